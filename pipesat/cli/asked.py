@@ -88,13 +88,7 @@ class Asked:
         return found
 
     def refuse(self, names: Sequence[str], why: str) -> None:
-        """Refuse what the user gave of these parameters: it would say nothing here.
-
-        Raises
-        ------
-        BadInput
-            Naming the first one, with its value and why.
-        """
+        """Refuse what the user gave of these parameters: it would say nothing here."""
         for param in with_members(self.context.command.params):
             if param.name in names and param.name in self.given:
                 value = self.given[param.name]
@@ -125,11 +119,6 @@ class Asked:
         """Return the exit code: 3 with the reason if the first is infeasible, 128 + signal, or 0.
 
         Say what solves had to drop.
-
-        Raises
-        ------
-        Contradiction
-            If a checked schedule has refuted a proof.
         """
         for warning in [text for result in results for text in result.warnings]:
             note(f"pipesat: warning: {warning}")

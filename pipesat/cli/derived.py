@@ -72,13 +72,7 @@ class Value(click.ParamType):  # type: ignore[type-arg]
         self.wanted = wanted
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return what the function is called with: of a list, the values given here.
-
-        Raises
-        ------
-        BadInput
-            Naming the option.
-        """
+        """Return what the function is called with: of a list, the values given here."""
         del ctx
         each = self.wanted.each
         one = self.wanted if each is None else each
@@ -139,11 +133,6 @@ def parameters(
     ``names`` has the options of parameters that are called otherwise (``-o/--output``: both;
     ``[PARTS]``: an argument that may be left out), ``without`` the parameters that the command line
     lacks.
-
-    Raises
-    ------
-    TypeError
-        If an annotation says nothing that this module knows.
     """
     wanted, said = wanted_of(function), entries_of(function.__doc__)
     found: dict[str, click.Parameter] = {}

@@ -134,13 +134,7 @@ def keeping(folder: Path | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def prepared(folder: Path | None) -> Iterator[None]:
-    """Make the folder for results; what was made goes again if nothing came of it.
-
-    Raises
-    ------
-    BadInput
-        If it cannot be written.
-    """
+    """Make the folder for results; what was made goes again if nothing came of it."""
     if folder is None:
         yield
         return

@@ -30,13 +30,7 @@ def show_folder(
     as_json: bool,
     note: Callable[[str], None] | None,
 ) -> dict[Path, bytes]:
-    """Print what a folder has, or return the page and the pictures that are asked for.
-
-    Raises
-    ------
-    BadInput
-        If no command has written it, or it cannot be shown so.
-    """
+    """Print what a folder has, or return the page and the pictures that are asked for."""
     from pipesat.report.result_file import result_folders
     from pipesat.report.study import report
 

@@ -18,13 +18,7 @@ _LARGEST: Final = 1 << 30
 
 
 def show_file(path: Path, *, as_json: bool) -> None:
-    """Print what a file has, by the format that it states.
-
-    Raises
-    ------
-    BadInput
-        If it is wrong, or is not shown by itself.
-    """
+    """Print what a file has, by the format that it states."""
     from pipesat.cli.terminal import print_answer, print_json
     from pipesat.files.strict_json import read_json
 

@@ -173,13 +173,7 @@ def _worth(row: SweepRow) -> float:
 
 
 def write_csv(path: Path, rows: Sequence[SweepRow]) -> None:
-    """Write one line per row: its axes, then its result; what is unknown is empty.
-
-    Raises
-    ------
-    BadInput
-        If the file cannot be written.
-    """
+    """Write one line per row: its axes, then its result; what is unknown is empty."""
     text = io.StringIO()
     records = [_record(row) for row in rows]
     names = list(dict.fromkeys(name for record in records for name in record))

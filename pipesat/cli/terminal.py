@@ -161,13 +161,7 @@ def print_facts(facts: Facts) -> None:
 
 
 def read_problem(path: str | Path, classes: int | None = None) -> Problem:
-    """Read a problem; say so on stderr if its costs are an estimate.
-
-    Raises
-    ------
-    BadInput
-        As :func:`pipesat.files.problem_file.read_problem`.
-    """
+    """Read a problem; say so on stderr if its costs are an estimate."""
     from pipesat.files import problem_file
     from pipesat.files.microbatch_list import MOST_CLASSES
 

@@ -31,13 +31,7 @@ _DEEPEST: Final = 3
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write one file so that it is there whole or not at all.
-
-    Raises
-    ------
-    BadInput
-        If the folder is missing or not writable, or the disk is full.
-    """
+    """Write one file so that it is there whole or not at all."""
     write_files(path.parent, {path.name: data})
 
 
@@ -48,11 +42,6 @@ def write_files(
 
     Names may have folders before them, which are made; what is left empty by a removal goes.
     ``remove`` has the digest of each file (:func:`digest`): one that is another by now stays.
-
-    Raises
-    ------
-    BadInput
-        As :func:`write_file`.
     """
     remove_abandoned(folder)
     finish(folder)
@@ -84,13 +73,7 @@ def write_files(
 
 
 def finish(folder: Path) -> None:
-    """Move into place what a killed process has written into a folder, or into one above it.
-
-    Raises
-    ------
-    BadInput
-        If that is not permitted here.
-    """
+    """Move into place what a killed process has written into a folder, or into one above it."""
     place = os.path.abspath(folder)
     for _ in range(_DEEPEST + 1):
         if _pending(Path(place)):
@@ -181,13 +164,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def prepare_folder(folder: Path) -> list[Path]:
-    """Create a folder and make sure that files can be created in it; return what was made.
-
-    Raises
-    ------
-    BadInput
-        If not.
-    """
+    """Create a folder and make sure that files can be created in it; return what was made."""
     made: list[Path] = []
     try:
         made.extend(_make(folder))
@@ -221,13 +198,7 @@ def _make(folder: Path) -> Iterator[Path]:
 
 
 def require_writable(path: Path) -> None:
-    """Pass if a file could be written now: known before work, not after it.
-
-    Raises
-    ------
-    BadInput
-        As :func:`write_file`.
-    """
+    """Pass if a file could be written now: known before work, not after it."""
     try:
         with contextlib.suppress(FileNotFoundError):
             path.lstat()  # a name that is too long, or below a file

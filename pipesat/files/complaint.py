@@ -1,20 +1,40 @@
-"""One complaint of pydantic, the one that explains most, in our words. For any file format."""
+"""One complaint of pydantic, the one that explains most, in our words. For any file format.
+
+What would be right is read off the type that the value was to have: its range, its choices, or the
+words that it :class:`Says`.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
-from types import GenericAlias
-from typing import Any, TypeAlias, TypeVar, get_args
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
+from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from pipesat.core.errors import BadInput
 from pipesat.files.strict_json import path_text
 
-_WANTED = {
+Path_: TypeAlias = tuple[int | str, ...]
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Says:
+    """In an annotation: what would be right, for this value and all within it."""
+
+    text: str
+
+
+_PLAIN = {
     "string_type": "a string",
+    "string_too_short": "a name, not empty",
     "list_type": "a list",
     "dict_type": "an object",
     "model_type": "an object",
@@ -23,55 +43,23 @@ _WANTED = {
 }
 
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
-Wanted: TypeAlias = Callable[[tuple[int | str, ...], str, dict[str, Any]], str | None]
-"""(path, kind of complaint, its context) -> what would be right, or ``None`` for our own words."""
-
-
-def validated(
-    document: object, model: type[ModelT], source: str, wanted: Wanted = lambda *_: None
-) -> ModelT:
-    """Return a document (what ``json.loads`` returns) as its model.
-
-    Raises
-    ------
-    BadInput
-        With ``source`` (the file), the path of the value, the value and what would be right.
-    """
+def validated(document: object, model: type[ModelT], source: str) -> ModelT:
+    """Return a document (what ``json.loads`` returns) as its model."""
     if not isinstance(document, dict):
         raise BadInput("expected a JSON object", source=source, value=document)
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        raise complaint(error, model, source, wanted) from None
+    return validated_at(document, model, (), source)
 
 
-def validated_at(
-    part: object,
-    model: type[ModelT],
-    path: tuple[str | int, ...],
-    wanted: Wanted = lambda *_: None,
-    source: str = "",
-) -> ModelT:
-    """Return the part of a document at ``path`` as its model.
-
-    Raises
-    ------
-    BadInput
-        As :func:`validated`, with the path in the whole document.
-    """
+def validated_at(part: object, model: type[ModelT], path: Path_, source: str = "") -> ModelT:
+    """Return the part of a document at ``path`` as its model; complaints have the whole path."""
     try:
         return model.model_validate(part)
     except ValidationError as error:
-        raise complaint(error, model, source, wanted, path) from None
+        raise _complaint(error, model, source, path) from None
 
 
-def complaint(
-    error: ValidationError,
-    model: type[BaseModel],
-    source: str,
-    wanted: Wanted = lambda *_: None,
-    below: tuple[str | int, ...] = (),
+def _complaint(
+    error: ValidationError, model: type[BaseModel], source: str, below: Path_
 ) -> BadInput:
     """Say what is wrong where in a document that ``model`` refused.
 
@@ -94,21 +82,72 @@ def complaint(
         bound = f"at least {least}" if kind == "too_short" else f"at most {most}"
         count = context["actual_length"]
         return BadInput(f"{count} entries, expected {bound}", source=source, where=where)
-    right = wanted(path, kind, context) or _in_our_words(first)
-    return BadInput("expected " + right, source=source, where=where, value=first["input"])
+    right = _right(first, model)
+    return BadInput(f"expected {right}", source=source, where=where, value=first["input"])
 
 
-def _in_our_words(problem: ErrorDetails) -> str:
+def _right(problem: ErrorDetails, model: type[BaseModel]) -> str:
+    """Say what would be right, by the annotations along the path."""
     kind = problem["type"]
+    annotation: list[Any] = [model]
+    said: str | None = None
+    for step in problem["loc"]:
+        annotation = [*_within(annotation, step)]
+        said = next((one.text for one in annotation if isinstance(one, Says)), said)
+    if said is not None:
+        return said
     if kind == "literal_error":
-        return f"{problem.get('ctx', {}).get('expected')}"
-    if kind.startswith("int"):
-        return "a whole number"
-    if kind.startswith(("float", "finite")):
-        return "a finite number"
-    if kind.startswith(("greater", "less")):
-        return problem["msg"].removeprefix("Input should be ")
-    return _WANTED.get(kind, problem["msg"])
+        choices = [c for one in annotation if get_origin(one) is Literal for c in get_args(one)]
+        expected = problem.get("ctx", {}).get("expected")
+        return json.dumps(choices[0]) if len(choices) == 1 else f"one of {expected}"
+    if kind.startswith(("int", "float", "finite", "greater", "less")):
+        null = " or null" if NoneType in annotation else ""
+        return f"{'an integer' if int in annotation else 'a number'}{_range(annotation)}{null}"
+    return _PLAIN.get(kind, problem["msg"])
+
+
+def _range(annotation: Sequence[Any]) -> str:
+    """Return the range in an annotation as text: `` from 1 to 10^12``."""
+    least = next((_figure(one.ge) for one in annotation if isinstance(one, Ge)), "")
+    above = next((_figure(one.gt) for one in annotation if isinstance(one, Gt)), "")
+    most = next((_figure(one.le) for one in annotation if isinstance(one, Le)), "")
+    if least and most:
+        return f" from {least} to {most}"
+    return f" above {above}" * bool(above) + f" of at most {most}" * bool(most)
+
+
+def _figure(value: Any) -> str:
+    digits = str(int(value)) if value == int(value) else f"{value:g}"
+    power = len(digits) - 1
+    return f"10^{power}" if power > 4 and digits == f"1{'0' * power}" else digits
+
+
+def _within(annotation: Sequence[Any], step: int | str) -> Iterator[Any]:
+    """Yield all that the type of a value says of one within it: types, ranges, words."""
+    for one in annotation:
+        inner: tuple[Any, ...] = get_args(one)
+        if isinstance(one, type) and issubclass(one, BaseModel):
+            fields = {field.alias or name: field for name, field in one.model_fields.items()}
+            if found := fields.get(str(step)):
+                yield from (*_parts(found.annotation), *found.metadata)
+            inner = ()
+        elif get_origin(one) is tuple and isinstance(step, int):
+            inner = inner[step : step + 1]
+        elif get_origin(one) is Literal:
+            inner = ()
+        for each in inner:
+            yield from _parts(each)
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """Yield an annotation's type, or each of its types, and what is said of them."""
+    if isinstance(annotation, FieldInfo):
+        yield from annotation.metadata
+    elif get_origin(annotation) in (Annotated, Union, UnionType):
+        for one in get_args(annotation):
+            yield from _parts(one)
+    elif annotation is not None:
+        yield annotation
 
 
 def _weight(problem: ErrorDetails) -> int:
@@ -116,21 +155,19 @@ def _weight(problem: ErrorDetails) -> int:
     return 0 if wrong_format else 1 if problem["type"] == "extra_forbidden" else 2
 
 
-def _nearest_key(
-    path: tuple[int | str, ...], model: Any, missing: Sequence[ErrorDetails] = ()
-) -> str:
+def _nearest_key(path: Path_, model: type[BaseModel], missing: Sequence[ErrorDetails]) -> str:
     """Name the key that was meant; where one is missing, none that is there already.
 
     Of those that are equally near, one that is required and missing comes first.
     """
+    annotation: list[Any] = [model]
     for step in path[:-1]:
-        if isinstance(step, str) and model is not None and step in model.model_fields:
-            model = _model_within(model.model_fields[step].annotation)
-    if model is None:
-        return ""
+        annotation = [*_within(annotation, step)]
+    models = (one for one in annotation if isinstance(one, type) and issubclass(one, BaseModel))
+    fields = next((one.model_fields for one in models), {})
     wanted = [str(one["loc"][-1]) for one in missing]
     there = {*missing[0]["input"]} if missing else set()
-    known = {x.lower(): x for x in model.model_fields if x not in there}
+    known = {name.lower(): name for name in fields if name not in there}
     given = str(path[-1]).lower()
 
     def nearness(key: str) -> tuple[float, bool, str]:
@@ -138,10 +175,3 @@ def _nearest_key(
         return near, known[key] in wanted, key
 
     return f"; the nearest known key is {known[max(known, key=nearness)]}" if known else ""
-
-
-def _model_within(annotation: Any) -> Any:
-    """Return the model class inside ``list[Model]``, ``Model | None`` and so on."""
-    if isinstance(annotation, type) and not isinstance(annotation, GenericAlias):
-        return annotation if issubclass(annotation, BaseModel) else None
-    return next(filter(None, map(_model_within, get_args(annotation))), None)

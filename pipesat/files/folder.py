@@ -58,11 +58,6 @@ def prepare_result_folder(folder: Path) -> list[Path]:
     """Create the folder of a result, and make sure that all files can be written into it.
 
     Returns what was made.
-
-    Raises
-    ------
-    BadInput
-        If not: also if there is a folder with the name of a file.
     """
     made = prepare_folder(folder)
     wrong = {name: "a folder" for name in FILES if os.path.isdir(folder / name)}
@@ -83,6 +78,9 @@ def write_folder(
 ) -> None:
     """Write all files of a result, which is the only one of its folder then.
 
+    If the claims contradict themselves, the others are written without them, and that is raised.
+    If pictures cannot be drawn, the rest is there without them, and a warning says so.
+
     Parameters
     ----------
     claims
@@ -91,18 +89,6 @@ def write_folder(
         Makes what is worth less than the rest: it is made when that is written.
     keep
         Folders in it whose files belong to this result, and were written before.
-
-    Raises
-    ------
-    BadInput
-        If the folder cannot be written; then nothing in it has changed.
-    Contradiction
-        If the claims contradict themselves; then the others are written without them.
-
-    Warns
-    -----
-    UserWarning
-        If pictures cannot be drawn; then the rest is there without them.
     """
     prepare_result_folder(folder)
     try:
@@ -128,11 +114,6 @@ def add_files(
     """Write files; in a result's folder, under names of ours, they are part of the result.
 
     ``remove`` is as in :func:`pipesat.files.atomic.write_files`.
-
-    Raises
-    ------
-    BadInput
-        If they cannot be written.
     """
     finish(folder)
     owner = _owner(folder)
@@ -227,13 +208,7 @@ def changed_problem(
     stages: Sequence[Entry] = (),
     **keys: Any,
 ) -> Problem:
-    """Return a copy of a problem; see :func:`changed_document`.
-
-    Raises
-    ------
-    BadInput
-        As for a problem file, naming ``source`` or the problem.
-    """
+    """Return a copy of a problem; see :func:`changed_document`."""
     document = changed_document(problem.document, devices=devices, stages=stages, **keys)
     return parse_problem(document, source or problem.name or "problem")
 

@@ -54,13 +54,7 @@ class Listed(NamedTuple):
 
 
 def parse_microbatches(value: object, path: tuple[str | int, ...], where: str) -> Listed:
-    """Validate a number of microbatches, or a list of them; ``where`` is its path as text.
-
-    Raises
-    ------
-    BadInput
-        With the file, the path of the value, the value and what would be right.
-    """
+    """Validate a number of microbatches, or a list of them; ``where`` is its path as text."""
     if not isinstance(value, list):
         if type(value) is not int or not 1 <= value <= MOST:
             text = "expected an integer from 1 to 10^12, or a list of classes"
@@ -72,7 +66,7 @@ def parse_microbatches(value: object, path: tuple[str | int, ...], where: str) -
     definitions: list[MicrobatchClass] = []
     runs: list[tuple[int, int]] = []
     for number, part in enumerate(value):
-        entry = validated_at(part, EntryModel, (*path, number), _wanted)
+        entry = validated_at(part, EntryModel, (*path, number))
         here = f"{where}[{number}]"
         if entry.name not in known:
             known[entry.name] = len(definitions)
@@ -108,13 +102,7 @@ def _factor(given: Sequence[int]) -> Factor:
 
 
 def check_order(lists: Sequence[Listed], given: frozenset[str] | set[str], classes: int) -> None:
-    """Refuse ``order`` beside plain numbers, and more than so many classes.
-
-    Raises
-    ------
-    BadInput
-        If it stands there, or there are more classes.
-    """
+    """Refuse ``order`` beside plain numbers, and more than so many classes."""
     if "order" in given and not any(listed.runs for listed in lists):
         text = "expected a list of microbatches beside it: those of a number are all alike"
         raise BadInput(text, where="order")
@@ -125,13 +113,7 @@ def check_order(lists: Sequence[Listed], given: frozenset[str] | set[str], class
 
 
 def check_classes(problem: Problem, lists: Sequence[Listed]) -> None:
-    """Check that classes name stages that they may name, and that no scaled amount is too large.
-
-    Raises
-    ------
-    BadInput
-        With the file, the path of the class or stage, and what would be right.
-    """
+    """Check that classes name stages that they may name, and that no scaled amount is too large."""
     for route, listed in zip(problem.routes, lists, strict=True):
         if not listed.definitions:
             continue
@@ -195,16 +177,3 @@ def _scaled_amounts(
         link = problem.links[stage, after]
         for direction, delay in (("F", link.F), ("B", link.B)):
             yield f"delay {direction} from stage {stage}", scaled(delay, definition.comm)
-
-
-def _wanted(path: tuple[int | str, ...], kind: str, _: dict[str, Any]) -> str | None:
-    """What would be right, where this format can say more than any other."""
-    if kind.startswith(("int", "greater", "less")):
-        if path[-1] == "count":
-            return "an integer from 1 to 10^12"
-        return (
-            "an integer from 1 to 10^6"
-            if isinstance(path[-1], int)
-            else "an integer from 0 to 10^12"
-        )
-    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -15,6 +15,8 @@ from pipesat.core.stage import AMOUNTS, KEEP
 from pipesat.files.strict_json import Amount, Count, FactorOf, StrictModel
 
 MOST_MODES = 16
+_ABSENT: Any = None
+"""Of a key that may be left out, but not be null."""
 
 
 class AmountsModel(StrictModel):
@@ -41,8 +43,8 @@ class ModeModel(AmountsModel):
     """One entry of ``modes``."""
 
     name: str
-    backward: Backward | None = None
-    offload: OffloadModel | None = None
+    backward: Backward = _ABSENT
+    offload: OffloadModel = _ABSENT
 
 
 def stated_in(model: AmountsModel) -> tuple[tuple[str, int], ...]:
@@ -51,13 +53,7 @@ def stated_in(model: AmountsModel) -> tuple[tuple[str, int], ...]:
 
 
 def parse_modes(entries: Sequence[ModeModel], held_after_f: int, stage: int) -> tuple[Mode, ...]:
-    """Return the modes of a stage, which holds so much after F.
-
-    Raises
-    ------
-    BadInput
-        With the file, the path of the value, the value and what would be right.
-    """
+    """Return the modes of a stage, which holds so much after F."""
     where = f"stages[{stage}].modes"
     seen = {KEEP: "the stage's own amounts"}
     modes = []
@@ -67,10 +63,6 @@ def parse_modes(entries: Sequence[ModeModel], held_after_f: int, stage: int) -> 
             text = f"expected another name, this one is that of {seen[entry.name]}"
             raise BadInput(text, where=f"{here}.name", value=entry.name)
         seen[entry.name] = here
-        for key in ("backward", "offload"):
-            if key in entry.model_fields_set and getattr(entry, key) is None:
-                wanted = "an object" if key == "offload" else "split, fused or either"
-                raise BadInput(f"expected {wanted}", where=f"{here}.{key}")
         modes.append(
             Mode(entry.name, stated_in(entry), entry.backward, _offload(held_after_f, entry, here))
         )
@@ -97,14 +89,14 @@ class PairModel(StrictModel):
     """One entry of ``overlap.pairs``; ``factor`` is of what its members take alone."""
 
     ops: Annotated[list[str], Field(min_length=2, max_length=2)]
-    time: Count | None = None
-    factor: FactorOf | None = None
+    time: Count = 1
+    factor: FactorOf = []  # noqa: RUF012  pydantic copies it
 
 
 class OverlapModel(StrictModel):
     """``overlap``."""
 
-    FB: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
+    FB: Annotated[list[Count], Field(min_length=2, max_length=2)] = []  # noqa: RUF012
     pairs: list[PairModel] = []  # noqa: RUF012  pydantic copies it
 
 
@@ -114,18 +106,11 @@ def parse_overlap(
     """Validate ``overlap``; ``homes`` has each stage's device.
 
     ``lists``: whether microbatches are a list, so that there is no one time of two ops.
-
-    Raises
-    ------
-    BadInput
-        With the file, the path of the value, the value and what would be right.
     """
     if model is None:
         return None
     if not model.model_fields_set:
         raise BadInput("expected FB, pairs or both", where="overlap")
-    if model.FB is None and "FB" in model.model_fields_set:
-        raise BadInput("expected [num, den]", where="overlap.FB", value=None)
     listed_at: dict[frozenset[OpKind], int] = {}
     times: dict[tuple[OpKind, OpKind], int] = {}
     factors: dict[tuple[OpKind, OpKind], tuple[int, int]] = {}
@@ -151,7 +136,7 @@ def parse_overlap(
             times[a, b] = found
         else:
             factors[a, b] = found
-    if model.FB is None:  # an empty list lets nothing pair, as no key does
+    if not model.FB:  # an empty list lets nothing pair, as no key does
         return Overlap(None, times, factors) if times or factors else None
     return Overlap((model.FB[0], model.FB[1]), times, factors)
 
@@ -162,8 +147,6 @@ def _time_or_factor(entry: PairModel, where: str, *, lists: bool) -> int | tuple
         wrong = "not both" if given else "both are missing"
         raise BadInput(f"expected either time or factor, {wrong}", where=where)
     if "time" in given:
-        if entry.time is None:
-            raise BadInput("expected an integer from 1 to 10^12", where=f"{where}.time", value=None)
         if lists:
             raise BadInput(
                 "microbatches that are a list take no pairs by time: give `factor`, [num, den] of "
@@ -172,7 +155,7 @@ def _time_or_factor(entry: PairModel, where: str, *, lists: bool) -> int | tuple
                 value=entry.time,
             )
         return entry.time
-    if entry.factor is None or entry.factor[0] > entry.factor[1]:
+    if entry.factor[0] > entry.factor[1]:
         wanted = "expected [num, den], 1 <= num <= den <= 10^6"
         raise BadInput(wanted, where=f"{where}.factor", value=entry.factor)
     return entry.factor[0], entry.factor[1]

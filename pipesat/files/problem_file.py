@@ -44,6 +44,8 @@ from pipesat.files.strict_json import (
     read_json,
 )
 
+__all__ = ["FORMAT", "parse_problem", "problem_text", "read_problem", "write_problem"]
+
 
 class DeviceModel(StrictModel):
     """One entry of ``devices``."""
@@ -134,7 +136,7 @@ def parse_problem(
     BadInput
         As :func:`read_problem`.
     """
-    model = validated(document, ProblemModel, source, _wanted)
+    model = validated(document, ProblemModel, source)
     with said_of(source):
         return _problem(model, document, classes)
 
@@ -263,21 +265,6 @@ def _links(model: ProblemModel, problem: Problem) -> Mapping[tuple[int, int], Li
         for a, b in sorted(hops)
         if problem.stages[a].device != problem.stages[b].device
     }
-
-
-def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
-    """What would be right, where this format can say more than any other."""
-    if path == ("format",):
-        return f'"{FORMAT}"'
-    if kind.startswith(("int", "greater", "less")):
-        if path[-1] == "copy_channels":
-            return "1 or 2"
-        if "factor" in path:
-            return "an integer from 1 to 10^6"
-        least = 1 if path[0] == "overlap" else 0
-        null = " or null" if path[-1] == "memory" else ""
-        return f"an integer from {least} to 10^12{null}"
-    return f"one of {context.get('expected')}" if kind == "literal_error" else None
 
 
 def problem_text(document: Mapping[str, Any]) -> str:

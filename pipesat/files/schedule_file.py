@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
@@ -19,7 +19,7 @@ from pipesat.core.rules import in_order
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.stage import KEEP
 from pipesat.files.atomic import write_file
-from pipesat.files.complaint import validated
+from pipesat.files.complaint import Says, validated
 from pipesat.files.strict_json import read_json
 
 FORMAT = "pipesat.schedule/1"
@@ -35,6 +35,12 @@ Time = Annotated[StrictInt, Field(ge=-(10**18), le=10**18)]
 ModeEntry: TypeAlias = tuple[StrictInt, StrictInt, StrictStr]
 """A (stage, microbatch) and the name of its mode."""
 
+ModeEntries: TypeAlias = Annotated[
+    list[ModeEntry],
+    Says("a list of [stage, microbatch, mode], two integers and a mode's name"),
+]
+Rows: TypeAlias = list[list[tuple[StrictStr, Time, Time]]]
+_TIMES: Final = "a string, times integers of at most 10^18"
 Modes: TypeAlias = Mapping[tuple[int, int], int]
 """Modes of the (stage, microbatch) that are not kept."""
 
@@ -45,11 +51,11 @@ class ScheduleModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     format: Literal["pipesat.schedule/1"]
-    problem_sha256: StrictStr
+    problem_sha256: Annotated[StrictStr, Says("the problem's digest, a string")]
     source: StrictStr = ""
-    devices: list[list[tuple[StrictStr, Time, Time]]]
-    modes: list[ModeEntry] = []
-    copies: list[list[tuple[StrictStr, Time, Time]]] = []
+    devices: Annotated[Rows, Says(f"one list per device of [op, start, end], op {_TIMES}")]
+    modes: ModeEntries = []
+    copies: Annotated[Rows, Says(f"one list per device of [copy, start, end], copy {_TIMES}")] = []
 
 
 def schedule_bytes(problem: Problem, schedule: Schedule) -> bytes:
@@ -115,7 +121,7 @@ def read_schedule(path: str | Path, problem: Problem) -> Schedule:
     source = str(path)
     with said_of(source):
         document = read_json(Path(path), LARGEST_FILE, first=partial(_glance, problem))
-        model = validated(document, ScheduleModel, source, _wanted)
+        model = validated(document, ScheduleModel, source)
         return _schedule(model, problem)
 
 
@@ -156,13 +162,7 @@ def _schedule(model: ScheduleModel, problem: Problem) -> Schedule:
 
 
 def modes_of_entry(listed: Sequence[ModeEntry], problem: Problem) -> dict[tuple[int, int], int]:
-    """Return the mode of every (stage, microbatch) that a file's ``modes`` list.
-
-    Raises
-    ------
-    BadInput
-        If an entry names what the problem does not have, ``keep``, or what is listed already.
-    """
+    """Return the mode of every (stage, microbatch) that a file's ``modes`` list."""
     modes: dict[tuple[int, int], int] = {}
     for number, (stage, microbatch, name) in enumerate(listed):
 
@@ -214,21 +214,3 @@ def _parse(problem: Problem, text: str) -> Item | Unreadable:
     except ValueError:
         return Unreadable(text)
     return in_order(problem, item) if isinstance(item, Pair) else item
-
-
-def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
-    """What would be right, where this format can say more than any other."""
-    del kind, context
-    if path == ("format",):
-        return f'"{FORMAT}"'
-    if path[0] == "problem_sha256":
-        return "the problem's digest, a string"
-    if path[0] in ("devices", "copies"):
-        what = "op" if path[0] == "devices" else "copy"
-        return (
-            f"one list per device of [{what}, start, end], {what} a string, times integers of at "
-            "most 10^18"
-        )
-    if path[0] == "modes":
-        return "a list of [stage, microbatch, mode], two integers and a mode's name"
-    return None

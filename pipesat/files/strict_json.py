@@ -34,11 +34,6 @@ def read_json(
     ``lenient`` is for what other programs write: it may be packed by gzip, and may have odd bytes,
     control characters and repeated keys where we do not look. ``first`` looks at the bytes before
     they are taken apart, which takes long and much memory where they are many.
-
-    Raises
-    ------
-    BadInput
-        If the file cannot be read, is too large, is not UTF-8, is not JSON or repeats a key.
     """
     source = str(path)
     data = read_bytes(path, largest, packed=lenient)
@@ -164,13 +159,7 @@ _READ: Final[set[str]] = set()
 
 
 def read_bytes(path: Path, largest: int, *, packed: bool = False) -> bytes:
-    """Return a file's content, of at most ``largest`` bytes; ``packed``: it may be gzip's.
-
-    Raises
-    ------
-    BadInput
-        If it cannot be read, or is larger.
-    """
+    """Return a file's content, of at most ``largest`` bytes; ``packed``: it may be gzip's."""
     source = str(path)
     finish(path.parent)
     try:
@@ -197,24 +186,12 @@ def was_read(path: Path) -> bool:
 
 
 def read_text(path: Path, largest: int) -> str:
-    """Return a UTF-8 file's content, of at most ``largest`` bytes.
-
-    Raises
-    ------
-    BadInput
-        As :func:`read_bytes`, or if it is not UTF-8.
-    """
+    """Return a UTF-8 file's content, of at most ``largest`` bytes."""
     return decoded(read_bytes(path, largest), str(path))
 
 
 def decoded(data: bytes, source: str) -> str:
-    """Return UTF-8 bytes as text.
-
-    Raises
-    ------
-    BadInput
-        If they are not UTF-8.
-    """
+    """Return UTF-8 bytes as text."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -12,7 +12,7 @@ from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.stage import COSTS
 from pipesat.files.atomic import write_file
-from pipesat.files.complaint import validated
+from pipesat.files.complaint import Says, validated
 from pipesat.files.strict_json import Amount, StrictModel, read_json
 from pipesat.layers.layer import Layer, Layers, Role, TieKind, WeightMemory
 from pipesat.layers.megatron import HYBRID_LAYER, HYBRID_SYMBOLS
@@ -24,6 +24,9 @@ MOST_LAYERS: Final = 4096
 
 _Name = Annotated[str, Field(min_length=1)]
 _Thousandths = Annotated[int, Field(ge=1, le=10**6)]
+
+
+_HYBRID: Final = f"symbols of Megatron-LM's hybrid layers, of {HYBRID_SYMBOLS}"
 
 
 class CostsModel(StrictModel):
@@ -53,7 +56,7 @@ class LayerModel(CostsModel):
     tie: TieKind = "same_device"
     tied_weights: Amount | None = None
     recompute: CostsModel | None = None
-    hybrid: Annotated[str, Field(pattern=HYBRID_LAYER)] = ""
+    hybrid: Annotated[str, Field(pattern=HYBRID_LAYER), Says(_HYBRID)] = ""
 
 
 class RecipeModel(StrictModel):
@@ -102,7 +105,7 @@ def parse_layers(document: object, source: str = "layers") -> Layers:
     BadInput
         As :func:`read_layers`.
     """
-    model = validated(document, LayersModel, source, _wanted)
+    model = validated(document, LayersModel, source)
     with said_of(source):
         return _layers(model)
 
@@ -290,20 +293,3 @@ def _costs_entry(costs: Costs) -> dict[str, int]:
         if value is not None and (value or key in ("F", "B", "W", "BW")):
             entry[key] = value
     return entry
-
-
-def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
-    """What would be right, where this format can say more than any other."""
-    if path == ("format",):
-        return f'"{FORMAT}"'
-    if kind.startswith(("int", "greater", "less")):
-        if path[0] == "estimate_range":
-            return "an integer from 1 to 1000000"
-        least = 1 if path[-1] in ("repeat", "unit_bytes") else 0
-        most = str(MOST_LAYERS) if path[-1] == "repeat" else "10^12"
-        return f"an integer from {least} to {most}"
-    if kind == "string_too_short":
-        return "a name"
-    if kind == "string_pattern_mismatch":
-        return f"symbols of Megatron-LM's hybrid layers, of {HYBRID_SYMBOLS}"
-    return f"one of {context.get('expected')}" if kind == "literal_error" else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -88,7 +88,7 @@ def parse_parts(document: object, source: str = "parts") -> Parts:
     if isinstance(document, dict) and "traceEvents" in document:
         text = "expected parts; of a trace, `problem pairs TRACE --map MAPPING` makes them"
         raise BadInput(text, source=source)
-    model = validated(document, PartsModel, source, _wanted)
+    model = validated(document, PartsModel, source)
     with said_of(source):
         return _parts(model, source)
 
@@ -182,16 +182,6 @@ def _refuse_repeated(names: Sequence[str], places: Iterator[str]) -> None:
         seen.add(name)
 
 
-def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
-    """What would be right, where this format can say more than any other."""
-    del context
-    if path == ("format",):
-        return f'"{FORMAT}"'
-    if kind.startswith(("int", "greater", "less")):
-        return f"an integer from {1 if path[-1] == 'repeat' else 0} to 10^12"
-    return "a name, not empty" if kind == "string_too_short" else None
-
-
 MAP_FORMAT: Final = "pipesat.parts-map/1"
 LARGEST_MAP: Final = 1 << 20
 StreamNumber = Annotated[int, Field(ge=-(10**12), le=10**12)]
@@ -247,7 +237,7 @@ def read_mapping(path: str | Path) -> PartsMap:
         With the file, the path of the value, the value and what would be right.
     """
     source = str(path)
-    mapping = validated(read_json(Path(path), LARGEST_MAP), PartsMap, source, _wanted_of_map)
+    mapping = validated(read_json(Path(path), LARGEST_MAP), PartsMap, source)
     with said_of(source):
         _check_map(mapping)
     return mapping
@@ -285,11 +275,3 @@ def _check_map(mapping: PartsMap) -> None:
 
 def _source(rule: PartRule) -> tuple[str | None, str]:
     return rule.annotation, rule.stream
-
-
-def _wanted_of_map(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
-    """What would be right, where this format can say more than any other."""
-    del context
-    if path == ("format",):
-        return f'"{MAP_FORMAT}"'
-    return "a name, not empty" if kind == "string_too_short" else None

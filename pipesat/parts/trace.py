@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
-from pipesat.files.complaint import validated_at
+from pipesat.files.complaint import Says, validated_at
 from pipesat.files.strict_json import read_json
 from pipesat.parts.file import FORMAT, PartsMap, parse_parts, read_mapping
 from pipesat.parts.parts import PART_KINDS, PartKind, Parts
@@ -48,8 +48,16 @@ class _Event(BaseModel):
     """One event that counts; the rest of a trace may be anything."""
 
     name: Annotated[str, Field(strict=True)]
-    ts: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e16, le=1e16)]
-    dur: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=_MOST_US)] = 0.0
+    ts: Annotated[
+        float,
+        Field(strict=True, allow_inf_nan=False, ge=-1e16, le=1e16),
+        Says("a number of microseconds"),
+    ]
+    dur: Annotated[
+        float,
+        Field(strict=True, allow_inf_nan=False, ge=0, le=_MOST_US),
+        Says("a number of microseconds from 0 to 10^12"),
+    ] = 0.0
     pid: int | str = 0
     tid: int | str = 0
     args: dict[str, Any] = {}
@@ -137,10 +145,10 @@ def _kernels(path: Path, named: Sequence[str]) -> tuple[list[_Kernel], int]:
             continue
         category, where = event.get("cat"), ("traceEvents", number)
         if category == _ANNOTATION and event.get("name") in named:
-            found = validated_at(event, _Event, where, _wanted, source)
+            found = validated_at(event, _Event, where, source)
             threads.setdefault((found.pid, found.tid), []).append(found)
         elif category in _ON_GPU or category in _LAUNCH:
-            found = validated_at(event, _Event, where, _wanted, source)
+            found = validated_at(event, _Event, where, source)
             if category in _ON_GPU:
                 running.append((number, found))
             elif isinstance(correlation := found.args.get("correlation"), int):
@@ -232,11 +240,3 @@ def _notes(
         yield f"left out: {unlaunched} kernels whose launch is not in the trace"
     if any(rule.time == "wall" for rule in mapping.parts):
         yield "wall times include gaps between kernels: a calibration, not what the kernels take"
-
-
-def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
-    """What would be right, where a trace can say more than any other file."""
-    del kind, context
-    if path[-1] in ("ts", "dur"):
-        return f"a number of microseconds{' from 0 to 10^12' if path[-1] == 'dur' else ''}"
-    return None

@@ -140,7 +140,7 @@ def read_spec(path: Path) -> Spec:
         With the file, the path of the value, the value and what would be right.
     """
     source = str(path)
-    model = validated(_read_toml(path), SpecModel, source, _wanted)
+    model = validated(_read_toml(path), SpecModel, source)
     sources: dict[str, Source] = {
         name: _costs(name, table, path.parent, f"{source}: costs.{name}")
         for name, table in model.costs.items()
@@ -148,7 +148,7 @@ def read_spec(path: Path) -> Spec:
     grids = []
     for number, table in enumerate(model.grid):
         where = f"{source}: grid" if len(model.grid) == 1 else f"{source}: grid[{number}]"
-        grid = validated(table, GridModel, where, _wanted)
+        grid = validated(table, GridModel, where)
         grids.append(_grid(grid, [*model.costs], path.parent, where, sources))
     run = model.run
     limit = run.memory_limit
@@ -175,17 +175,11 @@ def _read_toml(path: Path) -> dict[str, Any]:
     return document
 
 
-def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
-    if path == ("format",):
-        return f'"{FORMAT}"'
-    return f"one of {context.get('expected')}" if kind == "literal_error" else None
-
-
 def _costs(name: str, table: Mapping[str, Any], folder: Path, source: str) -> Source:
     if "profile" in table:
-        model = validated(table, ProfileModel, source, _wanted)
+        model = validated(table, ProfileModel, source)
         return from_profile(model, folder, source)
-    return from_numbers(name, validated(table, NumbersModel, source, _wanted))
+    return from_numbers(name, validated(table, NumbersModel, source))
 
 
 def _grid(

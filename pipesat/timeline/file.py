@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -14,8 +14,8 @@ from pipesat.core.ops import Item, Pair, members, parse_copy, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
 from pipesat.files.atomic import write_file
-from pipesat.files.complaint import validated
-from pipesat.files.schedule_file import ModeEntry, Modes, in_mode, modes_of_entry
+from pipesat.files.complaint import Says, validated
+from pipesat.files.schedule_file import ModeEntries, Modes, in_mode, modes_of_entry
 from pipesat.files.strict_json import StrictModel, read_json
 from pipesat.timeline.timeline import (
     DeviceRun,
@@ -37,6 +37,8 @@ MOST_US = 1e15
 MeasuredTime = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-MOST_US, le=MOST_US)]
 Length = Annotated[MeasuredTime, Field(ge=0)]
 Text = Annotated[str, Field(strict=True)]
+_Between = tuple[Text, MeasuredTime, MeasuredTime]
+_TIMES = "times in microseconds of at most 1e15"
 
 
 class RowModel(StrictModel):
@@ -47,9 +49,12 @@ class RowModel(StrictModel):
 
     model_config = ConfigDict(strict=False)  # a list is read as a tuple; each entry is strict
 
-    ops: list[tuple[Text, MeasuredTime, MeasuredTime, Length, Length | None]]
-    transfers: list[tuple[Text, MeasuredTime, MeasuredTime]] = []
-    copies: list[tuple[Text, MeasuredTime, MeasuredTime]] = []
+    ops: Annotated[
+        list[tuple[Text, MeasuredTime, MeasuredTime, Length, Length | None]],
+        Says(f"[op or pair, start, end, waited, cpu or null], {_TIMES}"),
+    ]
+    transfers: Annotated[list[_Between], Says(f"[transfer, start, end], {_TIMES}")] = []
+    copies: Annotated[list[_Between], Says(f"[copy, start, end], {_TIMES}")] = []
 
 
 class StepModel(StrictModel):
@@ -71,7 +76,7 @@ class TimelineModel(StrictModel):
     ]
     clock_error: Length | None = None
     environment: dict[str, Text] = {}
-    modes: list[ModeEntry] = []
+    modes: ModeEntries = []
     steps: Annotated[list[StepModel], Field(min_length=1)]
 
 
@@ -129,7 +134,7 @@ def read_timeline(path: str | Path, problem: Problem) -> Timeline:
         If the file is no timeline file, or its order is none of the problem's.
     """
     source = str(path)
-    model = validated(read_json(Path(path), LARGEST_FILE), TimelineModel, source, _wanted)
+    model = validated(read_json(Path(path), LARGEST_FILE), TimelineModel, source)
     with said_of(source):
         return _timeline(model, problem)
 
@@ -194,22 +199,3 @@ def _item(problem: Problem, text: str, where: str) -> Item:
         if op.stage >= len(problem.stages):
             raise BadInput(f"{op} is not an op of this problem", where=where)
     return in_order(problem, item) if isinstance(item, Pair) else item
-
-
-_WANTED = {
-    "format": f'"{FORMAT}"',
-    "us_per_time_unit": f"a number from {SHORTEST_UNIT:g} to {LONGEST_UNIT:g}",
-    "clock_error": "a number of microseconds or null",
-    "environment": "an object of texts",
-    "ops": "[op or pair, start, end, waited, cpu or null], times in microseconds of at most 1e15",
-    "transfers": "[transfer, start, end], times in microseconds of at most 1e15",
-    "copies": "[copy, start, end], times in microseconds of at most 1e15",
-    "steps": "a list of at least one step",
-    "devices": "a list of at least one device",
-}
-
-
-def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
-    """What would be right, where this format can say more than any other."""
-    del kind, context
-    return next((_WANTED[str(step)] for step in reversed(path) if step in _WANTED), None)

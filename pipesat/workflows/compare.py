@@ -174,13 +174,6 @@ def compare_placements(
     ``solve_one`` is handed a placement's name and problem; ``layers`` states of how many equal
     layers the stages are made. The rows' ratios to the best are within their placement:
     :func:`pipesat.workflows.hand_written.against_best` relates all of them.
-
-    Raises
-    ------
-    NotApplicable
-        Unless every device holds exactly one stage of one route.
-    BadInput
-        If nobody states that the stages divide, or they do not.
     """
     from pipesat.placement.other_placements import same_layers_elsewhere
 

@@ -143,11 +143,6 @@ def file_of(path: str | Path, to: str) -> Path:
 
     A folder, or a text that ends in ``/`` (then the folder is made), has it under the format's own
     name: ``schedule.csv``, ``schedule.toml``, ``trace.json``, ...
-
-    Raises
-    ------
-    BadInput
-        If there is no such format, or nothing can be written there.
     """
     from pipesat.export import FILE_NAMES, format_of
     from pipesat.files.atomic import prepare_folder, require_writable
@@ -162,13 +157,7 @@ def file_of(path: str | Path, to: str) -> Path:
 
 
 def files_beside(exported: Exported, path: Path) -> dict[str, bytes]:
-    """Return what belongs beside a file, by name.
-
-    Raises
-    ------
-    BadInput
-        If one has the file's own name.
-    """
+    """Return what belongs beside a file, by name."""
     beside = {path.with_suffix(suffix).name: text for suffix, text in exported.beside.items()}
     if path.name in beside:
         raise BadInput(
@@ -201,13 +190,7 @@ def _write(exported: Exported, path: Path) -> list[str]:
 def export_result(
     result: Result, to: str, path: str | Path | None = None, **options: Any
 ) -> Exported:
-    """Return a result's schedule in another format; see :func:`export`.
-
-    Raises
-    ------
-    BadInput, NotApplicable, NotValid
-        As :func:`export`.
-    """
+    """Return a result's schedule in another format; see :func:`export`."""
     exported = _exported(result.problem, result, to, path, **options)
     if exported.changed:
         warnings.warn(exported.changed, stacklevel=4)  # of who called Result.export
@@ -215,18 +198,7 @@ def export_result(
 
 
 def save_result(result: Result, folder: str | Path, log: Sequence[str] = ()) -> str | None:
-    """Write what ``pipesat solve -o`` writes; return the path of the schedule, if there is one.
-
-    Raises
-    ------
-    BadInput
-        If the folder cannot be written; then nothing in it has changed.
-
-    Warns
-    -----
-    UserWarning
-        If torch can only run another order, which takes another time, or none.
-    """
+    """Write what ``pipesat solve -o`` writes; return the path of the schedule, if there is one."""
     from pipesat.export.result_folder import write_result_folder
 
     written = write_result_folder(Path(folder), result, log)

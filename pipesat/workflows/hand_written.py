@@ -147,13 +147,7 @@ def baseline(
 
 
 def in_words(text: str, problem: Problem) -> tuple[str, Problem, str, int | None]:
-    """Return what :func:`baseline` takes, from ``NAME[, groups of N][, RULE]``.
-
-    Raises
-    ------
-    BadInput
-        If it says something else.
-    """
+    """Return what :func:`baseline` takes, from ``NAME[, groups of N][, RULE]``."""
     from pipesat.heuristics import BASELINES
     from pipesat.heuristics.microbatch_orders import RULES
 

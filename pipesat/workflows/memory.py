@@ -198,13 +198,7 @@ def _caps(
 
 
 def stated_layers(layers: int | Sequence[int] | None, placements: object) -> list[int]:
-    """Return the layers of each stage as they are stated; empty if they are not.
-
-    Raises
-    ------
-    BadInput
-        If nothing asks for other placements.
-    """
+    """Return the layers of each stage as they are stated; empty if they are not."""
     stated = [layers] if isinstance(layers, int) else [*(layers or ())]
     if stated and not placements:
         text = ",".join(map(str, stated))

@@ -116,11 +116,6 @@ class MicrobatchOrders(Displayed):
         """Write the best order: ``problem.json``, and of one route ``assignment.json``.
 
         Without an order that fits, nothing is written.
-
-        Raises
-        ------
-        BadInput
-            If the folder cannot be written.
         """
         from pipesat.files.folder import write_folder
         from pipesat.files.problem_file import problem_text

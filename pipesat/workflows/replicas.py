@@ -57,15 +57,7 @@ def dealt(
     clock: Clock,
     seed: int,
 ) -> Assignment:
-    """Return the best assignment found of sequences, or of the problem's own list, to replicas.
-
-    Raises
-    ------
-    BadInput, NotApplicable
-        If something is wrong with what is given, or the schedule does not apply.
-    Infeasible
-        If no assignment fits, which is proven.
-    """
+    """Return the best assignment found of sequences, or of the problem's own list, to replicas."""
     if len(problem.routes) > 1:
         raise BadInput("expected a problem with one route", where="routes")
     costs, places = _costs(problem, lengths, reference, quadratic, replicas, tokens)
@@ -140,13 +132,7 @@ def _by_rules(load: Load, clock: Clock) -> tuple[Deal, list[Tried]]:
 def _best(
     load: Load, start: Deal, bound: Bound, schedule: str, clock: Clock, seed: int
 ) -> tuple[Deal, Bound]:
-    """The best deal of all where they can be tried, else of a search; and the bound then.
-
-    Raises
-    ------
-    Infeasible
-        If none of all fits.
-    """
+    """The best deal of all where they can be tried, else of a search; and the bound then."""
     if (exact := best_of_all(load)) is None:
         with doing("exchanging sequences between replicas"):
             part = clock.part(_SEARCH * clock.limit - clock.elapsed)
@@ -229,13 +215,7 @@ def _require_room(load: Load) -> None:
 
 
 def _checked(problem: Problem, schedule: str, costs: Ints, deal: Deal) -> None:
-    """Let the schedule be built for the slowest replicas, and the checker judge it.
-
-    Raises
-    ------
-    Contradiction
-        If it finds anything but what the replay has.
-    """
+    """Let the schedule be built for the slowest replicas, and the checker judge it."""
     from pipesat.heuristics import BASELINES
 
     replicas = deal.replicas

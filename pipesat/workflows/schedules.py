@@ -45,18 +45,6 @@ def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> Sche
         of the folder that a solve has written; or the name
         of a hand-written schedule as the rows of :func:`pipesat.compare` have it: ``1f1b``,
         ``1f1b, descending``, ``interleaved-1f1b, groups of 4``.
-
-    Warns
-    -----
-    Note
-        What a CSV has otherwise, and what was assumed.
-
-    Raises
-    ------
-    BadInput
-        If the result has no schedule, the file cannot be read, or nothing has this name.
-    NotApplicable
-        If the hand-written schedule does not exist for this problem.
     """
     if isinstance(given, Result):
         if given.schedule is None:
@@ -95,13 +83,6 @@ def valid_schedule(problem: Problem, schedule: Schedule | Result | str | Path) -
     ----------
     schedule
         As :func:`schedule_of`.
-
-    Raises
-    ------
-    NotValid
-        With all violations, if the checker refuses it.
-    BadInput, NotApplicable
-        As :func:`schedule_of`.
     """
     timed = schedule_of(problem, schedule)
     if violations := checker.check(problem, timed):
@@ -111,13 +92,7 @@ def valid_schedule(problem: Problem, schedule: Schedule | Result | str | Path) -
 
 
 def read_order(path: Path, problem: Problem, companions: Companions | None = None) -> Imported:
-    """Read a runtime's order and time it, not yet checked: Python as data, all else as torch's CSV.
-
-    Raises
-    ------
-    BadInput, NotApplicable
-        If it cannot be read, or is none of this problem, or torch cannot run such a pipeline.
-    """
+    """Read a runtime's order (Python as data, else torch's CSV) and time it, not yet checked."""
     from pipesat.export.programs import read_program
     from pipesat.export.torch.csv_file import Imported, read_torch_csv
 

@@ -211,13 +211,7 @@ def _way(way: Problem) -> str:
 
 
 def _in_number_order(problem: Problem, schedule: Schedule) -> Schedule:
-    """Keep the rule about the order, which costs nothing where microbatches are alike.
-
-    Raises
-    ------
-    Fault
-        If the checker disagrees.
-    """
+    """Keep the rule about the order, which costs nothing where microbatches are alike."""
     from pipesat.core.checker import check
     from pipesat.core.microbatch_order import in_number_order
 
@@ -228,15 +222,7 @@ def _in_number_order(problem: Problem, schedule: Schedule) -> Schedule:
 
 
 def problem_for(problem: Problem, target: str | None) -> Problem:
-    """Return the problem that is to be solved for a runtime: every schedule of it runs there.
-
-    Raises
-    ------
-    NotApplicable
-        If the target cannot run such a pipeline, or runs one of two problems.
-    BadInput
-        If there is no such target.
-    """
+    """Return the problem that is to be solved for a runtime: every schedule of it runs there."""
     one, *others = problems_for(problem, target)
     if others:
         raise NotApplicable(
@@ -250,13 +236,6 @@ def problems_for(problem: Problem, target: str | None) -> tuple[Problem, ...]:
     """Return the problems of which one is to be chosen and solved for a runtime.
 
     Every schedule of each runs there, and every order that runs there is one of some of them.
-
-    Raises
-    ------
-    NotApplicable
-        If the target cannot run such a pipeline.
-    BadInput
-        If there is no such target.
     """
     from pipesat.export.runtimes import RUNTIMES, restricted
 

@@ -223,13 +223,6 @@ def torch_job(
 
     ``scale`` stretches the problem's times, for waits instead of compute; ``None``: compute.
     ``memory`` measures peaks, ``without_modes`` keeps every microbatch.
-
-    Raises
-    ------
-    NotApplicable
-        If torch cannot run it.
-    BadInput
-        If the shape does not do, or a profile cannot be read.
     """
     from pipesat.core.metrics import peak_memory
     from pipesat.core.timing import time_order

@@ -280,13 +280,7 @@ class TraceAnswer(Displayed):
         }
 
     def save(self, folder: str | Path) -> None:
-        """Write ``problem.json``, ``schedule.json``, ``best.json`` and ``timeline.json``.
-
-        Raises
-        ------
-        BadInput
-            If the folder cannot be written.
-        """
+        """Write ``problem.json``, ``schedule.json``, ``best.json`` and ``timeline.json``."""
         files = {
             "problem.json": problem_text(self.problem.document).encode(),
             "schedule.json": schedule_bytes(self.problem, self.schedule),

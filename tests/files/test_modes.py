@@ -108,7 +108,11 @@ def test_classes_scale_modes_before_sums_are_formed() -> None:
             {},
             "stages[0].modes[0].offload.in: this key is required",
         ),
-        ({"modes": [{"name": "o", "offload": None}]}, {}, "modes[0].offload: expected an object"),
+        (
+            {"modes": [{"name": "o", "offload": None}]},
+            {},
+            "modes[0].offload: got None, expected an object",
+        ),
         (
             {"modes": [{"name": "o", "backwards": "fused"}]},
             {},

@@ -235,7 +235,7 @@ def test_an_unknown_type_in_a_profile(
         ["run", *pair, "--model", path, "-o", tmp_path / "new"],
     ):
         one_bad_line(
-            cli(*command), f"{path}: {where}: got 'float99', expected 'float64', 'float32'"
+            cli(*command), f"{path}: {where}: got 'float99', expected one of 'float64', 'float32'"
         )
 
 
@@ -518,4 +518,4 @@ def test_a_result_for_a_runtime_that_is_not_known(cli: Run, world: Path, tmp_pat
     result = json.loads((place / "result.json").read_text()) | {"for": "PP:0F0"}
     (place / "result.json").write_text(json.dumps(result))
     outcome = cli("show", place, "--html", tmp_path / "new")
-    one_bad_line(outcome, f"{place / 'result.json'}: for: got 'PP:0F0', expected 'torch'")
+    one_bad_line(outcome, f"{place / 'result.json'}: for: got 'PP:0F0', expected one of 'torch'")
