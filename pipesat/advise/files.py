@@ -14,7 +14,6 @@ from pipesat.advise.table import PLAIN, megatron_flags, plain_row, remark_of
 from pipesat.core.claims import Standing
 from pipesat.core.result import Baseline, Result
 from pipesat.export import EXPORTERS, FILE_NAMES
-from pipesat.export.programs import PROGRAMS
 from pipesat.export.result_folder import result_files
 from pipesat.files.folder import write_folder
 from pipesat.files.schedule_file import schedule_bytes
@@ -41,7 +40,7 @@ def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> 
         files[f"{name}.json"] = schedule_bytes(shown.problem, shown.schedule)
     made = None
     if row is not None:
-        for_torch = advice.question.any_order and advice.question.runtime not in PROGRAMS
+        for_torch = advice.question.any_order and not advice.question.record.in_python
         made = result_files(folder, result_of(advice, row), log, orders=for_torch)
         files |= made.files | _configuration(advice, row)
     files |= _plain_files(advice)

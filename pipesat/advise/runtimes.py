@@ -13,7 +13,6 @@ from pipesat.core.ops import Op
 from pipesat.export import EXPORTERS
 from pipesat.export.as_run import as_run
 from pipesat.export.options import Checkpointing, Options
-from pipesat.export.programs import PROGRAMS
 from pipesat.layers.megatron import group_sizes, layout_option, refusal
 
 _FULL: Final = "full activation checkpointing, which its configuration sets"
@@ -31,7 +30,7 @@ def marked(question: Question, row: Row) -> Row:
         EXPORTERS[question.runtime](row.problem, row.schedule, options_of(question, row))
     except (NotApplicable, BadInput) as error:
         return replace(row, why_not=str(error))
-    if question.runtime in PROGRAMS:
+    if question.record.in_python:
         made = as_run(row.problem, row.schedule, question.record)
         row = replace(row, schedule=made.schedule)
     setting, by_hand = to_do(question, row)

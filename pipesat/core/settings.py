@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pipesat.core.errors import BadInput
 
@@ -73,6 +73,9 @@ SHARED: Final = {
     "time.",
     "listener": "Called with every improvement.",
     "stop": "Ends the search when set, with the best answer so far.",
+    "to": f"The format: {', '.join(f'``{name}``' for name in get_args(Target))}, ``megatron`` (the "
+    "placement alone), ``order`` (of the microbatches, for a data loader), ``schedule`` (a "
+    "schedule file), or ``trace`` for Perfetto.",
 }
 """What these parameters are, where a function's docstring does not say."""
 

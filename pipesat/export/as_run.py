@@ -15,7 +15,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
-from pipesat.export.runtimes import Runtime
+from pipesat.export.runtime import Runtime
 from pipesat.export.torch.adapt import whole_first_backward
 
 

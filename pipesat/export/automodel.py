@@ -19,6 +19,7 @@ from pipesat.export.options import (
     module_names,
 )
 from pipesat.export.torch.hazards import Split
+from pipesat.export.torch.target import framework
 
 NAME = "NeMo AutoModel"
 VERSION: Final = "0.7.0"
@@ -93,3 +94,8 @@ def automodel_files(problem: Problem, options: Options, split: Split) -> dict[st
 
 def _text(text: str | bool) -> str:
     return json.dumps(text, ensure_ascii=False)
+
+
+RUNTIME: Final = framework(
+    "automodel", NAME, VERSION, "schedule.yaml", automodel_files, automodel_notes
+)

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
-NOTES: Final = (
+from pipesat.export.programs import program
+from pipesat.export.runtime import Runtime
+
+NOTE: Final = (
     "hand it to d9d in Python: import the file, then "
-    "build_schedule(..., schedule_config=PipesatSchedule()); a configuration file cannot name it",
+    "build_schedule(..., schedule_config=PipesatSchedule()); a configuration file cannot name it"
 )
 HEADER: Final = """A configuration file of d9d cannot name it, so give it in Python:
 
@@ -75,3 +78,6 @@ def action(op):
         return BackwardWeightComputeAction(*at)
     return BackwardFullInputComputeAction(*at, full_backward=kind == "BW")
 '''
+RUNTIME: Final = Runtime(
+    "d9d", "d9d", "0.16.0", "d9d_order.py", program(HEADER, ADAPTER, NOTE), pairs=()
+)

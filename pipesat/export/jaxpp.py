@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
-NOTES: Final = (
+from pipesat.export.programs import program
+from pipesat.export.runtime import Runtime
+
+NOTE: Final = (
     "hand it to JaxPP: jaxpp.treduce(function, batch, schedule=Pipesat()) with Pipesat of this "
-    "file, and mark the ends of its stages in the model",
+    "file, and mark the ends of its stages in the model"
 )
 HEADER: Final = """Give it to JaxPP, in a function that mpmd_jit_with_loop compiles:
 
@@ -62,3 +65,14 @@ def tasks_of(item):
     ]
     return tasks if len(item) == 1 else [FusedTask(tasks)]
 """
+RUNTIME: Final = Runtime(
+    "jaxpp",
+    "JaxPP",
+    "0.9.2 (commit cf9e3862)",
+    "jaxpp_order.py",
+    program(HEADER, ADAPTER, NOTE),
+    all_or_none=True,
+    pairs=None,
+    any_placement=True,
+    number_order=True,
+)

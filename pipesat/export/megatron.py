@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Final
 
 from pipesat.core.amounts import bytes_of
 from pipesat.core.errors import NotApplicable
@@ -18,6 +19,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import copied_amount
 from pipesat.core.schedule import Exported, Schedule
 from pipesat.export.options import Options, loader_for
+from pipesat.export.runtime import Runtime
 from pipesat.layers.layout import MegatronLayout
 from pipesat.layers.megatron import CORE_VERSION, cut_pattern, refusal
 
@@ -49,7 +51,7 @@ def _own(problem: Problem) -> str:
     return "1f1b" if len(problem.stages) == len(problem.devices) else "interleaved-1f1b"
 
 
-def export_megatron(problem: Problem, schedule: Schedule, options: Options) -> Exported:
+def export_megatron(_: Runtime, problem: Problem, schedule: Schedule, options: Options) -> Exported:
     """Return the command line arguments, one per line; the order cannot be carried over.
 
     Raises
@@ -152,3 +154,16 @@ def _offloaded(problem: Problem, schedule: Schedule, stage: int) -> list[tuple[i
                 )
             found.append((freed, max((copied_amount(problem, way) for way in ways), default=0)))
     return found
+
+
+RUNTIME: Final = Runtime(
+    "megatron",
+    "Megatron-LM",
+    CORE_VERSION,
+    "megatron.txt",
+    export_megatron,
+    takes=("layers", "pattern"),
+    any_order=False,
+    takes_layers=True,
+    built_in=("1f1b", "interleaved-1f1b", "interleaved-overlapped"),
+)

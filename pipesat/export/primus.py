@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from typing import Final
 
-NOTES: Final = (
+from pipesat.export.programs import program
+from pipesat.export.runtime import Runtime
+
+NOTE: Final = (
     "import the file before Primus builds its pipeline, with patch_primus_pipeline: true and "
-    "pp_algorithm as the file says",
+    "pp_algorithm as the file says"
 )
 HEADER: Final = """It takes the place of the built-in {algorithm}. Import it before
 training starts, in a patch of phase before_train say, and set
@@ -94,3 +97,13 @@ def runs(ops, done):
 
 schedule_table_factory.pp_algorithm_map["{algorithm}"] = Pipesat
 """
+RUNTIME: Final = Runtime(
+    "primus",
+    "AMD Primus",
+    "v26.5.1 (commit fd1eeabb)",
+    "primus_order.py",
+    program(HEADER, ADAPTER, NOTE),
+    first_whole=False,
+    pairs=(("B", "F"),),
+    number_order=True,
+)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType, ModuleType
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
@@ -16,13 +16,16 @@ from pipesat.core.ops import Op, Pair, members, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time, why_no_pair
 from pipesat.core.schedule import Exported, Order, Schedule
+from pipesat.core.settings import Target
 from pipesat.core.timing import time_order
-from pipesat.export import d9d, jaxpp, primus
 from pipesat.export.as_run import AsRun, as_run, by_place, is_split
 from pipesat.export.options import Options
-from pipesat.export.runtimes import RUNTIMES, Runtime, is_vee
+from pipesat.export.runtime import Runtime, is_vee
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import Count, StrictModel, read_text
+
+if TYPE_CHECKING:
+    from pipesat.export.runtime import Write
 
 FORMAT: Final = "pipesat.order/1"
 NAME: Final = "ORDER"
@@ -113,8 +116,8 @@ def order_in(text: str, source: str) -> OrderModel:
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise BadInput(f"{expected}, a literal", source=source) from None
     model = validated(document, OrderModel, source)
-    if model.runtime not in RUNTIMES:
-        expected = f"expected one of {', '.join(RUNTIMES)}"
+    if model.runtime not in get_args(Target):
+        expected = f"expected one of {', '.join(get_args(Target))}"
         raise BadInput(expected, source=source, where="runtime", value=model.runtime)
     return model
 
@@ -176,11 +179,22 @@ def _item(word: str, problem: Problem, rank: int, source: str) -> Op | Pair:
     return in_order(problem, pair)
 
 
-PROGRAMS: Final = MappingProxyType({"d9d": d9d, "jaxpp": jaxpp, "primus": primus})
-"""What each of them is handed: its HEADER, its ADAPTER, and NOTES for who hands it over."""
+class Program(NamedTuple):
+    """What a runtime is handed: header and adapter of its file, notes for who hands it over."""
+
+    header: str
+    adapter: str
+    notes: tuple[str, ...]
 
 
-def export_program(name: str, problem: Problem, schedule: Schedule, options: Options) -> Exported:
+def program(header: str, adapter: str, *notes: str) -> Write:
+    """Return what writes the Python file of an order for a runtime."""
+    return partial(export_program, Program(header, adapter, notes))
+
+
+def export_program(
+    program: Program, runtime: Runtime, problem: Problem, schedule: Schedule, options: Options
+) -> Exported:
     """Return the Python file of an order.
 
     Raises
@@ -190,7 +204,6 @@ def export_program(name: str, problem: Problem, schedule: Schedule, options: Opt
     Fault
         If the file does not read back as the order.
     """
-    runtime, program = RUNTIMES[name], PROGRAMS[name]
     made = as_run(problem, schedule, runtime)
     if options.exact and made.changes:
         raise NotApplicable(
@@ -199,14 +212,14 @@ def export_program(name: str, problem: Problem, schedule: Schedule, options: Opt
         )
     text = _text(problem, made.schedule, runtime, program, options)
     rows = [" ".join(map(str, row)).split() for row in by_place(problem, made.schedule.order)]
-    if [row.split() for row in order_in(text, name).rows] != rows:
+    if [row.split() for row in order_in(text, runtime.name).rows] != rows:
         raise Fault("the exported order does not read back as it was")
     return Exported(
         text.encode(),
         notes=(
             *made.changes,
             *_makespans(schedule, made, runtime, problem.time_unit),
-            *program.NOTES,
+            *program.notes,
         ),
         changed=_changed(schedule, made, runtime),
     )
@@ -230,7 +243,7 @@ def _changed(schedule: Schedule, made: AsRun, runtime: Runtime) -> str:
 
 
 def _text(
-    problem: Problem, schedule: Schedule, runtime: Runtime, program: ModuleType, options: Options
+    problem: Problem, schedule: Schedule, runtime: Runtime, program: Program, options: Options
 ) -> str:
     chunks, vee = len(problem.stages) // len(problem.devices), is_vee(problem)
     split = is_split(schedule.order)
@@ -252,5 +265,5 @@ def _text(
         return text
 
     head = f"From pipesat, for {runtime.title} {runtime.release}."
-    header = "\n".join([head, "", *(f"{c}\n" for c in options.comments), filled(program.HEADER)])
-    return program_text(problem, schedule, runtime, header, filled(program.ADAPTER))
+    header = "\n".join([head, "", *(f"{c}\n" for c in options.comments), filled(program.header)])
+    return program_text(problem, schedule, runtime, header, filled(program.adapter))

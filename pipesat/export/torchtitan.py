@@ -20,6 +20,7 @@ from pipesat.export.options import (
     module_names,
 )
 from pipesat.export.torch.hazards import Split
+from pipesat.export.torch.target import framework
 
 NAME = "torchtitan"
 TOML_VERSION: Final = "0.2.2"
@@ -161,3 +162,8 @@ def _python(
 def _text(text: str) -> str:
     """A TOML basic string: of printable characters, its escapes are those of JSON."""
     return json.dumps(text, ensure_ascii=False)
+
+
+RUNTIME: Final = framework(
+    "torchtitan", NAME, TOML_VERSION, "schedule.toml", torchtitan_files, torchtitan_notes
+)

@@ -44,10 +44,6 @@ def export(
         The problem that it is a schedule of.
     schedule
         A schedule, the result that has it, or the path of a schedule file.
-    to
-        The format: ``torch``, ``torchtitan``, ``automodel``, ``primus``, ``d9d``, ``jaxpp``,
-        ``megatron`` (the placement alone), ``order`` (of the microbatches, for a data loader),
-        ``schedule`` (a schedule file), or ``trace`` for Perfetto.
     path
         File to write; what belongs beside it is written beside it, under the same name with other
         suffixes. A folder, or a text that ends in ``/``: a file there, see :func:`file_of`.

@@ -254,7 +254,7 @@ def tuned_files(found: Tuned) -> dict[str, bytes]:
     """Return the files of a folder: problem and order, torch's CSV, the answer, what ran."""
     import json
 
-    from pipesat.export import export_torch_csv
+    from pipesat.export.torch.target import export_torch_csv
     from pipesat.files.schedule_file import schedule_bytes
     from pipesat.timeline.file import timeline_bytes
 

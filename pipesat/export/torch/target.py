@@ -1,0 +1,142 @@
+"""torch's CSV with its hazards beside it, and configurations of frameworks that read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Exported, Schedule
+from pipesat.export.options import Options
+from pipesat.export.runtime import Runtime
+from pipesat.export.torch.adapt import adapt
+from pipesat.export.torch.companions import ORDER_SUFFIX
+from pipesat.export.torch.csv_file import torch_csv
+from pipesat.export.torch.hazards import SUFFIX as HAZARDS_SUFFIX
+from pipesat.export.torch.hazards import Split, hazards_text, notes, split_in
+from pipesat.export.torch.modes import SUFFIX as MODES_SUFFIX
+from pipesat.export.torch.modes import modes_csv
+
+
+def export_torch_csv(
+    problem: Problem, schedule: Schedule, options: Options | None = None
+) -> Exported:
+    """Return torch's ``compute_only`` CSV, with its hazards beside it.
+
+    Where the order had to be changed for torch, the notes say how, and what it costs; and of
+    overlapped pairs, what stock torch makes of them. An exact one is not changed. A remark is the
+    first of the hazards.
+
+    Raises
+    ------
+    NotApplicable
+        If torch cannot run it: several routes, a device without stages, a capacity exceeded.
+    """
+    options = options or Options()
+    adapted = adapt(problem, schedule, exact=options.exact)
+    beside = {
+        HAZARDS_SUFFIX: hazards_text(adapted.problem, adapted.schedule, options.remark).encode()
+    }
+    told = [*notes(problem, schedule, adapted)]
+    if problem.has_lists:
+        beside[ORDER_SUFFIX] = (json.dumps(adapted.entering) + "\n").encode()
+        told.append(
+            "microbatches differ: hand them to torch in the order of the .order.json beside it, "
+            "which has their own numbers, and padded to one shape"
+        )
+    if modes := modes_csv(adapted.problem, adapted.schedule):
+        beside[MODES_SUFFIX] = modes.encode()
+        told.append(
+            f"the order alone keeps every microbatch: {modes.count(chr(10)) - 1} (stage, "
+            f"microbatch) run in other memory modes, listed in the file that ends in {MODES_SUFFIX}"
+        )
+    changed = ""
+    if adapted.schedule.makespan != schedule.makespan:
+        less = "less than " if adapted.schedule.makespan < schedule.makespan else ""
+        changed = (
+            f"torch's order takes {adapted.schedule.makespan}, {less}the schedule "
+            f"{schedule.makespan}: "
+            'solve with target="torch" (--for torch) for the best of the orders that torch runs'
+        )
+    data = torch_csv(adapted.problem, adapted.schedule).encode()
+    return Exported(data, beside, tuple(told), changed)
+
+
+RUNTIME: Final = Runtime(
+    "torch",
+    "torch",
+    "2.13",
+    "schedule.csv",
+    lambda _, *given: export_torch_csv(*given),
+    in_turn="register a function for OVERLAP_F_B: torch runs the two ops of a pair in turn",
+    any_placement=True,
+    built_in=(
+        *("1f1b", "gpipe", "interleaved-1f1b", "looped-bfs"),
+        *("interleaved-zb", "zb-v", "dualpipev"),
+    ),
+)
+
+
+def framework(
+    name: str,
+    title: str,
+    release: str,
+    file: str,
+    write: Callable[[Problem, Options, Split], dict[str, str]],
+    notes_of: Callable[[Problem], Iterator[str]],
+) -> Runtime:
+    """Return the record of a framework that runs torch's CSV and places stages by a name.
+
+    ``write`` makes its files by suffix, its own first, ``notes_of`` says what is to be known.
+    """
+    return replace(
+        RUNTIME,
+        name=name,
+        title=title,
+        release=release,
+        file=file,
+        write=partial(export_framework, write, notes_of),
+        takes=("layers", "exact", "remark", "checkpointing"),
+        any_placement=False,
+        one_switch=True,
+        takes_layers=True,
+    )
+
+
+def export_framework(
+    write: Callable[[Problem, Options, Split], dict[str, str]],
+    notes_of: Callable[[Problem], Iterator[str]],
+    _: Runtime,
+    problem: Problem,
+    schedule: Schedule,
+    options: Options,
+) -> Exported:
+    """Return a framework's configuration, with the CSV and its hazards beside it.
+
+    Each file is for a version of the framework that the notes name.
+    """
+    split = split_in(problem, adapt(problem, schedule, exact=options.exact).schedule)
+    first, *others = write(problem, options, split).items()
+    order = export_torch_csv(problem, schedule, options)
+    beside = {suffix: text.encode() for suffix, text in others} | {".csv": order.data}
+    told = (*order.notes, *notes_of(problem), *_set_for(problem, options, split))
+    return Exported(first[1].encode(), {**beside, **order.beside}, told, order.changed)
+
+
+def _set_for(problem: Problem, options: Options, split: Split) -> Iterator[str]:
+    """What a framework's fragment sets besides the schedule, or leaves to the framework."""
+    m = problem.routes[0].microbatches
+    yield f"a microbatch is set to one sequence, {m} to the local batch: change both together"
+    if split.any:
+        yield (
+            "activation checkpointing is switched off there, because backwards are split: leave "
+            "torch.compile off too"
+        )
+        yield "FSDP is told not to reshard after forwards: split backwards would lose gradients"
+    if options.layers is None:
+        yield (
+            "without `layers` the framework cuts the model itself: measured stages may be others"
+        )
