@@ -78,13 +78,7 @@ EXPORTERS: Final[dict[str, Exporter]] = {
 
 
 def format_of(name: str) -> str:
-    """Return what a format is called now.
-
-    Raises
-    ------
-    BadInput
-        If there is none of this name.
-    """
+    """Return what a format is called now."""
     known = OLD_NAMES.get(name, name)
     if known not in EXPORTERS:
         raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="to", value=name)

@@ -36,11 +36,6 @@ def as_run(problem: Problem, schedule: Schedule, runtime: Runtime) -> AsRun:
     3. Where the first stage's backward is whole: BW, or a W directly after its B.
     4. Where all other stages split backwards or none, and these do both: whole ones alone are
        split.
-
-    Raises
-    ------
-    NotApplicable
-        If it cannot run such a pipeline, or the order so changed breaks a rule of the problem.
     """
     runtime.require(problem)
     if any(schedule.copies) or any(op.mode for op in _ops(schedule.order)):

@@ -35,16 +35,7 @@ def automodel_notes(problem: Problem) -> Iterator[str]:
 
 
 def automodel_files(problem: Problem, options: Options, split: Split) -> dict[str, str]:
-    """Return the fragment, ``.yaml``, for an order that splits these backwards.
-
-    Raises
-    ------
-    NotApplicable
-        If AutoModel cannot load the placement, or would cut the model into other stages, or a
-        stage has no layer.
-    BadInput
-        If the layers or the path do not do.
-    """
+    """Return the fragment, ``.yaml``, for an order that splits these backwards."""
     name, layers = cut_of(problem, options, NAME)
     if layers is not None and 0 in layers:
         stage = layers.index(0)

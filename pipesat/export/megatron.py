@@ -52,15 +52,7 @@ def _own(problem: Problem) -> str:
 
 
 def export_megatron(_: Runtime, problem: Problem, schedule: Schedule, options: Options) -> Exported:
-    """Return the command line arguments, one per line; the order cannot be carried over.
-
-    Raises
-    ------
-    NotApplicable
-        If there are several routes, the placement is no loop, or the layers are not known.
-    BadInput
-        If the layers do not fit the stages.
-    """
+    """Return the command line arguments, one per line; the order cannot be carried over."""
     if len(problem.routes) > 1:
         raise NotApplicable(f"Megatron-LM runs one route, this problem has {len(problem.routes)}")
     loader = loader_for(problem)
@@ -103,11 +95,6 @@ def offload_options(problem: Problem, schedule: Schedule) -> list[str]:
     ``activation_offload_fraction`` of every microbatch of rank r, but all of the first ones stays
     until ``r * delta_offload_bytes_across_pp_ranks`` do: later ranks have fewer in flight. Share 1
     is what the stage's largest mode offloads.
-
-    Raises
-    ------
-    NotApplicable
-        Where that cannot say what the schedule offloads, or it recomputes.
     """
     if not any(op.mode for row in schedule.order for item in row for op in members(item)):
         return []

@@ -60,13 +60,7 @@ class Options:
         return [f"# {line}" for line in textwrap.wrap(self.remark, _COMMENT)]
 
     def checkpointing_for(self, *, splits: bool) -> Checkpointing | None:
-        """Return what the configuration says of checkpointing for an order; ``None``: nothing.
-
-        Raises
-        ------
-        BadInput
-            If an order that splits backwards was to be checkpointed.
-        """
+        """Return what the configuration says of checkpointing for an order; ``None``: nothing."""
         if splits and self.checkpointing == "full":
             expected = "expected none: the order splits backwards, whose cost it would multiply"
             raise BadInput(expected, where="checkpointing", value=self.checkpointing)
@@ -74,26 +68,14 @@ class Options:
 
     @property
     def csv(self) -> str:
-        """Path of the CSV beside the file, as a text that can stand in any configuration.
-
-        Raises
-        ------
-        BadInput
-            If it has characters that cannot, line breaks for one.
-        """
+        """Path of the CSV beside the file, as a text that can stand in any configuration."""
         text = self.output.with_suffix(".csv").as_posix()
         if not text.isprintable():
             raise BadInput("expected a path of printable characters", where="path", value=text)
         return text
 
     def layers_of(self, problem: Problem) -> tuple[int, ...] | None:
-        """Layers of every stage, in the order of the route; ``None`` if unknown.
-
-        Raises
-        ------
-        BadInput
-            If there are not as many numbers as stages, or no layers at all, or too many.
-        """
+        """Layers of every stage, in the order of the route; ``None`` if unknown."""
         if self.layers is None:
             return None
         stages = len(problem.routes[0].stages)
@@ -117,14 +99,6 @@ def cut_of(
 
     Without layers the framework cuts them itself: one stage per rank for a single-stage schedule,
     else two.
-
-    Raises
-    ------
-    NotApplicable
-        If there is no such name, torch cannot run such a pipeline, there is only one rank (the
-        frameworks run no pipeline then), or the framework would make another number of stages.
-    BadInput
-        If the layers do not do.
     """
     require_no_modes(problem, "this export")
     require_torch_pipeline(problem)

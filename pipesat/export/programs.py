@@ -79,11 +79,6 @@ def read_program(path: Path, problem: Problem) -> Schedule:
 
     Nothing in the file is executed: of all its statements only the one that assigns ``ORDER`` is
     looked at, and only as a literal.
-
-    Raises
-    ------
-    BadInput
-        If the file has no such data, or it is no order of this problem.
     """
     source = str(path)
     model = order_in(read_text(path, LARGEST_FILE), source)
@@ -95,13 +90,7 @@ def read_program(path: Path, problem: Problem) -> Schedule:
 
 
 def order_in(text: str, source: str) -> OrderModel:
-    """Return the data of a file's text.
-
-    Raises
-    ------
-    BadInput
-        If there is none, or it says something else.
-    """
+    """Return the data of a file's text."""
     expected = f"expected a Python file that `pipesat export` has written, with {NAME} = {{...}}"
     try:
         found = [
@@ -195,15 +184,7 @@ def program(header: str, adapter: str, *notes: str) -> Write:
 def export_program(
     program: Program, runtime: Runtime, problem: Problem, schedule: Schedule, options: Options
 ) -> Exported:
-    """Return the Python file of an order.
-
-    Raises
-    ------
-    NotApplicable
-        If the runtime cannot run it, or would need a change and must not.
-    Fault
-        If the file does not read back as the order.
-    """
+    """Return the Python file of an order."""
     made = as_run(problem, schedule, runtime)
     if options.exact and made.changes:
         raise NotApplicable(

@@ -96,13 +96,7 @@ def write_result_folder(
     home: str = "",
     keep: Collection[str] = (),
 ) -> ResultFiles:
-    """Write every file of a result; of what the folder's last result had, ``keep`` alone stays.
-
-    Raises
-    ------
-    BadInput
-        If the folder cannot be written; then nothing in it has changed.
-    """
+    """Write every file of a result; of what the folder's last result had, ``keep`` alone stays."""
     write = partial(write_folder, folder, keep=keep)
     made = result_files(folder, result, log, home=home, early=write)
     write(made.files, pictures=made.pictures)

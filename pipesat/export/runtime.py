@@ -88,13 +88,7 @@ class Runtime:
         return self.pairs is None or tuple(sorted(kinds)) in self.pairs
 
     def require(self, problem: Problem) -> None:
-        """Pass if it can run a pipeline of this shape.
-
-        Raises
-        ------
-        NotApplicable
-            With the reason.
-        """
+        """Pass if it can run a pipeline of this shape."""
         require_torch_pipeline(problem, self.title)
         if self.any_placement:
             return
@@ -116,11 +110,6 @@ def restricted(problem: Problem, runtime: Runtime) -> tuple[Problem, ...]:
     Every schedule of each way is one of the problem, and is exported without a loss (for the order
     of microbatches that are alike, docs/proofs/model.md). What it runs is the union: two ways where
     it splits all backwards but the first stage's or none, and neither is surely as good.
-
-    Raises
-    ------
-    NotApplicable
-        If it cannot run such a pipeline, or the problem forbids what it does.
     """
     require_no_modes(problem, f"the target {runtime.name}")
     runtime.require(problem)

@@ -88,13 +88,6 @@ def steps_of(problem: Problem, schedule: Schedule, *, at_once: bool = False) -> 
     """Return every rank's steps. O(n log n) for n ops.
 
     With ``at_once``, transfers stand directly after the ops that produce their data.
-
-    Raises
-    ------
-    Deadlock
-        If the schedule's ops wait for each other.
-    ValueError
-        If an item is unreadable, or names what the problem does not have.
     """
     linear = linearize(problem, schedule.order)
     ends = earliest_ends(linear, [0] * len(problem.devices))

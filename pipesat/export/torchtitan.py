@@ -40,15 +40,7 @@ def torchtitan_notes(problem: Problem) -> Iterator[str]:
 
 
 def torchtitan_files(problem: Problem, options: Options, split: Split) -> dict[str, str]:
-    """Return the fragments, ``.toml`` and ``.py``, for an order that splits these backwards.
-
-    Raises
-    ------
-    NotApplicable
-        If torchtitan cannot load the placement, or would cut the model into other stages.
-    BadInput
-        If the layers or the path do not do.
-    """
+    """Return the fragments, ``.toml`` and ``.py``, for an order that splits these backwards."""
     name, layers = cut_of(problem, options, NAME)
     if layers is not None and 0 in layers[1:-1]:
         empty = layers.index(0, 1)

@@ -35,13 +35,7 @@ _MOST_ITEMS_WITH_FLOWS = 20_000  # arrows of larger schedules would only fill th
 
 
 def trace_bytes(problem: Problem, schedule: Schedule) -> bytes:
-    """Return the trace as a JSON file, one event per line.
-
-    Raises
-    ------
-    ValueError
-        If an item of the schedule is unreadable.
-    """
+    """Return the trace as a JSON file, one event per line."""
     scale = MICROSECONDS.get(problem.time_unit, (1, 1))
     events = [*_names(problem, schedule), *_ops(problem, schedule, scale)]
     events += _copies(problem, schedule, scale)

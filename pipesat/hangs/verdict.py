@@ -47,13 +47,7 @@ _POSTS: Final = re.compile(r"\d+(SEND|RECV)_[FB]\d+")
 
 
 def posted_in(path: Path, problem: Problem, order: Order) -> Steps | None:
-    """Return the step lists of a CSV that was read as this order; ``None``: it posts nothing.
-
-    Raises
-    ------
-    BadInput
-        If its sends and receives are not those of the order, or send what torch has dropped.
-    """
+    """Return the step lists of a CSV that was read as this order; ``None``: it posts nothing."""
     if path.suffix != ".csv" or not _POSTS.search(text := read_text(path, LARGEST_FILE)):
         return None
     own = OwnWords(problem, Companions(Companions.of(path).order, None), ()).numbers
@@ -188,13 +182,7 @@ class Verdict(Displayed):
 def verdict(
     problem: Problem, schedule: Schedule, rule: RuleName, posted: Steps | None = None
 ) -> Verdict:
-    """Judge a valid schedule's order, or the step lists of it in ``posted``. O(n log n) for n ops.
-
-    Raises
-    ------
-    Fault
-        If pipesat's own order of sends and receives is not safe.
-    """
+    """Judge a valid schedule's order, or its step lists in ``posted``. O(n log n) for n ops."""
     given = posted is not None
     posted = posted or late(problem, schedule.order)
     found = replace(_judged(problem, posted, rule), given=given)

@@ -39,11 +39,6 @@ def gantt_figure(
         Whether memory is drawn.
     time_unit
         Of the schedules' times; the problem's if not given.
-
-    Raises
-    ------
-    ValueError
-        If an item of a schedule is unreadable (only possible in one read for the checker).
     """
     from pipesat.picture.chart import chart  # matplotlib is slow to import
     from pipesat.picture.rows import rows_of
@@ -54,13 +49,7 @@ def gantt_figure(
 
 
 def gantt(problem: Problem, schedule: Schedule, *, title: str, kind: str = "png") -> bytes:
-    """Draw a schedule as :func:`gantt_figure` does; return the ``png`` or ``svg`` file's bytes.
-
-    Raises
-    ------
-    ValueError
-        As :func:`gantt_figure`.
-    """
+    """Draw a schedule as :func:`gantt_figure` does; return the ``png`` or ``svg`` file's bytes."""
     from pipesat.picture.figures import file_of
 
     return file_of(gantt_figure(problem, schedule, title=title), kind)

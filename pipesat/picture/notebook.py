@@ -26,13 +26,7 @@ _LEFT: Final = 'style="text-align:left"'
 
 
 def frame_of(records: Sequence[Mapping[str, Any]]) -> Any:
-    """Return rows as a pandas ``DataFrame``.
-
-    Raises
-    ------
-    BadInput
-        If pandas is not installed.
-    """
+    """Return rows as a pandas ``DataFrame``."""
     try:
         pandas = importlib.import_module("pandas")
     except ImportError:

@@ -79,11 +79,6 @@ def rows_of(
         By name. Several stand below each other, with their names, or
     by_device
         all schedules' rows of one device together.
-
-    Raises
-    ------
-    ValueError
-        If an item is unreadable (only possible in a schedule read for the checker).
     """
     devices, several = range(len(problem.devices)), len(schedules) > 1
     profiles = {

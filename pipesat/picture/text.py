@@ -155,11 +155,6 @@ def text_grid(problem: Problem, schedule: Schedule, width: int) -> str:
 
     An op is written ``F3`` if every device holds one stage at most, otherwise in full, ``7F3``. The
     scale is the smallest at which every op shows its text. No line ends with spaces.
-
-    Raises
-    ------
-    ValueError
-        If an item of the schedule is unreadable.
     """
     whole = any(len(stages) > 1 for stages in problem.stages_on)
     rows = [

@@ -68,13 +68,7 @@ class StageCosts:
 
 
 def layers_of_stages(profile: Profile, stages: int, split: str = "even") -> tuple[range, ...]:
-    """Cut the layers evenly, or so that the longest stage (F + whole backward) is shortest.
-
-    Raises
-    ------
-    BadInput
-        If there are fewer layers than stages.
-    """
+    """Cut the layers evenly, or so that the longest stage (F + whole backward) is shortest."""
     count = len(profile.layers)
     if stages > count:
         raise BadInput(

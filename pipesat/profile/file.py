@@ -140,13 +140,7 @@ class Profile(Displayed, StrictModel):
     copies: CopiesModel | None = None
 
     def write(self, path: str | Path) -> None:
-        """Write the file that says this.
-
-        Raises
-        ------
-        BadInput
-            If the file cannot be written.
-        """
+        """Write the file that says this."""
         attached("write_profile")(path, self)
 
     def facts(self) -> Facts:
@@ -193,13 +187,7 @@ def read_profile(path: str | Path) -> Profile:
 
 
 def parse_profile(document: object, source: str = "profile") -> Profile:
-    """Validate a profile document (what ``json.loads`` returns).
-
-    Raises
-    ------
-    BadInput
-        As :func:`read_profile`.
-    """
+    """Validate a profile document (what ``json.loads`` returns)."""
     profile = validated(document, Profile, source)
     with said_of(source):
         _check(profile)
@@ -233,25 +221,13 @@ def _check(profile: Profile) -> None:
 
 
 def read_links(path: str | Path) -> LinksModel:
-    """Read a file of link delays, as ``python -m pipesat.runtime.link_delays`` writes it.
-
-    Raises
-    ------
-    BadInput
-        As :func:`read_profile`.
-    """
+    """Read a file of link delays, as ``python -m pipesat.runtime.link_delays`` writes it."""
     document = read_json(Path(path), LARGEST_FILE)
     return validated(document, LinksModel, str(path))
 
 
 def write_document(path: Path, model: BaseModel) -> None:
-    """Write a profile, or links, all or nothing.
-
-    Raises
-    ------
-    BadInput
-        If the file cannot be written.
-    """
+    """Write a profile, or links, all or nothing."""
     write_file(path, (json.dumps(model.model_dump(), indent=1) + "\n").encode())
 
 

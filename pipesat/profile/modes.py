@@ -68,13 +68,7 @@ def bandwidth_of(profile: Profile, given: int | None) -> Bandwidth | None:
 
 
 def require_measured(profile: Profile, wanted: tuple[ModeName, ...] | None) -> None:
-    """Pass if the profile has what modes are made of, where they are asked for.
-
-    Raises
-    ------
-    BadInput
-        If not.
-    """
+    """Pass if the profile has what modes are made of, where they are asked for."""
     if wanted and not profile.options.modes:
         raise BadInput("the profile has no memory modes: measure it with modes", where="modes")
 

@@ -90,13 +90,7 @@ class Derived:
 
 
 def problem_of_profile(profile: Profile, options: ProblemOptions) -> Derived:
-    """Turn a profile into a problem document, which is valid if its values are in range.
-
-    Raises
-    ------
-    BadInput
-        If there are more stages than layers, or a list has not one value per device.
-    """
+    """Turn a profile into a problem document, which is valid if its values are in range."""
     require_measured(profile, options.modes)
     geometry = Geometry(options.placement, options.devices, options.chunks)
     parts = layers_of_stages(profile, geometry.parts, options.split)

@@ -132,13 +132,7 @@ SHAPES: Final[Mapping[str, NamedShape]] = {
 
 
 def named_shape(name: str) -> NamedShape:
-    """Look a shape up.
-
-    Raises
-    ------
-    BadInput
-        If there is none of that name.
-    """
+    """Look a shape up."""
     try:
         return SHAPES[name]
     except KeyError:
@@ -226,13 +220,7 @@ GPUS: Final[Mapping[str, Gpu]] = {
 
 
 def named_gpu(name: str) -> Gpu:
-    """Look a GPU up.
-
-    Raises
-    ------
-    BadInput
-        If there is none of that name.
-    """
+    """Look a GPU up."""
     try:
         return GPUS[name.lower()]
     except KeyError:

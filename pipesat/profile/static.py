@@ -89,13 +89,7 @@ _KEYS: Final[Keys] = {
 
 
 def training_of(given: str | Mapping[str, Any] | None, reserve: int | str = 0) -> Training:
-    """Return training of settings such as ``optimizer=sgd,grad_dtype=float32``.
-
-    Raises
-    ------
-    BadInput
-        If a setting is none, or ``reserve`` no amount.
-    """
+    """Return training of settings such as ``optimizer=sgd,grad_dtype=float32``."""
     settings = keyed("training", given, _KEYS)
     kept = amount("reserve", reserve) if isinstance(reserve, str) else reserve
     return Training(**settings, reserve=kept)

@@ -86,13 +86,7 @@ class SavedAdvice(Displayed):
 
 
 def read_advice(folder: Path) -> SavedAdvice | None:
-    """Return the advice of a folder that ``pipesat advise -o`` wrote, ``None`` of any other.
-
-    Raises
-    ------
-    BadInput
-        If its file is damaged.
-    """
+    """Return the advice of a folder that ``pipesat advise -o`` wrote, ``None`` of any other."""
     path = folder / "advice.json"
     if not has_file(folder, path.name):
         return None
@@ -100,13 +94,7 @@ def read_advice(folder: Path) -> SavedAdvice | None:
 
 
 def result_folders(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the result folders: the folder itself, or its placements' by name.
-
-    Raises
-    ------
-    BadInput
-        If there is none.
-    """
+    """Yield the result folders: the folder itself, or its placements' by name."""
     names = listed(folder)
     if names is None:  # copied, say: what is there counts
         names = [*_problems(folder)]
@@ -143,14 +131,7 @@ def _problems(folder: Path) -> Iterator[str]:
 
 
 def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Result:
-    """Read a result object and join it with the problem and the schedule it speaks of.
-
-    Raises
-    ------
-    BadInput
-        If it is no result object, or its value is not the schedule's, or status, value and bound
-        contradict each other.
-    """
+    """Read a result object and join it with the problem and the schedule it speaks of."""
     source = str(path)
     model = validated(read_json(path, LARGEST_FILE), ResultModel, source)
     value = None if schedule is None else schedule.value(model.objective)

@@ -109,13 +109,7 @@ def _silent(text: str) -> None:
 
 
 def result_in(folder: Path) -> Result:
-    """Read what a solve has written into a folder.
-
-    Raises
-    ------
-    BadInput, NotValid
-        As :func:`report`.
-    """
+    """Read what a solve has written into a folder."""
     from pipesat.files.problem_file import read_problem
     from pipesat.workflows.schedules import valid_schedule
 

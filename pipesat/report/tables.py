@@ -219,11 +219,6 @@ def case_of(name: str, result: Result, baselines: Sequence[Shown]) -> ReportedCa
     """Put a case together: ratios filled in, the best schedules that fit first.
 
     A baseline that is better than the result is the answer.
-
-    Raises
-    ------
-    Contradiction
-        If a schedule that fits is below the answer's bound.
     """
     objective = result.objective
     result = with_hand_written(

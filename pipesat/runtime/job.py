@@ -52,12 +52,6 @@ def order_of_csv(text: str, modes: str = "") -> TorchOrder:
     """Read an order in torch's ``compute_only`` CSV; whether torch can run it is for torch to say.
 
     ``modes`` is the file of memory modes beside it, empty if everything is kept.
-
-    Raises
-    ------
-    BadInput
-        If it is no such CSV, has a rank without stages, or more ranks than one machine should run;
-        or the modes are not of this order.
     """
     source = "torch csv"
     rows = [[action for cell in row for action in cell] for row in rows_of_csv(text, source)]
@@ -140,13 +134,7 @@ class Shape:
         return self.blocks[0] if len(self.blocks) == 1 else self.blocks[stage]
 
     def require(self, stages: int) -> None:
-        """Pass if the shape can be built for so many stages.
-
-        Raises
-        ------
-        BadInput
-            Naming the option that does not fit.
-        """
+        """Pass if the shape can be built for so many stages."""
         if len(self.blocks) not in {1, stages}:
             raise BadInput(
                 f"{len(self.blocks)} numbers of blocks, expected {stages}, one per stage, or one "
@@ -161,13 +149,7 @@ class Shape:
 
 
 def measured_shape(given: str | Mapping[str, Any] | None) -> Shape:
-    """Return the shape whose run is measured: larger than parity's, with what is given.
-
-    Raises
-    ------
-    BadInput
-        If that is none.
-    """
+    """Return the shape whose run is measured: larger than parity's, with what is given."""
     keys: Keys = {field.name: _KEYS.get(field.name, int) for field in fields(Shape)}
     return Shape(**_MEASURED | keyed("shape", given, keys))
 

@@ -178,13 +178,6 @@ def run_processes(
         Ends all when it is set.
     module
         The host. ``-P`` keeps the caller's folder out of its import path.
-
-    Raises
-    ------
-    RunFailed
-        If one fails, the time is over or ``stop`` was set.
-    BadInput
-        If that is how the first of them failed.
     """
     deadline = time.monotonic() + timeout
     command = [sys.executable, "-P", "-m", module, str(folder), str(timeout), *names]

@@ -121,13 +121,7 @@ def _wait_for(device: Any) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure as one of torchrun's ranks; rank 0 writes the file.
-
-    Raises
-    ------
-    BadInput
-        If there are fewer than two ranks, or nccl was asked for without a CUDA device.
-    """
+    """Measure as one of torchrun's ranks; rank 0 writes the file."""
     parser = argparse.ArgumentParser(prog="pipesat.runtime.link_delays")
     parser.add_argument("output", type=Path)
     parser.add_argument("--backend", choices=["gloo", "nccl"], default="gloo")

@@ -41,13 +41,7 @@ class MemoryModes:
 
     @classmethod
     def read(cls, path: str | Path) -> MemoryModes:
-        """Read the file that ``pipesat export --to torch`` writes beside the order.
-
-        Raises
-        ------
-        BadInput
-            If it is no such file.
-        """
+        """Read the file that ``pipesat export --to torch`` writes beside the order."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -58,11 +52,6 @@ class MemoryModes:
         """Derive a stage class from torch's whose microbatches run in their modes.
 
         It is torch's own where everything is kept.
-
-        Raises
-        ------
-        BadInput
-            If this torch runs a stage's module in a method of another name.
         """
         if not self.rows:
             return base

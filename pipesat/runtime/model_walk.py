@@ -34,14 +34,7 @@ class Boundary:
 
 
 def walk(model: LayeredModel) -> list[Boundary]:
-    """Run two microbatches forward, layer by layer.
-
-    Raises
-    ------
-    BadInput
-        If a layer fails, does not return one tensor, or returns another shape for the second
-        microbatch; or the loss is no number.
-    """
+    """Run two microbatches forward, layer by layer."""
     count = len(model.names)
     values = [_input(model, number) for number in (0, 1)]
     boundaries: list[Boundary] = []

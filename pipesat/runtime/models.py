@@ -114,13 +114,7 @@ def own_model(
     device: Any,
     dtype: Any = None,
 ) -> LayeredModel:
-    """Return the user's layers as a model; they are copied wherever they are measured.
-
-    Raises
-    ------
-    BadInput
-        If a layer is no module.
-    """
+    """Return the user's layers as a model; they are copied wherever they are measured."""
     if not isinstance(layers, nn.ModuleList | nn.Sequential | list | tuple) or not len(layers):
         raise BadInput(
             "expected a list of torch.nn.Module with at least one entry",
@@ -178,11 +172,6 @@ def imported_model(path: str, folder: str, device: Any, dtype: Any = None) -> La
 
     The function returns ``{"layers": [...], "microbatch": f, "loss": g}``; ``f(i)`` returns input
     and target of microbatch i, ``g(output, target)`` its loss.
-
-    Raises
-    ------
-    BadInput
-        If anything of this fails; the message has the reason.
     """
     module, _, name = path.partition(":")
     if not module or not name:
@@ -221,11 +210,6 @@ def model_of_profile(profile: str | Path | Profile, split: str = "even") -> Laye
 
     Three of its methods are what ``pipesat run --model`` wants of a module: ``build_stage``,
     ``whole_batch`` and ``loss_of``.
-
-    Raises
-    ------
-    BadInput
-        If the profile is of a Python call, which leaves no way to build the model again.
     """
     folder = Path.cwd()
     if isinstance(profile, Profile):
@@ -286,11 +270,6 @@ def load_model(job: Job) -> TrainedModel:
 
     ``module`` is a profile (``.json``), ``package.module:function`` as ``pipesat profile`` takes
     it, or a module (an import path or a ``.py`` file) with the functions of :class:`TrainedModel`.
-
-    Raises
-    ------
-    BadInput
-        If the user's model cannot be imported or lacks a function.
     """
     if job.virtual is not None:
         return waits(job.order.stages)

@@ -56,11 +56,6 @@ def _same_shapes(stage: Any, microbatch: int, output: Any) -> list[Any]:
 
     torch receives into buffers that were made for the first microbatch, and would fill a part of
     one without a word.
-
-    Raises
-    ------
-    BadInput
-        If they differ.
     """
     tensors = output if isinstance(output, tuple | list) else [output]
     shapes = [tuple(getattr(tensor, "shape", ())) for tensor in tensors]
@@ -167,13 +162,7 @@ def has_overlapped_cells(csv: str) -> bool:
 
 
 def register_overlap(api: TorchApi, runtime: Any, around: Around) -> None:
-    """Let ``runtime`` compute every overlapped cell of an F and a B inside ``around(its text)``.
-
-    Raises
-    ------
-    BadInput
-        If this torch lacks something of what that takes.
-    """
+    """Let ``runtime`` compute every overlapped cell of an F and a B inside ``around(its text)``."""
     schedules = importlib.import_module(SCHEDULES)
     require_methods(api.version, type(runtime), RUNTIME, _METHODS)
     require_methods(api.version, api.stage, "PipelineStage", _STAGE_METHODS)

@@ -188,11 +188,6 @@ def run_in_turns(
     -------
     Per job, what the measured steps' recorders say, torch's version, the device and the peak; and
     the answers of those that are checked.
-
-    Raises
-    ------
-    RunFailed
-        If a loss is not finite.
     """
     ranks: list[MeasuredRank] = []
     for number, job in enumerate(jobs):

@@ -45,13 +45,6 @@ def measure_profile(
 
     ``model`` is what the profile file's ``model`` will be; ``dtype`` is torch's name of a type
     (empty: the model's own, or float32); ``links`` also measures delays between two local ranks.
-
-    Raises
-    ------
-    BadInput
-        If torch, the device or the model is not there, or the model is unfit for a pipeline.
-    RunFailed
-        If a process fails, the time is over, or ``stop`` was set.
     """
     require_torch()
     ask = {

@@ -115,14 +115,7 @@ class Profiler:
 def profile_layers(
     model: LayeredModel, source: dict[str, Any], options: MeasureOptions, say: Say
 ) -> Profile:
-    """Measure a model's kinds of layers, and the stages of every number that is asked for.
-
-    Raises
-    ------
-    BadInput
-        If the model cannot be a pipeline of stages with one input and one output each, a loss is
-        not finite, or the device is not there.
-    """
+    """Measure a model's kinds of layers, and the stages of every number that is asked for."""
     require_device(options.device)
     if options.modes and options.checkpoint:
         raise BadInput("checkpointed layers recompute in every mode: leave one out", where="modes")
@@ -196,13 +189,7 @@ def _microbatch(model: LayeredModel) -> dict[str, Any]:
 
 
 def require_device(device: str) -> None:
-    """Pass if the device is there.
-
-    Raises
-    ------
-    BadInput
-        If CUDA was asked for and this torch, or this machine, has none.
-    """
+    """Pass if the device is there."""
     if device == "cuda" and not torch.cuda.is_available():
         built = "is built without CUDA" if torch.version.cuda is None else "finds no CUDA device"
         raise BadInput(

@@ -132,13 +132,6 @@ def check_parity(
         Seconds for everything. Then all processes are ended.
     stop
         Ends everything when set.
-
-    Raises
-    ------
-    BadInput
-        If torch is missing or lacks the pipeline runtime, or an order cannot be run at all.
-    RunFailed
-        If a rank fails or hangs, or ``stop`` was set.
     """
     require_torch()
     texts = modes or [""] * len(orders)
@@ -239,13 +232,6 @@ def run_orders(
         Seconds for everything. Then all processes are ended.
     stop
         Ends everything when set.
-
-    Raises
-    ------
-    BadInput
-        If torch is missing or lacks the pipeline runtime, or the order or model cannot be run.
-    RunFailed
-        If a rank fails, dies or hangs, a loss is not finite, or ``stop`` was set.
     """
     require_torch()
     load = os.getloadavg()[0]

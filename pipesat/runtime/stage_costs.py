@@ -32,13 +32,7 @@ class Backward(NamedTuple):
 
 
 def load_backward() -> Backward:
-    """Import them (a private interface).
-
-    Raises
-    ------
-    BadInput
-        If this torch has them elsewhere, or not at all.
-    """
+    """Import them (a private interface)."""
     try:
         module = importlib.import_module(_BACKWARD)
         return Backward(*(getattr(module, name) for name in _FUNCTIONS))
@@ -122,13 +116,7 @@ class Subject:
         return root
 
     def timed(self, ops: Callable[[Mark], Any]) -> list[float]:
-        """Return how long ops took, in us.
-
-        Raises
-        ------
-        BadInput
-            If a loss is not finite.
-        """
+        """Return how long ops took, in us."""
         durations = None
         while durations is None:
             self.clock.begin(lead=True)
@@ -151,13 +139,7 @@ class Subject:
 
 
 def measure(subject: Subject, *, samples: int, warmup: int) -> dict[str, Any]:
-    """Measure one stage; return what a profile's ``Costs`` have of times and held memory.
-
-    Raises
-    ------
-    BadInput
-        If a loss is not finite.
-    """
+    """Measure one stage; return what a profile's ``Costs`` have of times and held memory."""
     no_split = _why_not(subject)
     times: dict[str, list[float]] = defaultdict(list)
     gc.collect()

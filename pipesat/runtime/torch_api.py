@@ -35,25 +35,13 @@ class TorchApi(NamedTuple):
 
 
 def require_torch() -> None:
-    """Find out, without importing it, whether torch is installed.
-
-    Raises
-    ------
-    BadInput
-        If not.
-    """
+    """Find out, without importing it, whether torch is installed."""
     if importlib.util.find_spec("torch") is None:
         raise BadInput("this needs PyTorch: pip install 'torch>=2.13'")
 
 
 def load_torch_api() -> TorchApi:
-    """Import torch's pipelining and look for everything that is used of it.
-
-    Raises
-    ------
-    BadInput
-        If torch is missing, is built without gloo, or lacks something; the message names both.
-    """
+    """Import torch's pipelining and look for everything that is used of it."""
     require_torch()
     import torch
 
@@ -84,25 +72,13 @@ def _find(version: str, module: str, name: str) -> Any:
 
 
 def require(version: str, owner: Any, attribute: str, name: str) -> None:
-    """Pass if ``owner``, which is called ``name``, has an attribute.
-
-    Raises
-    ------
-    BadInput
-        If not.
-    """
+    """Pass if ``owner``, which is called ``name``, has an attribute."""
     if not hasattr(owner, attribute):
         raise _unknown(version, f"{name}.{attribute}")
 
 
 def require_methods(version: str, owner: Any, name: str, methods: dict[str, set[str]]) -> None:
-    """Pass if ``owner`` has methods, and these take the arguments that are passed by name.
-
-    Raises
-    ------
-    BadInput
-        If not.
-    """
+    """Pass if ``owner`` has methods, and these take the arguments that are passed by name."""
     for method, arguments in methods.items():
         function = getattr(owner, method, None)
         if function is None:

@@ -34,15 +34,7 @@ def under_torchrun(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def run_this_rank(problem: Problem, job: Job, *, timeout: float) -> Measured | None:
-    """Run a job as the rank that torchrun made of this process; ``None`` on all but rank 0.
-
-    Raises
-    ------
-    BadInput
-        If the number of ranks is not the order's, or there is no GPU where one is asked for.
-    RunFailed
-        If this rank fails or loses another; the message says in which action.
-    """
+    """Run a job as the rank that torchrun made of this process; ``None`` on all but rank 0."""
     api = load_torch_api()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     wanted = job.order

@@ -28,11 +28,6 @@ def virtual_times(problem: Problem, scale: float, order: Order = ()) -> Virtual:
     """Return the problem's times as waits, in seconds, ``scale`` times as long.
 
     With those of the pairs of ``order``, which is fit for torch.
-
-    Raises
-    ------
-    BadInput
-        If time stands still.
     """
     second = us_per_unit(problem) * scale / 1e6
     route = problem.routes[0].stages

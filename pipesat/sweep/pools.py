@@ -61,13 +61,7 @@ class Pool(NamedTuple):
 
 
 def processes_for(workers: int, cores: int, processes: int | None) -> int:
-    """How many cases run at a time: workers x processes is never more than ``cores``.
-
-    Raises
-    ------
-    BadInput
-        If not even one does, or as many as were asked for.
-    """
+    """How many cases run at a time: workers x processes is never more than ``cores``."""
     most = cores // workers
     if most < 1:
         raise BadInput(
@@ -115,13 +109,7 @@ def local_pool(processes: int) -> Iterator[Pool]:
 
 @contextmanager
 def ray_pool(address: str, workers: int, timeout: float = TIMEOUT) -> Iterator[Pool]:
-    """Yield a pool of the cluster at ``HOST:PORT``, or, with ``auto``, this machine's.
-
-    Raises
-    ------
-    BadInput
-        If there is no Ray, no answer within ``timeout`` seconds, or no node with enough CPUs.
-    """
+    """Yield a pool of the cluster at ``HOST:PORT``, or, with ``auto``, this machine's."""
     ray = _load_ray()
     nodes = _nodes(address, timeout)
     room = sum(int(cpus) // workers for cpus in nodes)
@@ -235,13 +223,7 @@ def _check_that_something_listens(address: str) -> None:
 
 
 def _answer(ray: Any, future: Future[Any]) -> Answer:
-    """Return a task's answer; what went wrong with its machine is one too.
-
-    Raises
-    ------
-    BadInput
-        If the machine cannot run cases at all.
-    """
+    """Return a task's answer; what went wrong with its machine is one too."""
     try:
         found: Answer = json.loads(future.result())
     except ray.exceptions.OutOfMemoryError as error:

@@ -63,13 +63,7 @@ class RowFile:
         self._open.close()
 
     def append(self, row: SweepRow) -> None:
-        """Add a row and make sure that it is on the disk.
-
-        Raises
-        ------
-        BadInput
-            If it cannot be written, the disk being full, say; the file then ends as before.
-        """
+        """Add a row and make sure that it is on the disk."""
         handle, data = self._file.fileno(), _line(row)
         size = os.fstat(handle).st_size
         try:
@@ -104,13 +98,7 @@ def _line(row: SweepRow) -> bytes:
 
 
 def read_rows(path: Path) -> dict[str, SweepRow]:
-    """Return the rows of a file by key; none if there is no such file.
-
-    Raises
-    ------
-    BadInput
-        If there is anything but rows of this format, with the number of the line.
-    """
+    """Return the rows of a file by key; none if there is no such file."""
     return _parsed(_read(path), path)[0]
 
 
@@ -192,13 +180,7 @@ REFUTED: Final = "proof refuted: "
 
 
 def standing_of(row: SweepRow) -> Standing:
-    """What a row says of its value.
-
-    Raises
-    ------
-    Contradiction
-        If its value is below its bound.
-    """
+    """What a row says of its value."""
     result: Mapping[str, Any] = row["result"] or {}
     infeasible = row["status"] == "infeasible"
     of = f"case {row['key'][:12]}"
@@ -206,14 +188,7 @@ def standing_of(row: SweepRow) -> Standing:
 
 
 def require_agreement(rows: Iterable[SweepRow]) -> None:
-    """Check every row, and all rows of one problem against each other.
-
-    Raises
-    ------
-    Contradiction
-        If status, value, bound and baseline of a row do not agree, or a value of another row of the
-        same problem is below a bound.
-    """
+    """Check every row, and all rows of one problem against each other."""
     bounds: dict[object, Standing] = {}
     values: dict[object, list[Standing]] = {}
     for row in rows:

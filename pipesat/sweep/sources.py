@@ -45,13 +45,7 @@ Capacity: TypeAlias = int | list[int] | Fraction | CapacityInBytes | None
 
 
 def read_capacity(value: object, where: str = "memory", source: str = "") -> Capacity:
-    """Read one value of the ``memory`` axis.
-
-    Raises
-    ------
-    BadInput
-        If it is no capacity.
-    """
+    """Read one value of the ``memory`` axis."""
     if _is_amount(value):
         return value  # type: ignore[return-value]
     if isinstance(value, list) and value and all(map(_is_amount, value)):
@@ -72,14 +66,6 @@ def with_capacity(document: dict[str, Any], capacity: Capacity) -> dict[str, Any
     """Return a problem document with other capacities; a share comes on top of static memory.
 
     1F1B's peak is that of the first route's stages, joined to one per device.
-
-    Raises
-    ------
-    BadInput
-        If there are fewer stages than devices, a list has not one value per device, or it is an
-        amount with a unit: problem documents have units of their own.
-    NotApplicable
-        If it is a share of 1F1B's peak, and microbatches are a list or there are memory modes.
     """
     if isinstance(capacity, CapacityInBytes):
         raise BadInput("expected a number in the problem's own memory unit", where="memory")
@@ -174,13 +160,7 @@ def from_numbers(name: str, model: NumbersModel) -> Source:
 
 
 def from_profile(model: ProfileModel, folder: Path, source: str) -> Source:
-    """Make problems from a measured profile's layers; files lie beside the sweep file.
-
-    Raises
-    ------
-    BadInput
-        If one of them, or a value of the table, is wrong.
-    """
+    """Make problems from a measured profile's layers; files lie beside the sweep file."""
     training = Training(
         optimizer=model.optimizer,
         grad_dtype=model.grad_dtype,
@@ -228,13 +208,7 @@ def from_profile(model: ProfileModel, folder: Path, source: str) -> Source:
 
 
 def from_problem(path: Path) -> Source:
-    """Make problems from a file, as it is or with other microbatches or capacities.
-
-    Raises
-    ------
-    BadInput
-        As :func:`pipesat.files.problem_file.read_problem`.
-    """
+    """Make problems from a file, as it is or with other microbatches or capacities."""
     given = read_problem(path).document
 
     def with_axes(axes: Axes) -> dict[str, Any]:

@@ -132,13 +132,7 @@ class Spec:
 
 
 def read_spec(path: Path) -> Spec:
-    """Read a sweep file and every file that it names.
-
-    Raises
-    ------
-    BadInput
-        With the file, the path of the value, the value and what would be right.
-    """
+    """Read a sweep file and every file that it names."""
     source = str(path)
     model = validated(_read_toml(path), SpecModel, source)
     sources: dict[str, Source] = {

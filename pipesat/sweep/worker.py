@@ -58,13 +58,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, job: Job) -> Answer:
-        """Run a job, and wait for its answer.
-
-        Raises
-        ------
-        RunFailed
-            If the process could not even start.
-        """
+        """Run a job, and wait for its answer."""
         with self._changing:
             if self._closed:
                 return answer("killed", "the sweep ends")

@@ -218,13 +218,7 @@ def costs_of(
 
 
 def units(value: float, where: str) -> int:
-    """Round a time to whole units.
-
-    Raises
-    ------
-    BadInput
-        If it does not fit into a problem file.
-    """
+    """Round a time to whole units."""
     if value > MOST:
         raise BadInput("more than 10^12 time units", where=where, value=value)
     return round(value)

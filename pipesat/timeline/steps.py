@@ -89,13 +89,7 @@ class Steps:
 
 
 def steps_of(trace: Trace) -> Steps:
-    """Find the steps of a trace.
-
-    Raises
-    ------
-    BadInput
-        If the rows are not those of one pipeline.
-    """
+    """Find the steps of a trace."""
     ranks = _ranks(trace)
     groups: dict[tuple[int, int], dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in _with_iterations(trace):

@@ -117,13 +117,7 @@ class Timeline:
     modes: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
     def write(self, path: str | Path) -> None:
-        """Write the file that says this.
-
-        Raises
-        ------
-        BadInput
-            If the file cannot be written.
-        """
+        """Write the file that says this."""
         attached("write_timeline")(path, self)
 
     @property
@@ -162,13 +156,7 @@ def us_per_unit(problem: Problem) -> float:
 
 
 def require_order_of(problem: Problem, timeline: Timeline) -> None:
-    """Pass if the timeline's steps are all of one order that the problem allows.
-
-    Raises
-    ------
-    BadInput
-        Naming the step and the op that do not fit.
-    """
+    """Pass if the timeline's steps are all of one order that the problem allows."""
     first = timeline.steps[0].order
     if len(first) != len(problem.devices):
         raise BadInput(
@@ -199,13 +187,7 @@ def require_order_of(problem: Problem, timeline: Timeline) -> None:
 
 
 def require_op(problem: Problem, op: Op, device: int, where: str) -> None:
-    """Pass if the problem has this op on this device.
-
-    Raises
-    ------
-    BadInput
-        If not.
-    """
+    """Pass if the problem has this op on this device."""
     if op.stage >= len(problem.stages) or op.microbatch >= problem.microbatches[op.stage]:
         raise BadInput(f"{op} is not an op of this problem", where=where)
     home = problem.stages[op.stage].device

@@ -53,13 +53,7 @@ class TraceRank(NamedTuple):
 
 
 def read_rank(problem: Problem, path: Path) -> TraceRank:
-    """Read the trace of one rank.
-
-    Raises
-    ------
-    BadInput
-        If it is none, or has no range of the pipeline runtime.
-    """
+    """Read the trace of one rank."""
     document = Document(str(path), read_json(path, LARGEST_FILE, lenient=True))
     found = [
         (place, event)

@@ -56,11 +56,6 @@ def problem_of(
     Without memory given, a stage holds one activation per microbatch from F to the end of its last
     backward, and a device has room for as many as its order held. Of a backward that did not run in
     both forms, the other one is not known: such a stage has only the form that ran.
-
-    Raises
-    ------
-    BadInput
-        If memory is given in part, or is no amount.
     """
     steps, step = costs.steps, costs.steps.steps[number]
     stages, devices = [], []
@@ -205,13 +200,7 @@ class Prediction:
 
 
 def replays_of(costs: Costs) -> Replays:
-    """Return the replays of all steps.
-
-    Raises
-    ------
-    BadInput
-        If the orders of the ranks contradict each other.
-    """
+    """Return the replays of all steps."""
     problem = problem_of(costs, 0, 0, Memory())
     orders = {step.order for step in costs.steps.steps}
     try:

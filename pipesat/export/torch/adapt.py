@@ -48,12 +48,6 @@ def adapt(problem: Problem, schedule: Schedule, *, exact: bool = False) -> Adapt
     ----------
     exact
         Change nothing: 2 and 3 are left out, an order that needs 1 is refused.
-
-    Raises
-    ------
-    NotApplicable
-        If torch cannot run such a pipeline or a pair, if the adapted order exceeds a capacity, or
-        if it must be changed and may not.
     """
     require_torch_pipeline(problem)
     _require_torch_pairs(schedule.order)
@@ -89,13 +83,7 @@ def adapt(problem: Problem, schedule: Schedule, *, exact: bool = False) -> Adapt
 
 
 def require_torch_pipeline(problem: Problem, title: str = "torch") -> None:
-    """Pass if torch, or another of that name, can run a pipeline of this shape.
-
-    Raises
-    ------
-    NotApplicable
-        With the reason: several routes, or a device without a stage.
-    """
+    """Pass if torch, or another of that name, can run a pipeline of this shape."""
     if len(problem.routes) > 1:
         raise NotApplicable(
             f"{title} runs one route of stages, this problem has {len(problem.routes)}"

@@ -83,13 +83,7 @@ class OwnWords:
         return Op(stage, action.kind, microbatch, self.modes.get((stage, microbatch), 0))
 
     def trips(self) -> list[ListedTrip]:
-        """Return the copies of all that is offloaded.
-
-        Raises
-        ------
-        BadInput
-            If their turns on a channel are not 0, 1, 2, ...
-        """
+        """Return the copies of all that is offloaded."""
         rows = [row for row in self.listed if row.offloads]
         self._check_turns(rows)
         return [

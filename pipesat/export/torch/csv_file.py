@@ -53,14 +53,6 @@ def read_torch_csv(path: Path, problem: Problem, companions: Companions | None =
 
     ``companions`` say whose numbers the file has, and what runs in which memory mode with which
     copies; those that lie beside it, if not given.
-
-    Raises
-    ------
-    BadInput
-        If a file cannot be read, the CSV breaks a rule of torch's (the first cell that does is
-        named), or a companion contradicts it or the problem.
-    NotApplicable
-        If torch cannot run a pipeline of the problem's shape.
     """
     require_torch_pipeline(problem)
     source = str(path)
@@ -97,13 +89,7 @@ def _timed(problem: Problem, order: Order, own: OwnWords, source: str) -> Schedu
 
 
 def rows_of_csv(text: str, source: str) -> list[list[Cell]]:
-    """Parse the rows; a blank line counts as a rank, as it does for torch.
-
-    Raises
-    ------
-    BadInput
-        Naming the row and cell that is no action of torch's.
-    """
+    """Parse the rows; a blank line counts as a rank, as it does for torch."""
     rows = []
     for r, row in enumerate(_lines(text, source), 1):
         cells = []
@@ -197,11 +183,6 @@ def torch_csv(problem: Problem, schedule: Schedule) -> str:
     """Return the CSV of a schedule that :func:`pipesat.export.torch.adapt.adapt` has made fit.
 
     One row per rank, one cell per action, no header, no blank line; torch adds communication.
-
-    Raises
-    ------
-    Fault
-        If the result breaks a rule of torch's, or does not read back as the schedule's order.
     """
     rows = cells_of(problem, schedule.order)
     route = problem.routes[0]

@@ -59,13 +59,7 @@ def cell_text(cell: Cell) -> str:
 
 
 def parse_cell(text: str) -> Cell | None:
-    """Parse a cell; ``None`` for one that computes nothing (empty, communication, FSDP).
-
-    Raises
-    ------
-    ValueError
-        If it is none of torch's actions.
-    """
+    """Parse a cell; ``None`` for one that computes nothing (empty, communication, FSDP)."""
     text = text.replace(" ", "")
     if not text or _NOT_COMPUTE.fullmatch(text):
         return None

@@ -66,13 +66,7 @@ class ModeRow(NamedTuple):
 
 
 def modes_csv(problem: Problem, schedule: Schedule) -> str:
-    """Return the file of a schedule that is fit for torch; ``""`` if everything is kept.
-
-    Raises
-    ------
-    NotApplicable
-        If a backward is split whose forward is to be recomputed: each half would do it again.
-    """
+    """Return the file of a schedule that is fit for torch; ``""`` if everything is kept."""
     return rows_text([*mode_rows(problem, schedule)])
 
 
@@ -90,13 +84,7 @@ def rows_text(rows: Sequence[ModeRow]) -> str:
 
 
 def mode_rows(problem: Problem, schedule: Schedule) -> Iterator[ModeRow]:
-    """Yield the lines of a schedule's file, by stage and microbatch.
-
-    Raises
-    ------
-    NotApplicable
-        As :func:`modes_csv`.
-    """
+    """Yield the lines of a schedule's file, by stage and microbatch."""
     modes = schedule.modes
     _require_whole_recomputation(problem, schedule)
     copied = _Copied(problem, schedule) if any(schedule.copies) else None
@@ -186,13 +174,7 @@ class _Copied:
 
 
 def read_mode_rows(text: str, source: str) -> tuple[ModeRow, ...]:
-    """Read such a file.
-
-    Raises
-    ------
-    BadInput
-        Naming the line and the column that is wrong.
-    """
+    """Read such a file."""
     try:
         lines = [*csv.reader(io.StringIO(text))]
     except csv.Error as error:  # a field of more than 131,072 characters, say
@@ -255,12 +237,6 @@ def require_rows_of(rows: Sequence[ModeRow], order: Sequence[Sequence[str]], sou
     """Pass if an order's ranks run everything that the lines name, each on its own rank.
 
     ``order`` has the actions of every rank.
-
-    Raises
-    ------
-    BadInput
-        If a line is of a (stage, microbatch) that does not run, waits for an op of another rank or
-        none at all, or recomputes for a backward that is split.
     """
     copies = {f"{r.stage}{kind}{r.microbatch}" for r in rows if r.offloads for kind in "OL"}
     for row in rows:

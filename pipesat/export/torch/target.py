@@ -29,11 +29,6 @@ def export_torch_csv(
     Where the order had to be changed for torch, the notes say how, and what it costs; and of
     overlapped pairs, what stock torch makes of them. An exact one is not changed. A remark is the
     first of the hazards.
-
-    Raises
-    ------
-    NotApplicable
-        If torch cannot run it: several routes, a device without stages, a capacity exceeded.
     """
     options = options or Options()
     adapted = adapt(problem, schedule, exact=options.exact)

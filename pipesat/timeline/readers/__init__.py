@@ -76,13 +76,7 @@ FORMATS: Final = (
 
 
 def read_trace(paths: Sequence[str | Path], told: Told) -> Trace:
-    """Read the files, or all files of folders, of one run.
-
-    Raises
-    ------
-    BadInput
-        If a file is of no known format, or they are of several.
-    """
+    """Read the files, or all files of folders, of one run."""
     files = sorted(_files(paths), key=_numbers)  # rank 2 before rank 10
     documents = [Document(str(path), _content(path)) for path in files]
     formats = [_format(document.content) for document in documents]

@@ -80,13 +80,7 @@ class Told:
 
 
 def number(document: Document, where: str, value: object, least: float = -_LARGEST) -> float:
-    """Return a number of a trace.
-
-    Raises
-    ------
-    BadInput
-        If it is none, less than ``least``, or larger than any time.
-    """
+    """Return a number of a trace."""
     known = isinstance(value, int | float) and not isinstance(value, bool)
     if not known or not least <= value <= _LARGEST:  # type: ignore[operator]
         text = "a number" if least == -_LARGEST else f"a number of at least {least:g}"
@@ -95,13 +89,7 @@ def number(document: Document, where: str, value: object, least: float = -_LARGE
 
 
 def whole(document: Document, where: str, value: object) -> int:
-    """Return a whole number from 0 to 10^6.
-
-    Raises
-    ------
-    BadInput
-        If it is none.
-    """
+    """Return a whole number from 0 to 10^6."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 10**6:
         text = "expected a whole number from 0 to 1000000"
         raise BadInput(text, source=document.source, where=where, value=value)
