@@ -1,7 +1,7 @@
 """An order's items and copies with what each waits for, put into one sequence at the end.
 
-Copies are placed anew (:mod:`pipesat.core.copies`), stay as a schedule has them (:func:`as_copied`)
-or are as a runtime lists them (:func:`as_listed`).
+Copies are placed anew (:mod:`pipesat.core.copies`) or stay as a schedule has them
+(:func:`as_copied`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pipesat.core.deadlock import sequenced
 from pipesat.core.linear_order import LinearOrder
-from pipesat.core.ops import Copy, Event, Op, Unreadable, members
+from pipesat.core.ops import Copy, Event, Unreadable, members
 from pipesat.core.rules import copied_amount, memory_change, offload_of
 
 if TYPE_CHECKING:
@@ -169,46 +169,3 @@ def _wait_for_copies_out(graph: CopyGraph, schedule: Schedule, device: int) -> N
     for number, start in taking:
         if ended := bisect_right(out, start, key=lambda one: one[1]):
             graph.inputs[number].append((out[ended - 1][0], 0))
-
-
-class ListedTrip(NamedTuple):
-    """Both copies of one (stage, microbatch): their turns on its device's channels, and waits.
-
-    Where out and back share a channel their turns count together. ``before`` starts no earlier than
-    the copy out ends; the copy back starts no earlier than ``started`` starts and ``ended`` end.
-    """
-
-    out: Copy
-    back: Copy
-    out_turn: int
-    back_turn: int
-    before: Op | None
-    started: Op | None
-    ended: tuple[Op | Copy, ...]
-
-
-def as_listed(
-    problem: Problem, sequence: LinearOrder, trips: Sequence[ListedTrip]
-) -> LinearOrder | None:
-    """Return a sequence of items with these copies; ``None`` if they wait for each other.
-
-    Each offloaded (stage, microbatch) has one trip.
-    """
-    graph = CopyGraph(problem, sequence)
-    in_turn = []  # on their channels; every O before every L where these have two
-    for trip in trips:
-        shared = problem.devices[problem.stages[trip.out.stage].device].copy_channels == 1
-        in_turn += [((0, trip.out_turn), trip.out), ((not shared, trip.back_turn), trip.back)]
-    for _, copy in sorted(in_turn):
-        graph.add(copy)
-    for trip in trips:
-        out, back = graph.number[trip.out], graph.number[trip.back]
-        if trip.before is not None:
-            graph.inputs[graph.item_of[trip.before.event]].append((out, 0))
-        if trip.started is not None:
-            item = graph.item_of[trip.started.event]
-            graph.inputs[back].append((item, -graph.all.duration[item]))
-        for after in trip.ended:
-            done = graph.number[after] if isinstance(after, Copy) else graph.item_of[after.event]
-            graph.inputs[back].append((done, 0))
-    return graph.sequence()

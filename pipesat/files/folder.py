@@ -30,7 +30,7 @@ FILES: Final = frozenset(
     for name, kinds in {
         "problem": "json",
         "result": "json",
-        "schedule": "json csv order.json modes.csv hazards.txt toml yaml py",
+        "schedule": "json csv order.json modes.json hazards.txt toml yaml py",
         "gantt": "png",
         "trace": "json",
         "solver": "log",

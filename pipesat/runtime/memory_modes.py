@@ -2,7 +2,7 @@
 
 In a training script, beside torch's CSV::
 
-    modes = MemoryModes.read("out/schedule.modes.csv")
+    modes = MemoryModes.read("out/schedule.modes.json")
     Stage = modes.stage_class(PipelineStage)  # for all stages of the rank, instead of torch's
 
 *Recompute*: the whole stage runs under ``torch.utils.checkpoint``; its input and output stay.
@@ -27,10 +27,12 @@ from torch.utils.checkpoint import checkpoint
 
 from pipesat.core.errors import BadInput
 from pipesat.export.torch.modes import ModeRow, read_mode_rows
+from pipesat.files.strict_json import read_text
 from pipesat.profile.costs_file import samples_document
 from pipesat.runtime.stage_costs import Subject
 
 _FORWARD = "forward_maybe_with_nosync"
+_LARGEST_FILE = 1 << 28
 
 
 class MemoryModes:
@@ -42,11 +44,7 @@ class MemoryModes:
     @classmethod
     def read(cls, path: str | Path) -> MemoryModes:
         """Read the file that ``pipesat export --to torch`` writes beside the order."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"cannot be read: {error}", source=str(path)) from None
-        return cls(read_mode_rows(text, str(path)))
+        return cls(read_mode_rows(read_text(Path(path), _LARGEST_FILE), str(path)))
 
     def stage_class(self, base: Any) -> Any:
         """Derive a stage class from torch's whose microbatches run in their modes.

@@ -226,7 +226,7 @@ def import_order(
         The microbatches' own numbers; the file beside the CSV that ends in ``.order.json``, if
         there is one, where none is named.
     modes
-        What runs in which memory mode, with its copies; the same with ``.modes.csv``.
+        What runs in which memory mode; the same with ``.modes.json``.
 
     Returns
     -------

@@ -189,7 +189,7 @@ def parity(
     """
     from pipesat.export.torch.adapt import adapt
     from pipesat.export.torch.csv_file import torch_csv
-    from pipesat.export.torch.modes import modes_csv
+    from pipesat.export.torch.modes import modes_text
     from pipesat.runtime.run import check_parity
 
     adapted = adapt(problem, valid_schedule(problem, schedule))
@@ -197,7 +197,7 @@ def parity(
         for change in adapted.changes:
             note(f"changed for torch: {change}")
     order = torch_csv(problem, adapted.schedule)
-    modes = modes_csv(adapted.problem, adapted.schedule)
+    modes = modes_text(adapted.problem, adapted.schedule)
     with doing("comparing a step in torch with one process"):
         (report,) = check_parity([order], modes=[modes], timeout=timeout, stop=stop)
     return report
@@ -228,7 +228,7 @@ def torch_job(
     from pipesat.core.timing import time_order
     from pipesat.export.torch.adapt import adapt
     from pipesat.export.torch.csv_file import torch_csv
-    from pipesat.export.torch.modes import modes_csv
+    from pipesat.export.torch.modes import modes_text
     from pipesat.profile.file import read_profile
     from pipesat.runtime.job import Job
     from pipesat.runtime.virtual import virtual_times
@@ -243,7 +243,7 @@ def torch_job(
     notes += _of_lists(problem, virtual=scale is not None)
     now, entering = adapted.schedule, adapted.entering
     notes += _of_pairs(adapted.problem, now, virtual=scale is not None)
-    modes = modes_csv(adapted.problem, now)
+    modes = modes_text(adapted.problem, now)
     if modes and without_modes:
         order = tuple(tuple(map(kept, row)) for row in now.order)
         now, modes = time_order(adapted.problem, order), ""

@@ -16,7 +16,7 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.csv_file import torch_csv
-from pipesat.export.torch.modes import modes_csv
+from pipesat.export.torch.modes import modes_text
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
@@ -142,7 +142,7 @@ def test_mixed_modes_train_like_one_process() -> None:
     problem = with_modes(4, 6, 1)
     adapted = [adapt(problem, mixed(problem, split=split)) for split in (False, True)]
     orders = [torch_csv(a.problem, a.schedule) for a in adapted]
-    modes = [modes_csv(a.problem, a.schedule) for a in adapted]
+    modes = [modes_text(a.problem, a.schedule) for a in adapted]
     assert all("recompute" in text and "offload" in text for text in modes)
     for report in check_parity(orders, modes=modes, timeout=TIMEOUT):
         assert report.passed, report.check

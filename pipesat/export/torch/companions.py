@@ -1,23 +1,21 @@
 """The files beside an order for torch: whose numbers it has, and what is not kept.
 
-``.order.json``: the microbatches' own numbers, one per number of torch's. ``.modes.csv``:
+``.order.json``: the microbatches' own numbers, one per number of torch's. ``.modes.json``:
 :mod:`pipesat.export.torch.modes`.
 """
 
 from __future__ import annotations
 
 import os.path
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipesat.core.copy_graph import ListedTrip
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Copy, Op
+from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
-from pipesat.export.torch.lint import Action, Cell, parse_action, parse_copy_word
+from pipesat.export.torch.lint import Action, Cell
 from pipesat.export.torch.modes import SUFFIX as MODES_SUFFIX
 from pipesat.export.torch.modes import ModeRow, read_mode_rows, require_rows_of
 from pipesat.files.strict_json import read_json, read_text
@@ -67,37 +65,20 @@ class OwnWords:
         self.source = str(companions.modes)
         m = problem.routes[0].microbatches
         self.numbers = range(m) if companions.order is None else _numbers(companions.order, m)
-        self.listed: tuple[ModeRow, ...] = ()
+        listed: tuple[ModeRow, ...] = ()
         if companions.modes is not None:
-            self.listed = read_mode_rows(read_text(companions.modes, _LARGEST_FILE), self.source)
+            listed = read_mode_rows(read_text(companions.modes, _LARGEST_FILE), self.source)
             order = [[str(action) for cell in row for action in cell] for row in rows]
-            require_rows_of(self.listed, order, self.source)
+            require_rows_of(listed, order, self.source)
         self.modes = {
             (self.stages[row.stage], self.numbers[row.microbatch]): self._mode(row)
-            for row in self.listed
+            for row in listed
         }
 
     def op(self, action: Action) -> Op:
         """Return an action as an op."""
         stage, microbatch = self.stages[action.stage], self.numbers[action.microbatch]
         return Op(stage, action.kind, microbatch, self.modes.get((stage, microbatch), 0))
-
-    def trips(self) -> list[ListedTrip]:
-        """Return the copies of all that is offloaded."""
-        rows = [row for row in self.listed if row.offloads]
-        self._check_turns(rows)
-        return [
-            ListedTrip(
-                Copy(self.stages[row.stage], "O", self.numbers[row.microbatch]),
-                Copy(self.stages[row.stage], "L", self.numbers[row.microbatch]),
-                row.out_turn,
-                row.load_turn,
-                self._op(row.out_before),
-                self._op(row.load_with),
-                tuple(self._op_or_copy(text) for text in row.load_after),
-            )
-            for row in rows
-        ]
 
     def _mode(self, row: ModeRow) -> int:
         modes = self.problem.stages[self.stages[row.stage]].modes
@@ -107,36 +88,9 @@ class OwnWords:
             raise self._wrong(row, f"expected a mode of the problem, {one_of}", row.mode)
         mode = names.index(row.mode)
         if (modes[mode].offload is not None) != row.offloads:
-            wanted = "no turns: this mode copies nothing" if row.offloads else "turns of its copies"
-            raise self._wrong(row, f"expected {wanted}", row.mode)
+            is_what = "recomputes" if row.offloads else "offloads"
+            raise self._wrong(row, f"this mode {is_what}", row.mode)
         return mode + 1
-
-    def _check_turns(self, rows: Sequence[ModeRow]) -> None:
-        taken: dict[tuple[int, str], list[tuple[int, ModeRow]]] = defaultdict(list)
-        for row in rows:
-            device = self.problem.stages[self.stages[row.stage]].device
-            shared = self.problem.devices[device].copy_channels == 1
-            taken[device, "O"].append((row.out_turn, row))
-            taken[device, "O" if shared else "L"].append((row.load_turn, row))
-            if shared and row.load_turn < row.out_turn:
-                raise self._wrong(row, "expected the copy out first on a channel", row.load_turn)
-        for turns in taken.values():
-            for turn, (given, row) in enumerate(sorted(turns)):
-                if turn != given:
-                    raise self._wrong(row, f"expected turn {turn} of its channel next", given)
-
-    def _op(self, text: str) -> Op | None:
-        action = parse_action(text)
-        return None if action is None else self.op(action)
-
-    def _op_or_copy(self, text: str) -> Op | Copy:
-        if copy := parse_copy_word(text):
-            return copy._replace(
-                stage=self.stages[copy.stage], microbatch=self.numbers[copy.microbatch]
-            )
-        op = self._op(text)
-        assert op is not None  # noqa: S101  the reader knows no other words
-        return op
 
     def _wrong(self, row: ModeRow, wanted: str, value: object) -> BadInput:
         where = f"stage {row.stage}, microbatch {row.microbatch}"

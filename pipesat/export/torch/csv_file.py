@@ -13,13 +13,12 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from pipesat.core.copy_graph import as_listed
 from pipesat.core.errors import BadInput, Fault
 from pipesat.core.ops import Item, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Order, Schedule
-from pipesat.core.timing import earliest_ends, linearize, schedule_of, time_order
+from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.export.torch.companions import Companions, OwnWords, assumptions
 from pipesat.export.torch.lint import (
@@ -51,8 +50,8 @@ def read_torch_csv(path: Path, problem: Problem, companions: Companions | None =
     where the problem allows pairs and the cell is an F and a B of different (stage, microbatch),
     otherwise its members run in turn, as torch runs them. The notes count what was changed so.
 
-    ``companions`` say whose numbers the file has, and what runs in which memory mode with which
-    copies; those that lie beside it, if not given.
+    ``companions`` say whose numbers the file has, and what runs in which memory mode; those that
+    lie beside it, if not given.
     """
     require_torch_pipeline(problem)
     source = str(path)
@@ -71,21 +70,9 @@ def read_torch_csv(path: Path, problem: Problem, companions: Companions | None =
     own = OwnWords(problem, companions, rows)
     items = [[tuple(items_of(cell, problem, own.op)) for cell in row] for row in rows]
     order = tuple(tuple(item for found in row for item in found) for row in items)
-    schedule = _timed(problem, order, own, f"torch-csv {path.name}")
+    schedule = time_order(problem, order, source=f"torch-csv {path.name}")
     notes = (*_notes(text, rows, items, problem), *assumptions(problem, companions, path))
     return Imported(schedule, notes)
-
-
-def _timed(problem: Problem, order: Order, own: OwnWords, source: str) -> Schedule:
-    """Time an order as early as possible, with the copies that are listed for it."""
-    trips = own.trips()
-    if not trips:
-        return time_order(problem, order, source=source)
-    sequence = as_listed(problem, linearize(problem, order), trips)
-    if sequence is None:
-        raise BadInput("its copies and the order's ops wait for each other", source=own.source)
-    devices = len(problem.devices)
-    return schedule_of(sequence, devices, earliest_ends(sequence, [0] * devices), source)
 
 
 def rows_of_csv(text: str, source: str) -> list[list[Cell]]:

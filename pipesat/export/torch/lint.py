@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pipesat.core.deadlock import Spot, circle, stops
-from pipesat.core.ops import Copy, Kind
+from pipesat.core.ops import Kind
 
 Letter: TypeAlias = Literal["F", "I", "W", "B"]
 
@@ -21,7 +21,6 @@ LETTER_OF: Final[dict[Kind, Letter]] = {"F": "F", "B": "I", "W": "W", "BW": "B"}
 KIND_OF: Final[dict[Letter, Kind]] = {"F": "F", "I": "B", "W": "W", "B": "BW"}
 
 _ACTION = re.compile(r"(0|[1-9][0-9]{0,8})([FIWB])(0|[1-9][0-9]{0,8})")
-_COPY = re.compile(r"(0|[1-9][0-9]{0,8})([OL])(0|[1-9][0-9]{0,8})")
 _OVERLAP = re.compile(r"\(([^()]+)\)OVERLAP_F_B")
 _NOT_COMPUTE = re.compile(r"[0-9]+((SEND|RECV)_[FB][0-9]+|UNSHARD|RESHARD|REDUCE_GRAD)")
 
@@ -82,14 +81,6 @@ def parse_action(text: str) -> Action | None:
     if match := _ACTION.fullmatch(text):
         stage, letter, microbatch = match.groups()
         return Action(int(stage), letter, int(microbatch))  # type: ignore[arg-type]
-    return None
-
-
-def parse_copy_word(text: str) -> Copy | None:
-    """Parse a copy in torch's words, as ``2O3``: stages by place; ``None`` if the text is none."""
-    if match := _COPY.fullmatch(text):
-        stage, kind, microbatch = match.groups()
-        return Copy(int(stage), kind, int(microbatch))  # type: ignore[arg-type]
     return None
 
 

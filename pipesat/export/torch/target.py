@@ -18,7 +18,7 @@ from pipesat.export.torch.csv_file import torch_csv
 from pipesat.export.torch.hazards import SUFFIX as HAZARDS_SUFFIX
 from pipesat.export.torch.hazards import Split, hazards_text, notes, split_in
 from pipesat.export.torch.modes import SUFFIX as MODES_SUFFIX
-from pipesat.export.torch.modes import modes_csv
+from pipesat.export.torch.modes import modes_text
 
 
 def export_torch_csv(
@@ -42,10 +42,10 @@ def export_torch_csv(
             "microbatches differ: hand them to torch in the order of the .order.json beside it, "
             "which has their own numbers, and padded to one shape"
         )
-    if modes := modes_csv(adapted.problem, adapted.schedule):
+    if modes := modes_text(adapted.problem, adapted.schedule):
         beside[MODES_SUFFIX] = modes.encode()
         told.append(
-            f"the order alone keeps every microbatch: {modes.count(chr(10)) - 1} (stage, "
+            f"the order alone keeps every microbatch: {len(adapted.schedule.modes)} (stage, "
             f"microbatch) run in other memory modes, listed in the file that ends in {MODES_SUFFIX}"
         )
     changed = ""
