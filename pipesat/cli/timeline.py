@@ -107,7 +107,7 @@ def import_(asked: Asked) -> int:
     Writes problem.json with the costs seen, schedule.json, the order that ran, timeline.json and
     best.json, the best order found, into DIR.
 
-    After a problem file, torch's traces of that problem become one timeline: -o is then its file.
+    After a problem file, traces of that problem's run become one timeline: -o is then its file.
     """
     if _is_problem(asked["paths"][0]):
         return _import_of(asked)
@@ -126,7 +126,7 @@ def _is_problem(path: Path) -> bool:
 
 
 def _import_of(asked: Asked) -> int:
-    """Import torch's traces of a problem that is given."""
+    """Import traces of a problem that is given."""
     import json
 
     from pipesat.cli.terminal import print_json, read_problem

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
 from statistics import median
@@ -38,6 +38,7 @@ class Step:
     iteration: int
     times: Times
     order: tuple[tuple[Op, ...], ...]
+    joint: Mapping[Op, Sequence[Op]] = field(default_factory=dict)  # of one range, each by all
 
     @cached_property
     def length(self) -> float:
@@ -287,8 +288,9 @@ def _step(trace: Trace, replica: int, iteration: int, times: Times, homes: Seque
     order, at = tuple(map(tuple, rows)), dict(times)
     if not trace.timed:
         return Step(replica, iteration, at, order)
+    joint: dict[Op, list[Op]] = {}
     for row in order:
-        _cut(row, at)
+        joint |= _cut(row, at)
         for before, after in pairwise(row):
             over = at[before][1] - at[after][0]
             if over > max(1.0, 0.01 * (at[before][1] - at[before][0])):
@@ -296,11 +298,12 @@ def _step(trace: Trace, replica: int, iteration: int, times: Times, homes: Seque
                 raise _refused(trace, f"{text}, expected one op at a time on a rank")
     _one_clock(trace, iteration, at, homes)
     zero = min(start for start, _ in at.values())
-    return Step(replica, iteration, {o: (a - zero, b - zero) for o, (a, b) in at.items()}, order)
+    times = {o: (a - zero, b - zero) for o, (a, b) in at.items()}
+    return Step(replica, iteration, times, order, joint)
 
 
-def _cut(row: Sequence[Op], at: dict[Op, tuple[float, float]]) -> None:
-    """Cut ranges of several ops in proportion to what each takes alone."""
+def _cut(row: Sequence[Op], at: dict[Op, tuple[float, float]]) -> dict[Op, list[Op]]:
+    """Cut ranges of several ops in proportion to what each takes alone; return these ops."""
     joint: dict[tuple[float, float], list[Op]] = defaultdict(list)
     alone: dict[tuple[int, Kind], list[float]] = defaultdict(list)
     for op in row:
@@ -315,6 +318,7 @@ def _cut(row: Sequence[Op], at: dict[Op, tuple[float, float]]) -> None:
         for op, (a, b) in zip(ops, pairwise(ends), strict=True):
             scale = (end - start) / (ends[-1] or 1.0)
             at[op] = (start + a * scale, start + b * scale)
+    return {op: ops for ops in joint.values() if len(ops) > 1 for op in ops}
 
 
 def inputs_of(op: Op, homes: Sequence[int], times: Mapping[Op, object]) -> Op | None:

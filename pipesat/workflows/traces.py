@@ -6,9 +6,8 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, NotApplicable
@@ -87,6 +86,7 @@ def import_trace(
     from pipesat.timeline.readers import read_trace
     from pipesat.timeline.readers.rows import Told
     from pipesat.timeline.steps import steps_of
+    from pipesat.timeline.trace import skipped, timeline_of, typical
     from pipesat.timeline.trace_costs import Costs
     from pipesat.timeline.trace_problem import Memory, laid_out, predict, problem_of
     from pipesat.workflows.solve import solve
@@ -94,10 +94,10 @@ def import_trace(
 
     told = Told(chunks, microbatches, {} if patterns is None else _patterns(Path(patterns)))
     given = None if link_delay is None else _microseconds(link_delay)
-    found = _skipped(steps_of(read_trace(paths, told)), skip)
+    found = skipped(steps_of(read_trace(paths, told)), skip)
     found = found if found.trace.timed else laid_out(found)
     costs = Costs(found)
-    number = _typical(found, replica)
+    number = typical(found, replica)
     prediction = predict(costs)
     delay = prediction.delay if given is None else given
     limits = Memory(memory, static, held)
@@ -110,7 +110,9 @@ def import_trace(
         raise BadInput(text, where="memory", value=memory)
     search = {"time_limit": time_limit, "workers": workers, "listener": listener, "stop": stop}
     result = solve(problem, schedules=[schedule], **search)  # type: ignore[arg-type]
-    timeline = _timeline(problem, found, number, alone=prediction.classes is not None)
+    like, alike = found.steps[number], found.steps
+    ran = timeline_of(problem, found, like, [like] if prediction.classes is not None else alike)
+    timeline = ran if found.trace.timed else None
     return TraceAnswer(found, problem, schedule, timeline, result, name, prediction, given, number)
 
 
@@ -131,24 +133,6 @@ def _microseconds(text: str) -> float:
     return float(said[1]) * _MICROSECONDS[said[2] or "us"]
 
 
-def _skipped(found: FoundSteps, skip: int) -> FoundSteps:
-    numbers = sorted({step.iteration for step in found.steps})
-    if skip >= len(numbers):
-        text = f"the trace has {len(numbers)} whole steps after its warm-up"
-        raise BadInput(text, where="skip", value=skip)
-    kept = set(numbers[skip:])
-    return replace(found, steps=tuple(step for step in found.steps if step.iteration in kept))
-
-
-def _typical(found: FoundSteps, replica: int | None) -> int:
-    """Return which step is taken: of median length, among those of the replica asked for."""
-    chosen = [n for n, s in enumerate(found.steps) if replica is None or s.replica == replica]
-    if not chosen:
-        text = f"expected one of the replicas {found.replicas}"
-        raise BadInput(text, where="replica", value=replica)
-    return sorted(chosen, key=lambda n: found.steps[n].length)[(len(chosen) - 1) // 2]
-
-
 def _name(found: FoundSteps) -> str:
     return f"{found.trace.name}, {found.devices} ranks"
 
@@ -165,32 +149,6 @@ def _recognised(problem: Problem, order: Sequence[Sequence[Op]]) -> str | None:
                 if entry(problem).order == order:
                     return name
     return None
-
-
-def _timeline(problem: Problem, found: FoundSteps, number: int, *, alone: bool) -> Timeline | None:
-    """Return the steps of a step's replica and order; where microbatches differ, it alone.
-
-    Nothing tells waiting from other idle time: an op is taken to have waited since the one before.
-    """
-    from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
-
-    typical = found.steps[number]
-    if not found.trace.timed:
-        return None
-    steps = []
-    for step in [typical] if alone else found.steps:
-        if (step.replica, step.order) == (typical.replica, typical.order):
-            rows = []
-            for row in step.order:
-                ran, before = [], 0.0
-                for op in row:
-                    start, end = step.times[op]
-                    ran.append(Ran(op, start, end, max(0.0, start - before)))
-                    before = end
-                rows.append(DeviceRun(tuple(ran)))
-            steps.append(TrainingStep(tuple(rows)))
-    about: dict[str, Any] = {"replica": str(typical.replica)}
-    return Timeline(problem.sha256, tuple(steps), 1.0, found.trace.name, None, about)
 
 
 @public
