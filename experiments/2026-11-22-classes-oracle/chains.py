@@ -1,10 +1,11 @@
-"""Hold closed forms and the model of places against the oracle on chains at tight memory."""
+"""Hold closed forms against the oracle; on chains at tight memory the model of places, too."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -17,18 +18,23 @@ from pipesat.core.problem import Problem  # noqa: E402
 from pipesat.files.problem_file import parse_problem  # noqa: E402
 from pipesat.solver.model.places import places_apply, places_model  # noqa: E402
 from pipesat.solver.run.runner import FOUND, new_solver  # noqa: E402
-from tests.support.class_documents import tight_chain_document  # noqa: E402
+from tests.support.class_documents import (  # noqa: E402
+    chunked_document,
+    random_document,
+    tight_chain_document,
+)
 from tests.support.class_oracle import Oracle  # noqa: E402
 
-NEW = ("heads and tails", "around one microbatch")
+DRAWN = (tight_chain_document, random_document, chunked_document)
+NEW = ("heads and tails", "around one microbatch", "those around it")
 
 
 def main(seeds: int) -> None:
     """Write and print how many problems there were, and which bounds are wrong, tight, stronger."""
     counts: Counter[str] = Counter()
     wrong: list[str] = []
-    for seed in range(seeds):
-        document = tight_chain_document(seed)
+    for draw, seed in product(DRAWN, range(seeds)):
+        document = draw(seed)
         problem, optimum = parse_problem(document), Oracle(document).optimum("makespan")
         if optimum is None:
             counts["infeasible"] += 1
@@ -41,7 +47,7 @@ def main(seeds: int) -> None:
         counts["closed form is the optimum"] += best == optimum
         counts["it was without the new arguments"] += max(old) == optimum
         counts["closed form is better with them"] += best > max(old)
-        if places_apply(problem):
+        if draw is tight_chain_document and places_apply(problem):
             counts["places tried"] += 1
             counts["places reach the optimum"] += of_places(problem, optimum, seed, wrong)
     text = json.dumps({"counts": dict(sorted(counts.items())), "wrong": wrong}, indent=1) + "\n"

@@ -21,6 +21,7 @@ from pipesat.bounds.feasibility import certain_activations
 from pipesat.bounds.given_order import bounds_of_given_order
 from pipesat.bounds.memory_counts import Number
 from pipesat.bounds.modes import counted_bounds
+from pipesat.bounds.own_ways import bounds_of_own_ways
 from pipesat.bounds.paired import paired_bounds
 from pipesat.core.arguments import public
 from pipesat.core.claims import Bound
@@ -50,8 +51,10 @@ def closed_forms(problem: Problem, objective: Objective) -> Iterator[Bound]:
     overlap = problem.overlap
     if overlap is None or not overlap.listed:  # pairs of any other time have an argument of theirs
         yield from _of_devices(problem, objective)
-    if overlap is None and objective == "makespan":
-        yield from bounds_of_given_order(problem)
+    if overlap is None:
+        yield from bounds_of_own_ways(problem, objective)
+        if objective == "makespan":
+            yield from bounds_of_given_order(problem)
     if overlap is not None:
         yield from paired_bounds(problem, objective)
     yield from counted_bounds(problem, objective)

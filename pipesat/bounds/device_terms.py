@@ -23,8 +23,8 @@ the span, because it lies within the window of the device that holds the first s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -38,6 +38,7 @@ from pipesat.bounds.memory_counts import (
     is_table,
     least,
     most,
+    shares,
     where,
 )
 
@@ -95,6 +96,11 @@ class Work:
         a, w = (x.astype(float) if is_table(x) else x for x in held)
         stay = self.F + self.stay
         return self._less(a * stay + most((a, w)) * self.B + w * self.W, a * (stay + self.BW))
+
+    def sharing(self, share_of: Callable[[int], int]) -> int:
+        """As ``area``, with shares for what is held."""
+        counted = replace(self, held=share_of(self.held), held_after_B=share_of(self.held_after_B))
+        return int(counted.area)
 
     def paired(self, num: int, den: int, W: Number) -> Number:
         """Least share of a backward, with or without ``W``, in parts of 1 / den: see ``factor``."""
@@ -299,9 +305,17 @@ class DeviceTerms:
 
     @cached_property
     def area(self) -> Number:
-        """Sum over microbatches of memory times least residence, over the room there is."""
+        """Sum over microbatches of memory times least residence, over the room there is.
+
+        Where sizes differ, also with each size counted as the share of the room that it spoils.
+        """
         room, total = self.room, sum(x.area * x.number for x in self.work)
         if is_table(room):
             share = np.minimum(total / np.maximum(room, 1), _LARGEST) * _ROUNDED
             return np.where(room > 0, np.ceil(share), 0).astype(np.int64)
-        return -(-total // room) if room else 0
+        if not room:
+            return 0
+        found = -(-total // room)
+        for whole, share_of in shares({x.held for x in self.work}, room):
+            found = max(found, -(-sum(x.sharing(share_of) * x.number for x in self.work) // whole))
+        return found

@@ -9,7 +9,7 @@ argument.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property, reduce
@@ -69,6 +69,33 @@ def in_use(room: Number, held: Iterable[Number]) -> Number:
         return np.where(room > unit, room - room % unit, room)
     unit = gcd(*held)
     return room - room % unit if room is not None and unit and room > unit else room
+
+
+_MOST_SIZES = 64  # by which shares are measured
+
+
+def shares(sizes: Collection[int], room: int) -> Iterator[tuple[int, Callable[[int], int]]]:
+    """Yield ``(whole, share)``: whatever fits into the room has shares of at most the whole.
+
+    Two are measured by each size e up to half of the room, and by that half. One counts nothing
+    below e, and all of what leaves less than e. The other counts how many e's a size holds and, of
+    one above half, what it leaves no room for (Fekete and Schepers, "New classes of fast lower
+    bounds for bin packing problems", 2001). None where all sizes are equal.
+    """
+    measures = {*(2 * e for e in sizes if 0 < 2 * e <= room), room}  # doubled
+    for twice in sorted(measures)[:_MOST_SIZES] if len(sizes) > 1 else ():
+
+        def large(x: int, twice: int = twice) -> int:
+            return room if 2 * (room - x) < twice else 0 if 2 * x < twice else x
+
+        def counted(x: int, twice: int = twice) -> int:
+            most = 2 * room // twice
+            if 2 * x == room:
+                return most
+            return 2 * (2 * x // twice if 2 * x < room else most - 2 * (room - x) // twice)
+
+        yield room, large
+        yield 2 * (2 * room // twice), counted
 
 
 @dataclass(frozen=True)
