@@ -428,14 +428,17 @@ def changed(*path_and_value):
     ("profile", "message"),
     [
         ([], "expected a JSON object"),
-        (changed("format", "problem/1"), "format: got 'problem/1', expected 'pipesat.profile/1'"),
+        (changed("format", "problem/1"), "format: got 'problem/1'"),
         (changed("layer", 3), "layer: unknown key; the nearest known key is layers"),
         (changed("options", "warm_up", 3), r"options.warm_up: unknown key; the nearest .* warmup"),
         (changed("layers", []), "layers: 0 entries, expected at least 1"),
         (changed("layers", 1, "kind", "x"), r"layers\[1\].kind: got 'x', expected a key of kinds"),
-        (changed("kinds", "head", "F", "median", float("nan")), "got nan, expected a finite"),
-        (changed("kinds", "head", "F", "median", -1.0), "got -1.0, expected greater than or equal"),
-        (changed("kinds", "head", "held_after_F", 1.5), "got 1.5, expected a whole number"),
+        (
+            changed("kinds", "head", "F", "median", float("nan")),
+            "got nan, expected a number from 0 to",
+        ),
+        (changed("kinds", "head", "F", "median", -1.0), "got -1.0, expected a number from 0 to"),
+        (changed("kinds", "head", "held_after_F", 1.5), "got 1.5, expected an integer from 0"),
         (changed("kinds", "head", "F", None), "kinds.head.F: got None, expected an object"),
         (
             changed("stages", [{"layers": [2, 2], "costs": document()["kinds"]["head"]}]),
