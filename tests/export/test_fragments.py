@@ -386,26 +386,6 @@ def test_automodels_recipes_want_a_microbatch_per_rank() -> None:
     assert not any("WARNING" in note for note in made(CHAIN, export_nemo_automodel, "1f1b").notes)
 
 
-def test_each_fragment_names_its_version() -> None:
-    exported = made(CHAIN, export_torchtitan, "1f1b")
-    assert "# For torchtitan 0.2.2;" in exported.data.decode()
-    assert "For torchtitan 0.3.0:" in exported.beside[".py"].decode()
-    assert any("0.3.0" in note and "0.2.2" in note for note in exported.notes)
-    automodel = made(CHAIN, export_nemo_automodel, "1f1b")
-    assert "# For NeMo AutoModel 0.7.0." in automodel.data.decode()
-    assert any("0.7.0" in note for note in automodel.notes)
-
-
-def test_what_a_fragment_sets_is_said() -> None:
-    for export in (export_torchtitan, export_nemo_automodel):
-        split, whole = (made(CHAIN, export, name).notes for name in ("zb-h1", "1f1b"))
-        assert any("checkpointing is switched off" in note for note in split)
-        assert not any("checkpointing" in note for note in whole)
-        assert all(
-            any("8 to the local batch" in note for note in notes) for notes in (split, whole)
-        )
-
-
 # Refused, with the reason
 
 

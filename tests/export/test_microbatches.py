@@ -9,8 +9,7 @@ import pytest
 
 from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
-from pipesat.core.result import Result
-from pipesat.core.schedule import Schedule, Timed
+from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.export import EXPORTERS
 from pipesat.export.torch.adapt import adapt
@@ -112,13 +111,3 @@ def test_costs_of_classes_are_not_mixed(problem: Problem, short_first: Schedule)
     timeline = Timeline(problem.sha256, (TrainingStep(rows),), 1e6, "test", 0.0, {})
     replay = replay_of(problem, timeline)
     assert replay.typical_lengths == replay.predicted_lengths == replay.measured_lengths
-
-
-def test_a_result_has_the_order(problem: Problem, short_first: Schedule) -> None:
-    result = Result(problem, "feasible", "makespan", short_first, None, None, 0.0, 0, 1)
-    assert result.document()["microbatch_order"] == [[1, 0]]
-
-
-def test_pictures_and_traces_need_no_more(problem: Problem, short_first: Schedule) -> None:
-    assert short_first.devices[0][0] == Timed(parse_item("0F1"), 0, 1)
-    assert EXPORTERS["trace"](problem, short_first).data

@@ -131,10 +131,3 @@ def test_what_a_trace_cannot_show_is_said(monkeypatch):
     exported = EXPORTERS["trace"](problem(), schedule)
     assert exported.notes == ("without arrows: they are left out of more than 5 ops",)
     assert not any(event["ph"] == "s" for event in json.loads(exported.data)["traceEvents"])
-
-
-def test_an_empty_schedule_is_a_valid_trace():
-    _, events = trace(problem(memory_unit=""), Schedule(((), (), ())))
-    assert events["X"] == []
-    assert [e["args"]["held"] for e in events["C"]] == [7, 0, 0]
-    assert {e["name"] for e in events["C"]} == {"memory"}

@@ -1,8 +1,5 @@
-import json
 import re
 import struct
-import subprocess
-import sys
 from fractions import Fraction
 from functools import cache
 from xml.etree import ElementTree as ET
@@ -340,15 +337,6 @@ def test_a_grid_shows_pairs_and_survives_any_schedule_and_width():
             grid = text_grid(pipeline, schedule, width)
             assert grid.count("\n") >= len(pipeline.devices)
             assert all(c.isprintable() or c == "\n" for c in grid)
-
-
-def test_importing_the_package_does_not_import_matplotlib():
-    code = (
-        "import sys, json, pipesat.picture.gantt, pipesat.picture.text, pipesat.export;"
-        "print(json.dumps([name for name in ('matplotlib', 'numpy') if name in sys.modules]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert json.loads(done.stdout) == []
 
 
 def test_copies_and_modes_are_drawn_and_explained() -> None:

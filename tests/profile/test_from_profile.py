@@ -11,7 +11,7 @@ from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem
 from pipesat.profile.costs_file import samples_document
-from pipesat.profile.cut import costs_of_stage, layers_of_stages
+from pipesat.profile.cut import layers_of_stages
 from pipesat.profile.file import (
     LINKS_FORMAT,
     LinksModel,
@@ -193,11 +193,6 @@ def test_balanced_cuts_are_those_of_the_partition() -> None:
     assert layers_of_stages(parse_profile(profile), 2, "balanced") == (range(3), range(3, 4))
     assert stage_of(0, profile, split="balanced")["F"] == 5000
     assert stage_of(0, profile)["F"] == 3000
-
-
-def test_more_stages_than_layers() -> None:
-    with pytest.raises(BadInput, match="stages: got 5, the profile has 4 layers"):
-        derived(devices=5)
 
 
 # Fused or not
@@ -504,14 +499,3 @@ def test_options_that_are_refused(cli, save, options, message) -> None:
     done = cli("problem", "from-profile", path, *[x for pair in given.items() for x in pair])
     assert (done.code, done.out) == (2, "")
     assert message in done.err
-
-
-def test_costs_of_a_single_layer_are_as_measured() -> None:
-    stage = costs_of_stage(parse_profile(document()), range(1, 2))
-    assert (stage.measured, stage.F, stage.B, stage.W, stage.BW) == (
-        True,
-        2000.0,
-        2500.0,
-        1500.0,
-        3800.0,
-    )

@@ -24,7 +24,6 @@ from pipesat.runtime.launch import run_processes
 from pipesat.runtime.op_recorder import register_overlap
 from pipesat.runtime.run import ParityReport, check_parity
 from pipesat.runtime.torch_api import load_torch_api
-from tests.support.loaded import loaded_by
 from tests.support.paths import ROOT
 from tests.support.problems import chain
 
@@ -451,28 +450,6 @@ module = "tests.support.rank_code"
 
 
 # What is imported
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import pipesat.runtime.run, pipesat.runtime.launch, pipesat.runtime.torch_api",
-        "import sys; sys.argv = ['', 'run', '-h']; import pipesat.cli; pipesat.cli.main()",
-    ],
-)
-def test_torch_is_only_imported_where_it_runs(statement):
-    loaded = loaded_by(statement)
-    assert "pipesat" in loaded
-    assert "torch" not in loaded
-
-
-@pytest.mark.parametrize("statement", ["import pipesat", "import pipesat.cli.app"])
-def test_the_runtime_is_only_imported_when_it_is_asked_for(statement):
-    import json
-
-    show = f"import sys, json; {statement}; print(json.dumps(list(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True)
-    assert not [name for name in json.loads(done.stdout) if name.startswith("pipesat.runtime")]
 
 
 @pytest.mark.slow
