@@ -12,10 +12,10 @@ from pydantic import Field
 
 from pipesat.core.amounts import time_text
 from pipesat.core.errors import BadInput, Deadlock, Fault, NotApplicable
-from pipesat.core.ops import Op, Pair, members, parse_item
+from pipesat.core.ops import Item, Pair, members, parse_item
 from pipesat.core.problem import Problem
-from pipesat.core.rules import in_order, pair_time, why_no_pair
-from pipesat.core.schedule import Exported, Order, Schedule
+from pipesat.core.rules import in_order, pair_time
+from pipesat.core.schedule import Exported, Schedule
 from pipesat.core.settings import Target
 from pipesat.core.timing import time_order
 from pipesat.export.as_run import AsRun, as_run, by_place, is_split
@@ -82,10 +82,13 @@ def read_program(path: Path, problem: Problem) -> Schedule:
     """
     source = str(path)
     model = order_in(read_text(path, LARGEST_FILE), source)
-    order = _order(model, problem, source)
+    _require_of(problem, model, source)
     try:
+        order = tuple(
+            tuple(_own(problem, parse_item(word)) for word in row.split()) for row in model.rows
+        )
         return time_order(problem, order, source=f"{model.runtime} {path.name}")
-    except Deadlock as error:
+    except (Deadlock, ValueError) as error:
         raise BadInput(str(error), source=source) from None
 
 
@@ -111,8 +114,8 @@ def order_in(text: str, source: str) -> OrderModel:
     return model
 
 
-def _order(model: OrderModel, problem: Problem, source: str) -> Order:
-    """Return the data's order in the problem's own stages."""
+def _require_of(problem: Problem, model: OrderModel, source: str) -> None:
+    """Pass if the data are of a pipeline as the problem's."""
     if len(problem.routes) > 1:
         expected = f"this order is of one route, the problem has {len(problem.routes)}"
         raise BadInput(expected, source=source)
@@ -130,42 +133,18 @@ def _order(model: OrderModel, problem: Problem, source: str) -> Order:
     if len(model.rows) != len(problem.devices):
         expected = f"expected {len(problem.devices)} rows, one per rank"
         raise BadInput(expected, source=source, where="rows", value=len(model.rows))
-    rows, seen = [], set[Op]()
-    for rank, text in enumerate(model.rows):
-        row = []
-        for word in text.split():
-            item = _item(word, problem, rank, f"{source}: rows[{rank}]")
-            for op in members(item):
-                if op in seen:
-                    raise BadInput(
-                        "it stands twice", source=source, where=f"rows[{rank}]", value=word
-                    )
-                seen.add(op)
-            row.append(item)
-        rows.append(tuple(row))
-    return tuple(rows)
 
 
-def _item(word: str, problem: Problem, rank: int, source: str) -> Op | Pair:
-    """Return an op or a pair of a row in the problem's own stages."""
-    route = problem.routes[0]
-    try:
-        item = parse_item(word)
-    except ValueError as error:
-        raise BadInput(str(error), source=source) from None
-    for op in members(item):
-        if op.stage >= len(route.stages) or op.microbatch >= route.microbatches:
-            expected = f"expected stages below {len(route.stages)}, microbatches below "
-            raise BadInput(f"{expected}{route.microbatches}", source=source, value=word)
-        if problem.stages[route.stages[op.stage]].device != rank:
-            raise BadInput(f"stage {op.stage} is not on this rank", source=source, value=word)
-    own = [op._replace(stage=route.stages[op.stage]) for op in members(item)]
+def _own(problem: Problem, item: Item) -> Item:
+    """Return an item in the problem's own stages; one that it does not have stays as it is."""
+    route, ops = problem.routes[0], members(item)
+    stages = dict(enumerate(route.stages))
+    own = [op._replace(stage=stages.get(op.stage, op.stage)) for op in ops]
     if len(own) == 1:
         return own[0]
+    known = all(op.stage in stages and op.microbatch < route.microbatches for op in ops)
     pair = Pair(*own)
-    if pair_time(problem, *own) is None:
-        raise BadInput(f"no such pair: {why_no_pair(problem, pair)}", source=source, value=word)
-    return in_order(problem, pair)
+    return in_order(problem, pair) if known and pair_time(problem, *own) is not None else pair
 
 
 class Program(NamedTuple):

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesat.core.checker import check
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, NotValid
 from pipesat.core.ops import Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
@@ -425,12 +425,10 @@ def order_file(tmp_path: Path) -> tuple[Problem, Path, str]:
         ('"stages": 4', '"stage": 4', "stage"),
         ("[0, 1, 2, 3]", "[0, 1, 3, 2]", "the problem has [0, 1, 2, 3]"),
         ('"runtime": "primus"', '"runtime": "other"', "runtime: got 'other', expected one of"),
-        ("0F0 0F1", "0F0 0F0", "rows[0]: got '0F0', it stands twice"),
-        ("0F0 0F1", "0F0 1F1", "stage 1 is not on this rank"),
-        ("0F0 0F1", "0F0 0F99", "microbatches below 6"),
+        ("0F0 0F1", "0F0 0F0", "waits for 0F1, which the order does not have"),
+        ("0F0 0F1", "0F0 0F1 9F0", "9F0: there is no stage 9"),
         ("0F0 0F1", "0F0 F1", "'F1' is not an op"),
-        ("0F0 0F1", "(0F0+0F1)", "no such pair: this problem has no overlapped pairs"),
-        ("0F0 0F1", "0B0 0F0 0F1", "stands twice"),
+        ("0F0 0F1", "(0F0+0F1)", "this problem has no overlapped pairs"),
     ],
 )
 def test_a_file_that_says_something_else_is_refused_in_a_line(
@@ -444,6 +442,17 @@ def test_a_file_that_says_something_else_is_refused_in_a_line(
     assert expected in str(error.value)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("new", ["0B0 0F0 0F1", "0F0 0F1 1F1", "0F0 0F1 0F99"])
+def test_an_order_that_does_not_fit_is_not_valid(
+    order_file: tuple[Problem, Path, str], new: str
+) -> None:
+    problem, path, text = order_file
+    path.write_text(text.replace("0F0 0F1", new, 1))
+    with pytest.raises((NotValid, BadInput)) as error:
+        import_order(path, problem)
+    assert new.split()[-1 if new.startswith("0F") else 0] in str(error.value)
 
 
 def test_nothing_in_a_file_is_executed(
