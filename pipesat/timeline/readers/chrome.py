@@ -91,7 +91,10 @@ def rank_of(document: Document) -> tuple[int | None, float]:
     """Return a trace's rank, if it says it, and what its times count from, in us."""
     own = document.content if isinstance(document.content, dict) else {}
     info = own.get("distributedInfo")
-    rank = info.get("rank") if isinstance(info, dict) else None
+    if info is not None and not isinstance(info, dict):
+        text = "expected an object"
+        raise BadInput(text, source=document.source, where="distributedInfo", value=info)
+    rank = (info or {}).get("rank")
     since = own.get("baseTimeNanoseconds", 0)
     base = number(document, "baseTimeNanoseconds", since) / 1000
     if not isinstance(since, int):
