@@ -32,13 +32,18 @@ to differ, and before these are not ranks of one job."""
 
 @dataclass(frozen=True)
 class Step:
-    """One step of one replica, from the start of its first op."""
+    """One step of one replica, from the start of its first op.
+
+    ``joint`` has the ops of one range, each by all of them, ``turned_to`` when the runtime turned
+    to an op, where its range tells and includes the wait for its input.
+    """
 
     replica: int
     iteration: int
     times: Times
     order: tuple[tuple[Op, ...], ...]
-    joint: Mapping[Op, Sequence[Op]] = field(default_factory=dict)  # of one range, each by all
+    joint: Mapping[Op, Sequence[Op]] = field(default_factory=dict)
+    turned_to: Mapping[Op, float] = field(default_factory=dict)
 
     @cached_property
     def length(self) -> float:
@@ -296,10 +301,11 @@ def _step(trace: Trace, replica: int, iteration: int, times: Times, homes: Seque
             if over > max(1.0, 0.01 * (at[before][1] - at[before][0])):
                 text = f"{before} and {after} overlap by {over:.0f} us in step {iteration}"
                 raise _refused(trace, f"{text}, expected one op at a time on a rank")
-    _one_clock(trace, iteration, at, homes)
+    began = _one_clock(trace, iteration, at, homes)
     zero = min(start for start, _ in at.values())
     times = {o: (a - zero, b - zero) for o, (a, b) in at.items()}
-    return Step(replica, iteration, times, order, joint)
+    turned = {op: start - zero for op, start in began.items()} if trace.waits_inside else {}
+    return Step(replica, iteration, times, order, joint, turned)
 
 
 def _cut(row: Sequence[Op], at: dict[Op, tuple[float, float]]) -> dict[Op, list[Op]]:
@@ -333,10 +339,11 @@ def inputs_of(op: Op, homes: Sequence[int], times: Mapping[Op, object]) -> Op | 
 
 def _one_clock(
     trace: Trace, iteration: int, at: dict[Op, tuple[float, float]], homes: Sequence[int]
-) -> None:
+) -> dict[Op, float]:
     """Let clocks agree: shift ranks by the least that lets every op start after its input.
 
-    Where times include the wait for the input, an op ends after it, and starts when it has come.
+    Where times include the wait for the input, an op ends after it, and starts when it has come;
+    when it seemed to start is returned.
     """
     least: dict[tuple[int, int], float] = defaultdict(lambda: float("-inf"))
     sent = {op: source for op in at if (source := inputs_of(op, homes, at)) is not None}
@@ -354,8 +361,10 @@ def _one_clock(
             raise _refused(trace, f"{text}, whatever the clocks{_ONE_JOB}")
     for op, (start, end) in at.items():
         at[op] = (start + shift[homes[op.stage]], end + shift[homes[op.stage]])
+    began = {op: start for op, (start, _) in at.items()}
     for op, source in sent.items() if trace.waits_inside else ():
         at[op] = (min(max(at[op][0], at[source][1]), at[op][1]), at[op][1])
+    return began
 
 
 def _warm_ups(steps: Sequence[Step]) -> dict[int, float]:

@@ -107,7 +107,8 @@ def typical(found: Steps, replica: int | None = None) -> int:
 def timeline_of(problem: Problem, found: Steps, like: Step, steps: Sequence[Step]) -> Timeline:
     """Return those of some steps that are of one step's replica and order.
 
-    Nothing tells waiting from other idle time: an op is taken to have waited since the one before.
+    Where nothing tells waiting from other idle time, an op is taken to have waited since the one
+    before.
     """
     same = [s for s in steps if (s.replica, s.order) == (like.replica, like.order)]
     runs = [
@@ -132,5 +133,5 @@ def _ran(problem: Problem, step: Step, row: Sequence[Op]) -> Iterator[Ran]:
         start = step.times[op][0]
         end = max(step.times[o][1] for o in (step.joint[op] if paired else (op,)))
         item = in_order(problem, Pair(*both)) if paired else alone
-        yield Ran(item, start, end, max(0.0, start - before))
+        yield Ran(item, start, end, max(0.0, start - step.turned_to.get(op, before)))
         before = end

@@ -388,6 +388,14 @@ def test_a_trace_of_a_run_as_predicted(tmp_path: Path, packed: bool) -> None:
     assert result.predicted == result.measured == 20_000
 
 
+def test_a_gap_between_ranges_is_overhead_and_no_wait(tmp_path: Path) -> None:
+    # 0F1 could start at 5, its range begins at 6: a ms that a refit adds to what comes before it
+    late = trace(0, ("0F0", 3, 5), ("0F1", 6, 8), ("0B0", 8, 16), ("0B1", 16, 22))
+    (only,) = import_traces(problem(), files(tmp_path, late, TRACES[1])).timeline.steps
+    waited = {str(ran.item): ran.waited for ran in only.devices[0].ops}
+    assert (waited["0F1"], gaps_of(only.devices[0])[1].other) == (0, 1_000)
+
+
 def test_traces_out_of_order_are_sorted_by_their_rank(tmp_path: Path) -> None:
     straight = import_traces(problem(), files(tmp_path, *TRACES)).timeline.steps
     turned = import_traces(problem(), files(tmp_path, *reversed(TRACES))).timeline.steps
