@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import html
 import importlib
-import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,8 +14,6 @@ from pipesat.core.showing import Column, Table
 from pipesat.core.summary import records_of_stages
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from pipesat.core.problem import Problem
     from pipesat.core.showing import Displayed, Line
 
@@ -39,15 +36,10 @@ def frame_of(records: Sequence[Mapping[str, Any]]) -> Any:
 
 def png_of(shown: Displayed) -> bytes | None:
     """Return an answer's picture as a PNG file, ``None`` where there is nothing to draw."""
+    from pipesat.picture.figures import file_of  # matplotlib is slow to import
+
     figure = shown.plot()
-    return None if figure is None else png_of_figure(figure)
-
-
-def png_of_figure(figure: Figure) -> bytes:
-    """Return a figure as a PNG file, at its own resolution."""
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=figure.dpi, metadata={"Software": None})
-    return stream.getvalue()
+    return None if figure is None else file_of(figure, "png")
 
 
 def html_of(shown: Displayed) -> str:

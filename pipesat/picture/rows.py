@@ -71,14 +71,9 @@ class Rows:
 def rows_of(
     problem: Problem, schedules: Mapping[str, Schedule], *, by_device: bool, memory: bool
 ) -> Rows:
-    """Return the rows of one or more schedules of a problem.
+    """Return the rows of one or more schedules of a problem, by name.
 
-    Parameters
-    ----------
-    schedules
-        By name. Several stand below each other, with their names, or
-    by_device
-        all schedules' rows of one device together.
+    Several stand below each other with their names, or, ``by_device``, all rows of one device do.
     """
     devices, several = range(len(problem.devices)), len(schedules) > 1
     profiles = {

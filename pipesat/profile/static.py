@@ -120,13 +120,7 @@ def static_memory(
     microbatches: int,
     splits: Sequence[bool],
 ) -> StaticMemory:
-    """Static memory of the device that holds these stages.
-
-    Parameters
-    ----------
-    splits
-        Whether each stage's backward may be split.
-    """
+    """Static memory of the device of these stages, whose backwards may be split or not."""
     parameters = [p for stage in stages for p in stage.parameters]
     repeated = _counted_too_often(profile, stages)
 

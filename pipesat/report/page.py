@@ -52,14 +52,8 @@ SCRIPTS = (
 def page(cases: Sequence[ReportedCase], folder: str, answer: Displayed | None = None) -> bytes:
     """Return the whole report as an HTML file.
 
-    Parameters
-    ----------
-    cases
-        One, or one per placement.
-    folder
-        Where they were read from: for the commands that make the report again.
-    answer
-        To a wider question, which opens the page: an advice.
+    ``folder`` is where the cases, one per placement, were read from: for the commands that make the
+    report again. ``answer``, to a wider question, opens the page: an advice.
     """
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 

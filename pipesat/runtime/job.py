@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import Keys, keyed
+from pipesat.export.torch.companions import ModeRow, read_mode_rows, require_rows_of
 from pipesat.export.torch.csv_file import rows_of_csv
 from pipesat.export.torch.lint import parse_action
-from pipesat.export.torch.modes import ModeRow, read_mode_rows, require_rows_of
 
 FOLDER_PREFIX = "pipesat-ranks-"
 MOST_RANKS = 16  # processes on one machine

@@ -168,16 +168,8 @@ def run_processes(
 ) -> None:
     """Run one process per name until all have ended well; none is left when this returns.
 
-    Parameters
-    ----------
-    names
-        Unique; a process's files in ``folder`` begin with its name.
-    timeout
-        Seconds for all of them together.
-    stop
-        Ends all when it is set.
-    module
-        The host. ``-P`` keeps the caller's folder out of its import path.
+    A process's files in ``folder`` begin with its name. ``timeout`` is in seconds for all together,
+    ``stop`` ends all when it is set, ``module`` is the host.
     """
     deadline = time.monotonic() + timeout
     command = [sys.executable, "-P", "-m", module, str(folder), str(timeout), *names]

@@ -182,12 +182,8 @@ def run_in_turns(
     """Run a step of every job, then the next of every job: what disturbs one disturbs all.
 
     Jobs that are not checked are orders of one model on the same stages, and share its weights.
-    Each is the first in its turn.
-
-    Returns
-    -------
-    Per job, what the measured steps' recorders say, torch's version, the device and the peak; and
-    the answers of those that are checked.
+    Each is the first in its turn. Returned are, per job, what the measured steps' recorders say,
+    torch's version, the device and the peak; and the answers of those that are checked.
     """
     ranks: list[MeasuredRank] = []
     for number, job in enumerate(jobs):

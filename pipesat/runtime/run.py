@@ -121,17 +121,9 @@ def check_parity(
 ) -> list[ParityReport]:
     """Run orders in torch's pipeline runtime and compare each with a single process.
 
-    Parameters
-    ----------
-    orders
-        In torch's ``compute_only`` CSV, all for the same number of ranks: they run one after the
-        other in the same processes, whose start takes most of the time.
-    modes
-        The file of memory modes beside each, empty where everything is kept; none: all are kept.
-    timeout
-        Seconds for everything. Then all processes are ended.
-    stop
-        Ends everything when set.
+    They run one after the other in the same processes, whose start takes most of the time.
+    ``orders`` are torch's ``compute_only`` CSV, ``modes`` the texts of the files of memory modes
+    beside them, empty where everything is kept.
     """
     require_torch()
     texts = modes or [""] * len(orders)
@@ -220,18 +212,8 @@ def run_orders(
 ) -> list[Measured]:
     """Run jobs in turns, a step of each, on local gloo ranks, one process and one thread each.
 
-    Parameters
-    ----------
-    problem
-        Whose orders the jobs' CSVs are.
-    jobs
-        Orders of one model on the same ranks, with as many steps; the first alone can be checked.
-    scale
-        Seconds of the run per second of the problem (virtual devices only).
-    timeout
-        Seconds for everything. Then all processes are ended.
-    stop
-        Ends everything when set.
+    They are orders of one model on the same ranks, with as many steps; the first alone can be
+    checked. ``scale``: seconds of the run per second of the problem (virtual devices only).
     """
     require_torch()
     load = os.getloadavg()[0]

@@ -32,14 +32,7 @@ SweepRow: TypeAlias = dict[str, Any]
 
 
 class RowFile:
-    """The rows of a folder, by key, while this process has its lock.
-
-    Raises
-    ------
-    BadInput
-        On entering, if the folder cannot be written, another sweep has it, or the file has other
-        things in it than rows of this format.
-    """
+    """The rows of a folder, by key, while this process has its lock."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME

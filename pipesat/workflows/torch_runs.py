@@ -188,8 +188,8 @@ def parity(
         If a process fails, dies or hangs, or ``stop`` was set.
     """
     from pipesat.export.torch.adapt import adapt
+    from pipesat.export.torch.companions import modes_text
     from pipesat.export.torch.csv_file import torch_csv
-    from pipesat.export.torch.modes import modes_text
     from pipesat.runtime.run import check_parity
 
     adapted = adapt(problem, valid_schedule(problem, schedule))
@@ -227,8 +227,8 @@ def torch_job(
     from pipesat.core.metrics import peak_memory
     from pipesat.core.timing import time_order
     from pipesat.export.torch.adapt import adapt
+    from pipesat.export.torch.companions import modes_text
     from pipesat.export.torch.csv_file import torch_csv
-    from pipesat.export.torch.modes import modes_text
     from pipesat.profile.file import read_profile
     from pipesat.runtime.job import Job
     from pipesat.runtime.virtual import virtual_times

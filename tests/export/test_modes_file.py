@@ -11,7 +11,7 @@ from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
-from pipesat.export.torch.modes import ModeRow, modes_text, read_mode_rows, require_rows_of
+from pipesat.export.torch.companions import ModeRow, modes_text, read_mode_rows, require_rows_of
 from pipesat.files.problem_file import parse_problem
 
 _RECOMPUTE = {"name": "recompute", "BW": 30, "held_after_F": 1, "held_in_backward": 10}

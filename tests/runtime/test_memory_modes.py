@@ -15,8 +15,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import adapt
+from pipesat.export.torch.companions import modes_text
 from pipesat.export.torch.csv_file import torch_csv
-from pipesat.export.torch.modes import modes_text
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES

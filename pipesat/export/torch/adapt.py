@@ -42,12 +42,8 @@ def adapt(problem: Problem, schedule: Schedule, *, exact: bool = False) -> Adapt
     3. Fuse a B directly followed by its own W where neither makespan nor memory gets worse: torch's
        split backward has overhead.
 
-    The F of a pair comes first, as torch writes it; that is no change.
-
-    Parameters
-    ----------
-    exact
-        Change nothing: 2 and 3 are left out, an order that needs 1 is refused.
+    The F of a pair comes first, as torch writes it; that is no change. ``exact``: 2
+    and 3 are left out, an order that needs 1 is refused.
     """
     require_torch_pipeline(problem)
     _require_torch_pairs(schedule.order)

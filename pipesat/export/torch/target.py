@@ -13,12 +13,10 @@ from pipesat.core.schedule import Exported, Schedule
 from pipesat.export.options import Options
 from pipesat.export.runtime import Runtime
 from pipesat.export.torch.adapt import adapt
-from pipesat.export.torch.companions import ORDER_SUFFIX
+from pipesat.export.torch.companions import MODES_SUFFIX, ORDER_SUFFIX, modes_text
 from pipesat.export.torch.csv_file import torch_csv
 from pipesat.export.torch.hazards import SUFFIX as HAZARDS_SUFFIX
 from pipesat.export.torch.hazards import Split, hazards_text, notes, split_in
-from pipesat.export.torch.modes import SUFFIX as MODES_SUFFIX
-from pipesat.export.torch.modes import modes_text
 
 
 def export_torch_csv(
