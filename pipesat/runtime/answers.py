@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pipesat.core.amounts import bytes_of
 from pipesat.core.claims import plural
 from pipesat.core.problem import Problem
 
@@ -205,13 +206,6 @@ def _parameter(stage: int, name: str) -> str:
     return f"stage {stage}'s {name}"
 
 
-_BYTES: Final = {
-    "B": 1,
-    **{f"{x}iB": 1 << 10 * (i + 1) for i, x in enumerate("KMGT")},
-    **{f"{x}B": 1000 ** (i + 1) for i, x in enumerate("KMGT")},
-}
-
-
 @dataclass(frozen=True)
 class DevicePeak:
     """One device: ``predicted`` and ``capacity`` in the problem's unit, ``measured`` in bytes.
@@ -262,7 +256,7 @@ def device_peaks(
     problem: Problem, predicted: Sequence[int], measured: Sequence[int], *, comparable: bool = True
 ) -> tuple[DevicePeak, ...]:
     """Put both peaks of every device together, of one model if they are ``comparable``."""
-    unit = _BYTES.get(problem.memory_unit) if comparable else None
+    unit = bytes_of(problem.memory_unit) if comparable else None
     return tuple(
         DevicePeak(problem.device_name(number), most, device.memory, seen, unit)
         for number, (device, most, seen) in enumerate(
