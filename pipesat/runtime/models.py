@@ -17,7 +17,7 @@ from torch import nn
 
 from pipesat.core.errors import BadInput
 from pipesat.profile.cut import layers_of_stages
-from pipesat.profile.file import Profile, read_profile
+from pipesat.profile.file import ModelModel, Profile, read_profile
 from pipesat.profile.published import DecoderShape
 from pipesat.runtime.decoder import build_layer, cross_entropy, tokens_and_targets
 from pipesat.runtime.job import Job, Shape
@@ -216,24 +216,21 @@ def model_of_profile(profile: str | Path | Profile, split: str = "even") -> Laye
         data = profile
     else:
         data, folder = read_profile(profile), Path(profile).resolve().parent
-    device = torch.device("cpu")
     model = data.model
-    if model.source == "decoder":
-        built = decoder_model(
-            DecoderShape(**model.shape),  # type: ignore[arg-type]
-            model.sequences,
-            model.length,
-            getattr(torch, data.environment.dtype),
-            device,
-        )
-    elif model.source == "import":
-        built = imported_model(
-            model.path, str(folder), device, getattr(torch, model.dtype) if model.dtype else None
-        )
-    else:
+    if model.source == "call":
         raise BadInput("the profiled model was handed over by a Python call: build it there")
-    parts = {"cut": lambda stages: layers_of_stages(data, stages, split)}
-    return LayeredModel(**{**vars(built), **parts})
+    dtype = data.environment.dtype if model.source == "decoder" else model.dtype
+    built = profiled_model(model, str(folder), dtype, torch.device("cpu"))
+    return replace(built, cut=lambda stages: layers_of_stages(data, stages, split))
+
+
+def profiled_model(model: ModelModel, folder: str, dtype: str, device: Any) -> LayeredModel:
+    """Build the decoder or the user's model that a profile is of, or is to be of."""
+    of = getattr(torch, dtype) if dtype else None
+    if model.source == "import":
+        return imported_model(model.path, folder, device, of)
+    shape = DecoderShape(**model.shape)  # type: ignore[arg-type]
+    return decoder_model(shape, model.sequences, model.length, of or torch.float32, device)
 
 
 _FUNCTIONS = ("build_stage", "whole_batch", "loss_of")

@@ -126,23 +126,16 @@ def _profile(ask: dict[str, Any]) -> Any:
     import torch
 
     from pipesat.profile.costs_file import MeasureOptions
-    from pipesat.profile.published import DecoderShape
-    from pipesat.runtime.models import decoder_model, imported_model
+    from pipesat.profile.file import ModelModel
+    from pipesat.runtime.models import profiled_model
     from pipesat.runtime.profiling import profile_layers, require_device
 
     options = MeasureOptions(**ask["options"])
     require_device(options.device)
     torch.manual_seed(0)
-    model, device = ask["model"], torch.device(options.device)
-    dtype = getattr(torch, ask["dtype"]) if ask["dtype"] else None
-    if model["source"] == "decoder":
-        shape = DecoderShape(**model["shape"])
-        layered = decoder_model(
-            shape, model["sequences"], model["length"], dtype or torch.float32, device
-        )
-    else:
-        layered = imported_model(model["path"], ask["folder"], device, dtype)
-    return profile_layers(layered, model, options, _say).model_dump()
+    model = ModelModel.model_validate(ask["model"])
+    layered = profiled_model(model, ask["folder"], ask["dtype"], torch.device(options.device))
+    return profile_layers(layered, ask["model"], options, _say).model_dump()
 
 
 def _say(text: str) -> None:
