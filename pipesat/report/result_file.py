@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
-from pipesat.core.claims import Bound
+from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
@@ -148,7 +148,10 @@ def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Resu
         raise BadInput(
             f"expected at most the value {value}", source=source, where="lower_bound", value=bound
         )
-    _refuse_false_status(model, source)
+    status = Standing(value, bound, value is None and model.status == "infeasible").status
+    if model.status != status:
+        expected = f"expected {status}, as value and lower_bound say"
+        raise BadInput(expected, source=source, where="status", value=model.status)
     return Result(
         problem=problem,
         status=model.status,
@@ -163,15 +166,3 @@ def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Resu
         explanation=model.explanation or "",
         target=model.target,
     )
-
-
-def _refuse_false_status(model: ResultModel, source: str) -> None:
-    if model.status == "optimal":
-        expected = "value = lower_bound where the status is optimal"
-        wrong = model.value is None or model.value != model.lower_bound
-    else:
-        has = model.status == "feasible"
-        expected = "feasible or optimal where there is a value, infeasible or unknown without one"
-        wrong = (model.value is not None) != has
-    if wrong:
-        raise BadInput("expected " + expected, source=source, where="status", value=model.status)
