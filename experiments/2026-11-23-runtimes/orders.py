@@ -17,8 +17,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from pipesat.core.ops import Pair, members
+from pipesat.export import RUNTIMES
 from pipesat.export.as_run import as_run
-from pipesat.export.runtimes import RUNTIMES
 from pipesat.workflows.exports import export, import_order
 from tests.support.runtime_orders import orders
 from tests.support.runtime_stand_ins import loaded

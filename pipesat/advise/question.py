@@ -11,9 +11,9 @@ from pipesat.advise.pairs import LayerParts, with_offload, with_pairs
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.settings import Runtime, Target
+from pipesat.export import RUNTIMES as RECORDS
 from pipesat.export.runtime import Runtime as Record
 from pipesat.export.runtime import with_pairs_of
-from pipesat.export.runtimes import RUNTIMES as RECORDS
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Pipeline, link_delay

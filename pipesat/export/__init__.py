@@ -12,9 +12,23 @@ from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.ops import members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Exported, Schedule
+from pipesat.export import automodel, d9d, jaxpp, megatron, primus, torchtitan
 from pipesat.export.options import Options
-from pipesat.export.runtimes import OLD_NAMES, RUNTIMES
+from pipesat.export.runtime import Runtime
+from pipesat.export.torch import target as torch_target
 from pipesat.export.trace import trace_bytes, trace_notes
+
+RUNTIMES: Final[dict[str, Runtime]] = {
+    module.RUNTIME.name: module.RUNTIME
+    for module in (torch_target, torchtitan, automodel, megatron, primus, d9d, jaxpp)
+}
+"""The one table of runtimes: a record stands in its own module, with what writes its file."""
+OLD_NAMES: Final = {
+    "torch-csv": "torch",
+    "nemo-automodel": "automodel",
+    "megatron-layout": "megatron",
+}
+"""What formats were called that are a runtime's: still understood."""
 
 Exporter: TypeAlias = Callable[..., Exported]
 """Called with problem, schedule and, if there are any, :class:`Options`."""

@@ -165,7 +165,7 @@ def for_runtime(layers: Layers, shapes: Shapes, target: str) -> tuple[Layers, Sh
     In torch the first stage's backward is whole: it does nothing in its input-gradient op and
     everything in the other. So is that of stages that recompute: split, both halves would.
     """
-    from pipesat.export.runtimes import RUNTIMES
+    from pipesat.export import RUNTIMES
 
     first, *rest = layers.layers
     fused = first.fused or RUNTIMES[target].first_whole

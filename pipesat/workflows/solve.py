@@ -237,8 +237,8 @@ def problems_for(problem: Problem, target: str | None) -> tuple[Problem, ...]:
 
     Every schedule of each runs there, and every order that runs there is one of some of them.
     """
+    from pipesat.export import RUNTIMES
     from pipesat.export.runtime import restricted
-    from pipesat.export.runtimes import RUNTIMES
 
     if target is None:
         return (problem,)

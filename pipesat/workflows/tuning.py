@@ -175,7 +175,7 @@ def _tuned(bench: _Bench, today: Schedule, time_limit: float, steps: int) -> Tun
 
 def _references(problem: Problem, today: Schedule) -> tuple[dict[str, Schedule], str]:
     """Return what ours is held against, and why 1F1B is not among it."""
-    from pipesat.export.runtimes import RUNTIMES
+    from pipesat.export import RUNTIMES
 
     found, why = {}, {}
     for name in RUNTIMES["torch"].built_in:

@@ -23,9 +23,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.settings import Target
 from pipesat.core.timing import time_order
-from pipesat.export import EXPORTERS, FILE_NAMES
+from pipesat.export import EXPORTERS, FILE_NAMES, OLD_NAMES, RUNTIMES
 from pipesat.export.as_run import as_run
-from pipesat.export.runtimes import OLD_NAMES, RUNTIMES
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.workflows.compare import compare

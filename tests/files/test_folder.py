@@ -18,8 +18,7 @@ import pipesat
 from pipesat.advise.table import PLAIN
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Contradiction
-from pipesat.export import result_folder
-from pipesat.export.runtimes import RUNTIMES
+from pipesat.export import RUNTIMES, result_folder
 from pipesat.export.torch.companions import SUFFIXES
 from pipesat.export.torch.hazards import SUFFIX as HAZARDS
 from pipesat.files.atomic import finish, write_files
