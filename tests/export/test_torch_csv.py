@@ -61,9 +61,8 @@ def test_idle_cells_and_communication_compute_nothing(text: str) -> None:
         ("0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1B0,1F1,1B1\n", "row 2, cell 2: 1I0, but 1B0 is the whol"),
         ("0F0,0F1,0B0,0B1\n1F1,1B1,1F0,1B0\n", "row 2, cell 1: 1F1: the last stage must run its"),
         ("0F0,0B1,0F1,0B0\n1F0,1I0,1W0,1F1,1B1\n", "row 1, cell 2: 0B1 stands before 0F1"),
-        ("0F0,0F1,0B0,0B1,1F1\n1F0,1I0,1W0,1B1\n", "row 2, cell 1: 1F0: stage 1 already runs on"),
         ("0F0,0F1,0B0,0B1\n\n", "row 2: this rank has no action"),
-        ("0F0,0F1,0B0,0B1\n0F0\n", "the file: stage 1 is missing"),
+        ("0F0,0F1,0B0,0B1\n0F0\n", "the file: 1F0 is missing"),
     ],
 )
 def test_each_broken_rule_names_its_cell(text: str, expected: str) -> None:
@@ -293,6 +292,7 @@ def test_stages_that_are_renumbered_are_named() -> None:
         ("0F0,0B0\n", "1 rows, expected 2, one per rank"),
         ("1F0,1B0\n0F0,0B0\n", "row 1, cell 1: 1F0 runs on rank 0, but the problem places stage 1"),
         ("0F0\n1F0,1B0\n", "row 1: 0B0 is missing"),
+        ("0F0,0B0,1B0\n1F0\n", "row 1, cell 3: 1B0 runs on rank 0, but the problem places stage 1"),
     ],
 )
 def test_bad_files_are_refused_with_their_cell(tmp_path: Path, text: str, expected: str) -> None:

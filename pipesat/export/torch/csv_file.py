@@ -62,10 +62,10 @@ def read_torch_csv(path: Path, problem: Problem, companions: Companions | None =
             f"{len(rows)} rows, expected {len(problem.devices)}, one per rank", source=source
         )
     stages = problem.routes[0].stages
+    _check_placement(rows, problem, source)
     if complaints := lint(rows, len(stages), problem.routes[0].microbatches):
         more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
         raise BadInput(f"{complaints[0]}{more}", source=source)
-    _check_placement(rows, problem, source)
     companions = companions or Companions.of(path)
     own = OwnWords(problem, companions, rows)
     items = [[tuple(items_of(cell, problem, own.op)) for cell in row] for row in rows]
@@ -156,7 +156,8 @@ def _check_placement(rows: list[list[Cell]], problem: Problem, source: str) -> N
     for r, row in enumerate(rows):
         for c, cell in enumerate(row, 1):
             for action in cell:
-                home = problem.stages[stages[action.stage]].device
+                known = action.stage < len(stages)  # else the lint says so
+                home = problem.stages[stages[action.stage]].device if known else r
                 if home != r:
                     raise BadInput(
                         f"{action} runs on rank {r}, but the problem places stage "
