@@ -72,7 +72,7 @@ def test_the_range_holds_the_estimate_and_files_carry_the_word(gpu: str) -> None
     ("given", "what"),
     [
         ([1001, 2000], "estimate_range: got \\[1001, 2000\\], expected the least"),
-        ([0, 2000], "estimate_range\\[0\\]: got 0, expected an integer from 1 to 1000000"),
+        ([0, 2000], "estimate_range\\[0\\]: got 0, expected an integer from 1 to 10\\^6"),
         ([900], "estimate_range"),
     ],
 )
