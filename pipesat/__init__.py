@@ -23,7 +23,8 @@ TYPE_CHECKING = False  # so that not even typing is imported before a command he
 if TYPE_CHECKING:
     import typing
 
-    from pipesat.advise.study import advise
+    from pipesat.choose.ask import advise
+    from pipesat.choose.ask_plan import plan
     from pipesat.core.errors import (
         BadInput,
         Infeasible,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from pipesat.workflows.hand_written import baselines
     from pipesat.workflows.memory import frontier, min_memory
     from pipesat.workflows.microbatch_orders import balance
-    from pipesat.workflows.plans import plan
     from pipesat.workflows.profiles import profile
     from pipesat.workflows.risk import risk
     from pipesat.workflows.schedules import check, show
@@ -60,7 +60,7 @@ _HOMES = {
     "Result": "core.result",
     "Schedule": "core.schedule",
     "Stage": "core.stage",
-    "advise": "advise.study",
+    "advise": "choose.ask",
     "balance": "workflows.microbatch_orders",
     "baselines": "workflows.hand_written",
     "check": "workflows.schedules",
@@ -68,7 +68,7 @@ _HOMES = {
     "export": "workflows.exports",
     "frontier": "workflows.memory",
     "min_memory": "workflows.memory",
-    "plan": "workflows.plans",
+    "plan": "choose.ask_plan",
     "profile": "workflows.profiles",
     "read": "report.study",
     "report": "report.study",
@@ -84,7 +84,7 @@ _METHODS = {
     "changed": "placement.building",
     "export_result": "workflows.exports",
     "figure_of_parts": "parts.picture",
-    "figure_of_plan": "plan.picture",
+    "figure_of_plan": "choose.picture",
     "figure_of_result": "picture.gantt",
     "figure_of_schedule": "picture.gantt",
     "frame_of": "picture.notebook",
@@ -95,8 +95,8 @@ _METHODS = {
     "peak_memory": "core.metrics",
     "png_of": "picture.notebook",
     "read_problem": "files.problem_file",
-    "save_advice": "advise.files",
-    "save_plan": "plan.document",
+    "save_advice": "choose.advice_files",
+    "save_plan": "choose.plan_document",
     "save_result": "workflows.exports",
     "schedule_of": "workflows.schedules",
     "usual": "workflows.hand_written",

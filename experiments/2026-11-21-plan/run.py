@@ -19,6 +19,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from pipesat.choose.ask_plan import columns, quick_orders
+from pipesat.choose.candidates import Question
+from pipesat.choose.phases import run_plan
+from pipesat.choose.picture import plan_pictures
+from pipesat.choose.plan import Plan
+from pipesat.choose.plan_document import plan_document
+from pipesat.choose.search import Findings, Search
+from pipesat.choose.splits import balanced_partition, even_partition
 from pipesat.core.metrics import peak_memory
 from pipesat.core.solving import Deadline
 from pipesat.files.atomic import write_files
@@ -26,14 +34,6 @@ from pipesat.layers.file import read_layers
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
-from pipesat.plan.answer import Plan
-from pipesat.plan.document import plan_document
-from pipesat.plan.picture import plan_pictures
-from pipesat.plan.plan import run_plan
-from pipesat.plan.proposals import balanced_partition, even_partition
-from pipesat.plan.question import Question
-from pipesat.plan.search import Findings, Search
-from pipesat.workflows.plans import columns, quick_orders
 from pipesat.workflows.studies import solver_of, versions
 
 HERE = Path(__file__).resolve().parent

@@ -42,10 +42,10 @@ def load() -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
+    import pipesat.choose.phases
     import pipesat.cli.app
     import pipesat.cli.terminal
     import pipesat.export.result_folder
-    import pipesat.plan.plan
     import pipesat.solver
     import pipesat.workflows.compare
     import pipesat.workflows.studies

@@ -12,11 +12,11 @@ from pipesat.cli.options import settings
 from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from pipesat.advise.advice import Advice
+    from pipesat.choose.advice import Advice
+    from pipesat.choose.plan import Plan
     from pipesat.cli.asked import Asked
     from pipesat.core.result import Result
     from pipesat.frontier.answers import Frontiers, LeastMemory
-    from pipesat.plan.answer import Plan
 
 
 _WRITING = 0.2  # of the time limit, and no more than these seconds: to write files
@@ -68,7 +68,7 @@ def advise(asked: Asked) -> int:
     Writes configuration, order, report and every row of the table into DIR. Ctrl-C keeps the best
     so far.
     """
-    from pipesat.advise.files import save_advice
+    from pipesat.choose.advice_files import save_advice
     from pipesat.core.solving import LEAST_SECONDS
 
     writing = 0.0 if asked.output is None else min(_WRITING * asked.limit, _LONGEST_WRITING)
@@ -121,7 +121,7 @@ def plan(asked: Asked) -> int:
     Writes plan.json, plan.png, plan.svg, layout.txt, and all that `solve` writes into DIR. Ctrl-C
     keeps the best plan so far.
     """
-    from pipesat.plan.document import plan_document
+    from pipesat.choose.plan_document import plan_document
 
     found: Plan = asked.answer(lambda found, folder, lines: found.save(folder, lines))
     asked.show(found, lambda: plan_document(found, asked.written))

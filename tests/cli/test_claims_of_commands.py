@@ -17,6 +17,7 @@ import pytest
 
 import pipesat.solver
 from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.choose import candidates, plan_document
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Contradiction, Fault
@@ -25,7 +26,6 @@ from pipesat.core.result import Baseline, Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.frontier.trace import Frontier
-from pipesat.plan import document, question
 from pipesat.sweep.cases import cases_of
 from pipesat.sweep.rows import NAME, REFUTED, require_agreement
 from pipesat.sweep.spec import read_spec
@@ -269,7 +269,7 @@ PLAN = ("--devices", 3, "--microbatches", 5, "--time-limit", 1)
 
 @pytest.mark.slow
 def test_plan(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(question, "closed_form_bound", lambda *_: WRONG)
+    monkeypatch.setattr(candidates, "closed_form_bound", lambda *_: WRONG)
     out = tmp_path / "out"
     outcome = cli("plan", save(LAYERS), *PLAN, "-o", out)
     told(outcome, out, "a wrong argument says at least 1000000, but a checked schedule has")
@@ -289,7 +289,7 @@ def test_a_plan_that_contradicts_itself_keeps_its_schedule(
     out = tmp_path / "out"
     assert cli("plan", save(LAYERS), *PLAN, "-o", out).code == 0
     assert (out / "plan.json").exists()
-    monkeypatch.setattr(document, "require_consistent", refuse)
+    monkeypatch.setattr(plan_document, "require_consistent", refuse)
     told(cli("plan", save(LAYERS), *PLAN, "-o", out), out, "another has 8")
     assert not {"plan.json", "plan.png", "plan.svg"} & {path.name for path in out.iterdir()}
     assert cli("check", out / "problem.json", out / "schedule.json").code == 0

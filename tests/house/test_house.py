@@ -90,10 +90,10 @@ profile
 layers risk replicas
 export
 timeline frontier hangs
-plan runtime
+runtime
 workflows
 sweep report doctor
-advise
+choose
 cli
 """
 """From the bottom up; a package uses those of lower lines only, so there are no circles."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pipesat.choose.ask_plan import quick_orders
+from pipesat.choose.candidates import Question
+from pipesat.choose.phases import run_plan
+from pipesat.choose.plan import Plan
+from pipesat.choose.search import Findings, Search
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.solving import Deadline
 from pipesat.layers.file import FORMAT, parse_layers
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
-from pipesat.plan.answer import Plan
-from pipesat.plan.plan import run_plan
-from pipesat.plan.question import Question
-from pipesat.plan.search import Findings, Search
 from pipesat.solver import solve as solve_itself
-from pipesat.workflows.plans import quick_orders
 
 
 def layers_of(entries: Sequence[dict[str, Any]], **more: Any) -> Layers:

@@ -1,1 +1,0 @@
-"""One question, one answer: which schedule, split and memory for these layers on these devices."""

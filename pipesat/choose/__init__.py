@@ -1,0 +1,1 @@
+"""Cut layers, place and order them: plan searches, advise answers beside what users know."""

@@ -1,0 +1,198 @@
+"""What is asked: layers on devices, under a memory cap, for a runtime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Final, cast, get_args
+
+from pipesat.choose.ask_plan import for_runtime
+from pipesat.choose.candidates import Candidate, Flags, Recomputation
+from pipesat.choose.pairs import LayerParts, with_offload, with_pairs
+from pipesat.choose.splits import Shapes
+from pipesat.core.claims import Bound
+from pipesat.core.problem import Problem
+from pipesat.core.settings import Runtime, Target
+from pipesat.export import RUNTIMES as RECORDS
+from pipesat.export.runtime import Runtime as Record
+from pipesat.export.runtime import with_pairs_of
+from pipesat.layers.layer import Layers
+from pipesat.layers.megatron import first_recomputed
+from pipesat.layers.pipeline import Pipeline, link_delay
+from pipesat.layers.stages import problem_of_split
+from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
+
+RUNTIMES: Final = get_args(Runtime)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question; every row of the answer is a schedule of these layers and devices.
+
+    Attributes
+    ----------
+    layers
+        With the reserve that every device keeps free.
+    memory, reserve
+        Capacity of a device, ``None`` without a limit, and what of it stays free.
+    latency, bandwidth
+        Of every link, in the layers' units; without a bandwidth, size does not count.
+    tokens
+        Of a microbatch, ``None`` if unknown.
+    copy_rate
+        What a device copies to the host, and back, per time unit; ``None``: nothing is offloaded.
+    parts
+        Of every transformer layer, on streams: F and BW may run together; ``None``: they may not.
+    untimed
+        The layers before they took the times of ``parts``: what offloading leaves on a device.
+    """
+
+    layers: Layers
+    devices: int
+    microbatches: int
+    memory: int | None
+    reserve: int
+    latency: int
+    bandwidth: Fraction | None
+    runtime: Runtime
+    tokens: int | None = None
+    copy_rate: Fraction | None = None
+    parts: LayerParts | None = None
+    untimed: Layers | None = None
+
+    @property
+    def record(self) -> Record:
+        """What its runtime can run."""
+        return RECORDS[self.runtime]
+
+    @property
+    def any_order(self) -> bool:
+        """Whether its runtime runs an order that it is given; else it runs its own."""
+        return self.record.any_order
+
+    @property
+    def may_offload(self) -> bool:
+        """Whether offloading could help, and a rate is known."""
+        limited = self.memory is not None and self.copy_rate is not None
+        return limited and (self.untimed or self.layers).recomputable
+
+    @property
+    def may_recompute(self) -> bool:
+        """Whether recomputing could help: layers have costs for it, and memory is limited."""
+        return self.memory is not None and self.layers.recomputable
+
+    def runtime_in(self, placement: OneRoutePlacement) -> Runtime | None:
+        """Whose restrictions a hand-written schedule obeys: an own order in a V has none."""
+        return None if not self.any_order and placement == "vee" else self.runtime
+
+    @cached_property
+    def space(self) -> Recomputation:
+        """Which stages may recompute as searches move from one candidate to the next."""
+        return Recomputation.of(self.layers, "choose" if self.may_recompute else "never")
+
+    @property
+    def free(self) -> Target | None:
+        """Whose restrictions a searched order obeys: a runtime with its own runs no other."""
+        return cast("Target", self.runtime) if self.any_order else None
+
+    def shape(self, placement: OneRoutePlacement, chunks: int = CHUNKS) -> Pipeline:
+        """Return the pipeline of a placement, the same one whenever it is asked for."""
+        if (placement, chunks) not in self._shapes:
+            self._shapes[placement, chunks] = Pipeline(
+                devices=self.devices,
+                microbatches=self.microbatches,
+                placement=placement,
+                chunks=chunks,
+                memory=self.memory,
+                delay=link_delay(self.latency, self.bandwidth),
+            )
+        return self._shapes[placement, chunks]
+
+    @cached_property
+    def _shapes(self) -> dict[tuple[OneRoutePlacement, int], Pipeline]:
+        return {}
+
+    def as_run(self, shape: Pipeline, runtime: Runtime | None) -> tuple[Layers, Pipeline]:
+        """Return layers and shape with what a runtime cannot run ruled out; ``None``: nothing."""
+        if runtime is None:
+            return self.layers, shape
+        if not RECORDS[runtime].any_order:
+            return self.layers, replace(shape, backward="fused")
+        layers, shapes = for_runtime(self.layers, Shapes((shape,)), runtime)
+        return layers, shapes.pipelines[0]
+
+    def candidate(
+        self,
+        partition: tuple[range, ...],
+        shape: Pipeline,
+        recompute: Flags,
+        runtime: Runtime | None,
+        *,
+        first: int | None = None,
+        offload: bool = False,
+    ) -> Candidate:
+        """Return one way to cut, place and recompute, or to offload instead.
+
+        The same one whenever it is asked for: whoever has it shares what is known of it.
+        """
+        key = partition, shape.homes, recompute, runtime, first, offload
+        if key not in self.candidates:
+            problem = self._problem(partition, shape, recompute, runtime, first, offload=offload)
+            self.candidates[key] = Candidate(
+                *(-1, shape, partition, recompute, problem, "", Bound(0, "")),
+                runtime=runtime,
+                first=first,
+                offload=offload,
+            )
+        return self.candidates[key]
+
+    @cached_property
+    def candidates(self) -> dict[tuple[object, ...], Candidate]:
+        """Every candidate that was asked for."""
+        return {}
+
+    def under(self, candidate: Candidate, runtime: Runtime | None) -> Candidate:
+        """Return a candidate's stages with what another runtime cannot run ruled out."""
+        return self.candidate(
+            candidate.partition,
+            candidate.shape,
+            candidate.recompute,
+            runtime,
+            first=candidate.first,
+            offload=candidate.offload,
+        )
+
+    def in_any_order(self, candidate: Candidate) -> Candidate:
+        """Return its stages in all orders that the runtime runs; of Megatron-LM's, in any."""
+        return candidate if self.any_order else self.under(candidate, None)
+
+    def _problem(
+        self,
+        partition: tuple[range, ...],
+        shape: Pipeline,
+        recompute: Flags,
+        runtime: Runtime | None,
+        first: int | None,
+        *,
+        offload: bool,
+    ) -> Problem:
+        layers, pipeline = self.as_run(shape, runtime)
+        if first is not None:
+            layers = first_recomputed(layers, partition, first)
+        problem = problem_of_split(layers, partition, pipeline, recompute=recompute)
+        if self.parts is not None:
+            problem = with_pairs(problem, layers, partition, self.parts)
+            if runtime is not None:
+                problem = with_pairs_of(problem, RECORDS[runtime])
+        if not offload or self.copy_rate is None:
+            return problem
+        return with_offload(problem, self.untimed or layers, partition, self.copy_rate)
+
+    @cached_property
+    def work(self) -> int:
+        """Compute of one microbatch in all layers, nothing recomputed, the least of both ways."""
+        return sum(
+            layer.amount("F") + min(layer.amount("BW"), layer.amount("B") + layer.amount("W"))
+            for layer in self.layers.layers
+        )

@@ -1,0 +1,250 @@
+"""Shapes to try, and partitions to begin with: what exact programmes find best under stand-ins.
+
+Every stand-in is a load that devices should share evenly and a number of microbatches in flight
+whose activations must fit. None of them is the true objective; the search looks at what comes of
+each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from math import ceil
+from operator import add
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pipesat.choose.bounds import flags_below, stage_cost
+from pipesat.choose.candidates import Flags, Recomputation, usual_in_flight
+from pipesat.choose.cut_terms import cheapest
+from pipesat.core.arrays import Ints
+from pipesat.core.building import Backward
+from pipesat.core.errors import BadInput, Infeasible, NotApplicable, said_of
+from pipesat.core.schedule import Objective
+from pipesat.files.strict_json import MOST_STAGES
+from pipesat.layers.devices import check_cuttable, smallest_largest
+from pipesat.layers.layer import Layers
+from pipesat.layers.linear_costs import LineMaker, Weights, loads, makespan_lines
+from pipesat.layers.pipeline import Delay, Pipeline, no_delay, shape_name
+from pipesat.layers.rules import check_partition, cut_masks, cuts_of, same_stage
+from pipesat.layers.split import FORBIDDEN, best_split
+from pipesat.placement.geometry import CHUNKS, OneRoutePlacement, PlacementChoice
+from pipesat.placement.partition import even
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What can be tried, and why the rest cannot."""
+
+    pipelines: tuple[Pipeline, ...]
+    left_out: tuple[tuple[str, str], ...] = ()
+
+
+def shapes_to_try(
+    layers: Layers,
+    *,
+    devices: int,
+    microbatches: int,
+    placement: PlacementChoice = "chain",
+    chunks: Sequence[int] = (),
+    memory: int | Sequence[int | None] | None = None,
+    delay: Delay = no_delay,
+    backward: Backward = "either",
+) -> Shapes:
+    """Return the pipelines of a placement, or of all three.
+
+    Parameters
+    ----------
+    chunks
+        Stages per device of a loop, as many shapes as values; 2 unless given.
+
+    Raises
+    ------
+    BadInput
+        If a number is wrong, chunks are given without a loop, or the layers can be cut for none of
+        the shapes.
+    """
+    if chunks and placement not in ("loop", "any"):
+        raise BadInput(
+            "only a loop has a choice: placement loop or any", where="chunks", value=[*chunks]
+        )
+    names: tuple[OneRoutePlacement, ...] = (
+        ("chain", "vee", "loop") if placement == "any" else (placement,)
+    )
+    found: list[Pipeline] = []
+    left_out: list[tuple[str, str]] = []
+    for name in names:
+        for count in dict.fromkeys(chunks or (CHUNKS,)) if name == "loop" else (CHUNKS,):
+            shape = Pipeline(
+                devices=devices,
+                microbatches=microbatches,
+                placement=name,
+                chunks=count,
+                memory=memory,
+                delay=delay,
+                backward=backward,
+            )
+            _ = shape.capacities  # refuses a list of another length
+            try:
+                if shape.stages > MOST_STAGES:
+                    expected = f"expected at most {MOST_STAGES}"
+                    raise BadInput(expected, where="stages", value=shape.stages)
+                check_cuttable(layers, shape)
+            except BadInput as error:
+                if len(names) == 1:
+                    raise
+                left_out.append((shape_name(shape), str(error)))
+                continue
+            if devices == 1 and name == "vee" and len(names) > 1:  # a loop of two is the same
+                continue
+            found.append(shape)
+    if not found:
+        raise BadInput("; ".join(f"{name}: {why}" for name, why in left_out))
+    return Shapes(tuple(found), tuple(left_out))
+
+
+_IN_FLIGHT: Final = tuple(map(Fraction, ("1", "1/2", "2", "3/4", "1/4", "3/2")))
+_SQUARES: Final = 1 << 40  # of the largest load: sums over all stages stay exact
+_RELIEF: Final = (102, 105, 110, 120)  # per cent that an end's load counts
+
+
+class Proposal(NamedTuple):
+    """A partition, which of its stages might recompute, and who says so.
+
+    What becomes of the flags is for :class:`~pipesat.choose.candidates.Recomputation` to say.
+    """
+
+    partition: tuple[range, ...]
+    recompute: Flags
+    name: str
+
+
+def proposals(space: Recomputation, shape: Pipeline, objective: Objective) -> Iterator[Proposal]:
+    """Yield partitions of a shape, the usually best ones first; some may be equal."""
+    layers = space.layers
+    for name, partition in _plain(layers, shape):
+        for flags in space.first(shape, partition):
+            yield Proposal(partition, flags, name)
+    if shape.stages == shape.devices:
+        yield from _least_closed_form(layers, shape, objective)
+    for name, lines, flying in _stand_ins(shape):
+        for recompute in space.of_splits:
+            with contextlib.suppress(Infeasible, NotApplicable):
+                split = smallest_largest(
+                    layers, shape, lines=lines, in_flight=flying, recompute=recompute
+                )
+                yield Proposal(split.partition, split.recompute, name)
+
+
+def balanced_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
+    """The split whose largest device has least of F and BW to do, of those the most even one.
+
+    Most even: the least sum of squares of stages' loads. So one long layer leaves no others long,
+    which would take memory and gain nothing. Memory does not count. In a chain this is exact.
+    Elsewhere the split that was found for devices stays, unless one of its stages is longer by more
+    than a layer than in the best of three: itself, the even split, and the one whose stages alone
+    have the least sum of squares.
+    """
+    least = smallest_largest(layers, replace(shape, memory=None))
+    loads_of = [*map(add, layers.amounts("F"), layers.amounts("BW"))]
+    ends = np.array([*accumulate(loads_of, initial=0)])
+
+    def squares(a: Ints, b: Ints, stage: int = 0) -> Ints:
+        del stage
+        load = (ends[b] - ends[a]) / max(1, least.value)  # of the largest device
+        return np.where(load <= 1, np.rint(_SQUARES * load**2).astype(np.int64), FORBIDDEN)
+
+    def judged(partition: tuple[range, ...]) -> tuple[int, int]:
+        cuts = np.array(cuts_of(partition))
+        devices = np.bincount(shape.homes, np.diff(ends[cuts]))
+        return int(devices.max()), int(squares(cuts[:-1], cuts[1:]).sum())
+
+    found = [least.partition]
+    with contextlib.suppress(BadInput):
+        found.append(even_partition(layers, shape))
+    masks = same_stage(layers, cut_masks(layers, shape.stages))
+    split = best_split(squares, len(layers), shape.stages, combine="sum", masks=masks)
+    with contextlib.suppress(BadInput):
+        if split is not None:
+            check_partition(layers, split.partition, shape.homes)
+            found.append(split.partition)
+    better, longest = min(found, key=judged), max(loads_of)
+    own, other = (max(ends[p.stop] - ends[p.start] for p in cut) for cut in (found[0], better))
+    several = shape.stages != shape.devices
+    return found[0] if several and own <= other + longest else better
+
+
+def _plain(layers: Layers, shape: Pipeline) -> Iterator[tuple[str, tuple[range, ...]]]:
+    """Partitions that come without a choice of recomputation."""
+    yield "cost-balanced split", balanced_partition(layers, shape)
+    with contextlib.suppress(BadInput):
+        yield "even split", even_partition(layers, shape)
+    if shape.stages != shape.devices:
+        with contextlib.suppress(Infeasible, NotApplicable):
+            least = cheapest(layers)
+            yield "least load", smallest_largest(least, shape, lines=makespan_lines).partition
+
+
+def _least_closed_form(layers: Layers, shape: Pipeline, objective: Objective) -> Iterator[Proposal]:
+    """The partition of a chain that closed forms like best, with the variants they like best."""
+    masks = same_stage(layers, cut_masks(layers, shape.stages))
+    cost = stage_cost(layers, shape, objective)
+    found = best_split(cost, len(layers), shape.stages, masks=masks)
+    if found is not None:
+        allowed = flags_below(layers, shape, objective, found.partition, found.value + 1)
+        flags = tuple(bool(stage) and stage[0] for stage in allowed)
+        yield Proposal(found.partition, flags, "least closed form")
+
+
+def _stand_ins(shape: Pipeline) -> Iterator[tuple[str, LineMaker, Sequence[int] | None]]:
+    usual = usual_in_flight(shape)
+    for share in _IN_FLIGHT:
+        flying = [max(1, min(shape.microbatches, ceil(share * count))) for count in usual]
+        yield f"balanced, {float(share):g} x in flight", loads(), flying
+    yield "balanced, one in flight", loads(), None
+    for name, lines in _other_loads(shape):
+        yield name, lines, usual
+        yield f"{name}, one in flight", lines, None
+
+
+def _other_loads(shape: Pipeline) -> Iterator[tuple[str, LineMaker]]:
+    """Loads that count some ops or some stages more than others."""
+    yield "balanced F + B", loads({"F": 1, "B": 1})
+    last = shape.stages - 1
+    for percent in _RELIEF:
+        for name, ends in (("first", {0}), ("last", {last}), ("both ends", {0, last})):
+            weights: list[Weights] = [
+                dict.fromkeys(("F", "BW"), percent if s in ends else 100)
+                for s in range(shape.stages)
+            ]
+            yield f"{percent - 100} % relief of {name}", loads(weights)
+
+
+def even_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
+    """Equally many blocks per stage, earlier stages get what remains.
+
+    What stands before the first block (an embedding) is on the first stage, what follows the last
+    block (MTP layers, a head) on the last. With fewer blocks than stages, all layers count.
+
+    Raises
+    ------
+    BadInput
+        If it breaks a flag or a tie.
+    """
+    stages, count = shape.stages, len(layers)
+    blocks = [i for i, layer in enumerate(layers.layers) if layer.role == "block"]
+    first, last = (blocks[0], blocks[-1] + 1) if blocks else (0, count)
+    if last - first < stages:
+        first, last = 0, count
+    if count < stages:
+        raise BadInput(f"{stages} stages, but only {count} layers", where="stages")
+    parts = [[first + layer for layer in part] for part in even(last - first, stages)]
+    cuts = [0, *(part[0] for part in parts[1:]), count]
+    partition = tuple(range(a, b) for a, b in pairwise(cuts))
+    with said_of("even split"):
+        check_partition(layers, partition, shape.homes)
+    return partition

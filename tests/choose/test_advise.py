@@ -1,0 +1,758 @@
+"""``pipesat advise``: rows by formula, what is asserted of them, Megatron's rules, the folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipesat
+from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.choose.advice import Advice
+from pipesat.choose.advice_files import result_of
+from pipesat.choose.answer import memory_text, time_text
+from pipesat.choose.families import (
+    best_hand_written,
+    in_order,
+    named_rows,
+    shown_rows,
+)
+from pipesat.choose.knobs import Build, Family, families, families_text, not_tried
+from pipesat.choose.lines import of_order
+from pipesat.choose.plan import Plan
+from pipesat.choose.question import RUNTIMES, Question, Runtime
+from pipesat.choose.rows import Row, published_in, require_same_question
+from pipesat.choose.runtimes import stages_text
+from pipesat.choose.table import megatron_flags
+from pipesat.choose.work import Work
+from pipesat.core.checker import check
+from pipesat.core.claims import Bound
+from pipesat.core.errors import BadInput, Contradiction, Infeasible
+from pipesat.core.result import Improvement
+from pipesat.core.solving import Deadline
+from pipesat.files.folder import FILES, FOLDERS, LIST
+from pipesat.files.problem_file import read_problem
+from pipesat.heuristics import BASELINES
+from pipesat.layers.layer import Layers
+from pipesat.layers.layout import parse_layout, partition_of_layout
+from pipesat.workflows.from_profile import estimate_layers
+from tests.conftest import Run
+from tests.support.outcomes import one_bad_line
+from tests.support.paths import ROOT
+from tests.support.plans import entry, layers_of
+
+AGAIN = {"recompute": {"F": 1, "B": 2, "W": 1, "held_after_F": 1}}
+FOUR = replace(layers_of([entry(1, 1, 1, 4) | AGAIN for _ in range(4)]), time_unit="ms")
+
+
+SIX = replace(layers_of([entry(1, 1, 1) for _ in range(6)]), time_unit="ms")
+
+
+LABELS = ["Take", "You must", "Gain", "Limit", "Proof", "Doubt", "Next"]
+"""Of an advice that needs nothing by hand; else ``Without`` is there too."""
+
+
+def asked(layers: Layers = FOUR, **options: Any) -> Advice:
+    options = {"devices": 2, "microbatches": 4, "time_limit": 20.0, "workers": 1} | options
+    return pipesat.advise(layers, **options)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Advice:
+    return asked(tokens=300)
+
+
+@pytest.fixture(scope="module")
+def megatron() -> Advice:
+    return asked(microbatches=5, target="megatron")
+
+
+def first_rows(question: Question) -> Iterator[Row]:
+    """Every family's rows on both splits, in groups of one microbatch per device."""
+    for family in families(question, lambda name, why: None):
+        for build in family.builds()[:2]:
+            yield from build.rows(question, lambda name, why: None, lambda: False)
+
+
+def rows_of(advice: Advice, name: str) -> Iterator[Row]:
+    yield from (row for row in advice.rows if row.name == name)
+
+
+def test_the_baseline_of_the_advice_is_one_that_its_runtime_runs(megatron: Advice) -> None:
+    """Of Megatron-LM's problem any order is valid, and shorter ones are known than its own."""
+    question, row = megatron.question, next(rows_of(megatron, "1f1b"))
+    chain = replace(megatron, rows=(row,), chosen=row)
+    shorter = in_order(
+        question, row, BASELINES["zb-h1"](question.in_any_order(row.candidate).problem)
+    )
+    assert (shorter.name, shorter.runs, shorter.makespan < row.makespan) == ("zb-h1", False, True)
+    found = result_of(
+        replace(chain, rows=(row, shorter)), replace(row, candidate=shorter.candidate)
+    )
+    assert found.baseline is None
+
+
+def test_rows_by_formula(plain: Advice) -> None:
+    """Two stages of two layers: F 2, BW 4; 1F1B takes (m + p - 1)(F + BW) = 30 of 24 at least."""
+    (even,) = rows_of(plain, "1f1b")  # the balanced split is the same
+    assert (even.split, even.makespan) == ("even", 30)
+    assert plain.question.work == 12
+    assert even.share_of_ideal(plain.question) == 0.8
+    assert even.tokens_per_second(plain.question) == 4 * 300 / 0.030
+    assert max(even.peaks) == 2 * 2 * 4  # two microbatches of two layers
+    assert {row.name for row in plain.rows} >= {"1f1b", "interleaved-1f1b", "zb-h1"}
+    assert {"zb-v", "dualpipev"} <= {row.name for row in plain.rows}
+
+
+def test_every_row_is_a_checked_schedule_and_ours_is_the_best(plain: Advice) -> None:
+    assert plain.chosen is not None
+    for row in plain.rows:
+        assert check(row.problem, row.schedule) == []
+        assert row.runs
+        assert row.makespan >= plain.chosen.makespan
+    assert plain.bound is not None
+    assert plain.bound.value <= plain.chosen.makespan
+    table = plain.records()
+    assert [row["makespan"] for row in table] == sorted(row["makespan"] for row in table)
+    assert table[0]["makespan"] == plain.chosen.makespan
+
+
+def test_an_answer_shows_itself_in_a_few_lines(plain: Advice) -> None:
+    assert [label for label, text in plain.facts() if text] == LABELS
+    labels = re.findall(r"^  (\w+(?: \w+)*)", repr(plain), re.MULTILINE)
+    assert labels == LABELS
+    assert "interleaved-zb" in plain._repr_html_()
+    assert not any(";" in text for _, text in plain.facts()[1:])  # Take cites
+
+
+@pytest.mark.parametrize("changed", [{"microbatches": 5}, {"layers": SIX}, {}])
+def test_a_row_that_answers_something_else_is_refused(
+    plain: Advice, changed: dict[str, Any]
+) -> None:
+    """Or that breaks the rules: stages of another question, here a schedule with its ops lost."""
+    first = next(row for row in plain.rows if row.name == "1f1b")
+    rest = [row for row in plain.rows if row is not first]
+    require_same_question(plain.question, plain.rows, plain.rows, plain.chosen)
+    other = replace(plain.question, **changed)
+    shape, cut = other.shape("chain"), (range(2), range(2, len(other.layers)))
+    broken = replace(first, candidate=other.candidate(cut, shape, (), "torch"))
+    if not changed:
+        broken = replace(first, schedule=replace(first.schedule, devices=((), ())))
+    with pytest.raises(Contradiction, match=r"1f1b \(even split\)|no schedule of its problem"):
+        replace(plain, rows=(broken, *rest))
+
+
+def test_a_better_row_than_the_advice_is_refused(plain: Advice) -> None:
+    worst = max(plain.rows, key=lambda row: row.makespan)
+    with pytest.raises(Contradiction, match="the advice is called the best"):
+        replace(plain, chosen=worst)
+    with pytest.raises(Contradiction, match="the advice is called the best"):
+        replace(plain, chosen=None)
+
+
+def test_progress_shows_bounds_of_the_whole_question_and_keeps_them(plain: Advice) -> None:
+    """That of another question, as of one split, is higher; that of the whole one is not lost."""
+    heard: list[Improvement] = []
+    work = Work(plain.question, Deadline(1.0), None, 0, heard.append)
+    work._add(plain.rows[0])
+    of_a_split = work._listening()
+    of_a_split(Improvement(0.1, 30, 28, "one split"))
+    work._listening(of_all=True)(Improvement(0.1, 29, 24, "all splits"))
+    of_a_split(Improvement(0.2, 29, 28, "one split"))
+    work._add(plain.rows[1])
+    assert [one.bound for one in heard] == [None, None, 24, 24, 24]
+
+
+@pytest.mark.slow
+def test_no_bound_of_the_progress_is_above_the_answers() -> None:
+    """For torchtitan recomputing nowhere or everywhere is searched too, with higher bounds."""
+    heard: list[int | None] = []
+    told = lambda one: heard.append(one.bound)  # noqa: E731
+    advice = asked(UNEVEN, memory=20, reserve=0, target="torchtitan", time_limit=3, listener=told)
+    known = [bound for bound in heard if bound is not None]
+    assert advice.bound is not None
+    assert max(known) <= advice.bound.value
+    assert None not in heard[heard.index(known[0]) :]
+    assert known == sorted(known)
+
+
+UNEVEN = replace(
+    layers_of([entry(1 + k % 3, 1 + k % 2, 1, 4) | AGAIN for k in range(7)]), time_unit="ms"
+)
+MEGATRONS = ("1f1b", "interleaved-1f1b")
+NAMES = {
+    "chain": ("1f1b", "zb-h1"),
+    "loop of 2": ("interleaved-1f1b", "interleaved-zb"),
+    "loop of 3": ("interleaved-1f1b", "interleaved-zb"),
+    "vee": ("zb-v", "dualpipev"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["torchtitan", "megatron"])
+def test_no_baseline_on_a_problem_of_the_table_is_better_than_the_best_of_its_name(
+    runtime: str,
+) -> None:
+    """What the hand-written schedules make of the problems that the folder has in ``rows/``."""
+    advice = asked(UNEVEN, memory=20, reserve=0, target=runtime, time_limit=3.0)
+    tried = 0
+    for row in advice.shown:
+        for name in NAMES.get(row.placement, ()):
+            if runtime == "megatron" and (row.name == "ours" or name not in MEGATRONS):
+                continue  # an order or a problem that Megatron-LM does not have
+            schedule = row.problem.schedule(name)
+            if not check(row.problem, schedule):
+                best = min(x.makespan for x in rows_of(advice, name) if x.fits)
+                assert schedule.makespan >= best, (name, row.name, row.split)
+                tried += 1
+    assert tried > 2
+    ours = [row for row in advice.rows if row.name == "ours"]
+    assert runtime == "megatron" or any(
+        row.partition == our.partition for our in ours for row in advice.rows if row.name != "ours"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["torch", "megatron"])
+def test_no_hand_written_schedule_beats_what_the_answer_names(runtime: str) -> None:
+    """Nor any that users do not know: what ``pipesat compare`` makes of the same problems.
+
+    Unless time ended before all were tried, which the answer says then.
+    """
+    advice = asked(UNEVEN, memory=20, reserve=0, target=runtime, time_limit=8.0)
+    question = advice.question
+    if "other hand-written schedules" in dict(advice.left_out):
+        return
+    for row in named_rows(question, advice.rows):
+        own = runtime if runtime != "megatron" else None
+        problem = question.under(row.candidate, own).problem
+        made = [
+            one.makespan
+            for one in pipesat.compare(problem, search=False).rows
+            if one.valid and one.makespan is not None and published_in(one.name)
+        ]
+        same = [
+            x for x in advice.rows if (x.partition, x.placement) == (row.partition, row.placement)
+        ]
+        assert made
+        assert min(made) >= min(
+            x.makespan for x in same if x.candidate.recompute == row.candidate.recompute
+        )
+    ours = [row for row in advice.shown if row.name == "ours"]
+    assert all(x.makespan > row.makespan for row in ours for x in advice.shown if easier(x, row))
+
+
+def stages(row: Row) -> tuple[object, ...]:
+    return row.candidate.stages
+
+
+def easier(other: Row, row: Row) -> bool:
+    """Another row that asks no more of its user and runs where the row does."""
+    return other is not row and other.runs >= row.runs and bool(other.by_hand) <= bool(row.by_hand)
+
+
+def test_what_is_proven_of_the_order_alone_is_said(plain: Advice) -> None:
+    """A fifth below its time, or nothing: only where all splits are not proven anyway."""
+    row = plain.chosen
+    assert row is not None
+    known = Bound(row.makespan * 4 // 5, "a proof")
+    texts = []
+    for bound in (known, known._replace(value=row.makespan)):
+        own = replace(row, candidate=replace(row.candidate, bound=bound))
+        texts.append("; ".join(of_order(own, "this order")))
+    assert re.fullmatch(r"for this split, this order can still gain 2\d\.\d % at most", texts[0])
+    assert texts[1] == "this order is proven optimal for this split"
+    assert (
+        list(
+            of_order(
+                replace(row, candidate=replace(row.candidate, bound=Bound(0, ""))), "this order"
+            )
+        )
+        == []
+    )
+
+
+def test_a_split_of_two_names_is_one_row(plain: Advice) -> None:
+    row = next(row for row in plain.rows if row.name == "1f1b")
+    assert shown_rows([row, replace(row, split="another name")]) == [row]
+    less = replace(row.candidate, partition=row.partition[:-1])
+    other = replace(row, split="another", candidate=less)
+    assert len(shown_rows([row, other])) == 2
+
+
+def test_what_time_ended_before_is_named() -> None:
+    """Six layers on two devices make loops of 2 and 3; groups of 2 and 4 for 4 microbatches."""
+    known = families(Question(SIX, 2, 4, None, 0, 0, None, "torch"), lambda name, why: None)
+    loops = [family for family in known if family.name == "interleaved-1f1b"]
+    assert [(family.shape.chunks, family.groups) for family in loops] == [
+        (2, (None, 4)),  # of 3, the last one would be of 1
+        (3, (None, 4)),
+    ]
+    assert families_text(known[:1]) == ["1f1b in a chain"]
+    assert families_text(loops) == ["interleaved-1f1b in loops of 2\N{EN DASH}3"]
+    more = loops[0].builds()
+    assert not_tried(loops[1:], more) == (
+        "a loop of 3 not tried in time, not every size of groups tried in time"
+    )
+    assert not_tried([], more[:2]) == ""
+
+
+TALL = replace(layers_of([entry(1, 1, 1, 1) for _ in range(24)]), time_unit="ms")
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("limit", [0.0, 6.0, 1000.0])
+def test_every_family_has_a_build_before_any_has_two(
+    runtime: Runtime, limit: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long one takes: here a second. Half of the time is for first ones; one is made."""
+    taken: list[Family] = []
+
+    def rows(build: Build, *_: object) -> Iterator[Row]:
+        taken.append(build.family)
+        return iter(())
+
+    monkeypatch.setattr(Deadline, "seconds", property(lambda _: float(len(taken))))
+    monkeypatch.setattr(Build, "rows", rows)
+    work = Work(Question(TALL, 2, 8, None, 0, 0, None, runtime), Deadline(limit), 1, 0, None)
+    work.write()
+    known = families(work.question, lambda name, why: None)
+    begun = min(len(known), int(limit / 2) + 1)
+    assert taken[:begun] == known[:begun]
+    assert len(taken) == begun or len(taken) > begun == len(known)
+    assert work.untried == tuple(known[begun:])
+    for text in families_text(work.untried):
+        assert work.left_out[text] == "not built in time"
+
+
+def test_what_was_not_tried_is_named_where_nothing_runs(plain: Advice) -> None:
+    none = replace(plain, rows=(), chosen=None, untried=("zb-v in a vee",))
+    lines = dict(none.facts())
+    assert lines["Take"].endswith("can run none of these schedules, none was built in time")
+    assert lines["Doubt"].endswith("Not tried, as time ended before: zb-v in a vee")
+
+
+def test_memory_that_cannot_hold_the_layers_is_known_before_any_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """24 layers that weigh 2 and hold 1 each are 72, two devices have 46: nothing is built."""
+    monkeypatch.setattr(Work, "write", lambda _: pytest.fail("schedules were built"))
+    layers = [entry(1, 1, 1, 1) | {"weights": 2} for _ in range(24)]
+    with pytest.raises(Infeasible, match="72 together, all devices have room for 46"):
+        asked(layers_of(layers), memory=23, reserve=0)
+
+
+def test_what_should_fit_is_built_first() -> None:
+    """Interleaved 1F1B in loops of v on 2 devices: rank 0 has 2 (p - 1) + (v - 1) p + 1 chunks.
+
+    Of 24 layers that hold 1 each, (2 v + 1) 12 / v: 30, 28, 27 and 26 with v of 2, 3, 4 and 6.
+    """
+    question = Question(TALL, 2, 8, 27, 0, 0, None, "megatron")
+    known = families(question, lambda name, why: None)
+    assert known[0].name == "1f1b"
+    loops = [family for family in known if family.name == "interleaved-1f1b"]
+    fits = {
+        family.shape.chunks: row.fits
+        for family in loops
+        if family.shape.chunks in (2, 3, 4, 6)
+        for build in family.builds()[:1]  # the even split is balanced too
+        for row in build.rows(question, lambda name, why: None, lambda: False)
+    }
+    assert fits == {4: True, 6: True, 3: False, 2: False}
+    assert [*fits] == [4, 6, 3, 2]  # those last that lack most
+
+
+def asking(memory: int) -> Question:
+    amounts = replace(UNEVEN, reserve=1)
+    return Question(amounts, 2, 6, memory, 1, 0, None, "torchtitan")
+
+
+def test_more_memory_never_makes_a_row_worse() -> None:
+    """From what nothing fits into to what everything does, on every shape and split."""
+    before: dict[tuple[str, str], int] = {}
+    changed = set()
+    for memory in range(6, 90, 7):
+        question = asking(memory)
+        best: dict[tuple[str, str], int] = {}
+        for row in first_rows(question):
+            assert max(row.peaks) <= memory or not row.fits
+            if row.fits:
+                key = (row.name, row.split)
+                best[key] = min(best.get(key, row.makespan), row.makespan)
+        for key, value in before.items():
+            assert best[key] <= value, (key, memory)
+            if best[key] < value:
+                changed.add(key[0])
+        before = best
+    assert changed >= {"zb-v", "dualpipev"}
+
+
+def test_one_stage_recomputes_where_one_is_enough() -> None:
+    """A V on two devices, four layers that hold 4 or 1; 8 microbatches, ZB-V has 4 of them at most.
+
+    Nothing is recomputed at 16; with less, a device frees 3 a microbatch by one of its stages.
+    """
+    question = Question(FOUR, 2, 8, 15, 0, 0, None, "torch")
+    rows = [row for row in first_rows(question) if row.fits]
+    roomy = replace(question, memory=40)
+    free = [row for row in first_rows(roomy) if row.name == "zb-v"]
+    assert all(not row.again and max(row.peaks) == 16 for row in free)
+    assert [len(row.again) <= 2 for row in rows if row.name == "zb-v"][:1] == [True]
+
+
+def test_what_is_1f1b_is_called_so() -> None:
+    """Where no backward is split, zb-h1 is 1F1B."""
+    torch = Question(FOUR, 2, 4, None, 0, 0, None, "torch")
+    assert "zb-h1" in {row.name for row in first_rows(torch)}
+    whole = tuple(replace(layer, fused=True) for layer in FOUR.layers)
+    fused = replace(torch, layers=replace(FOUR, layers=whole))
+    assert "zb-h1" not in {row.name for row in first_rows(fused)}
+
+
+@pytest.mark.slow
+def test_memory_has_stages_recompute() -> None:
+    """Capacity 10: 1F1B wants two microbatches of two layers, 16, on rank 0; recomputing takes 4.
+
+    The reserve of 1 is kept free. One microbatch at a time, 8, would fit without.
+    """
+    advice = asked(memory=10, reserve=1, target="torchtitan")
+    assert advice.chosen is not None
+    assert all(max(row.peaks) <= 10 for row in advice.rows if row.fits)
+    assert all(row.problem.devices[0].static == 1 for row in advice.rows)
+    for row in rows_of(advice, "1f1b"):
+        # the first stage recomputes: F 2, BW 6; then a microbatch takes 6 on the other: by hand;
+        # both recompute with nothing by hand
+        assert row.again == ((0,) if row.by_hand else (0, 1))
+        assert row.by_hand in ("checkpoint stage 0 in your own code", "")
+        assert row.problem.stages[0].backward == "fused"
+    found = re.search(
+        r"would need (\d+) on rank \d, and there are 9", dict(advice.facts())["Limit"]
+    )
+    assert (found is not None) == bool(advice.chosen.again)
+    assert found is None or int(found[1]) > 9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [6, Fraction(3, 100)])
+def test_what_offloading_would_bring(rate: Fraction) -> None:
+    """Capacity 10: a microbatch of two layers holds 8, copied out 2; nobody runs that on GPUs."""
+    advice = asked(memory=10, reserve=0, copy_bandwidth=rate, time_limit=4.0)
+    rows = [row for row in advice.rows if row.candidate.offload]
+    assert rows
+    for row in rows:
+        assert check(row.problem, row.schedule) == []
+        assert max(row.peaks) <= 10
+        assert not row.runs
+        assert row.document(advice.question)["offloaded"] == row.offloaded
+    assert advice.chosen is not None
+    assert not advice.chosen.candidate.offload
+    best = min(rows, key=lambda row: row.makespan)
+    if best.makespan < advice.chosen.makespan:
+        said = f"{best.offloaded} (stage, microbatch) instead"
+    elif closed_form_bound(best.problem, "makespan").value >= advice.chosen.makespan:
+        said = "it cannot help"
+    else:
+        said = "no better schedule with it was found"
+    assert said in dict(advice.facts())["Offload"]
+    assert "without offloading on any split" in dict(advice.facts())["Proof"]
+
+
+def test_offloading_costs_nothing_only_if_that_is_proven() -> None:
+    """One device of one layer, F 1, BW 2, that holds 4, room for 5: no copy is needed at all.
+
+    Two microbatches of 3 take 6, the load, with any memory: but 1F1B does so too, and is advised.
+    """
+    layer = entry(1, 1, 1, 4) | {"recompute": {"F": 1, "B": 2, "W": 1, "held_after_F": 1}}
+    advice = asked(
+        replace(layers_of([layer]), time_unit="ms"), devices=1, memory=5, copy_bandwidth=1
+    )
+    assert advice.chosen is not None
+    assert advice.chosen.makespan == 4 * 3
+    assert dict(advice.facts())["Offload"].startswith("it cannot help")
+
+
+def test_what_does_not_fit_is_shown_with_what_it_needs() -> None:
+    layers = layers_of([entry(1, 1, 1, 4) for _ in range(4)])
+    advice = asked(layers, memory=10, reserve=0)
+    (even,) = rows_of(advice, "1f1b")
+    assert (even.fits, even.why_not) == (False, "needs more memory than there is")
+    assert max(even.peaks) == 16
+    assert advice.chosen is not None
+    assert advice.chosen.name not in ("1f1b", "zb-h1")
+    assert "othing has to recompute" in dict(advice.facts())["Limit"]
+
+
+def test_the_head_that_no_split_evens_out_is_named() -> None:
+    layers = layers_of(
+        [entry(1, 1, 1), entry(1, 1, 1), entry(9, 9, 9) | {"name": "head", "role": "head"}]
+    )
+    advice = asked(layers)
+    limit = dict(advice.facts())["Limit"]
+    # 4 microbatches of 27 in a little more
+    assert limit.startswith("the bottleneck is rank 1, busy 9")
+    assert "layer 2 (head) alone is 100 % of that and more than an equal share" in limit
+
+
+def test_what_was_not_searched_is_said(plain: Advice) -> None:
+    """Interleaved 1F1B also goes in loops of 3, of which the search and its bound say nothing."""
+    six = asked(layers_of([entry(1, 1, 1) for _ in range(6)]), time_limit=4.0)
+    assert plain.not_searched == []  # four layers make loops of 2 alone
+    assert six.not_searched in ([], ["loop of 3"])  # there if the time was enough to build it
+    for advice in (plain, six):
+        said = "was tried, and nothing is proven" in dict(advice.facts())["Proof"]
+        assert said == bool(advice.not_searched)
+
+
+def test_megatrons_rows_keep_its_guards(megatron: Advice) -> None:
+    """2 ranks, 5 microbatches: groups of 2 and 4 leave a last one of 1; 3 and 5 do not."""
+    groups = {row.group for row in rows_of(megatron, "interleaved-1f1b") if row.runs}
+    assert groups <= {3, 5}
+    assert groups
+    for row in megatron.rows:
+        if row.runs:
+            assert row.name in ("1f1b", "interleaved-1f1b")
+            assert row.problem.stages[0].backward == "fused"
+            assert row.again in ((), tuple(range(row.shape.stages)))
+    others = [row for row in megatron.rows if row.fits and not row.runs]
+    assert megatron.chosen is not None
+    assert megatron.bound is not None
+    least = min(row.makespan for row in others)
+    assert megatron.bound.value <= least <= megatron.chosen.makespan
+
+
+def test_megatron_recomputes_the_first_layers_of_every_stage() -> None:
+    """Two stages of two layers that hold 4 each, or 1 recomputed; 1F1B has two microbatches.
+
+    Rank 0 holds 16, with one layer recomputed 10, with both 4. Where 10 fit, each stage has F 2,
+    BW 2 + 3, so 1F1B takes (4 + 2 - 1) * 7.
+    """
+    advice = asked(memory=10, reserve=0, target="megatron")
+    (even,) = rows_of(advice, "1f1b")
+    assert (even.candidate.first, even.again, even.makespan, max(even.peaks)) == (1, (), 35, 10)
+    assert even.runs
+    assert even.recomputes(advice.question) == {0, 2}
+    flags = megatron_flags(advice.question, even).splitlines()
+    assert flags[3:6] == [
+        "--recompute-granularity=full",
+        "--recompute-method=block",
+        "--recompute-num-layers=1",
+    ]
+    assert advice.chosen is not None
+    assert advice.bound is None or advice.bound.value <= advice.chosen.makespan
+
+
+def test_megatrons_flags_say_what_the_row_is(megatron: Advice) -> None:
+    row = min(rows_of(megatron, "interleaved-1f1b"), key=lambda row: row.makespan)
+    words = shlex.split(megatron_flags(megatron.question, row), comments=True)
+    flags = dict(word.removeprefix("--").split("=", 1) for word in words)
+    layout = parse_layout(flags.pop("pipeline-model-parallel-layout"), devices=2)
+    assert partition_of_layout(layout, FOUR) == row.partition
+    assert flags == {
+        "pipeline-model-parallel-size": "2",
+        "microbatch-group-size-per-virtual-pipeline-stage": str(row.group),
+    }
+    all_again = replace(row.candidate, recompute=(True,) * row.shape.stages)
+    again = replace(row, candidate=all_again)
+    assert "--recompute-granularity=full\n" in megatron_flags(megatron.question, again)
+
+
+@pytest.mark.slow
+def test_the_folder_repeats_what_the_table_says(cli: Run, tmp_path: Path) -> None:
+    """The story on a small model: every line says estimate, every row's files give its time."""
+    folder = tmp_path / "out"
+    words = ["advise", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
+    outcome = cli(*words, "--for", "torchtitan", "--time-limit", 2, "-o", folder)
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.startswith("times and memory are an estimate\n")
+    assert re.search(r" a step \(estimate\) You must ", " ".join(outcome.out.split()))
+    assert outcome.err.startswith("pipesat: all costs are an estimate: roofline")
+    names = {path.name for path in folder.iterdir()}
+    assert names - {LIST} <= FILES | FOLDERS
+    assert names >= {"advice.json", "layers.json", "report.html", "schedule.csv"}
+    assert names >= {"schedule.toml", "schedule.py", "schedule.hazards.txt", "plan.png"}
+    document = json.loads((folder / "advice.json").read_text())
+    assert "estimate" in document
+    page = (folder / "report.html").read_text()
+    assert document["advice"].keys() >= {"Take", "You must", "Gain", "Limit", "Proof", "Doubt"}
+    assert all(f"<dt>{label}</dt>" in page for label in document["advice"])
+    assert page.index("<caption>times and memory are an estimate") < page.index('class="case"')
+    assert cli("check", folder / "problem.json", folder / "schedule.json").code == 0
+    files = [(row["files"], row) for row in document["rows"] if row["files"] is not None]
+    assert len(files) == len(document["table"]["lines"])
+    for name, row in files:
+        outcome = cli("check", folder / f"{name}.problem.json", folder / f"{name}.json")
+        assert f"makespan {row['makespan']}" in outcome.out
+
+
+@pytest.mark.slow
+def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path) -> None:
+    """Every file that is handed over does.
+
+    Two stages of two layers; room for 9. The second holds a microbatch's 8, the first, whose two
+    microbatches hold 16, recomputes: 1F1B alone is by hand, as long as no order does without.
+    """
+    advice = asked(memory=10, reserve=1, target="torchtitan", time_limit=1.0)
+    known = min(rows_of(advice, "1f1b"), key=lambda row: row.makespan)
+    assert known.again == (0,)
+    order = best_hand_written(known.problem).best
+    assert order is not None
+    row = in_order(advice.question, known, order)
+    rows = tuple(x for x in advice.rows if x.placement == "chain" and x.makespan > row.makespan)
+    plain = [x for x in rows if x.runs and not x.by_hand]
+    assert plain
+    advice = replace(advice, rows=(*rows, row), chosen=row)
+    advice.save(tmp_path)
+    files = [tmp_path / f"schedule{suffix}" for suffix in (".toml", ".py", ".hazards.txt")]
+    before = [" ".join(file.read_text().replace("#", " ").split()) for file in files]
+    for text in before:
+        assert "Checkpoint stage 0 in your own code" in text
+        assert "without, 1f1b would need 16 on rank 0, and there are 9" in text
+    compile(files[1].read_text(), "schedule.py", "exec")
+    best = min(plain, key=lambda row: row.makespan)
+    other = read_problem(tmp_path / "nothing-by-hand" / "problem.json")
+    assert other.sha256 == best.problem.sha256
+    for path, taken in (("", row), ("nothing-by-hand", best)):  # as it lies, nothing left to set
+        words = tomllib.loads((tmp_path / path / "schedule.toml").read_text())
+        all_again = bool(taken.again) and not taken.by_hand
+        assert words["activation_checkpoint"]["mode"] == ("full" if all_again else "none")
+    for path in ("", "nothing-by-hand/"):
+        files = [tmp_path / path / name for name in ("problem.json", "schedule.json")]
+        takes = (best if path else row).makespan
+        assert re.search(rf"makespan {takes}\b", cli("check", *files).out)
+
+
+def test_the_picture_is_of_the_split_that_is_advised(
+    plain: Advice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan's own best split may be another: here it has none at all."""
+    drawn: list[Plan] = []
+
+    def draw(plan: Plan) -> dict[str, bytes]:
+        drawn.append(plan)
+        return {"png": b"", "svg": b""}
+
+    monkeypatch.setattr(import_module("pipesat.choose.advice_files"), "plan_pictures", draw)
+    row = plain.chosen
+    assert plain.plan is not None
+    assert row is not None
+    replace(plain, plan=replace(plain.plan, chosen=None)).save(tmp_path)
+    (plan,) = drawn
+    assert plan.chosen is not None
+    assert (plan.value, plan.bound) == (row.makespan, plain.bound)
+    assert (plan.chosen.partition, plan.chosen.shape) == (row.partition, row.shape)
+
+
+def test_a_plan_of_an_estimate_says_so() -> None:
+    plan = pipesat.plan(estimate_layers("tiny", "h100"), 2, 2, compare=False, time_limit=1)
+    assert plan.remarks[0].startswith("all times and memory are an estimate: roofline")
+    figure = plan.plot()
+    assert figure is not None
+    assert "(estimated costs)" in figure.get_suptitle()
+
+
+PARTS = str(ROOT / "examples" / "parts-deepseek-like.json")
+BAD = {
+    "no costs": ([], "missing argument 'MODEL'"),
+    "no GPU": (["tiny"], "a published model needs a GPU"),
+    "tokens of a model": (
+        ["tiny", "--gpu", "h100", "--shape", "tokens=9"],
+        "--shape length` and `--shape batch",
+    ),
+    "a length of a file": (
+        [PARTS, "--shape", "length=9"],
+        "--shape length: got 9, only a published model",
+    ),
+    "a model": (["my.model:build"], "pipesat profile --model my.model:build"),
+    "a GPU of a file": ([PARTS, "--gpu", "h100"], "--gpu: got 'h100', a file has its costs"),
+    "no rate": (
+        ["tiny", "--gpu", "h100", "--memory", "copy_bandwidth=0"],
+        "--memory copy_bandwidth: got '0', expected an amount with its unit, as 40GiB",
+    ),
+    "lengths": (["x.json", "--lengths", "l.json"], "advise takes microbatches that are alike"),
+    "parts twice": ([PARTS, "--parts", PARTS], "the model has parts already"),
+    "memory of parts": ([PARTS, "--memory", "9"], "parts do not say what layers hold"),
+    "no file": (["x.json"], "cannot read"),
+    "a wish": (["tiny", "--gpu", "h100", "--memory", "much"], "--memory: got 'much'"),
+    "no unit": (
+        ["tiny", "--gpu", "h100", "--memory", "40"],
+        "--memory: got '40', expected an amount with its unit, as 40GiB",
+    ),
+    "no unit of what is kept free": (
+        ["tiny", "--gpu", "h100", "--memory", "reserve=2"],
+        "--memory reserve: got '2', expected an amount with its unit, as 2GiB",
+    ),
+    "a runtime": (["x.json", "--for", "torchtitn"], "'--for': 'torchtitn' is not one of 'torch', "),
+    "all kept free": (
+        ["tiny", "--gpu", "h100", "--memory", "1GiB", "--memory", "reserve=2GiB"],
+        "--memory reserve: got 2048, expected 0 to 1024, the memory",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line(cli: Run, name: str) -> None:
+    words, what = BAD[name]
+    outcome = cli("advise", *words, "--devices", 2, "--microbatches", 4)
+    assert outcome.code == 2
+    assert what in outcome.err.splitlines()[-1]
+
+
+def test_python_asks_as_the_command_line_does() -> None:
+    """A published model by name, its GPU, and memory as users write it: 1 GiB are 1,024 MiB."""
+    notes: list[str] = []
+    options = {"devices": 2, "microbatches": 4, "quick": True, "time_limit": 2.0, "workers": 1}
+    advice = pipesat.advise(model="tiny", gpu="h100", memory="1GiB", note=notes.append, **options)
+    assert (advice.question.memory, advice.question.reserve) == (1024, 52)  # a 20th, rounded up
+    assert notes[0].startswith("pipesat: all costs are an estimate: roofline")
+    with pytest.raises(BadInput, match="a published model needs a GPU"):
+        pipesat.advise("tiny", devices=2, microbatches=4)
+    with pytest.raises(BadInput, match="memory: got 'much', expected an amount as 40GiB"):
+        pipesat.advise("tiny", gpu="h100", memory="much", **options)
+    plan = pipesat.plan(FOUR, 2, 4, memory="40", time_limit=1, compare=False)
+    assert plan.chosen is not None
+    assert plan.chosen.problem.devices[0].memory == 40
+
+
+def test_a_folder_that_nothing_came_into_is_taken_back(cli: Run, tmp_path: Path) -> None:
+    """What fits into no memory leaves no folder behind; one that was there stays."""
+    words = ["advise", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
+    (tmp_path / "there").mkdir()
+    for folder in (tmp_path / "new" / "out", tmp_path / "there"):
+        assert cli(*words, "--memory", "10MiB", "-o", folder).code == 3
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
+def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
+    path = tmp_path / "problem.json"
+    pipesat.Problem.chain(2, 4, F=1, B=1, W=1).write(path)
+    words = ["advise", path, "--devices", 2, "--microbatches", 4]
+    one_bad_line(cli(*words), "a problem is cut already: pipesat compare answers for it")
+    with pytest.raises(BadInput, match="target: got"):
+        asked(target="jax")
+
+
+def test_times_and_memory_are_shown_in_units_that_show_them(plain: Advice) -> None:
+    layers = replace(FOUR, time_unit="us", memory_unit="MiB")
+    question = replace(plain.question, layers=layers)
+    assert [time_text(question, value) for value in (1_234_567, 99_000, 7)] == [
+        "1,234.6 ms",
+        "99 ms",
+        "0.007 ms",
+    ]
+    assert [memory_text(question, value) for value in (40960, 20)] == ["40 GiB", "20 MiB"]
+    unknown = replace(question, layers=replace(layers, time_unit="", memory_unit="cells"))
+    assert (time_text(unknown, 7), memory_text(unknown, 7)) == ("7", "7 cells")
+
+
+def test_stages_are_named_in_runs() -> None:
+    assert stages_text((3,)) == "stage 3"
+    assert stages_text((0, 1, 2, 5)) == "stages 0-2, 5"

@@ -1,0 +1,657 @@
+"""Partition, placement and order together: against every partition solved by a plain model."""
+
+from __future__ import annotations
+
+import json
+import random
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, combinations, pairwise, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pipesat
+from pipesat.bounds.closed_form import closed_form_bound, closed_form_bounds
+from pipesat.choose.ask_plan import columns
+from pipesat.choose.bounds import (
+    flags_below,
+    partitions_below,
+    shape_bound,
+    stage_bound,
+    stage_cost,
+)
+from pipesat.choose.candidates import where_needed
+from pipesat.choose.cut_terms import cheapest, variants
+from pipesat.choose.phases import Reach, bound_shapes, propose, run_plan
+from pipesat.choose.picture import plan_pictures
+from pipesat.choose.plan import Plan
+from pipesat.choose.plan_document import plan_document
+from pipesat.choose.splits import balanced_partition, even_partition, shapes_to_try
+from pipesat.core.checker import check
+from pipesat.core.claims import change
+from pipesat.core.errors import BadInput, Infeasible
+from pipesat.core.problem import Problem
+from pipesat.files.problem_file import read_problem
+from pipesat.files.schedule_file import read_schedule
+from pipesat.layers.file import FORMAT, read_layers
+from pipesat.layers.layer import Layers
+from pipesat.layers.layout import parse_layout, partition_of_layout
+from pipesat.layers.pipeline import Pipeline, link_delay
+from pipesat.layers.rules import partition_of
+from pipesat.layers.split import FORBIDDEN
+from pipesat.layers.stages import problem_of_split
+from pipesat.workflows.hand_written import baseline
+from tests.conftest import Run
+from tests.support.interrupted import interrupted
+from tests.support.oracle import brute_force, plain_model_optimum
+from tests.support.paths import ROOT
+from tests.support.plans import entry, layers_of, planned, searched
+
+Save = Callable[..., Path]
+
+GEMMA = ROOT / "examples" / "layers-gemma-like.json"
+
+
+# Against every partition
+
+BLOCKS = [entry(2, 3, 1, 2) for _ in range(4)]
+HEAVY_HEAD = [*BLOCKS, entry(6, 2, 1, 5)]
+AGAIN = {"recompute": {"F": 2, "B": 5, "W": 1, "held_after_F": 1}}
+CASES = {
+    "heavy head": (HEAVY_HEAD, [Pipeline(devices=2, microbatches=3)], "never"),
+    "heavy head, little memory": (
+        HEAVY_HEAD,
+        [Pipeline(devices=2, microbatches=3, memory=11)],
+        "never",
+    ),
+    "three devices with delays": (
+        HEAVY_HEAD,
+        [Pipeline(devices=3, microbatches=3, delay=link_delay(1))],
+        "never",
+    ),
+    "static memory": (
+        [entry(2, 3, 1, 2, weights=w) for w in (9, 1, 1, 1, 9)],
+        [Pipeline(devices=2, microbatches=3, memory=20)],
+        "never",
+    ),
+    "a vee": (HEAVY_HEAD, [Pipeline(devices=2, microbatches=2, placement="vee")], "never"),
+    "a loop, little memory": (
+        HEAVY_HEAD,
+        [Pipeline(devices=2, microbatches=2, placement="loop", memory=12)],
+        "never",
+    ),
+    "chain or vee": (
+        HEAVY_HEAD,
+        [
+            Pipeline(devices=2, microbatches=2, memory=14),
+            Pipeline(devices=2, microbatches=2, memory=14, placement="vee"),
+        ],
+        "never",
+    ),
+    "recomputation chosen": (
+        [entry(2, 3, 1, 4) | AGAIN for _ in range(3)],
+        [Pipeline(devices=2, microbatches=3, memory=9)],
+        "choose",
+    ),
+    "fused, tied and kept together": (
+        [
+            entry(1, 2, 2, 1, name="a", with_next=True),
+            entry(3, 1, 1, 2, fused=True),
+            entry(2, 2, 2, 2),
+            entry(1, 1, 3, 1, tied_to="a", tie="copies", weights=2),
+            entry(4, 1, 1, 1, last=True),
+        ],
+        [Pipeline(devices=3, microbatches=2, memory=9)],
+        "never",
+    ),
+    "layers that cost nothing": (
+        [entry(0, 0, 0, 0), entry(3, 3, 1), entry(0, 0, 0, 0), entry(2, 4, 1)],
+        [Pipeline(devices=2, microbatches=3)],
+        "never",
+    ),
+}
+
+
+def every_problem(
+    layers: Layers, shapes: Sequence[Pipeline], recompute: Any = "never"
+) -> Iterator[tuple[Pipeline, tuple[range, ...], Problem]]:
+    """All partitions of all shapes, in all choices of recomputation, that keep the rules."""
+    for shape in shapes:
+        for inner in combinations(range(1, len(layers)), shape.stages - 1):
+            partition = partition_of((0, *inner, len(layers)))
+            choices: Any = [()]
+            if recompute != "never":
+                choices = product((False, True), repeat=shape.stages)
+            for flags in choices:
+                try:
+                    problem = problem_of_split(layers, partition, shape, recompute=flags)
+                except BadInput:
+                    continue
+                yield shape, partition, problem
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_the_joint_search_equals_every_partition_solved(name: str) -> None:
+    entries, shapes, recompute = CASES[name]
+    layers = layers_of(entries)
+    optima = [plain_model_optimum(p) for _, _, p in every_problem(layers, shapes, recompute)]
+    possible = [value for value in optima if value is not None]
+    plan = planned(layers, shapes, recompute=recompute)
+    assert len(possible) > 2
+    assert plan.value == min(possible)
+    assert plan.status == "optimal"
+    assert plan.bound is not None
+    assert plan.bound.value == plan.value
+    assert plan.result is not None
+    assert plan.result.status == "optimal"
+    assert plan.result.schedule is not None
+    assert check(plan.result.problem, plan.result.schedule) == []
+
+
+def test_the_joint_search_equals_every_partition_by_brute_force_for_the_span() -> None:
+    layers = layers_of([entry(1, 1, 2), entry(2, 1, 1), entry(3, 1, 1)])
+    shapes = [Pipeline(devices=2, microbatches=2, memory=3)]
+    optima = [brute_force(p, "span") for _, _, p in every_problem(layers, shapes)]
+    plan = planned(layers, shapes, objective="span")
+    assert plan.value == min(value for value in optima if value is not None)
+    assert plan.status == "optimal"
+
+
+def random_case(draw: random.Random) -> tuple[Layers, Pipeline]:
+    count = draw.randint(3, 5)
+    entries = [
+        entry(
+            draw.randint(1, 6),
+            draw.randint(1, 6),
+            draw.randint(1, 4),
+            draw.randint(0, 3),
+            weights=draw.randint(0, 2),
+            fused=draw.random() < 0.2,
+        )
+        for _ in range(count)
+    ]
+    placement = draw.choice(["chain", "chain", "vee"])
+    shape = Pipeline(
+        devices=2,
+        microbatches=draw.randint(1, 3),
+        delay=link_delay(draw.randint(0, 2)),
+        placement="vee" if placement == "vee" and count >= 4 else "chain",
+        memory=draw.choice([None, 14, 18]),
+        backward=draw.choice(["either", "split", "fused"]),
+    )
+    return layers_of(entries), shape
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bounds_over_all_partitions_hold_for_each_of_them(seed: int) -> None:
+    """No optimum is below the shape's bound, and what is below a value is listed below it."""
+    layers, shape = random_case(random.Random(seed))
+    optima = {
+        partition: plain_model_optimum(problem)
+        for _, partition, problem in every_problem(layers, [shape])
+    }
+    possible = {p: value for p, value in optima.items() if value is not None}
+    if not possible:
+        with pytest.raises(Infeasible):
+            shape_bound(layers, shape, "makespan")
+        return
+    best = min(possible.values())
+    assert shape_bound(layers, shape, "makespan").value <= best
+    listed = partitions_below(layers, shape, "makespan", best + 1)
+    assert listed is not None
+    assert {p for p, value in possible.items() if value == best} <= set(listed)
+
+
+def test_a_stages_bound_by_hand() -> None:
+    """Two stages of F 2, B 3, W 1, and memory for one microbatch of 2 on either device.
+
+    The area of device 0: a microbatch holds 2 while its F (2) and its round trip over device 1
+    (2 + 3) last, 2 during its B (3) and 1 during its W (1), which is 21; four of them in a room of
+    2 take 42. In truth W has to run before the next F, as 1 and 2 do not fit together: 4 x 11.
+    """
+    layers = layers_of([entry(2, 3, 1, 2), entry(2, 3, 1, 2)])
+    shape = Pipeline(devices=2, microbatches=4, memory=2)
+    cost = stage_bound(layers, shape, "makespan")
+    bounds = [int(cost(np.array([[s]]), np.array([[s + 1]]), s)[0, 0]) for s in (0, 1)]
+    assert max(bounds) == 42
+    optimum = plain_model_optimum(problem_of_split(layers, partition_of((0, 1, 2)), shape))
+    assert optimum == 44
+    unlimited = stage_bound(layers, Pipeline(devices=2, microbatches=4), "makespan")
+    # the second stage: 2 until its first op, then four microbatches of 2 + 3 + 1
+    assert int(unlimited(np.array([[1]]), np.array([[2]]), 1)[0, 0]) == 2 + 4 * 6
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_a_chains_bound_beside_the_closed_forms(objective: Any) -> None:
+    """What the exact programme minimises is closed_form_bound, but for the first stage's W.
+
+    That one is after the last gradient has come home: 7 blocks of 22 here, but none where another
+    partition leaves the embedding alone. The bound over partitions may not count it.
+    """
+    layers = read_layers(GEMMA)
+    shape = Pipeline(devices=4, microbatches=8, memory=40000)
+    cost = stage_cost(variants(layers)[0], shape, objective)
+    partition = partition_of((0, 8, 15, 22, 28))
+    bounds = [
+        int(cost(np.array([[part.start]]), np.array([[part.stop]]), s)[0, 0])
+        for s, part in enumerate(partition)
+    ]
+    problem = problem_of_split(layers, partition, shape)
+    assert max(bounds) == closed_form_bound(problem, objective).value - 7 * 22
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("backward", ["split", "fused", "either"])
+def test_a_stages_bound_is_that_of_its_device(objective: Any, backward: Any) -> None:
+    """Cell by cell: both say the same of every stage of every partition of layers like these.
+
+    Equal they are where the stages around count with what they are: BW is no less than B + W (of
+    sums of layers the smaller is not the sum of the smaller), the first stage has no W (another
+    partition may have none), and all hops take as long.
+    """
+    draw, compared = random.Random(2), 0
+    for _ in range(25):
+        count, p = draw.randint(3, 5), draw.randint(1, 3)
+        entries = []
+        for number in range(count):
+            B, W = draw.randint(1, 5), draw.randint(0, 4) if number > count - p else 0
+            costs = entry(draw.randint(1, 5), B, W, draw.randint(0, 3))
+            more = {"BW": B + W + draw.randint(0, 2), "held_after_B": draw.randint(0, 4)}
+            entries.append(costs | more)
+        layers = layers_of(entries)
+        shape = Pipeline(
+            devices=p,
+            microbatches=draw.randint(1, 6),
+            memory=draw.choice([None, 9, 14, 25]),
+            delay=link_delay(draw.randint(0, 3)),
+            backward=backward,
+        )
+        cost = stage_bound(layers, shape, objective)
+        for inner in combinations(range(1, count), p - 1):
+            partition = partition_of((0, *inner, count))
+            problem = problem_of_split(layers, partition, shape)
+            found = closed_form_bounds(problem, objective)
+            bounds = [bound for bound in found if "warm-ups" not in bound.source]
+            for s, part in enumerate(partition):
+                own = [x.value for x in bounds if x.source.endswith(f" of device {s}")]
+                restated = int(cost(np.array([[part.start]]), np.array([[part.stop]]), s)[0, 0])
+                if restated < FORBIDDEN:
+                    compared += 1
+                    assert restated == max(own)
+    assert compared > 100
+
+
+def test_a_plan_that_fills_the_memory_says_so_and_a_reserve_is_kept_free() -> None:
+    """Two layers on two devices, 4 microbatches of 49 at most, 2 of them held at 1F1B's speed."""
+    layers = layers_of([entry(1, 1, 0, 49) for _ in range(2)])
+    full = pipesat.plan(layers, 2, 4, memory=98, time_limit=100)
+    assert full.value == 10  # 4 microbatches of 2, and 2 until the last can begin
+    (told,) = full.remarks
+    assert told.startswith("device 0 fills 100.0 % of its memory, 0 are left")
+    kept = pipesat.plan(layers, 2, 4, memory=98, reserve=1, time_limit=100)
+    assert kept.result is not None
+    assert kept.result.problem.devices[0].static == 1
+    assert kept.value == 16  # one microbatch at a time: 4 * (1 + 1 + 1 + 1)
+    assert pipesat.plan(layers, 2, 4, memory=198, reserve=100, time_limit=100).remarks == ()
+    with pytest.raises(BadInput, match="reserve: got -1, expected 0 or more"):
+        pipesat.plan(layers, 2, 4, reserve=-1)
+
+
+# Parts
+
+
+def test_the_even_split_counts_blocks() -> None:
+    """26 blocks on 4 stages: 7, 7, 6, 6; the embedding before, the head after them."""
+    layers = read_layers(GEMMA)
+    parts = even_partition(layers, Pipeline(devices=4, microbatches=1))
+    assert [(part.start, part.stop) for part in parts] == [(0, 8), (8, 15), (15, 21), (21, 28)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_balanced_split_is_the_most_even_of_least_largest_load(seed: int) -> None:
+    """Against all ways to cut. 24 equal layers, two stages a device: 6 each, not 1, 1, 11, 11.
+
+    Ten layers and one that is seven times as long, on 5 devices: 3|3|2|2|7 takes no longer than
+    7|1|1|1|7 and less memory.
+    """
+    alike = layers_of([entry(3, 1, 4) for _ in range(24)])
+    draw = random.Random(seed)
+    placement: Any = draw.choice(["vee", "loop", "chain", "chain"])
+    shape = Pipeline(devices=4 if placement == "chain" else 2, microbatches=4, placement=placement)
+    assert [len(part) for part in balanced_partition(alike, shape)] == [6, 6, 6, 6]
+    long = layers_of([*(entry(1, 1, 0) for _ in range(10)), entry(7, 7, 0)])
+    cut = balanced_partition(long, Pipeline(devices=5, microbatches=4))
+    assert sorted(len(part) for part in cut) == [1, 2, 2, 3, 3]
+    count = draw.randint(4, 9)
+    times = [draw.randint(1, 9) for _ in range(count)]
+
+    def judged(cuts: Sequence[int]) -> tuple[int, int]:
+        stages = [sum(times[a:b]) for a, b in pairwise(cuts)]
+        devices = [0] * shape.devices
+        for home, load in zip(shape.homes, stages, strict=True):
+            devices[home] += load
+        return max(devices), sum(stage**2 for stage in stages)
+
+    layers = layers_of([entry(time, time, 0) for time in times])
+    found = judged([0, *(part.stop for part in balanced_partition(layers, shape))])
+    best = min(judged([0, *cuts, count]) for cuts in combinations(range(1, count), 3))
+    assert found == best if placement == "chain" else found[0] == best[0]
+    longest, even = (
+        max(sum(times[part.start : part.stop]) for part in split(layers, shape))
+        for split in (balanced_partition, even_partition)
+    )
+    equal = found[0] == judged([0, *(part.stop for part in even_partition(layers, shape))])[0]
+    assert not equal or longest <= even + max(times)
+
+
+def test_recomputation_where_1f1b_needs_it() -> None:
+    """3 stages hold 3, 2 and 1 microbatches of 10; capacity 20: only the first has to recompute."""
+    again = {"recompute": {"F": 1, "B": 2, "W": 1, "held_after_F": 2}}
+    layers = layers_of([entry(1, 1, 1, 10) | again for _ in range(3)])
+    shape = Pipeline(devices=3, microbatches=8, memory=20)
+    assert where_needed(layers, shape, partition_of((0, 1, 2, 3))) == (True, False, False)
+
+
+def test_choices_of_recomputation_that_may_be_better() -> None:
+    """m = 4: plain stages take 4 x 3 and the way of 2 before or behind them, recomputing 4 x 9."""
+    again = {"recompute": {"F": 1, "B": 7, "W": 1, "held_after_F": 1}}
+    layers = layers_of([entry(1, 1, 1) | again, entry(1, 1, 1)])
+    shape, parts = Pipeline(devices=2, microbatches=4), partition_of((0, 1, 2))
+    assert flags_below(layers, shape, "makespan", parts, 15) == [[False], [False]]
+    assert flags_below(layers, shape, "makespan", parts, 100) == [[False, True], [False]]
+    assert flags_below(layers, shape, "makespan", parts, 10) == [[], [False]]
+
+
+def test_the_cheapest_of_both_variants() -> None:
+    layers = layers_of([entry(2, 3, 1, 4) | AGAIN])
+    (least,) = cheapest(layers).layers
+    assert [least.amount(kind) for kind in ("F", "B", "W", "BW")] == [2, 3, 1, 4]
+    assert least.amount("held_after_F") == 1
+    assert least.recomputed is None
+
+
+def test_shapes() -> None:
+    layers = layers_of([entry(1, 1, 1)] * 5)
+    found = shapes_to_try(layers, devices=2, microbatches=2, placement="any", chunks=[2, 3])
+    assert [(s.placement, s.stages) for s in found.pipelines] == [
+        ("chain", 2),
+        ("vee", 4),
+        ("loop", 4),
+    ]
+    (why,) = found.left_out
+    assert why[0] == "loop of 3"
+    assert "6 stages, but only 5 layers" in why[1]
+
+
+def test_a_bound_that_many_partitions_keep_is_said_to_be_weaker() -> None:
+    """Stopped before anything was listed: the bound stands, and the plan says what it is of."""
+    layers = layers_of(HEAVY_HEAD)
+    search = searched(layers, [Pipeline(devices=2, microbatches=3, memory=11)])
+    bound_shapes(search.known)
+    propose(search, Reach())
+    assert search.known.bound is not None
+    assert "over all partitions" in search.known.bound.source
+    search.deadline.stop.set()
+    plan = run_plan(search)
+    assert plan.status == "feasible"
+    assert not plan.complete
+    assert plan.value is not None
+    assert plan.bound is not None
+    assert plan.bound.value < plan.value
+
+
+# The comparison
+
+
+@pytest.fixture(scope="module")
+def compared() -> Plan:
+    layers = read_layers(GEMMA)
+    shape = Pipeline(devices=2, microbatches=4, memory=60000)
+    layout = parse_layout("Et*14|t*12L")
+    hand = [("by hand", shape, partition_of_layout(layout, layers))]
+    search = searched(layers, [shape], time_limit=8.0)  # a little for the other splits' orders
+    return run_plan(search, hand=hand, written=columns())
+
+
+def test_the_comparison_is_made_of_the_splits_own_problems(compared: Plan) -> None:
+    shape = Pipeline(devices=2, microbatches=4, memory=60000)
+    layers = read_layers(GEMMA)
+    even, balanced, by_hand, plan = compared.rows
+    problem = problem_of_split(layers, even_partition(layers, shape), shape)
+    for column, name in (("1F1B", "1f1b"), ("ZB-H1", "zb-h1")):
+        schedule = baseline(name, problem)
+        assert even.cells[column].value == schedule.makespan
+        assert even.cells[column].fits == (check(problem, schedule) == [])
+    for row in (even, balanced, by_hand, plan):
+        assert row.candidate is not None
+        best = row.best("makespan")
+        assert best is not None
+        assert best >= row.candidate.bound.value
+        assert all(best <= cell.valid for cell in row.cells.values() if cell.valid is not None)
+        assert compared.value is not None
+        assert compared.value <= best
+    assert compared.status == "optimal"
+
+
+def test_the_gain_is_told_apart(compared: Plan) -> None:
+    even, *_, plan = compared.rows
+    start, order, end = even.cells["1F1B"].value, even.best("makespan"), compared.value
+    partition = plan.cells["1F1B"].value
+    assert start is not None
+    assert partition is not None
+    assert order is not None
+    assert end is not None
+    whole, alone, moved = compared.gains
+    assert end < start  # by which part, in whole tenths of a percent
+    tenths = [1000 * (start - shorter) // start for shorter in (end, order)]
+    assert f"{start} to {end}, {tenths[0] / 10} % shorter" in whole
+    assert f"{tenths[1] / 10} % shorter" in alone
+    assert change(partition, start, 1) in moved
+
+
+@pytest.mark.slow
+def test_a_picture_of_stages_and_memory(compared: Plan) -> None:
+    files = plan_pictures(compared)
+    assert files["png"].startswith(b"\x89PNG")
+    texts = "".join(ET.fromstring(files["svg"]).itertext())
+    assert texts is not None
+    bars = files["svg"].count(b"clip-path")
+    assert bars >= 2 * 3 + 2 * 2 + 1  # F, B, W of two stages; static and held of two devices; cap
+    figure = compared.plot()
+    assert figure is not None
+    problem = compared.chosen.problem  # type: ignore[union-attr]
+    loads = [stage.F + min(stage.B + stage.W, stage.BW) for stage in problem.stages]  # one each
+    _, texts = figure.axes[0].get_legend_handles_labels()
+    assert f"bottleneck: device {loads.index(max(loads))}" in texts
+
+
+def test_the_document_has_null_for_what_is_unknown() -> None:
+    layers = layers_of(HEAVY_HEAD)
+    search = searched(layers, [Pipeline(devices=2, microbatches=3)])
+    search.deadline.stop.set()
+    bound_shapes(search.known)
+    plan = run_plan(search)
+    document = plan_document(plan)
+    assert json.loads(json.dumps(document)) == document
+    if plan.value is None:
+        assert document["value"] is None
+        assert document["status"] == "unknown"
+
+
+# The command
+
+
+@pytest.mark.slow
+def test_a_folder_with_everything(cli: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    outcome = cli(
+        "plan",
+        GEMMA,
+        "--devices",
+        4,
+        "--microbatches",
+        8,
+        "--memory",
+        40000,
+        "--time-limit",
+        10,
+        "-o",
+        out,
+    )
+    assert outcome.code == 0
+    document = json.loads((out / "plan.json").read_text())
+    problem = read_problem(out / "problem.json")
+    schedule = read_schedule(out / "schedule.json", problem)
+    assert check(problem, schedule) == []
+    assert schedule.makespan == document["value"] == document["result"]["value"]
+    layers = read_layers(GEMMA)
+    layout = parse_layout((out / "layout.txt").read_text().strip(), devices=4)
+    stages = [[layers.layers[k].name for k in part] for part in partition_of_layout(layout, layers)]
+    assert stages == [stage["layers"] for stage in document["stages"]]
+    assert sum(stage["F"] for stage in document["stages"]) == 26 * 100 + 572
+    assert {path.name for path in out.iterdir()} >= {
+        "plan.png",
+        "plan.svg",
+        "gantt.png",
+        "result.json",
+        "trace.json",
+        "solver.log",
+    }
+    assert "embedding .. block" in outcome.out
+    assert "cost-balanced split" in outcome.out
+    assert "pipesat: solving" in outcome.err
+
+
+@pytest.mark.slow
+def test_json_and_module_names(cli: Run, save: Save, tmp_path: Path) -> None:
+    names = ["tok_embeddings", "layers.0", "layers.1", "layers.2", "output"]
+    roles = ["embedding", "block", "block", "block", "head"]
+    document = {
+        "format": FORMAT,
+        "layers": [
+            entry(2, 2, 1) | {"name": name, "role": role}
+            for name, role in zip(names, roles, strict=True)
+        ],
+    }
+    split = save([names[:2], names[2:]], "split.json")
+    words = ["plan", save(document), "--devices", 2, "--microbatches", 2, "--layout", split]
+    words += ["--json", "--time-limit", 100]
+    outcome = cli(*words, "--placement", "any", "--layout", "E|ttL")
+    assert outcome.code == 2  # the second layout loses a layer
+    assert "1 lost" in outcome.err
+    outcome = cli(*words, "-o", tmp_path / "out")
+    assert outcome.code == 0
+    found = outcome.json
+    assert found["status"] == "optimal"
+    assert [*chain.from_iterable(found["module_fqns_per_model_part"])] == names
+    assert [row["name"] for row in found["comparison"]][2] == "layout Et|ttL"
+    written = json.loads((tmp_path / "out" / "module_fqns.json").read_text())
+    assert written == found["module_fqns_per_model_part"]
+
+
+LAYERS = {
+    "format": FORMAT,
+    "memory_unit": "MiB",
+    "layers": [{"name": f"l{k}", **entry(2, 2, 1, 3, weights=4)} for k in range(4)],
+}
+
+
+def changed(**of_first: Any) -> dict[str, Any]:
+    first, *rest = LAYERS["layers"]  # type: ignore[misc]
+    return LAYERS | {"layers": [{**first, **of_first}, *rest]}  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("document", "options", "code", "words"),
+    [
+        (LAYERS, ["--devices", 5], 2, ["5 stages, but only 4 layers"]),
+        (LAYERS, ["--memory", 5], 3, ["l0", "fits on no device", "7 MiB", "5 MiB"]),
+        (LAYERS, ["--memory", 13], 3, ["together"]),
+        (changed(first=True, last=True), [], 2, ["l0"]),
+        (changed(tied_to="l3", weights=4), [], 2, ["share weights", "same device", "copies"]),
+        (LAYERS, ["--layout", "Ett|txL"], 2, ["character 6", "'x'"]),
+        (LAYERS, ["--layout", "Ett|tL"], 2, ["1 lost"]),
+        (LAYERS, ["--layout", "Ett|t|tL"], 2, ["3 stages", "multiple of 2"]),
+        (LAYERS, ["--recompute", "choose"], 2, ["no layer has costs with recomputation"]),
+        (LAYERS, ["--memory", "1GX"], 2, ["--memory", "1GX", "MiB", "40GiB"]),
+        (LAYERS, ["--memory", "20,20,20"], 2, ["3 values, expected 2"]),
+        (LAYERS, ["--link-delay", "bandwidth=-1"], 2, ["--link-delay", "above 0"]),
+        (LAYERS, ["--placement", "chunks=2"], 2, ["only a loop"]),
+        (
+            LAYERS,
+            ["--placement", "loop", "--placement", "chunks=3"],
+            2,
+            ["6 stages, but only 4 layers"],
+        ),
+        ({"format": FORMAT, "layers": []}, [], 2, ["layers"]),
+    ],
+)
+def test_bad_input_is_one_clear_line(
+    cli: Run,
+    save: Save,
+    tmp_path: Path,
+    document: Any,
+    options: list[Any],
+    code: int,
+    words: list[str],
+) -> None:
+    given = options if "--devices" in options else ["--devices", 2, *options]
+    outcome = cli(
+        "plan",
+        save(document),
+        "--microbatches",
+        2,
+        *given,
+        "--time-limit",
+        5,
+        "-o",
+        tmp_path / "out",
+    )
+    assert outcome.code == code
+    assert outcome.out == ""
+    (line,) = [line for line in outcome.err.splitlines() if line.startswith("pipesat: error")]
+    assert [word for word in words if word not in line] == []
+    assert not (tmp_path / "out" / "plan.json").exists()
+
+
+def test_memory_with_a_unit(cli: Run, save: Save) -> None:
+    outcome = cli(
+        "plan",
+        save(LAYERS),
+        "--devices",
+        2,
+        "--microbatches",
+        2,
+        "--memory",
+        "1GiB",
+        "--time-limit",
+        5,
+        "--json",
+        "--no-compare",
+    )
+    assert [device["memory"] for device in outcome.json["devices"]] == [1024, 1024]
+    assert outcome.json["comparison"] == []
+
+
+def test_layers_that_all_cost_nothing(cli: Run, save: Save) -> None:
+    document = {"format": FORMAT, "layers": [entry(0, 0, 0, 0)] * 4}
+    outcome = cli("plan", save(document), "--devices", 2, "--microbatches", 2, "--time-limit", 100)
+    assert outcome.code == 0
+    assert "proven optimal" in outcome.out
+
+
+@pytest.mark.slow
+def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, save: Save) -> None:
+    # too many partitions and too little memory to be proven in no time
+    costs = [entry(3 + k % 5, 4 + k % 3, 1, 3 + k % 2) for k in range(40)]
+    layers = save({"format": FORMAT, "layers": costs}, "layers.json")
+    options = ("--devices", 8, "--microbatches", 16, "--memory", 60, "-o", tmp_path / "out")
+    more = ("--json", "--workers", 1, "--time-limit", 300)
+    found = interrupted("plan", layers, *options, *more, after=" best ")
+    assert found["status"] == "feasible"
+    assert found["lower_bound"] <= found["value"]
+    assert (tmp_path / "out" / "schedule.json").exists()
