@@ -13,20 +13,12 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, cast
 
 from pipesat.core.arguments import public
 from pipesat.core.attached import attached
+from pipesat.core.settings import Amount, Chunks, Count, Devices
 
 Backward: TypeAlias = Literal["split", "fused", "either"]
-Numbers: TypeAlias = int | Sequence[int]
-"""One number for all, or one each; numpy's arrays and numbers do too."""
-Memory: TypeAlias = int | Sequence[int | None] | str | Fraction | None
-"""Unlimited, one capacity for all, one each; ``"40GiB"``, where the memory unit is one of bytes;
-``"1f1b*0.75"``: that share of 1F1B's peak."""
-Microbatches: TypeAlias = int | Sequence[Any]
-"""How many; or the list of a problem file, for microbatches that differ."""
-Comm: TypeAlias = int | Sequence[int] | Mapping[str, Any]
-"""One delay, one per link between neighbouring devices, or ``comm`` of a problem file."""
+Split: TypeAlias = Literal["even", "balanced"]
 Overlap: TypeAlias = tuple[int, int] | Mapping[str, Any] | None
 """The factor of an overlapped pair of F and BW, or ``overlap`` of a problem file."""
-Split: TypeAlias = Literal["even", "balanced"]
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -49,28 +41,29 @@ class Building:
     __slots__ = ()
 
     @classmethod
+    @public
     def chain(
         cls,
-        devices: int,
-        microbatches: Microbatches,
+        devices: Devices,
+        microbatches: int | Sequence[Any],
         *,
-        F: Numbers,
-        B: Numbers,
-        W: Numbers,
-        BW: Numbers | None = None,
-        held_after_F: Numbers = 0,
-        held_after_B: Numbers = 0,
-        held_in_backward: Numbers = 0,
+        F: Amount | Sequence[Amount],
+        B: Amount | Sequence[Amount],
+        W: Amount | Sequence[Amount],
+        BW: Amount | Sequence[Amount] | None = None,
+        held_after_F: Amount | str | Sequence[Amount | str] = 0,
+        held_after_B: Amount | str | Sequence[Amount | str] = 0,
+        held_in_backward: Amount | str | Sequence[Amount | str] = 0,
         backward: Backward = "either",
         modes: Sequence[Any] = (),
         mode_choice: str | None = None,
-        memory: Memory = None,
-        static: Numbers = 0,
-        copy_channels: Numbers | None = None,
-        comm: Comm = 0,
+        memory: int | str | Fraction | Sequence[int | str | None] | None = None,
+        static: Amount | str | Sequence[Amount | str] = 0,
+        copy_channels: Amount | Sequence[Amount] | None = None,
+        comm: Amount | Sequence[Amount] | Mapping[str, Any] = 0,
         overlap: Overlap = None,
         order: str | None = None,
-        layers: int | None = None,
+        layers: Count | None = None,
         split: Split = "even",
         name: str = "",
         time_unit: str = "",
@@ -136,29 +129,30 @@ class Building:
 
     @classmethod
     @explained_as(chain)
+    @public
     def loop(
         cls,
-        devices: int,
-        microbatches: Microbatches,
+        devices: Devices,
+        microbatches: int | Sequence[Any],
         *,
-        chunks: int = 2,
-        F: Numbers,
-        B: Numbers,
-        W: Numbers,
-        BW: Numbers | None = None,
-        held_after_F: Numbers = 0,
-        held_after_B: Numbers = 0,
-        held_in_backward: Numbers = 0,
+        chunks: Chunks = 2,
+        F: Amount | Sequence[Amount],
+        B: Amount | Sequence[Amount],
+        W: Amount | Sequence[Amount],
+        BW: Amount | Sequence[Amount] | None = None,
+        held_after_F: Amount | str | Sequence[Amount | str] = 0,
+        held_after_B: Amount | str | Sequence[Amount | str] = 0,
+        held_in_backward: Amount | str | Sequence[Amount | str] = 0,
         backward: Backward = "either",
         modes: Sequence[Any] = (),
         mode_choice: str | None = None,
-        memory: Memory = None,
-        static: Numbers = 0,
-        copy_channels: Numbers | None = None,
-        comm: Comm = 0,
+        memory: int | str | Fraction | Sequence[int | str | None] | None = None,
+        static: Amount | str | Sequence[Amount | str] = 0,
+        copy_channels: Amount | Sequence[Amount] | None = None,
+        comm: Amount | Sequence[Amount] | Mapping[str, Any] = 0,
         overlap: Overlap = None,
         order: str | None = None,
-        layers: int | None = None,
+        layers: Count | None = None,
         split: Split = "even",
         name: str = "",
         time_unit: str = "",
@@ -172,28 +166,29 @@ class Building:
 
     @classmethod
     @explained_as(chain)
+    @public
     def vee(
         cls,
-        devices: int,
-        microbatches: Microbatches,
+        devices: Devices,
+        microbatches: int | Sequence[Any],
         *,
-        F: Numbers,
-        B: Numbers,
-        W: Numbers,
-        BW: Numbers | None = None,
-        held_after_F: Numbers = 0,
-        held_after_B: Numbers = 0,
-        held_in_backward: Numbers = 0,
+        F: Amount | Sequence[Amount],
+        B: Amount | Sequence[Amount],
+        W: Amount | Sequence[Amount],
+        BW: Amount | Sequence[Amount] | None = None,
+        held_after_F: Amount | str | Sequence[Amount | str] = 0,
+        held_after_B: Amount | str | Sequence[Amount | str] = 0,
+        held_in_backward: Amount | str | Sequence[Amount | str] = 0,
         backward: Backward = "either",
         modes: Sequence[Any] = (),
         mode_choice: str | None = None,
-        memory: Memory = None,
-        static: Numbers = 0,
-        copy_channels: Numbers | None = None,
-        comm: Comm = 0,
+        memory: int | str | Fraction | Sequence[int | str | None] | None = None,
+        static: Amount | str | Sequence[Amount | str] = 0,
+        copy_channels: Amount | Sequence[Amount] | None = None,
+        comm: Amount | Sequence[Amount] | Mapping[str, Any] = 0,
         overlap: Overlap = None,
         order: str | None = None,
-        layers: int | None = None,
+        layers: Count | None = None,
         split: Split = "even",
         name: str = "",
         time_unit: str = "",
@@ -207,28 +202,29 @@ class Building:
 
     @classmethod
     @explained_as(chain)
+    @public
     def two_routes(
         cls,
-        devices: int,
-        microbatches: Microbatches,
+        devices: Devices,
+        microbatches: int | Sequence[Any],
         *,
-        F: Numbers,
-        B: Numbers,
-        W: Numbers,
-        BW: Numbers | None = None,
-        held_after_F: Numbers = 0,
-        held_after_B: Numbers = 0,
-        held_in_backward: Numbers = 0,
+        F: Amount | Sequence[Amount],
+        B: Amount | Sequence[Amount],
+        W: Amount | Sequence[Amount],
+        BW: Amount | Sequence[Amount] | None = None,
+        held_after_F: Amount | str | Sequence[Amount | str] = 0,
+        held_after_B: Amount | str | Sequence[Amount | str] = 0,
+        held_in_backward: Amount | str | Sequence[Amount | str] = 0,
         backward: Backward = "either",
         modes: Sequence[Any] = (),
         mode_choice: str | None = None,
-        memory: Memory = None,
-        static: Numbers = 0,
-        copy_channels: Numbers | None = None,
-        comm: Comm = 0,
+        memory: int | str | Fraction | Sequence[int | str | None] | None = None,
+        static: Amount | str | Sequence[Amount | str] = 0,
+        copy_channels: Amount | Sequence[Amount] | None = None,
+        comm: Amount | Sequence[Amount] | Mapping[str, Any] = 0,
         overlap: Overlap = None,
         order: str | None = None,
-        layers: int | None = None,
+        layers: Count | None = None,
         split: Split = "even",
         name: str = "",
         time_unit: str = "",
@@ -247,7 +243,7 @@ class Building:
     def from_stages(
         cls,
         stages: Sequence[Any],
-        microbatches: Microbatches | None = None,
+        microbatches: int | Sequence[Any] | None = None,
         *,
         devices: int | Sequence[Any] | None = None,
         routes: Sequence[Mapping[str, Any]] | None = None,
@@ -348,7 +344,8 @@ class Building:
     def _repr_html_(self) -> str:
         return str(attached("html_of_problem")(self))
 
-    def with_memory(self, memory: Memory) -> Self:
+    @public
+    def with_memory(self, memory: int | str | Fraction | Sequence[int | str | None] | None) -> Self:
         """Return the same problem with other capacities, static memory included.
 
         Parameters
@@ -359,11 +356,15 @@ class Building:
         """
         return cast("Self", attached("changed")(self, memory=memory))
 
-    def with_static(self, static: Numbers) -> Self:
+    @public
+    def with_static(self, static: Amount | str | Sequence[Amount | str]) -> Self:
         """Return the same problem with other static memory: one for all devices or one each."""
         return cast("Self", attached("changed")(self, static=static))
 
-    def with_microbatches(self, microbatches: Microbatches, order: str | None = None) -> Self:
+    @public
+    def with_microbatches(
+        self, microbatches: int | Sequence[Any], order: str | None = None
+    ) -> Self:
         """Return the same problem with other microbatches.
 
         Parameters
@@ -376,7 +377,8 @@ class Building:
         """
         return cast("Self", attached("changed")(self, microbatches=microbatches, order=order))
 
-    def with_comm(self, comm: Comm) -> Self:
+    @public
+    def with_comm(self, comm: Amount | Sequence[Amount] | Mapping[str, Any]) -> Self:
         """Return the same problem with other delays.
 
         Parameters
@@ -387,6 +389,7 @@ class Building:
         """
         return cast("Self", attached("changed")(self, comm=comm))
 
+    @public
     def with_backward(self, backward: Backward) -> Self:
         """Return the same problem whose stages run ``"split"``, ``"fused"`` or ``"either"``."""
         return cast("Self", attached("changed")(self, backward=backward))
@@ -395,6 +398,7 @@ class Building:
         """Return the same problem with other overlapped pairs; ``None``: without any."""
         return cast("Self", attached("changed")(self, overlap=overlap))
 
+    @public
     def with_name(self, name: str) -> Self:
         """Return the same problem under another name."""
         return cast("Self", attached("changed")(self, name=name))

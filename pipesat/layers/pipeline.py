@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.placement.documents import per_device
+from pipesat.placement.documents import one_each
 from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Geometry, OneRoutePlacement
 
 Delay: TypeAlias = Callable[[int], int]
@@ -103,7 +103,7 @@ class Pipeline:
         BadInput
             If ``memory`` has not one value per device.
         """
-        return tuple(per_device(self.memory, self.devices, "memory"))
+        return tuple(one_each(self.memory, self.devices, "memory"))
 
 
 def shape_name(pipeline: Pipeline) -> str:

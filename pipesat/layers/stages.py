@@ -95,19 +95,18 @@ def problem_document(
         pipeline.geometry,
         pipeline.microbatches,
         devices=[
-            documents.device_entry(*both) for both in zip(pipeline.capacities, static, strict=True)
+            documents.stated(memory=memory, static=taken)
+            for memory, taken in zip(pipeline.capacities, static, strict=True)
         ],
         stages=[
             _stage_entry(layers, part, pipeline, again=flag)
             for part, flag in zip(partition, again, strict=True)
         ],
         comm=_comm(layers, partition, pipeline),
-        texts={
-            "name": _name(layers, name),
-            "time_unit": layers.time_unit,
-            "memory_unit": layers.memory_unit,
-        },
-        overlap=pipeline.overlap,
+        name=_name(layers, name),
+        time_unit=layers.time_unit,
+        memory_unit=layers.memory_unit,
+        overlap=None if pipeline.overlap is None else {"FB": [*pipeline.overlap]},
     )
 
 

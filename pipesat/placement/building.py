@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Final
 
+from pipesat.core.amounts import one_in_unit
+from pipesat.core.building import Building
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.problem import Device, Problem, Stage
 from pipesat.core.stage import COSTS, MORE
+from pipesat.files.folder import changed_document
 from pipesat.files.problem_file import parse_problem
-from pipesat.files.strict_json import FORMAT, MOST_DEVICES
-from pipesat.placement.documents import TEXTS, Document, Setting, capacities_of, placed
-from pipesat.placement.from_numbers import (
-    amounts,
-    at_least,
-    comm_of,
-    costs_of,
-    in_memory_units,
-    memory_of,
-    microbatches_of,
-    on_devices,
-    overlap_of,
-    plain,
-    stages_of,
+from pipesat.files.strict_json import FORMAT, MOST_DEVICES, MOST_STAGES
+from pipesat.placement.documents import (
+    TEXTS,
+    Costs,
+    Document,
+    backward_entry,
+    capacities_of,
+    comm_entry,
+    cut,
+    one_each,
+    problem_document,
+    stated,
 )
-from pipesat.placement.geometry import CHUNKS, Geometry, Placement
+from pipesat.placement.geometry import Geometry, Placement, shared
 
-_MOST_LAYERS: Final = 1_000_000
 _NAMES: Final = {"bidirectional": "two_routes"}
+_PARAMETERS: Final = inspect.signature(Building.loop).parameters
+_OF_MEMORY: Final = ("memory", "static", "held_after_F", "held_after_B", "held_in_backward")
+_SHARE_OF_1F1B: Final = re.compile(r"1f1b(?:\*([0-9]{1,9}(?:\.[0-9]{1,9})?))?")
+
+
+def share_of_1f1b(text: str) -> Fraction | None:
+    """Read ``1f1b*0.75`` (``1f1b`` is all of it); ``None`` if it is something else."""
+    match = _SHARE_OF_1F1B.fullmatch(text.lower().replace(" ", ""))
+    return None if match is None else Fraction(match[1] or 1)
 
 
 def built(placement: Placement, given: Mapping[str, Any]) -> Problem:
@@ -47,9 +59,87 @@ def built(placement: Placement, given: Mapping[str, Any]) -> Problem:
     """
     source = f"Problem.{_NAMES.get(placement, placement)}"
     with said_of(source):
-        plainly = {key: plain(value) for key, value in given.items()}
-        document = _document(placement, in_memory_units(plainly, given["memory_unit"]))
+        document = document_of(placement, given)
     return parse_problem(document, source)
+
+
+def document_of(placement: Placement, given: Mapping[str, Any]) -> Document:
+    """Return the document of :func:`built`; what is not given is as it is by default.
+
+    Raises
+    ------
+    BadInput
+        If there are fewer layers than stages, or a list has another length than it should.
+    """
+    defaults = {name: parameter.default for name, parameter in _PARAMETERS.items()}
+    said = _in_units(defaults | _plain(given))
+    geometry = Geometry(placement, said["devices"], said["chunks"])
+    require_few(geometry)
+    layers = cut(_layers(said, geometry.parts), geometry.parts, said["split"])
+    document = problem_document(
+        geometry,
+        said["microbatches"],
+        devices=[{}] * geometry.devices,
+        stages=_stages(layers, said) * len(geometry.routes),
+        comm=_comm(said["comm"], geometry.homes, geometry.routes, geometry.devices),
+        overlap=_overlap(said["overlap"]),
+        **{key: said[key] for key in (*TEXTS, "order", "mode_choice")},
+    )
+    document = _on_devices(document, "static", said["static"] or None)
+    document = _on_devices(document, "copy_channels", said["copy_channels"])
+    memory = said["memory"]
+    if isinstance(memory, Fraction):
+        memory = capacities_of(parse_problem(document), memory)
+    return _on_devices(document, "memory", memory)
+
+
+def require_few(geometry: Geometry) -> None:
+    """Pass if there are as few stages as a problem may have.
+
+    Raises
+    ------
+    BadInput
+        With both numbers.
+    """
+    if geometry.parts > MOST_STAGES:
+        text = f"{geometry.parts} stages, expected at most {MOST_STAGES}"
+        raise BadInput(text, where="chunks")
+
+
+def _layers(said: Mapping[str, Any], stages: int) -> list[Costs]:
+    """The costs of layers, or of as many stages where nothing speaks of layers."""
+    given = {key: said[key] for key in COSTS if said[key] is not None}
+    counts = {} if said["layers"] is None else {"layers": said["layers"]}
+    counts |= {key: len(values) for key, values in given.items() if isinstance(values, list)}
+    wanted = next(iter(counts.values()), stages)
+    for key, count in counts.items():
+        if count < stages:
+            text = f"{count} values, expected {stages}, one per stage (or more, one per layer)"
+            raise BadInput(f"{text}, or one for all", where=key)
+        if count != wanted:
+            text = f"{count} values, expected {wanted} as `{next(iter(counts))}` says"
+            raise BadInput(f"{text}, or one for all", where=key)
+    columns = [one_each(values, wanted, key, "layer") for key, values in given.items()]
+    return [Costs(**dict(zip(given, own, strict=True))) for own in zip(*columns, strict=True)]
+
+
+def _stages(layers: Sequence[Costs], said: Mapping[str, Any]) -> list[Document]:
+    """Entries of the stages, with what layers do not have; zeros and defaults are left out."""
+    modes = said["modes"] or None
+    if modes and isinstance(modes[0], Mapping):
+        modes = [modes] * len(layers)
+    columns = {
+        key: one_each(value or None, len(layers), key, "stage")
+        for key, value in (*((key, said[key]) for key in MORE), ("modes", modes))
+    }
+    entries = []
+    for number, costs in enumerate(layers):
+        entry = stated(**{key: getattr(costs, key) for key in COSTS})
+        if not (costs.held_after_F or costs.held_after_B):
+            del entry["held_after_F"], entry["held_after_B"]
+        own = {key: column[number] or None for key, column in columns.items()}
+        entries.append(entry | backward_entry(said["backward"]) | stated(**own))
+    return entries
 
 
 def from_parts(given: Mapping[str, Any]) -> Problem:
@@ -60,129 +150,24 @@ def from_parts(given: Mapping[str, Any]) -> Problem:
     BadInput
         As :func:`built`.
     """
-    source = "Problem.from_stages"
-    given = {key: plain(value) for key, value in given.items()}
-    stages = [_entry(stage) for stage in given["stages"]]
-    document: Document = {"format": FORMAT}
-    document |= {key: given[key] for key in TEXTS if given[key]}
-    if given["microbatches"] is not None:
-        document["microbatches"] = given["microbatches"]
-    devices = given["devices"]
+    stages, devices = [_entry(stage) for stage in given["stages"]], given["devices"]
     if devices is None:
         homes = [stage.get("device") for stage in stages if isinstance(stage, Mapping)]
         devices = max((home for home in homes if type(home) is int), default=0) + 1
-    if not isinstance(devices, list):
-        with said_of(source):
-            devices = [Device()] * at_least(1, "devices", devices, MOST_DEVICES)
-    document["devices"] = [_entry(device) for device in devices]
-    document["stages"] = stages
+    if not isinstance(devices, Sequence):
+        devices = [Device()] * min(devices, MOST_DEVICES + 1)
     comm = given["comm"]
-    document["comm"] = comm if isinstance(comm, Mapping) else {"default": comm}
-    document |= _choices(given)
-    if given["routes"] is not None:
-        document["routes"] = given["routes"]
-    return parse_problem(document, source)
-
-
-def _document(placement: Placement, given: Mapping[str, Any]) -> Document:
-    """Put the document together: costs in a placement, then what only files and Python can say."""
-    devices = at_least(1, "devices", given["devices"], MOST_DEVICES)
-    chunks = at_least(1, "chunks", given.get("chunks", CHUNKS))
-    geometry = Geometry(placement, devices, chunks)
-    stages = stages_of(placement, devices, chunks)
-    costs = {
-        key: _costs(key, given[key], stages)
-        for key in COSTS
-        if given[key] is not None or key in {*"FBW"}
+    document = {
+        "format": FORMAT,
+        "devices": [_entry(device) for device in devices],
+        "stages": stages,
+        "comm": comm if isinstance(comm, Mapping) else {"default": comm},
+        "overlap": _overlap(given["overlap"]),
     }
-    microbatches = microbatches_of(given["microbatches"], len(geometry.routes))
-    memory = memory_of(given["memory"])
-    if isinstance(memory, Fraction) and isinstance(given["microbatches"], list):
-        raise BadInput(
-            "a share of 1F1B's peak needs microbatches that are alike: give a capacity",
-            where="memory",
-            value=given["memory"],
-        )
-    if given["split"] not in ("even", "balanced"):
-        raise BadInput("expected 'even' or 'balanced'", where="split", value=given["split"])
-    layers = given["layers"]
-    if layers is not None:
-        layers = at_least(1, "layers", layers, _MOST_LAYERS)
-    setting = Setting(
-        devices=devices,
-        microbatches=sum(map(_count, microbatches)),
-        memory=memory,
-        static=amounts("static", given["static"]),
-        backward=given["backward"],
-        **{key: given[key] for key in TEXTS},
-    )
-    each = costs_of(costs, layers, stages)
-    document = placed(each, setting, placement, chunks, given["split"])
-    document["comm"] = comm_of(given["comm"], geometry.homes, geometry.routes, devices)
-    if len(microbatches) == 1:
-        document["microbatches"] = microbatches[0]
-    else:
-        document["routes"] = [
-            {"stages": [*route], "microbatches": own}
-            for route, own in zip(geometry.routes, microbatches, strict=True)
-        ]
-    channels = given["copy_channels"]
-    if channels is not None:
-        document |= on_devices(document, "copy_channels", amounts("copy_channels", channels))
-    _set_on_stages(document, given, stages, len(geometry.routes))
-    return document | _choices(given)
-
-
-def _costs(key: str, value: Any, stages: int) -> int | list[int]:
-    """One amount for all stages, one each, or one per layer, of which there are more."""
-    values = amounts(key, value)
-    if isinstance(values, list) and len(values) < stages:
-        raise BadInput(
-            f"{len(values)} values, expected {stages}, one per stage (or more, one per layer), or "
-            "one for all",
-            where=key,
-        )
-    return values
-
-
-def _count(own: Any) -> int:
-    """How many a number or a list of classes says, as far as it is one."""
-    if not isinstance(own, list):
-        return own if type(own) is int else 1
-    counts = [entry.get("count") for entry in own if isinstance(entry, Mapping)]
-    return sum(count for count in counts if type(count) is int) or 1
-
-
-def _set_on_stages(
-    document: Document, given: Mapping[str, Any], stages: int, replicas: int
-) -> None:
-    """Put the keys of stages that layers do not have into the document."""
-    modes = given["modes"]
-    if modes and not isinstance(modes, list):
-        text = "expected a list of modes, or one such list per stage"
-        raise BadInput(text, where="modes", value=modes)
-    columns: dict[str, list[Any]] = {}
-    for key in MORE:
-        if given[key]:
-            each = amounts(key, given[key])
-            columns[key] = each if isinstance(each, list) else [each] * stages
-    if modes:
-        columns["modes"] = [modes] * stages if isinstance(modes[0], Mapping) else modes
-    for key, column in columns.items():
-        if len(column) != stages:
-            raise BadInput(
-                f"{len(column)} entries, expected {stages}, one per stage, or one for all",
-                where=key,
-            )
-        for entry, value in zip(document["stages"], column * replicas, strict=True):
-            if value:
-                entry[key] = value
-
-
-def _choices(given: Mapping[str, Any]) -> Document:
-    """The document's keys that say what a schedule may do."""
-    found = {key: given[key] for key in ("order", "mode_choice") if given[key] is not None}
-    return found | overlap_of(given["overlap"])
+    keys = ("microbatches", "routes", "order", "mode_choice")
+    texts = {key: given[key] or None for key in TEXTS}
+    document = stated(**document, **texts, **{key: given[key] for key in keys})
+    return parse_problem(_plain(document), "Problem.from_stages")
 
 
 def _entry(part: Any) -> Any:
@@ -195,7 +180,7 @@ def _entry(part: Any) -> Any:
         values["modes"] = [mode.entry for mode in part.modes]
         told |= {"sums", "offload"}
         told |= {"BW"} if part.sums or part.BW == part.B + part.W else set()
-    return {name: plain(value) for name, value in values.items() if name not in told}
+    return {name: value for name, value in values.items() if name not in told}
 
 
 def changed(problem: Problem, **given: Any) -> Problem:
@@ -207,44 +192,95 @@ def changed(problem: Problem, **given: Any) -> Problem:
         Naming the method, the parameter, its value and what would be right.
     """
     source = f"Problem.with_{next(iter(given))}"
-    gone = {"order", "overlap"} & given.keys()
-    document = {key: value for key, value in problem.document.items() if key not in gone}
-    plainly = {key: plain(value) for key, value in given.items()}
+    document = dict(problem.document)
     with said_of(source):
-        for key, value in in_memory_units(plainly, problem.memory_unit).items():
-            document |= _said(problem, key, value)
+        for key, value in _in_units(_plain(given) | {"memory_unit": problem.memory_unit}).items():
+            document = _said(problem, document, key, value)
     return parse_problem(document, source)
 
 
-def _said(problem: Problem, key: str, value: Any) -> Document:
-    """What the document says from now on."""
+def _said(problem: Problem, document: Document, key: str, value: Any) -> Document:
+    """The document that says this."""
     match key:
-        case "memory" | "static":
-            memory = key == "memory"
-            each = capacities_of(problem, memory_of(value)) if memory else amounts(key, value)
-            return on_devices(problem.document, key, each)
-        case "microbatches":
-            return _microbatches(problem.document, value)
+        case "memory_unit":
+            return document
+        case "memory":
+            return _on_devices(document, key, capacities_of(problem, value))
+        case "static":
+            return _on_devices(document, key, value)
+        case "backward":
+            stages = [{"backward": value}] * len(problem.stages)
+            return changed_document(document, stages=stages)
         case "comm":
             homes = [stage.device for stage in problem.stages]
             routes = [route.stages for route in problem.routes]
-            return {key: comm_of(value, homes, routes, len(problem.devices))}
-        case "backward":
-            return {"stages": [{**stage, key: value} for stage in problem.document["stages"]]}
+            value = _comm(value, homes, routes, len(problem.devices))
         case "overlap":
-            return overlap_of(value)
-    return {} if key == "order" and value is None else {key: value}
+            value = _overlap(value)
+        case "microbatches" if "routes" in document:
+            shares = shared(value, len(problem.routes))
+            routes = [
+                entry | {key: own} for entry, own in zip(document["routes"], shares, strict=True)
+            ]
+            return changed_document(document, routes=routes)
+    return changed_document(document, **{key: value})
 
 
-def _microbatches(document: Mapping[str, Any], value: Any) -> Document:
-    """A number or a list; where there are routes, each its own."""
-    if "routes" not in document:
-        return {"microbatches": microbatches_of(value, 1)[0]}
-    entries = document["routes"]
-    if isinstance(value, list) or len(entries) == 1:
-        own = microbatches_of(value, len(entries))
-    else:
-        share, over = divmod(at_least(len(entries), "microbatches", value), len(entries))
-        own = [share + (route < over) for route in range(len(entries))]
-    together = zip(entries, own, strict=True)
-    return {"routes": [{**entry, "microbatches": one} for entry, one in together]}
+def _plain(value: Any) -> Any:
+    """What JSON would have: numpy's numbers and arrays as Python's, tuples as lists."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, list | tuple | range):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def _in_units(given: Mapping[str, Any]) -> Document:
+    """What is given, amounts such as ``40GiB`` in the problem's unit, shares of 1F1B's as such.
+
+    A capacity is rounded down, what is held is rounded up.
+    """
+
+    def read(where: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [read(f"{where}[{place}]", one) for place, one in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        share = share_of_1f1b(value) if where == "memory" else None
+        unit, up = given["memory_unit"], not where.startswith("memory")
+        return one_in_unit(where, value, unit, up=up) if share is None else share
+
+    return {key: read(key, value) if key in _OF_MEMORY else value for key, value in given.items()}
+
+
+def _comm(given: Any, homes: Sequence[int], routes: Sequence[Sequence[int]], devices: int) -> Any:
+    """``comm`` of the document: one delay, or one per link between neighbouring devices."""
+    if isinstance(given, Mapping):
+        return given
+    if not isinstance(given, list):
+        return {"default": given}
+    delays = one_each(given, devices - 1, "comm", "link between neighbours")
+    if len(routes) == 1 and list(homes) == list(range(devices)):
+        return comm_entry(delays)
+    slowest = max(delays, default=0)
+    edges = []
+    for route in routes:
+        for src, dst in pairwise(route):
+            a, b = homes[src], homes[dst]
+            if a != b:
+                delay = delays[min(a, b)] if abs(a - b) == 1 else slowest
+                edges.append({"src": src, "dst": dst, "F": delay, "B": delay})
+    return {"default": slowest, "edges": edges}
+
+
+def _on_devices(document: Document, key: str, value: Any) -> Document:
+    """The document with a key of devices: one value for all or one each; ``None``: none."""
+    each = one_each(value, len(document["devices"]), key)
+    return changed_document(document, devices=[{key: own} for own in each])
+
+
+def _overlap(given: Any) -> Mapping[str, Any] | None:
+    """``overlap`` of the document, if there is one."""
+    return given if given is None or isinstance(given, Mapping) else {"FB": given}

@@ -14,11 +14,12 @@ devices may be numbered in any order.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.problem import Problem
 
 OneRoutePlacement: TypeAlias = Literal["chain", "loop", "vee"]
@@ -83,11 +84,28 @@ class Geometry:
             return first, range(self.parts, 2 * self.parts)
         return (first,)
 
-    def microbatches(self, together: int) -> tuple[int, ...]:
-        """Microbatches of every route, of so many together: half each, the first route's more."""
-        if self.name == "bidirectional":
-            return together - together // 2, together // 2
-        return (together,)
+
+def shared(microbatches: Any, routes: int) -> list[Any]:
+    """Return each route's microbatches: of a number equally many, the first routes' more.
+
+    One route takes a list of classes as it is; several take a list of one each, a number or a list.
+
+    Raises
+    ------
+    BadInput
+        If a list is none of these.
+    """
+    if routes == 1:
+        return [microbatches]
+    if not isinstance(microbatches, list):
+        return [(microbatches + routes - 1 - route) // routes for route in range(routes)]
+    if len(microbatches) != routes or any(isinstance(own, Mapping) for own in microbatches):
+        raise BadInput(
+            f"expected a number, or {routes}: one per direction, each a number or a list",
+            where="microbatches",
+            value=microbatches,
+        )
+    return microbatches
 
 
 @dataclass(frozen=True)

@@ -190,10 +190,11 @@ def _placed(
         devices=[entries[device] for device in range(geometry.devices)],
         stages=stages,
         comm={"edges": [*_edges(problem, geometry)]},
-        texts=texts | {"name": f"{problem.name}, {label}" if problem.name else label},
-        overlap=None if problem.overlap is None else problem.overlap.factor,
-        ranks=ranks,
+        **texts | {"name": f"{problem.name}, {label}" if problem.name else label},
+        overlap=problem.document.get("overlap"),
     )
+    for stage in document["stages"]:
+        stage["device"] = ranks[stage["device"]]
     return parse_problem(document)
 
 

@@ -11,9 +11,9 @@ from pipesat.placement.documents import (
     Document,
     backward_entry,
     comm_entry,
-    device_entry,
-    per_device,
+    one_each,
     problem_document,
+    stated,
 )
 from pipesat.placement.geometry import CHUNKS, Geometry, OneRoutePlacement
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage, layers_of_stages
@@ -111,11 +111,9 @@ def problem_of_profile(profile: Profile, options: ProblemOptions) -> Derived:
         devices=_devices(options, static, units, copies=_offloads(modes)),
         stages=_stages(options, stages, held, fused, modes, units),
         comm=comm_entry(delays),
-        texts={
-            "name": options.name or profile.name,
-            "time_unit": units.time_unit,
-            "memory_unit": units.memory_unit,
-        },
+        name=options.name or profile.name,
+        time_unit=units.time_unit,
+        memory_unit=units.memory_unit,
     )
     remarks = (*_remarks(profile, stages, geometry.homes), *_said_of_modes(profile, options, modes))
     return Derived(document, stages, static, fused, remarks, options.links is not None)
@@ -145,13 +143,13 @@ def _offloads(modes: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
 def _devices(
     options: ProblemOptions, static: Sequence[StaticMemory], units: Units, *, copies: bool
 ) -> list[Document]:
-    capacities = per_device(options.memory, options.devices, "memory")
-    channels: Document = {"copy_channels": options.copy_channels} if copies else {}
+    capacities = one_each(options.memory, options.devices, "memory")
     return [
-        device_entry(
-            None if capacity is None else capacity // units.bytes, units.amount(taken.total)
+        stated(
+            memory=None if capacity is None else capacity // units.bytes,
+            static=units.amount(taken.total),
+            copy_channels=options.copy_channels if copies else None,
         )
-        | channels
         for capacity, taken in zip(capacities, static, strict=True)
     ]
 

@@ -11,16 +11,15 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from pipesat.core.amounts import amount
-from pipesat.core.building import Backward
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.core.least import require_plain
 from pipesat.core.stage import COSTS
 from pipesat.files.folder import changed_document
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.strict_json import MOST, Amount, Count, StrictModel
-from pipesat.placement.documents import Setting, Split, capacities_of, placed
-from pipesat.placement.from_numbers import costs_of, share_of_1f1b, stages_of
-from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Placement
+from pipesat.placement.building import document_of, require_few, share_of_1f1b
+from pipesat.placement.documents import capacities_of
+from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Geometry
 from pipesat.profile.cut import Statistic
 from pipesat.profile.file import read_links, read_profile
 from pipesat.profile.problem import SPLIT_LIMIT, ProblemOptions, problem_of_profile
@@ -129,9 +128,6 @@ def from_numbers(name: str, model: NumbersModel) -> Source:
     """Make problems from costs per stage or layer, in a placement."""
 
     def document(axes: Axes) -> dict[str, Any]:
-        placement: Placement = axes["placement"] or "chain"
-        chunks: int = axes["chunks"] or CHUNKS
-        backward: Backward = axes["backward"] or "either"
         if axes["backward"] == "auto":
             raise BadInput("only a profile can tell", where="backward", value="auto")
         capacity = read_capacity(axes["memory"]) if axes["memory"] is not None else None
@@ -139,22 +135,17 @@ def from_numbers(name: str, model: NumbersModel) -> Source:
             raise BadInput(
                 "expected a number in the costs' own unit", where="memory", value=axes["memory"]
             )
-        stages = stages_of(placement, axes["devices"], chunks)
-        given = {key: _one_or_all(getattr(model, key)) for key in COSTS if getattr(model, key)}
-        setting = Setting(
-            devices=axes["devices"],
-            microbatches=axes["microbatches"],
-            comm=axes["comm"] or 0,
-            memory=capacity,
-            static=_one_or_all(model.static),
-            backward=backward,
-            overlap=None if model.overlap is None else (model.overlap[0], model.overlap[1]),
-            time_unit=model.time_unit,
-            memory_unit=model.memory_unit,
-        )
-        costs = costs_of(given, model.layers, stages, lambda field: f"costs.{name}.{field}")
-        split: Split = axes["split"] or "even"
-        return placed(costs, setting, placement, chunks, split)
+        told = ("layers", "overlap", "time_unit", "memory_unit")
+        shape = ("devices", "microbatches", "chunks", "comm", "backward", "split")
+        given = {key: getattr(model, key) for key in told} | {"memory": capacity}
+        given |= {key: axes[key] for key in shape if axes[key] is not None}
+        given |= {
+            key: _one_or_all(getattr(model, key))
+            for key in (*COSTS, "static")
+            if getattr(model, key) is not None
+        }
+        with said_of(f"costs.{name}"):
+            return document_of(axes["placement"] or "chain", given)
 
     return document
 
@@ -184,7 +175,7 @@ def from_profile(model: ProfileModel, folder: Path, source: str) -> Source:
             raise BadInput(
                 "expected an amount with its unit, as 40GiB", where="memory", value=axes["memory"]
             )
-        stages_of(placement, axes["devices"], axes["chunks"] or CHUNKS)
+        require_few(Geometry(placement, axes["devices"], axes["chunks"] or CHUNKS))
         options = ProblemOptions(
             devices=axes["devices"],
             microbatches=axes["microbatches"],

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pipesat.core.amounts import share
 from pipesat.core.arguments import public
-from pipesat.core.building import Backward
+from pipesat.core.building import Backward, Split
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind
 from pipesat.core.problem import Problem
 from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches
-from pipesat.placement.documents import CapacityChoice, Setting, Split, TimeOrFactor, placed
-from pipesat.placement.from_numbers import (
-    costs_of,
-    in_memory_units,
-    share_of_1f1b,
-    stages_of,
-)
-from pipesat.placement.geometry import CHUNKS, Placement
+from pipesat.placement.building import document_of
+from pipesat.placement.documents import stated
+from pipesat.placement.geometry import CHUNKS, Geometry, Placement
 from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
 
 _PAIR_TIME: Final = re.compile(r"(?:(F|BW|B|W)\+(F|BW|B|W)=)?([0-9]{1,18})(?:/([0-9]{1,18}))?")
@@ -122,41 +118,16 @@ def problem_from_numbers(
     """
     from pipesat.files.problem_file import parse_problem
 
+    given = dict(locals())
     listed = _listed(lengths, reference, quadratic, tolerance, order, microbatches)
-    if listed and (placement == "bidirectional" or str(memory).lower().startswith("1f1b")):
-        what = "a bidirectional placement" if placement == "bidirectional" else "a share of 1F1B's"
-        raise BadInput(f"{what} needs microbatches that are alike", where="lengths")
     if chunks is not None and placement != "loop":
         raise BadInput("only a loop has a choice: `placement` loop", where="chunks", value=chunks)
-    costs = {"F": F, "B": B, "W": W} | ({} if BW is None else {"BW": BW})
-    held = {"held_after_F": held_after_F, "held_after_B": held_after_B}
-    amounts = in_memory_units(held | {"static": static, "memory": memory}, memory_unit)
-    setting = Setting(
-        devices=devices,
-        microbatches=microbatches or sum(entry["count"] for entry in listed),
-        comm=link_delay,
-        memory=_capacity(amounts["memory"]),
-        static=amounts["static"],
-        backward=backward,
-        overlap=None if overlap is None else _ratio(overlap),
-        pair_times=_pair_times(pair_time),
-        name=name,
-        time_unit=time_unit,
-        memory_unit=memory_unit,
-    )
     laps = chunks or CHUNKS
-    stages = stages_of(placement, devices, laps)
-    each = costs_of(costs | {key: amounts[key] for key in held}, layers, stages)
-    if len(each) < stages:
-        text = f"expected a number for all {stages} stages, {stages}, or more, one per layer"
-        where = next((key for key in costs if isinstance(costs[key], Sequence)), "layers")
-        raise BadInput(text, where="layers" if layers else where, value=len(each))
-    document = placed(each, setting, placement, laps, split)
-    if listed:
-        document["microbatches"] = listed
-    if order is not None:
-        document["order"] = order
-    return parse_problem(document, "problem new")
+    pairs = _pairs(pair_time, Geometry(placement, devices, laps).homes)
+    pairing = stated(FB=None if overlap is None else _ratio(overlap), pairs=pairs or None)
+    given |= {"microbatches": listed or microbatches, "chunks": laps, "comm": link_delay}
+    given |= {"overlap": pairing or None}
+    return parse_problem(document_of(placement, given), "problem new")
 
 
 def _listed(
@@ -184,25 +155,20 @@ def _listed(
     return microbatches_from_lengths(values, reference, q, slack, source)
 
 
-def _capacity(given: Any) -> CapacityChoice:
-    capacity: CapacityChoice = share_of_1f1b(given) if isinstance(given, str) else given
-    return capacity
-
-
-def _ratio(text: str) -> tuple[int, int]:
+def _ratio(text: str) -> list[int]:
     """Read ``3/4``."""
     match = _RATIO.fullmatch(text)
     if match is None:
         raise BadInput("expected NUM/DEN, as in 3/4", where="overlap", value=text)
-    return int(match[1]), int(match[2])
+    return [int(match[1]), int(match[2])]
 
 
-def _pair_times(texts: Sequence[str]) -> dict[tuple[Kind, Kind], TimeOrFactor]:
-    """Read ``F+BW=129``, or ``129`` for these two kinds, each two kinds at most once.
+def _pairs(texts: Sequence[str], homes: Sequence[int]) -> list[dict[str, Any]]:
+    """Read ``F+BW=129``, or ``129`` for these two kinds: an entry for every two stages of a device.
 
-    ``F+BW=3/4`` is a factor of what the two take alone.
+    ``F+BW=3/4`` is a factor of what the two take alone. A stage is combined with itself, too.
     """
-    found: dict[tuple[Kind, Kind], TimeOrFactor] = {}
+    found: dict[tuple[Kind, Kind], dict[str, Any]] = {}
     for text in texts:
         match = _PAIR_TIME.fullmatch(text)
         if match is None:
@@ -215,5 +181,11 @@ def _pair_times(texts: Sequence[str]) -> dict[tuple[Kind, Kind], TimeOrFactor]:
         if kinds in found:
             expected = f"expected each combination once; {kinds[0]}+{kinds[1]} is there already"
             raise BadInput(expected, where="pair_time", value=text)
-        found[kinds] = int(match[3]) if match[4] is None else (int(match[3]), int(match[4]))
-    return found
+        num, den = int(match[3]), match[4]
+        found[kinds] = {"time": num} if den is None else {"factor": [num, int(den)]}
+    return [
+        {"ops": [f"{stage}{one}", f"{other}{two}"]} | said
+        for (one, two), said in found.items()
+        for stage, other in product(range(len(homes)), repeat=2)
+        if homes[stage] == homes[other] and (one != two or stage <= other)
+    ]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pipesat.core.amounts import amount, in_bytes
 from pipesat.core.arguments import public, require_once
+from pipesat.core.building import Split
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import Amount, Chunks, Devices, Microbatches, Part, Ratio, Tokens
-from pipesat.placement.documents import Split
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
 from pipesat.profile.modes import MODES, ModeName
 from pipesat.profile.static import training_of

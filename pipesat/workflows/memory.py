@@ -208,7 +208,7 @@ def stated_layers(layers: int | Sequence[int] | None, placements: object) -> lis
 
 
 def _cap(given: int | Fraction | str, unit: str) -> int | Fraction:
-    from pipesat.placement.from_numbers import share_of_1f1b
+    from pipesat.placement.building import share_of_1f1b
 
     if not isinstance(given, str):
         return given

@@ -15,10 +15,9 @@ import pytest
 
 from pipesat.core.problem import Problem
 from pipesat.export import EXPORTERS
-from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import read_schedule
 from pipesat.heuristics import BASELINES
-from pipesat.placement.documents import Costs, Setting, placed
+from pipesat.placement.building import built
 from pipesat.placement.geometry import PLACEMENTS
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
@@ -154,14 +153,9 @@ def test_violations_show_names_literally(cli: Run, save: Save) -> None:
 
 
 # two devices and enough microbatches for any published schedule, one problem per placement
-HOMES = {
-    name: parse_problem(placed([Costs(2, 2, 2)] * 4, Setting(devices=2, microbatches=8), name))
-    for name in PLACEMENTS
-}
-
-PAIRED = parse_problem(
-    placed([Costs(2, 2, 2)] * 4, Setting(devices=2, microbatches=8, overlap=(2, 3)), "vee")
-)
+EQUAL = {"devices": 2, "microbatches": 8, "F": 2, "B": 2, "W": 2, "layers": 4}
+HOMES = {name: built(name, EQUAL) for name in PLACEMENTS}
+PAIRED = built("vee", EQUAL | {"overlap": (2, 3)})
 
 
 @pytest.mark.slow

@@ -20,7 +20,6 @@ from pipesat.heuristics.lockstep import lockstep_schedules, stopping_orders
 from pipesat.heuristics.registry import never
 from pipesat.heuristics.shared.slot_grid import Facts, SlotGrid
 from pipesat.heuristics.shared.slot_replay import SlotReplay
-from pipesat.placement.documents import Costs, Setting, placed
 from tests.support.mixtures import mixture
 from tests.support.pair_problems import drawn
 from tests.support.problems import chain, document, vee
@@ -63,8 +62,7 @@ def test_in_a_v_microbatches_enter_every_other_slot() -> None:
 
 
 def test_in_a_loop_groups_of_p_enter_as_in_interleaved_1f1b() -> None:
-    costs, setting = [Costs(4, 4, 4)] * 4, Setting(devices=2, microbatches=8)
-    grid = SlotGrid(paired(parse_problem(placed(costs, setting, "loop")), 5))
+    grid = SlotGrid(paired(Problem.loop(2, 8, F=4, B=4, W=4), 5))
     assert grid.entries([1] * 8) == [0, 1, 4, 5, 8, 9, 12, 13]
 
 

@@ -182,12 +182,8 @@ def test_a_problem_is_written_and_read(tmp_path: Path) -> None:
 
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (
-        lambda: Problem.chain(4, 8, F=1.5, B=1, W=1),  # type: ignore[arg-type]
-        "Problem.chain: F: got 1.5, expected an integer from 0 to 10^12",
-    ),
-    (
         lambda: Problem.vee(1, 8, F=[1, -1], B=1, W=1),
-        "Problem.vee: F[1]: got -1, expected an integer from 0 to 10^12",
+        "F[1]: got -1, expected an integer from 0 to 10^12 (no fractions: a smaller unit)",
     ),
     (
         lambda: Problem.loop(2, 8, F=[1, 2], B=1, W=1),
@@ -195,31 +191,53 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
         "all",
     ),
     (
+        lambda: Problem.chain(2, 8, F=[1, 2, 3], B=[1, 2], W=1),
+        "Problem.chain: B: 2 values, expected 3 as `F` says, or one for all",
+    ),
+    (
+        lambda: Problem.chain(2, 8, F=1, B=1, W=1, layers=1),
+        "Problem.chain: layers: 1 values, expected 2, one per stage (or more, one per layer), or "
+        "one for all",
+    ),
+    (
         lambda: Problem.chain(10**9, 8, **UNIT),
-        "Problem.chain: devices: got 1000000000, expected an integer from 1 to 4096",
+        "devices: got 1000000000, expected an integer from 1 to 4096",
+    ),
+    (
+        lambda: Problem.loop(4096, 8, chunks=16384, **UNIT),
+        "Problem.loop: chunks: 67108864 stages, expected at most 16384",
     ),
     (
         lambda: Problem.two_routes(2, 1, **UNIT),
-        "Problem.two_routes: microbatches: got 1, expected an integer from 2 to 10^12",
+        "Problem.two_routes: routes[1].microbatches: got 0, expected an integer from 1 to 10^12, "
+        "or a list of classes",
+    ),
+    (
+        lambda: Problem.two_routes(2, [{"name": "a", "count": 2}], **UNIT),
+        "Problem.two_routes: microbatches: got [{'name': 'a', 'count': 2}], expected a number, or "
+        "2: one per direction, each a number or a list",
     ),
     (
         lambda: Problem.chain(2, True, **UNIT),
-        "Problem.chain: microbatches: got True, expected an integer from 1 to 10^12",
+        "microbatches: got True, expected an integer or a list",
     ),
     (
         lambda: Problem.chain(2, 4, **UNIT, memory="much"),
-        "Problem.chain: memory: got 'much', expected a whole number in the unit of the file, or a "
-        "share such as 1f1b*0.75",
+        "Problem.chain: memory: got 'much', expected a whole number in the unit of the file",
+    ),
+    (
+        lambda: Problem.chain(2, [{"name": "a", "count": 2}], **UNIT, memory="1f1b"),
+        "Problem.chain: memory: a share of 1F1B's peak needs microbatches that are alike: give a "
+        "capacity",
     ),
     (
         lambda: Problem.chain(3, 4, **UNIT, comm=[1]),
-        "Problem.chain: comm: 1 delays, expected 2, one per link between neighbours, or one for "
+        "Problem.chain: comm: 1 values, expected 2, one per link between neighbours, or one for "
         "all",
     ),
     (
         lambda: Problem.chain(2, 4, **UNIT, backward="both"),  # type: ignore[arg-type]
-        "Problem.chain: stages[0].backward: got 'both', expected one of 'split', 'fused' or "
-        "'either'",
+        "backward: got 'both', expected split or fused or either",
     ),
     (
         lambda: Problem.chain(2, 4, **UNIT, overlap=(1, 0)),

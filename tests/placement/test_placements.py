@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +9,8 @@ from hypothesis import strategies as st
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.problem import Link, Overlap, Problem
 from pipesat.files.problem_file import parse_problem
-from pipesat.placement.documents import Costs, Setting, cut, peak_of_1f1b, placed
+from pipesat.placement.building import built
+from pipesat.placement.documents import Costs, activations_of_1f1b, cut
 from pipesat.placement.geometry import (
     PLACEMENTS,
     Geometry,
@@ -23,82 +22,10 @@ from pipesat.placement.other_placements import same_layers_elsewhere
 from tests.support.problems import chain, document
 from tests.support.problems import vee as small_vee
 
-LAYER = Costs(F=3, B=4, W=2, held_after_F=5, held_after_B=1)
-
-
-def setting(p: int, m: int, **rest: Any) -> Setting:
-    return Setting(devices=p, microbatches=m, **rest)
-
-
-def homes(doc: dict[str, Any]) -> list[int]:
-    return [stage["device"] for stage in doc["stages"]]
+UNIT = {"F": 1, "B": 1, "W": 1}
 
 
 # From costs
-
-
-def test_one_stage_per_device() -> None:
-    doc = placed([LAYER] * 3, setting(3, 6, comm=2, memory=20, static=4))
-    problem = parse_problem(doc)
-    assert homes(doc) == [0, 1, 2]
-    assert doc["stages"][0] == {
-        "device": 0,
-        "F": 3,
-        "B": 4,
-        "W": 2,
-        "held_after_F": 5,
-        "held_after_B": 1,
-    }
-    assert doc["devices"] == [{"memory": 20, "static": 4}] * 3
-    assert (problem.links[0, 1].F, problem.links[1, 2].B) == (2, 2)
-    assert problem.microbatches == (6, 6, 6)
-    assert ranks_of(problem, "chain").chunks == 1
-
-
-def test_a_loop_goes_round() -> None:
-    doc = placed([LAYER] * 6, setting(2, 4), "loop", 3)
-    assert homes(doc) == [0, 1, 0, 1, 0, 1]
-    assert ranks_of(parse_problem(doc), "loop").chunks == 3
-
-
-def test_a_vee_goes_there_and_back() -> None:
-    doc = placed([LAYER] * 6, setting(3, 4), "vee")
-    assert homes(doc) == [0, 1, 2, 2, 1, 0]
-    assert ranks_of(parse_problem(doc), "vee").stages == ((0, 5), (1, 4), (2, 3))
-
-
-def test_two_directions_have_two_replicas() -> None:
-    layers = [Costs(1, 1, 1), Costs(2, 2, 2), Costs(3, 3, 3)]
-    doc = placed(layers, setting(3, 7), "bidirectional")
-    assert homes(doc) == [0, 1, 2, 2, 1, 0]
-    assert [stage["F"] for stage in doc["stages"]] == [1, 2, 3, 1, 2, 3]
-    assert doc["routes"] == [  # 7 microbatches: 4 one way, 3 the other
-        {"stages": [0, 1, 2], "microbatches": 4},
-        {"stages": [3, 4, 5], "microbatches": 3},
-    ]
-    assert len(ranks_of(parse_problem(doc), "bidirectional")) == 3
-
-
-def test_everything_else_is_handed_on() -> None:
-    doc = placed(
-        [Costs(1, 1, 1, BW=1), Costs(1, 1, 1)],
-        setting(
-            2,
-            1,
-            memory=[7, None],
-            static=[1, 0],
-            backward="fused",
-            overlap=(3, 4),
-            name="n",
-            time_unit="us",
-            memory_unit="MiB",
-        ),
-    )
-    problem = parse_problem(doc)
-    assert doc["devices"] == [{"memory": 7, "static": 1}, {}]
-    assert (problem.overlap, problem.name) == (Overlap((3, 4)), "n")
-    assert (problem.time_unit, problem.memory_unit) == ("us", "MiB")
-    assert [(stage.backward, stage.BW) for stage in problem.stages] == [("fused", 1), ("fused", 2)]
 
 
 def test_layers_are_joined_to_stages() -> None:
@@ -126,43 +53,25 @@ def test_balanced_stages_make_the_longest_shortest() -> None:
 @given(p=st.integers(1, 5), m=st.integers(2, 6), chunks=st.integers(1, 3), more=st.integers(0, 7))
 def test_no_layer_is_lost(name: Placement, p: int, m: int, chunks: int, more: int) -> None:
     stages = Geometry(name, p, chunks).parts
-    layers = [Costs(n + 1, n, 1, held_after_F=n) for n in range(stages + more)]
-    problem = parse_problem(placed(layers, setting(p, m), name, chunks))
+    numbers = [*range(stages + more)]
+    costs = {"F": [n + 1 for n in numbers], "B": numbers, "W": 1, "held_after_F": numbers}
+    problem = built(name, {"devices": p, "microbatches": m, "chunks": chunks} | costs)
     replicas = len(problem.routes)
     assert len(problem.stages) == stages * replicas
-    assert sum(s.F for s in problem.stages) == replicas * sum(x.F for x in layers)
-    assert sum(s.held_after_F for s in problem.stages) == replicas * sum(range(len(layers)))
+    assert sum(s.F for s in problem.stages) == replicas * sum(n + 1 for n in numbers)
+    assert sum(s.held_after_F for s in problem.stages) == replicas * sum(numbers)
     assert sum(route.microbatches for route in problem.routes) == m
     assert {len(stages) for stages in problem.stages_on} == {stages * replicas // p}
+    assert ranks_of(problem, name).device == tuple(range(p))
 
 
-@pytest.mark.parametrize(
-    ("build", "text"),
-    [
-        (lambda: placed([LAYER], setting(2, 1)), "stages: got 2, expected at most 1"),
-        (lambda: placed([LAYER], setting(1, 1), "loop", 0), "chunks: got 0, expected at least 1"),
-        (
-            lambda: placed([LAYER], setting(1, 1), "bidirectional"),
-            "microbatches: got 1, expected at least 2",
-        ),
-        (lambda: placed([LAYER] * 2, setting(0, 1), "vee"), "devices: got 0, expected at least 1"),
-        (
-            lambda: placed([LAYER] * 3, setting(3, 1, memory=[1, 2])),
-            "memory: 2 values, expected 3, one per device",
-        ),
-    ],
-)
-def test_what_cannot_be_placed(build: Any, text: str) -> None:
-    with pytest.raises(BadInput, match=text):
-        build()
-
-
-def test_peak_of_1f1b() -> None:
+def test_activations_of_1f1b() -> None:
     # p - d in flight: 3 * 4, 2 * 7, 1 * 5; with two microbatches 2 * 4, 2 * 7, 1 * 5
-    layers = [Costs(1, 1, 1, held_after_F=a) for a in (4, 7, 5)]
-    assert peak_of_1f1b(layers, setting(3, 8)) == 14
-    assert peak_of_1f1b([LAYER] * 3, setting(3, 8)) == 15
-    assert peak_of_1f1b([LAYER] * 3, setting(3, 2)) == 10
+    assert activations_of_1f1b(Problem.chain(3, 8, **UNIT, held_after_F=[4, 7, 5])) == 14
+    assert activations_of_1f1b(Problem.chain(3, 8, **UNIT, held_after_F=5)) == 15
+    assert activations_of_1f1b(Problem.chain(3, 2, **UNIT, held_after_F=5)) == 10
+    # stages of a loop are joined to one per device: 2 * (4 + 7) and 5 + 1
+    assert activations_of_1f1b(Problem.loop(2, 8, **UNIT, held_after_F=[4, 7, 5, 1])) == 22
 
 
 @pytest.mark.parametrize(
@@ -178,8 +87,8 @@ def test_peak_of_1f1b() -> None:
 )
 def test_a_placement_has_a_name(placement: Placement, p: int, chunks: int, name: str) -> None:
     """The simplest name where several are true of it."""
-    problem = parse_problem(placed([LAYER] * 6, setting(p, 2), placement, chunks))
-    assert one_route_placement_of(problem) == name
+    made = built(placement, {"devices": p, "microbatches": 2, "chunks": chunks} | UNIT)
+    assert one_route_placement_of(made) == name
 
 
 # One chain elsewhere
@@ -310,7 +219,3 @@ def test_layers_per_stage_may_differ() -> None:
     problem = parse_problem(document(chain(2, 2), stages=stages))
     loop = same_layers_elsewhere(problem, [4, 2])["loop v=2"]
     assert [stage.F for stage in loop.stages] == [4, 4, 1, 1]
-
-
-def test_types() -> None:
-    assert all(isinstance(p, Problem) for p in same_layers_elsewhere(chain(2, 2), [2]).values())
