@@ -9,13 +9,13 @@ replicas: median, and 5th and 95th percentile.
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
 from pathlib import Path
 from statistics import median
 
-from pipesat.core.ops import Op
-from pipesat.timeline.trace_costs import Costs, Error, error_of
-from pipesat.timeline.trace_problem import replays_of
+import numpy as np
+
+from pipesat.timeline.trace_costs import Costs
+from pipesat.timeline.trace_problem import Error, error_of, replay_of
 from pipesat.workflows.trace_answer import TraceAnswer
 from pipesat.workflows.traces import import_trace
 
@@ -30,31 +30,23 @@ def text(error: Error | None) -> str:
 
 def of_own_step(costs: Costs) -> Error:
     """Return the error of medians by stage within each step."""
-    steps = costs.steps.steps
-    medians: list[dict[tuple[int, str], float]] = []
-    for step in steps:
-        seen: dict[tuple[int, str], list[float]] = defaultdict(list)
-        for op, length in step.lengths.items():
-            seen[op.stage, op.kind].append(length)
-        medians.append({key: median(values) for key, values in seen.items()})
-
-    def length(number: int, op: Op) -> float:
-        return medians[number][op.stage, op.kind]
-
-    return error_of(replays_of(costs).makespans(length), steps)
+    times = costs.own.copy()
+    for part in costs.parts:
+        columns = [n for n, op in enumerate(costs.ops) if (op.stage, op.kind) == part]
+        times[:, columns] = np.median(times[:, columns], axis=1, keepdims=True)
+    return error_of(replay_of(costs)(times), costs.measured)
 
 
 def by_size(costs: Costs) -> Error:
     """Return the error of medians times a size of each microbatch, the same for all stages."""
-    return error_of(replays_of(costs).makespans(costs.by_size), costs.steps.steps)
+    return error_of(replay_of(costs)(costs.by_size), costs.measured)
 
 
 def with_delay(costs: Costs, answer: TraceAnswer) -> Error:
     """Return the error of fixed medians, or of classes, with the fitted delay."""
     classes = answer.prediction.classes
-    length = costs.by_median if classes is None else costs.by_class(classes)
-    replays = replays_of(costs)
-    return error_of(replays.makespans(length, answer.prediction.delay), costs.steps.steps)
+    times = costs.by_median if classes is None else costs.by_class(classes)
+    return error_of(replay_of(costs)(times, answer.prediction.delay), costs.measured)
 
 
 def main() -> None:

@@ -1,27 +1,23 @@
-"""What ops cost in the steps of a trace: medians, sizes of microbatches, stalls, and predictions.
+"""What ops cost in the steps of a trace: medians, sizes of microbatches, stalls and noise.
 
-An op is taken to last the median of its replica, stage and kind. Where microbatches differ in
+All of it is arrays with a row per step and a column per op, since steps of one job have the same
+ops. An op is taken to last the median of its replica, stage and kind. Where microbatches differ in
 length, each has a *size*, the median over its ops of how many such medians they last, and a class:
 sizes are put into at most six groups, and a group's ops last the median of what they lasted.
 """
 
 from __future__ import annotations
 
-from bisect import bisect
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from statistics import fmean, median, pstdev
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias
 
-from pipesat.core.linear_order import LinearOrder, Waits, last_ends
+import numpy as np
+
+from pipesat.core.arrays import Floats
 from pipesat.core.ops import Kind, Op
-from pipesat.timeline.steps import Step, Steps
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from pipesat.timeline.steps import Steps
 
 CLASSES: Final = 6
 """Of microbatches, at most."""
@@ -31,8 +27,6 @@ _LONG, _OF_STEP, _SPREADS = 1.5, 0.01, 8.0
 
 Part: TypeAlias = tuple[int, Kind]
 """A stage's ops of one kind."""
-Lengths: TypeAlias = Callable[[int, Op], float]
-"""Time of an op in a step, by the step's place among all."""
 
 
 class Stall(NamedTuple):
@@ -44,222 +38,145 @@ class Stall(NamedTuple):
     excess: float
 
 
-class Error(NamedTuple):
-    """Predicted over measured steps, less 1: the median, and 5th and 95th percentile."""
-
-    median: float
-    low: float
-    high: float
-
-
-def error_of(predicted: Sequence[float], steps: Sequence[Step]) -> Error:
-    """Compare predictions with the steps that ran."""
-    found = sorted(p / (s.length or 1.0) - 1 for p, s in zip(predicted, steps, strict=True))
-    last = len(found) - 1
-    return Error(median(found), found[round(0.05 * last)], found[round(0.95 * last)])
-
-
 @dataclass(frozen=True)
 class Classes:
     """Groups of sizes: ``cuts`` between them, and how many medians each part lasts in a group."""
 
-    cuts: tuple[float, ...]
-    ratios: Mapping[tuple[Part, int], float]
+    cuts: Floats
+    ratios: Floats
 
-    def of(self, size: float) -> int:
-        """Return the class of a size."""
-        return bisect(self.cuts, size)
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return len(self.cuts) + 1
 
 
-@dataclass(frozen=True)
 class Costs:
-    """Costs of the steps of a trace."""
+    """Costs of the steps of a trace.
 
-    steps: Steps
+    Attributes
+    ----------
+    ops, parts
+        What the columns are, and all (stage, kind) of them.
+    own, by_median, by_size
+        What ops took in each step; the medians of their replica, stage and kind; these times the
+        size of the op's microbatch.
+    measured
+        What each step took.
+    sizes
+        The size of each step's microbatches.
+    vary
+        Whether microbatches differ: sizes vary, and explain most of how ops of a stage do.
+    expected
+        What ops take, were nothing odd.
+    """
 
-    @cached_property
-    def medians(self) -> dict[tuple[int, Part], float]:
-        """The median time of a replica's stage and kind, in us."""
-        found: dict[tuple[int, Part], list[float]] = defaultdict(list)
-        for step in self.steps.steps:
-            for op, length in step.lengths.items():
-                found[step.replica, (op.stage, op.kind)].append(length)
-        return {key: median(values) for key, values in found.items()}
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        self.ops = [*steps.steps[0].times]
+        self.parts: list[Part] = sorted({(op.stage, op.kind) for op in self.ops})
+        self.own = np.array([[step.lengths[op] for op in self.ops] for step in steps.steps])
+        self.measured = np.array([step.length or 1.0 for step in steps.steps])
+        self._part = np.array([self.parts.index((op.stage, op.kind)) for op in self.ops])
+        self._columns = [np.flatnonzero(self._part == number) for number in range(len(self.parts))]
+        self._microbatch = np.array([op.microbatch for op in self.ops])
+        replica = np.array([step.replica for step in steps.steps])
+        self._replicas = [np.flatnonzero(replica == number) for number in steps.replicas]
+        self.by_median = np.empty_like(self.own)
+        for rows in self._replicas:
+            for columns in self._columns:
+                block = np.ix_(rows, columns)
+                self.by_median[block] = np.median(self.own[block])
+        self._ratios = _over(self.own, self.by_median)
+        each = [self._microbatch == number for number in range(steps.microbatches)]
+        self.sizes = np.stack([np.median(self._ratios[:, own], axis=1) for own in each], axis=1)
+        self.by_size = self.by_median * self.sizes[:, self._microbatch]
+        rests = _width(_over(self.own, self.by_size))
+        self.vary = steps.trace.timed and _width(self.sizes) > max(_VARIES, 2 * rests)
+        self.expected = self.by_size if self.vary else self.by_median
 
-    def own(self, number: int, op: Op) -> float:
-        """Return the time that an op took."""
-        return self.steps.steps[number].lengths[op]
+    def median(self, number: int, part: Part) -> float:
+        """Return the median time of a stage and kind in the replica of a step, in us."""
+        return float(self.by_median[number, self._columns[self.parts.index(part)][0]])
 
-    def by_median(self, number: int, op: Op) -> float:
-        """Return the time of an op by its stage's median."""
-        return self.medians[self.steps.steps[number].replica, (op.stage, op.kind)]
-
-    def by_size(self, number: int, op: Op) -> float:
-        """Return the time of an op by its stage's median and its microbatch's own size."""
-        return self.by_median(number, op) * self.size(number, op)
-
-    def size(self, number: int, op: Op) -> float:
-        """Return the size of an op's microbatch."""
-        return self.sizes[number].get(op.microbatch, 1.0)
-
-    @cached_property
-    def sizes(self) -> list[dict[int, float]]:
-        """Of every step, the sizes of its microbatches."""
-        found = []
-        for place, step in enumerate(self.steps.steps):
-            own: dict[int, list[float]] = defaultdict(list)
-            for op, length in step.lengths.items():
-                if typical := self.by_median(place, op):
-                    own[op.microbatch].append(length / typical)
-            found.append({number: median(values) for number, values in own.items()})
-        return found
-
-    def against(self, expected: Lengths) -> list[tuple[int, Op, float, float]]:
-        """Return every op of every step, with the time it took and that expected."""
-        return [
-            (number, op, length, expected(number, op))
-            for number, step in enumerate(self.steps.steps)
-            for op, length in step.lengths.items()
-        ]
-
-    @cached_property
-    def vary(self) -> bool:
-        """Whether microbatches differ: sizes vary, and explain most of how ops of a stage do."""
-        sizes = [size for own in self.sizes for size in own.values()]
-        rests = [length / (wanted or 1) for *_, length, wanted in self.against(self.by_size)]
-
-        def width(values: Sequence[float]) -> float:
-            ordered, last = sorted(values or [0.0]), max(len(values) - 1, 0)
-            return ordered[round(0.9 * last)] - ordered[round(0.1 * last)]
-
-        return self.steps.trace.timed and width(sizes) > max(_VARIES, 2 * width(rests))
-
-    @cached_property
+    @property
     def halves(self) -> tuple[list[int], list[int]]:
         """Numbers of steps to fit on and to judge by: of every second replica, else iteration."""
         several = len(self.steps.replicas) > 1
         keys = [s.replica if several else s.iteration for s in self.steps.steps]
-        ranked = {key: place for place, key in enumerate(sorted({*keys}))}
-        fit = [n for n, key in enumerate(keys) if ranked[key] % 2 == 0]
-        return fit, [n for n, key in enumerate(keys) if ranked[key] % 2] or fit
+        ranked = sorted({*keys})
+        halves = [[n for n, key in enumerate(keys) if ranked.index(key) % 2 == h] for h in (0, 1)]
+        return halves[0], halves[1] or halves[0]
 
     def fitted(self, count: int, on: Sequence[int]) -> Classes:
         """Group the sizes of microbatches of some steps (k-means from even quantiles)."""
-        own = [self.sizes[number] for number in on]
-        sizes = sorted(size for one in own for size in one.values())
-        centres = [sizes[int((n + 0.5) * len(sizes) / count)] for n in range(count)]
-        cuts: tuple[float, ...] = ()
+        sizes = np.sort(self.sizes[on], axis=None)
+        centres = sizes[((np.arange(count) + 0.5) * len(sizes) / count).astype(int)]
+        cuts = np.empty(0)
         for _ in range(100):
-            new = tuple((a + b) / 2 for a, b in pairwise(centres))
-            if new == cuts:
+            new = (centres[:-1] + centres[1:]) / 2
+            if np.array_equal(new, cuts):
                 break
-            cuts = new
-            groups: list[list[float]] = [[] for _ in centres]
-            for size in sizes:
-                groups[bisect(cuts, size)].append(size)
-            centres = [fmean(g) if g else c for g, c in zip(groups, centres, strict=True)]
-        seen: dict[tuple[Part, int], list[float]] = defaultdict(list)
-        for number in on:
-            step = self.steps.steps[number]
-            for op, length in step.lengths.items():
-                group = bisect(cuts, self.size(number, op))
-                seen[(op.stage, op.kind), group].append(length / (self.by_median(number, op) or 1))
-        return Classes(cuts, {key: median(values) for key, values in seen.items()})
+            cuts, group = new, np.searchsorted(new, sizes, "right")
+            centres = np.array(
+                [sizes[own].mean() if (own := group == g).any() else centres[g] for g in range(count)]
+            )
+        group = np.searchsorted(cuts, self.sizes[on], "right")[:, self._microbatch]
+        ratios = np.ones((len(self.parts), count))
+        for part, columns in enumerate(self._columns):
+            for g in range(count):
+                seen = self._ratios[np.ix_(on, columns)][group[:, columns] == g]
+                ratios[part, g] = np.median(seen) if len(seen) else 1.0
+        return Classes(cuts, ratios)
 
-    def by_class(self, classes: Classes) -> Lengths:
-        """Return what gives ops the time of their microbatch's class."""
+    def groups(self, classes: Classes) -> Floats:
+        """Return the class of each step's microbatches."""
+        found: Floats = np.searchsorted(classes.cuts, self.sizes, "right")
+        return found
 
-        def length(number: int, op: Op) -> float:
-            key = (op.stage, op.kind), classes.of(self.size(number, op))
-            return classes.ratios.get(key, 1.0) * self.by_median(number, op)
-
-        return length
-
-    def expected(self, number: int, op: Op) -> float:
-        """Return the time of an op, were nothing odd."""
-        return (self.by_size if self.vary else self.by_median)(number, op)
+    def by_class(self, classes: Classes) -> Floats:
+        """Return the times of ops by their microbatch's class."""
+        group = self.groups(classes)[:, self._microbatch]
+        found: Floats = self.by_median * classes.ratios[self._part, group]
+        return found
 
     @cached_property
+    def stalled(self) -> Floats:
+        """Which ops took far longer than their stage, kind and microbatch's size let expect."""
+        excess, long = self.own - self.expected, self.own > _LONG * self.expected
+        spread = np.empty_like(excess)
+        for rows in self._replicas:
+            for columns in self._columns:
+                block = np.ix_(rows, columns)
+                spread[block] = np.median(abs(excess[block]))
+        least = np.maximum(_OF_STEP * np.median(self.measured), _SPREADS * spread)
+        found: Floats = long & (excess > least) & self.steps.trace.timed
+        return found
+
+    @property
     def stalls(self) -> list[Stall]:
-        """Ops that took far longer than their stage, kind and microbatch's size let expect."""
-        least = _OF_STEP * median(step.length for step in self.steps.steps)
-        excess: dict[tuple[int, Part], list[tuple[bool, Stall]]] = defaultdict(list)
-        for number, op, length, wanted in self.against(self.expected):
-            step = self.steps.steps[number]
-            stall = Stall(step.replica, step.iteration, op, length - wanted)
-            excess[step.replica, (op.stage, op.kind)].append((length > _LONG * wanted, stall))
+        """All stalls, by replica, step and op."""
         found = []
-        for own in excess.values():
-            spread = _SPREADS * median(abs(stall.excess) for _, stall in own)
-            found += [stall for long, stall in own if long and stall.excess > max(least, spread)]
-        return sorted(found) if self.steps.trace.timed else []
+        for number, column in np.argwhere(self.stalled).tolist():
+            step, excess = self.steps.steps[number], (self.own - self.expected)[number, column]
+            found.append(Stall(step.replica, step.iteration, self.ops[column], float(excess)))
+        return sorted(found)
 
-    @cached_property
+    @property
     def noise(self) -> dict[Part, float]:
         """How much ops of a stage and kind vary: standard deviation over mean, without stalls."""
-        stalled = {stall[:3] for stall in self.stalls}
-        found: dict[Part, list[float]] = defaultdict(list)
-        for number, op, length, wanted in self.against(self.expected):
-            step = self.steps.steps[number]
-            if (step.replica, step.iteration, op) not in stalled:
-                found[op.stage, op.kind].append(length / wanted if wanted else 1.0)
-        return {part: pstdev(values) / (fmean(values) or 1) for part, values in found.items()}
+        found, ratios = {}, _over(self.own, self.expected)
+        for part, columns in zip(self.parts, self._columns, strict=True):
+            if len(values := ratios[:, columns][~self.stalled[:, columns]]):
+                found[part] = float(values.std() / (values.mean() or 1))
+        return found
 
 
-@dataclass(frozen=True)
-class Replays:
-    """Steps timed again, as early as possible: those of one order in one pass.
-
-    ``sequences`` has the order of every step, each by the object that stands for it.
-    """
-
-    costs: Costs
-    sequences: Mapping[object, LinearOrder]
-
-    def makespans(
-        self, length: Lengths, delay: float = 0.0, on: Sequence[int] | None = None
-    ) -> list[float]:
-        """Return what steps take with such lengths, and such a delay of every link, in us."""
-        import numpy as np
-
-        steps = self.costs.steps.steps
-        chosen = range(len(steps)) if on is None else on
-        found: dict[int, float] = {}
-        groups: dict[object, list[int]] = defaultdict(list)
-        for number in chosen:
-            groups[steps[number].order].append(number)
-        for order, numbers in groups.items():
-            line = self.sequences[order]
-            table: NDArray[np.float64] = np.array(
-                [[length(n, cast("Op", item)) for n in numbers] for item in line.item]
-            )
-            ends = last_ends(line.device, _waits(line, delay), table, lambda _: 0.0)
-            found |= zip(numbers, np.max([*ends.values()], axis=0).tolist(), strict=True)
-        return [found[number] for number in chosen]
-
-    def delay_that_explains(self, length: Lengths) -> float:
-        """Return the delay of every link that lets predictions be right in the median; 0: none."""
-        steps = self.costs.steps.steps
-
-        def short(delay: float) -> bool:
-            return error_of(self.makespans(length, delay), steps).median < 0
-
-        low, high = 0.0, median(step.length for step in steps)
-        if not short(0.0) or short(high):
-            return 0.0
-        for _ in range(24):
-            middle = (low + high) / 2
-            low, high = (middle, high) if short(middle) else (low, middle)
-        return high
+def _over(times: Floats, typical: Floats) -> Floats:
+    """Return quotients; 1 where nothing is typical."""
+    return np.divide(times, typical, out=np.ones_like(times), where=typical > 0)
 
 
-def _waits(line: LinearOrder, delay: float) -> list[Waits]:
-    """What every item waits for, with one delay for all links between devices."""
-    found: list[Waits] = []
-    for number, inputs in enumerate(line.inputs):
-        device = line.device[number]
-        own = [(s, 0.0 if line.device[s] == device else delay) for s, _ in inputs]
-        if line.before[number] >= 0:
-            own.append((line.before[number], 0.0))
-        found.append(own)
-    return found
+def _width(values: Floats) -> float:
+    """Return from where to where the middle eight tenths reach."""
+    return float(np.ptp(np.quantile(values, (0.1, 0.9), method="nearest")))

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from statistics import fmean, median
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from pipesat.core.amounts import in_unit
+from pipesat.core.arrays import Floats
 from pipesat.core.errors import BadInput, Deadlock
-from pipesat.core.ops import Kind, Op
+from pipesat.core.linear_order import last_ends
+from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.timing import linearize
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.strict_json import FORMAT
 from pipesat.heuristics import BASELINES
-from pipesat.timeline.steps import Step, Steps, inputs_of
-from pipesat.timeline.trace_costs import (
-    CLASSES,
-    Classes,
-    Costs,
-    Error,
-    Lengths,
-    Part,
-    Replays,
-    Stall,
-    error_of,
-)
+from pipesat.timeline.steps import Steps, inputs_of
+from pipesat.timeline.trace_costs import CLASSES, Classes, Costs, Part, Stall
 
 UNIT: Final = "MiB"
 COUNTED: Final = "activations"
@@ -47,7 +41,7 @@ def problem_of(
     costs: Costs,
     number: int,
     delay: float,
-    given: Memory,
+    given: Memory = Memory(),
     classes: Classes | None = None,
     name: str = "",
 ) -> Problem:
@@ -58,37 +52,49 @@ def problem_of(
     both forms, the other one is not known: such a stage has only the form that ran.
     """
     steps, step = costs.steps, costs.steps.steps[number]
-    stages, devices = [], []
     held = given.held is not None
-    holds = _each("held", given.held, len(steps.homes), up=True) if held else None
-    groups = [0 if classes is None else classes.of(costs.sizes[number][m]) for m in _numbers(steps)]
-    usual = max(groups, key=groups.count)
-    for stage, home in enumerate(steps.homes):
-        own: Any = _amounts(costs, number, stage, classes, usual)
-        both = {"B", "BW"} <= own.keys()
-        form = "either" if both else "split" if "B" in own else "fused"
-        if form == "fused":
-            own = {"B": 0, "W": own["BW"], **own}
-        after = 1 if holds is None else holds[stage]
-        entry: dict[str, Any] = {"device": home, **own, "backward": form}
-        stages.append(entry | {"held_after_F": after, "held_after_B": after})
     if (given.memory or given.static) and not held:
         raise BadInput("expected what stages hold after F, too", where="held", value=None)
-    room: Sequence[int | None] = (
-        _each("memory", given.memory, steps.devices) if held else most_held(step.order)
-    )
+    groups = [0] * steps.microbatches if classes is None else costs.groups(classes)[number].tolist()
+    usual = max(groups, key=groups.count)
+
+    def amounts(stage: int, group: int) -> dict[str, int]:
+        """Return the times of a stage's ops of one class."""
+        return {
+            part[1]: round(
+                costs.median(number, part) * (1.0 if classes is None else classes.ratios[place, group])
+            )
+            for place, part in enumerate(costs.parts)
+            if part[0] == stage
+        }
+
+    holds = _each("held", given.held, len(steps.homes), up=True) if held else [1] * len(steps.homes)
+    stages: list[dict[str, Any]] = []
+    for stage, (home, after) in enumerate(zip(steps.homes, holds, strict=True)):
+        own = amounts(stage, usual)
+        forms = {"B": "split", "BW": "fused"}
+        form = "either" if forms.keys() <= own.keys() else next(forms[k] for k in forms if k in own)
+        own = {"B": 0, "W": own["BW"], **own} if form == "fused" else own
+        entry = {"device": home, **own, "backward": form}
+        stages.append(entry | {"held_after_F": after, "held_after_B": after})
+    room = _each("memory", given.memory, steps.devices) if held else most_held(step.order)
     static = _each("static", given.static or "0", steps.devices, up=True)
-    for rank, (capacity, taken) in enumerate(zip(room, static, strict=True)):
-        devices.append({"name": f"rank {rank}", "memory": capacity, "static": taken})
+    listed: list[dict[str, Any]] = []
+    for group, alike in groupby(groups):
+        entry = {"name": f"class {group + 1}", "count": len([*alike])}
+        if group != usual and all(entry["name"] != one["name"] for one in listed):
+            entry["stages"] = {str(s): amounts(s, group) for s in range(len(steps.homes))}
+        listed.append(entry)
     document: dict[str, Any] = {
         "format": FORMAT,
         "name": name,
         "time_unit": "us",
         "memory_unit": UNIT if held else COUNTED,
-        "microbatches": steps.microbatches
-        if classes is None
-        else _listed(costs, number, classes, groups, usual),
-        "devices": devices,
+        "microbatches": steps.microbatches if classes is None else listed,
+        "devices": [
+            {"name": f"rank {rank}", "memory": capacity, "static": taken}
+            for rank, (capacity, taken) in enumerate(zip(room, static, strict=True))
+        ],
         "stages": stages,
         "comm": {"default": round(delay)},
     }
@@ -106,41 +112,6 @@ def _each(where: str, text: str | None, count: int, *, up: bool = False) -> list
     return values
 
 
-def _numbers(steps: Steps) -> range:
-    return range(steps.microbatches)
-
-
-def _amounts(
-    costs: Costs, number: int, stage: int, classes: Classes | None, group: int
-) -> dict[Kind, int]:
-    """Return the times of a stage's ops of one class, in us."""
-    replica = costs.steps.steps[number].replica
-    return {
-        part[1]: round(time * (1.0 if classes is None else classes.ratios.get((part, group), 1.0)))
-        for (of, part), time in costs.medians.items()
-        if of == replica and part[0] == stage
-    }
-
-
-def _listed(
-    costs: Costs, number: int, classes: Classes, groups: Sequence[int], usual: int
-) -> list[dict[str, Any]]:
-    """Return the list of microbatches: a class's first entry has its times, but for the usual's."""
-    entries: list[dict[str, Any]] = []
-    for place, group in enumerate(groups):
-        name = f"class {group + 1}"
-        if entries and entries[-1]["name"] == name:
-            entries[-1]["count"] += 1
-            continue
-        entries.append({"name": name, "count": 1})
-        if group != usual and group not in groups[:place]:
-            entries[-1]["stages"] = {
-                str(stage): _amounts(costs, number, stage, classes, group)
-                for stage in range(len(costs.steps.homes))
-            }
-    return entries
-
-
 def most_held(order: Sequence[Sequence[Op]]) -> list[int]:
     """Return the most microbatches of its stages that each device holds, from F to BW or W."""
     most = []
@@ -152,7 +123,21 @@ def most_held(order: Sequence[Sequence[Op]]) -> list[int]:
     return most
 
 
-_WORTH = 0.002  # of the step: what another class has to improve
+_WORTH: Final = 0.002  # of the step: what another class has to improve
+
+
+class Error(NamedTuple):
+    """Predicted over measured steps, less 1: the median, and 5th and 95th percentile."""
+
+    median: float
+    low: float
+    high: float
+
+
+def error_of(predicted: Floats, measured: Floats) -> Error:
+    """Compare predictions with what steps took."""
+    low, high = np.quantile(predicted / measured - 1, (0.05, 0.95), method="nearest")
+    return Error(float(np.median(predicted / measured - 1)), float(low), float(high))
 
 
 @dataclass(frozen=True)
@@ -199,15 +184,32 @@ class Prediction:
     slowest: float | None
 
 
-def replays_of(costs: Costs) -> Replays:
-    """Return the replays of all steps."""
-    problem = problem_of(costs, 0, 0, Memory())
-    orders = {step.order for step in costs.steps.steps}
+Replay = Callable[..., Floats]
+"""Of times of ops, a row per step, and a delay of every link: what steps take, in us."""
+
+
+def replay_of(costs: Costs) -> Replay:
+    """Return what times all steps again, as early as possible: those of one order in one pass."""
+    problem, column = problem_of(costs, 0, 1), {op: n for n, op in enumerate(costs.ops)}
+    alike: dict[Any, list[int]] = defaultdict(list)
+    for number, step in enumerate(costs.steps.steps):
+        alike[step.order].append(number)
     try:
-        return Replays(costs, {order: linearize(problem, order) for order in orders})
+        lines = [(linearize(problem, order), rows) for order, rows in alike.items()]
     except Deadlock as error:
         text = f"the ops of its ranks wait for each other: {error}"
         raise BadInput(text, source=costs.steps.trace.source) from None
+
+    def makespans(times: Floats, delay: float = 0.0) -> Floats:
+        found = np.empty(len(times))
+        for line, rows in lines:
+            table = times[np.ix_(rows, [column[item] for item in line.item])].T
+            waits = [[(s, by and by * delay) for s, by in own] for own in line.waits]
+            ends = last_ends(line.device, waits, table, lambda _: 0.0)
+            found[rows] = np.max([*ends.values()], axis=0)
+        return found
+
+    return makespans
 
 
 def predict(costs: Costs) -> Prediction:
@@ -216,65 +218,60 @@ def predict(costs: Costs) -> Prediction:
     How many classes there are, the steps decide that they are fitted on: one more has to make the
     middle size of their errors smaller.
     """
-    replays, steps = replays_of(costs), costs.steps.steps
+    replay, steps, measured = replay_of(costs), costs.steps, costs.measured
     classes = by_class = None
-    length: Lengths = costs.by_median
+    times = costs.by_median
     fit, judge = costs.halves
 
-    def missed(length: Lengths, on: Sequence[int]) -> float:
+    def missed(times: Floats, on: Sequence[int] | slice = slice(None)) -> float:
         """Return the middle size of the errors of some steps."""
-        found = zip(replays.makespans(length, on=on), on, strict=True)
-        return median(abs(time / (steps[n].length or 1.0) - 1) for time, n in found)
+        return float(np.median(abs(replay(times) / measured - 1)[on]))
 
     if costs.vary:
-        tried = [costs.fitted(count, fit) for count in range(2, CLASSES + 1)]
-        for one in tried:
-            if missed(costs.by_class(one), fit) + _WORTH < missed(length, fit):
-                classes, length = one, costs.by_class(one)
-        judged = replays.makespans(length, on=judge)
-        by_class = error_of(judged, [steps[number] for number in judge])
+        for one in [costs.fitted(count, fit) for count in range(2, CLASSES + 1)]:
+            if missed(costs.by_class(one), fit) + _WORTH < missed(times, fit):
+                classes, times = one, costs.by_class(one)
+        by_class = error_of(replay(times)[judge], measured[judge])
+    own = replay(costs.own)
+    lost = own - replay(np.where(costs.stalled, costs.expected, costs.own))
     return Prediction(
-        tuple(step.length for step in steps),
-        error_of(replays.makespans(costs.by_median), steps),
-        error_of(replays.makespans(costs.own), steps),
+        tuple(measured.tolist()),
+        error_of(replay(costs.by_median), measured),
+        error_of(own, measured),
         classes,
         by_class,
-        replays.delay_that_explains(length) if costs.steps.trace.timed else 0.0,
-        _seen(costs.steps),
-        missed(length, range(len(steps))),
+        _delay_that_explains(replay, times, measured) if steps.trace.timed else 0.0,
+        _seen(steps),
+        missed(times),
         tuple(costs.stalls),
-        _lost(costs, replays),
+        {
+            (steps.steps[n].replica, steps.steps[n].iteration): float(lost[n])
+            for n in np.flatnonzero(costs.stalled.any(axis=1))
+        },
         costs.noise,
         _slowest(steps),
     )
 
 
-def _lost(costs: Costs, replays: Replays) -> dict[tuple[int, int], float]:
-    """Return what each step with stalls lost to them: timed with them and without, in us."""
-    stalled = {stall[:3] for stall in costs.stalls}
-    steps = costs.steps.steps
-    on = [
-        n
-        for n, s in enumerate(steps)
-        if any(stall[:2] == (s.replica, s.iteration) for stall in costs.stalls)
-    ]
+def _delay_that_explains(replay: Replay, times: Floats, measured: Floats) -> float:
+    """Return the delay of every link that lets predictions be right in the median; 0: none."""
 
-    def smooth(number: int, op: Op) -> float:
-        step = steps[number]
-        usual = (step.replica, step.iteration, op) in stalled
-        return (costs.expected if usual else costs.own)(number, op)
+    def short(delay: float) -> bool:
+        return error_of(replay(times, delay), measured).median < 0
 
-    if not on:
-        return {}
-    with_them, without = (replays.makespans(length, on=on) for length in (costs.own, smooth))
-    return {
-        (steps[n].replica, steps[n].iteration): a - b
-        for n, a, b in zip(on, with_them, without, strict=True)
-    }
+    low, high = 0.0, float(np.median(measured))
+    if not short(0.0) or short(high):
+        return 0.0
+    for _ in range(24):
+        middle = (low + high) / 2
+        low, high = (middle, high) if short(middle) else (low, middle)
+    return high
 
 
 def _seen(found: Steps) -> float | None:
     """Return the median delay of ops that were waited for, by a device with nothing else to do."""
+    if not found.trace.timed or found.trace.waits_inside:
+        return None
     seen = []
     for step in found.steps:
         for row in step.order:
@@ -282,14 +279,13 @@ def _seen(found: Steps) -> float | None:
                 source = inputs_of(op, found.homes, step.times)
                 if source is not None and step.times[source][1] > step.times[before][1]:
                     seen.append(step.times[op][0] - step.times[source][1])
-    known = seen and found.trace.timed and not found.trace.waits_inside
-    return median(seen) if known else None
+    return median(seen) if seen else None
 
 
-def _slowest(steps: tuple[Step, ...]) -> float | None:
+def _slowest(found: Steps) -> float | None:
     """Return the median, over iterations, of the slowest replica's step over the mean one."""
     lengths: dict[int, list[float]] = defaultdict(list)
-    for step in steps:
+    for step in found.steps:
         lengths[step.iteration].append(step.length)
     several = [max(own) / fmean(own) for own in lengths.values() if len(own) > 1]
     return median(several) if several else None
@@ -297,7 +293,6 @@ def _slowest(steps: tuple[Step, ...]) -> float | None:
 
 def laid_out(found: Steps) -> Steps:
     """Give ops that are known by their lengths alone the order of Megatron's 1F1B."""
-    problem = problem_of(Costs(found), 0, 0, Memory())
     name = "1f1b" if found.placement == "chain" else "interleaved-1f1b"
-    order: Any = BASELINES[name](problem).order
+    order: Any = BASELINES[name](problem_of(Costs(found), 0, 0)).order
     return replace(found, steps=tuple(replace(step, order=order) for step in found.steps))

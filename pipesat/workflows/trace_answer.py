@@ -151,7 +151,7 @@ class TraceAnswer(Displayed):
         p, times = self.prediction, self.prediction.measured
         by_class = size = ""
         if p.classes is not None and p.by_class is not None:
-            classes = f"{len(p.classes.cuts) + 1} classes"
+            classes = f"{p.classes.count} classes"
             by_class = f"{_sign(p.by_class.median)} from {classes} of microbatches, "
             size = f"they differ: {classes}, fitted on half of the steps and judged by the others"
         seen = p.seen_delay and f". Ops that waited came {_ms(p.seen_delay)} after their input"
@@ -255,7 +255,7 @@ class TraceAnswer(Displayed):
             "longest": max(p.measured) if timed else None,
             "predicted": self._ran,
             "errors": errors,
-            "classes": None if p.classes is None else len(p.classes.cuts) + 1,
+            "classes": None if p.classes is None else p.classes.count,
             "link_delay": p.delay if timed else None,
             "link_delay_seen": p.seen_delay,
             "resolution": p.resolves if timed else None,
