@@ -6,17 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from statistics import median
-from typing import Any, TypeAlias
+from statistics import fmean, median
+from typing import Any
 
 from pipesat.core.claims import difference, percent
-from pipesat.core.ops import KINDS, Copy, Item, members
+from pipesat.core.ops import KINDS, members
 from pipesat.core.problem import Problem
+from pipesat.core.rules import duration
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.timing import time_order
 from pipesat.picture.gantt import gantt_figure
-from pipesat.timeline.replay import gaps_of, measured_delays, predicted_length, replay_of
-from pipesat.timeline.timeline import TOY_SOURCE, Timeline
+from pipesat.timeline.replay import Replay, gaps_of, measured_delays
+from pipesat.timeline.timeline import TOY_SOURCE, Ran, Timeline
 
 
 @dataclass(frozen=True)
@@ -106,19 +107,10 @@ class AgainstPrediction:
 
     def document(self) -> dict[str, Any]:
         """Return everything for ``--json``, times in us."""
-        return {
-            "predicted": self.predicted,
-            "measured": self.measured,
-            "shortest": self.shortest,
-            "longest": self.longest,
-            "steps": self.steps,
+        return asdict(self) | {
             "error": self.error,
-            "toy_model": self.toy_model,
             "failed_assumption": self.largest.assumption,
             "parts": {part.assumption: part.makes for part in self.parts},
-            "kinds": [asdict(row) for row in self.kinds],
-            "devices": [asdict(row) for row in self.devices],
-            "links": [asdict(row) for row in self.links],
         }
 
 
@@ -134,17 +126,16 @@ REST = "not explained"
 
 def compare(problem: Problem, timeline: Timeline) -> AgainstPrediction:
     """Compare the order that ran, timed with the problem's costs, with its typical step."""
-    replay = replay_of(problem, timeline)
+    replay = Replay(problem, timeline)
     calls = [gap.calls for gap in replay.gaps]
-    gaps = [gap.calls + gap.other for gap in replay.gaps]
-    seen = measured_delays(problem, timeline)
-    measured = replay.measured_with_copies
-    predicted = replay.makespan(replay.predicted_lengths)
+    gaps = [sum(gap) for gap in replay.gaps]
+    predicted, measured = replay.makespan(replay.stated), replay.measured(copies=True)
+    alone = replay.medians(lambda ran: ran.end - ran.start if ran.cpu is None else ran.cpu)
     ladder = [
         ("", predicted),
-        (COSTS, replay.makespan(replay.core_lengths)),
-        (CORES, replay.makespan(replay.typical_lengths)),
-        (SPREAD, replay.makespan(replay.measured_lengths)),
+        (COSTS, replay.makespan(alone)),
+        (CORES, replay.makespan(replay.medians(lambda ran: ran.end - ran.start))),
+        (SPREAD, replay.makespan(replay.measured())),
         *([(COPIES, replay.makespan(measured))] if replay.linear.copies else []),
         (CALLS, replay.makespan(measured, calls)),
         (OVERHEAD, replay.makespan(measured, gaps)),
@@ -159,49 +150,35 @@ def compare(problem: Problem, timeline: Timeline) -> AgainstPrediction:
         len(timeline.steps),
         _kinds(problem, timeline),
         _devices(problem, timeline, predicted),
-        _links(problem, timeline, seen),
+        _links(problem, timeline),
         tuple(Part(name, after - before) for (_, before), (name, after) in pairwise(ladder)),
         timeline.source == TOY_SOURCE,
     )
 
 
 def _kinds(problem: Problem, timeline: Timeline) -> tuple[KindRow, ...]:
-    times: dict[tuple[int, Kinds], list[tuple[float, float]]] = defaultdict(list)
-    cores: dict[tuple[int, Kinds], list[float]] = defaultdict(list)
+    alike: dict[tuple[int, tuple[int, ...]], list[Ran]] = defaultdict(list)
     for step in timeline.steps:
         for device, ran in step:
-            kinds = _kinds_of(ran.item)
-            expected = predicted_length(problem, timeline, ran.item)
-            times[device, kinds].append((expected, ran.end - ran.start))
-            if ran.cpu is not None:
-                cores[device, kinds].append(ran.cpu)
+            ran_as = sorted(KINDS.index(op.kind) for op in members(ran.item))
+            alike[device, tuple(ran_as)].append(ran)
     rows = []
-    for (device, kinds), both in sorted(times.items()):
-        predicted, measured = zip(*both, strict=True)
-        ordered = sorted(measured)
-        count = len(ordered)
-        low, high = (ordered[round(share * (count - 1))] for share in (0.05, 0.95))
-        mean = sum(predicted) / count, sum(measured) / count
-        known = cores[device, kinds]
-        cpu = sum(known) / len(known) if known else None
+    for (device, kinds), own in sorted(alike.items(), key=lambda entry: entry[0]):
+        took = sorted(ran.end - ran.start for ran in own)
+        low, high = (took[round(share * (len(own) - 1))] for share in (0.05, 0.95))
+        predicted = fmean(timeline.us_per_unit * duration(problem, ran.item) for ran in own)
+        cores = [ran.cpu for ran in own if ran.cpu is not None]
+        cpu = fmean(cores) if cores else None
         text = "+".join(KINDS[kind] for kind in kinds)
-        rows.append(KindRow(device, text, count, *mean, low, high, cpu))
+        rows.append(KindRow(device, text, len(own), predicted, fmean(took), low, high, cpu))
     return tuple(rows)
-
-
-Kinds: TypeAlias = tuple[int, ...]
-"""Kind of an op, kinds of a pair, ascending: numbers in :data:`KINDS`."""
-
-
-def _kinds_of(item: Item) -> Kinds:
-    return tuple(sorted(KINDS.index(op.kind) for op in members(item)))
 
 
 def _devices(problem: Problem, timeline: Timeline, predicted: float) -> tuple[DeviceRow, ...]:
     step = timeline.typical
     rows = []
     for device, row in enumerate(step.devices):
-        expected = sum(predicted_length(problem, timeline, ran.item) for ran in row.ops)
+        expected = timeline.us_per_unit * sum(duration(problem, ran.item) for ran in row.ops)
         busy = sum(ran.end - ran.start for ran in row.ops)
         gaps = gaps_of(row)
         calls, overhead = sum(gap.calls for gap in gaps), sum(gap.other for gap in gaps)
@@ -210,22 +187,14 @@ def _devices(problem: Problem, timeline: Timeline, predicted: float) -> tuple[De
     return tuple(rows)
 
 
-def _links(
-    problem: Problem, timeline: Timeline, seen: dict[tuple[int, int], list[float]]
-) -> tuple[LinkRow, ...]:
+def _links(problem: Problem, timeline: Timeline) -> tuple[LinkRow, ...]:
+    seen = measured_delays(problem, timeline)
     rows = []
     for (a, b), link in problem.links.items():
-        for source, target, delay in ((a, b, link.F), (b, a, link.B)):
-            values = seen.get((source, target), [])
-            rows.append(
-                LinkRow(
-                    source,
-                    target,
-                    timeline.us_per_unit * delay,
-                    median(values) if values else None,
-                    len(values),
-                )
-            )
+        for hop, delay in (((a, b), link.F), ((b, a), link.B)):
+            values = seen.get(hop)
+            measured, count = (median(values), len(values)) if values else (None, 0)
+            rows.append(LinkRow(*hop, timeline.us_per_unit * delay, measured, count))
     return tuple(rows)
 
 
@@ -238,20 +207,16 @@ def comparison_png(problem: Problem, timeline: Timeline, comparison: AgainstPred
     unit, us = ("us", 1.0) if comparison.predicted + comparison.measured < 1e12 else ("s", 1e6)
     scale = timeline.us_per_unit / us
     schedule = time_order(problem, step.order)
+    rows = zip(step.order, schedule.devices, strict=True)
     predicted = Schedule(
         tuple(
-            _timed(
-                Timed, ((item, t.start, t.end) for item, t in zip(items, row, strict=True)), scale
-            )
-            for items, row in zip(step.order, schedule.devices, strict=True)
+            _timed(Timed, ((item, *timed[1:]) for item, timed in zip(*row, strict=True)), scale)
+            for row in rows
         ),
         copies=tuple(_timed(TimedCopy, row, scale) for row in schedule.copies),
     )
     measured = Schedule(
-        tuple(
-            _timed(Timed, ((ran.item, ran.start, ran.end) for ran in row.ops), 1 / us)
-            for row in step.devices
-        ),
+        tuple(_timed(Timed, (ran[:3] for ran in row.ops), 1 / us) for row in step.devices),
         copies=tuple(_timed(TimedCopy, row.copies, 1 / us) for row in step.devices),
     )
     error = percent(comparison.error, 1, sign=True)
@@ -266,11 +231,6 @@ def comparison_png(problem: Problem, timeline: Timeline, comparison: AgainstPred
     return file_of(figure, "png")
 
 
-def _timed(
-    kind: Any, entries: Iterable[tuple[Item | Copy | Any, float, float]], scale: float
-) -> tuple[Any, ...]:
+def _timed(kind: Any, entries: Iterable[Any], scale: float) -> tuple[Any, ...]:
     """Return items or copies with whole times of 0 or more."""
-    return tuple(
-        kind(what, max(0, round(start * scale)), max(0, round(end * scale)))
-        for what, start, end in entries
-    )
+    return tuple(kind(what, *(max(0, round(t * scale)) for t in times)) for what, *times in entries)

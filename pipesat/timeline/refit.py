@@ -17,7 +17,7 @@ from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import duration, one_of_each
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.strict_json import MOST
-from pipesat.timeline.replay import CostKey, cost_key, measured_delays
+from pipesat.timeline.replay import CostKey, LinkKey, cost_key, delays_seen, gaps_of
 from pipesat.timeline.timeline import TOY_SOURCE, Timeline
 
 _COARSE = 50  # units: below, rounding to whole ones changes a cost by more than 1 %
@@ -100,15 +100,12 @@ def _busy(problem: Problem, timeline: Timeline) -> dict[CostKey, _Busy]:
     whole, after = defaultdict(list), defaultdict(list)
     for step in timeline.steps:
         for row in step.devices:
-            for ran, following in zip(row.ops, (*row.ops[1:], None), strict=True):
+            for ran, gap in zip(row.ops, [*gaps_of(row)[1:], None], strict=True):
                 key = cost_key(problem, ran.item)
-                gap = 0.0 if following is None else max(0.0, following.turned_to - ran.end)
-                whole[key].append(ran.end - ran.start + gap)
-                if following is not None:  # nothing comes after the last
-                    after[key].append(gap)
-    return {
-        key: _Busy(median(values), median(after.get(key, [0.0]))) for key, values in whole.items()
-    }
+                whole[key].append(ran.end - ran.start + sum(gap or ()))
+                if gap is not None:  # nothing comes after the last
+                    after[key].append(sum(gap))
+    return {key: _Busy(median(all_), median(after.get(key, [0.0]))) for key, all_ in whole.items()}
 
 
 def _entries(
@@ -167,21 +164,17 @@ def _comm(
     problem: Problem, timeline: Timeline, busy: Mapping[CostKey, _Busy], notes: list[str]
 ) -> dict[str, Any]:
     """Return ``comm`` with new delays; links that no op waited for keep theirs."""
-
-    def alike(op: Op, sender: int, delay: float) -> float:
-        """The delay less what the sender did after its op, as classes without a factor have it."""
+    seen: dict[LinkKey, list[float]] = defaultdict(list)
+    for op, sender, delay in delays_seen(problem, timeline):
         group = problem.class_of(op.stage, op.microbatch)
         kinds: tuple[Kind, ...] = ("F",) if op.kind == "F" else ("B", "BW")
         keys = (((sender, kind, group, 0),) for kind in kinds)
         spent = max((busy[key].after for key in keys if key in busy), default=0.0)
         definitions = problem.routes[problem.route_of[op.stage]].definitions
         num, den = definitions[group].comm if definitions else (1, 1)
-        return (delay - spent) * den / num
-
-    delays = {
-        link: max(0.0, median(values)) / timeline.us_per_unit
-        for link, values in measured_delays(problem, timeline, alike).items()
-    }
+        # less what the sender did after its op, as classes without a factor have it
+        seen[sender, op.stage].append((delay - spent) * den / num)
+    delays = {link: max(0.0, median(all_)) / timeline.us_per_unit for link, all_ in seen.items()}
     edges, unseen = [], []
     for (a, b), link in problem.links.items():
         edge: dict[str, int] = {"src": a, "dst": b, "F": link.F, "B": link.B}

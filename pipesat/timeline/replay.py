@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from pipesat.core.linear_order import LinearOrder, Waits, last_ends
+from pipesat.core.linear_order import Waits, last_ends
 from pipesat.core.ops import Copy, Event, Item, Kind, Op, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited, duration
+from pipesat.core.rules import awaited
 from pipesat.core.timing import with_all_copies
 from pipesat.timeline.timeline import DeviceRun, Ran, RanCopy, Timeline, TrainingStep
 
@@ -27,8 +26,7 @@ _WAITED = 50.0
 complete already takes some of them too."""
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(NamedTuple):
     """Time between two ops of a device in which it did not wait for input, in us.
 
     ``calls`` of it went into starting sends and receives, ``other`` into anything else.
@@ -41,16 +39,10 @@ class Gap:
 def gaps_of(row: DeviceRun) -> list[Gap]:
     """Return the gap before every op of a device; none before its first."""
     gaps = [Gap()] if row.ops else []
-    transfers = iter(row.transfers)
-    transfer = next(transfers, None)
     for before, after in pairwise(row.ops):
         length = max(0.0, after.turned_to - before.end)
-        calls = 0.0
-        while transfer is not None and transfer.start < after.turned_to:
-            if transfer.start >= before.end:
-                calls += transfer.end - transfer.start
-            transfer = next(transfers, None)
-        calls = min(calls, length)
+        between = (t for t in row.transfers if before.end <= t.start < after.turned_to)
+        calls = min(sum(t.end - t.start for t in between), length)
         gaps.append(Gap(calls, length - calls))
     return gaps
 
@@ -65,30 +57,30 @@ def cost_key(problem: Problem, item: Item) -> CostKey:
     )
 
 
-def measured_delays(
-    problem: Problem,
-    timeline: Timeline,
-    of: Callable[[Op, int, float], float] = lambda _op, _sender, delay: delay,
-) -> dict[LinkKey, list[float]]:
-    """Return what was seen of the delays between devices, in us, over all steps.
-
-    ``of`` makes of an op, the stage that sends to it and the delay what is wanted.
+def delays_seen(problem: Problem, timeline: Timeline) -> Iterator[tuple[Op, int, float]]:
+    """Yield delays between devices that were seen: which op waited, for which stage, how many us.
 
     Only of transfers that an op waited for: from the end of the op that sends to the start of the
     one that waited. Other transfers took at most as long as they could. Which input a pair waited
     for that needs two from other devices is not known: such a pair counts for neither. Nor does an
     op during whose wait a copy of its device ended.
     """
-    delays: dict[LinkKey, list[float]] = defaultdict(list)
     for step in timeline.steps:
         place = places_of(step)
         for device, ran in step:
             sources = sources_of(problem, ran.item)
             if len(sources) != 1 or _copied_meanwhile(step, device, ran):
                 continue
-            if waited_for(ran, source := place[sources[0][1]]):
-                op, event = sources[0]
-                delays[event[0], op.stage].append(of(op, event[0], ran.start - source.end))
+            op, event = sources[0]
+            if waited_for(ran, source := place[event]):
+                yield op, event[0], ran.start - source.end
+
+
+def measured_delays(problem: Problem, timeline: Timeline) -> dict[LinkKey, list[float]]:
+    """Return the delays that were seen, by link."""
+    delays: dict[LinkKey, list[float]] = defaultdict(list)
+    for op, sender, delay in delays_seen(problem, timeline):
+        delays[sender, op.stage].append(delay)
     return dict(delays)
 
 
@@ -121,20 +113,25 @@ def sources_of(problem: Problem, item: Item) -> list[tuple[Op, Event]]:
     ]
 
 
-@dataclass(frozen=True)
 class Replay:
     """The typical step of a timeline, ready to be timed with any mixture of times, in us.
 
-    Copies of what is offloaded are part of the sequence, where timing its order puts them: ``ran``
-    has what is known of each, ``None`` if it was not measured.
+    Copies of what is offloaded are part of the sequence, where timing its order puts them. By item
+    or copy, ``ran`` has what is known of it, ``None`` if it was not measured, ``stated`` the
+    problem's time and ``gaps`` the gap before it.
     """
 
-    problem: Problem
-    timeline: Timeline
-    step: TrainingStep
-    linear: LinearOrder
-    ran: tuple[Ran | RanCopy | None, ...]
-    gaps: tuple[Gap, ...]
+    def __init__(self, problem: Problem, timeline: Timeline) -> None:
+        self.problem, self.timeline, self.step = problem, timeline, timeline.typical
+        self.linear = with_all_copies(problem, self.step.order)
+        known: dict[Item | Copy, tuple[Ran | RanCopy | None, Gap]] = {}
+        for row in self.step.devices:
+            known |= {ran.item: (ran, gap) for ran, gap in zip(row.ops, gaps_of(row), strict=True)}
+            known |= {ran.copy: (ran, Gap()) for ran in row.copies}
+        whats = (self.linear.copies.get(n, item) for n, item in enumerate(self.linear.item))
+        found = [known.get(what, (None, Gap())) for what in whats]
+        self.ran, self.gaps = [ran for ran, _ in found], [gap for _, gap in found]
+        self.stated = [timeline.us_per_unit * length for length in self.linear.duration]
 
     def makespan(
         self,
@@ -185,74 +182,21 @@ class Replay:
             found[source] = seen if waited else min(stated, seen)
         return found
 
-    @property
-    def predicted_lengths(self) -> list[float]:
-        """The problem's time of every op."""
-        return [self.timeline.us_per_unit * length for length in self.linear.duration]
-
-    @property
-    def typical_lengths(self) -> list[float]:
-        """The median time of every op's stage and kind, class and mode."""
-        return self._medians(lambda ran: ran.end - ran.start)
-
-    @property
-    def core_lengths(self) -> list[float]:
-        """The median time on a core of every op's stage and kind; whole times if not known."""
-        return self._medians(lambda ran: ran.end - ran.start if ran.cpu is None else ran.cpu)
-
-    def _medians(self, of_op: Callable[[Ran], float]) -> list[float]:
-        """Times of ops as the median over all steps of those that are alike."""
+    def medians(self, of: Callable[[Ran], float]) -> list[float]:
+        """Times of ops as the median over all steps of those that are alike; copies as stated."""
         costs: dict[CostKey, list[float]] = defaultdict(list)
         for step in self.timeline.steps:
             for _, ran in step:
-                costs[cost_key(self.problem, ran.item)].append(of_op(ran))
+                costs[cost_key(self.problem, ran.item)].append(of(ran))
         middle = {key: median(values) for key, values in costs.items()}
-        return self._lengths(lambda ran: middle[cost_key(self.problem, ran.item)])
-
-    @property
-    def measured_lengths(self) -> list[float]:
-        """The time of every op in this step."""
-        return self._lengths(lambda ran: ran.end - ran.start)
-
-    @property
-    def measured_with_copies(self) -> list[float]:
-        """The time of every op and of every copy in this step."""
         return [
-            stated if ran is None else ran.end - ran.start
-            for ran, stated in zip(self.ran, self.predicted_lengths, strict=True)
+            middle[cost_key(self.problem, ran.item)] if isinstance(ran, Ran) else stated
+            for ran, stated in zip(self.ran, self.stated, strict=True)
         ]
 
-    def _lengths(self, of_op: Callable[[Ran], float]) -> list[float]:
-        """Times of ops, and the problem's of copies."""
+    def measured(self, *, copies: bool = False) -> list[float]:
+        """Times of ops in this step, and those of copies or what is stated of them."""
         return [
-            of_op(ran) if isinstance(ran, Ran) else stated
-            for ran, stated in zip(self.ran, self.predicted_lengths, strict=True)
+            ran.end - ran.start if ran and (copies or isinstance(ran, Ran)) else stated
+            for ran, stated in zip(self.ran, self.stated, strict=True)
         ]
-
-
-def replay_of(problem: Problem, timeline: Timeline) -> Replay:
-    """Prepare the replay of a timeline's typical step."""
-    step = timeline.typical
-    linear = with_all_copies(problem, step.order)
-    known: dict[Item, tuple[Ran, Gap]] = {}
-    copied: dict[Copy, RanCopy] = {}
-    for row in step.devices:
-        known |= {ran.item: (ran, gap) for ran, gap in zip(row.ops, gaps_of(row), strict=True)}
-        copied |= {ran.copy: ran for ran in row.copies}
-    both: list[tuple[Ran | RanCopy | None, Gap]] = []
-    for number, item in enumerate(linear.item):
-        copy = linear.copies.get(number)
-        both.append(known[item] if copy is None else (copied.get(copy), Gap()))
-    return Replay(
-        problem,
-        timeline,
-        step,
-        linear,
-        tuple(ran for ran, _ in both),
-        tuple(gap for _, gap in both),
-    )
-
-
-def predicted_length(problem: Problem, timeline: Timeline, item: Item) -> float:
-    """The problem's time of an op or pair, in us of the run."""
-    return timeline.us_per_unit * duration(problem, item)

@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pipesat.core.arrays import Floats
+from pipesat.core.arrays import Floats, Ints
 from pipesat.core.ops import Kind, Op
 from pipesat.timeline.steps import Steps
 
@@ -118,20 +119,19 @@ class Costs:
             if np.array_equal(new, cuts):
                 break
             cuts, group = new, np.searchsorted(new, sizes, "right")
-            centres = np.array(
-                [sizes[own].mean() if (own := group == g).any() else centres[g] for g in range(count)]
-            )
+            for number in np.unique(group):
+                centres[number] = sizes[group == number].mean()
         group = np.searchsorted(cuts, self.sizes[on], "right")[:, self._microbatch]
         ratios = np.ones((len(self.parts), count))
         for part, columns in enumerate(self._columns):
             for g in range(count):
-                seen = self._ratios[np.ix_(on, columns)][group[:, columns] == g]
+                seen = self._ratios[on][:, columns][group[:, columns] == g]
                 ratios[part, g] = np.median(seen) if len(seen) else 1.0
         return Classes(cuts, ratios)
 
-    def groups(self, classes: Classes) -> Floats:
+    def groups(self, classes: Classes) -> Ints:
         """Return the class of each step's microbatches."""
-        found: Floats = np.searchsorted(classes.cuts, self.sizes, "right")
+        found: Ints = np.searchsorted(classes.cuts, self.sizes, "right")
         return found
 
     def by_class(self, classes: Classes) -> Floats:
@@ -141,7 +141,7 @@ class Costs:
         return found
 
     @cached_property
-    def stalled(self) -> Floats:
+    def stalled(self) -> NDArray[np.bool_]:
         """Which ops took far longer than their stage, kind and microbatch's size let expect."""
         excess, long = self.own - self.expected, self.own > _LONG * self.expected
         spread = np.empty_like(excess)
@@ -150,7 +150,7 @@ class Costs:
                 block = np.ix_(rows, columns)
                 spread[block] = np.median(abs(excess[block]))
         least = np.maximum(_OF_STEP * np.median(self.measured), _SPREADS * spread)
-        found: Floats = long & (excess > least) & self.steps.trace.timed
+        found: NDArray[np.bool_] = long & (excess > least) & self.steps.trace.timed
         return found
 
     @property

@@ -37,11 +37,14 @@ class Memory(NamedTuple):
     held: str | None = None
 
 
+_UNKNOWN: Final = Memory()
+
+
 def problem_of(
     costs: Costs,
     number: int,
     delay: float,
-    given: Memory = Memory(),
+    given: Memory = _UNKNOWN,
     classes: Classes | None = None,
     name: str = "",
 ) -> Problem:
@@ -60,13 +63,12 @@ def problem_of(
 
     def amounts(stage: int, group: int) -> dict[str, int]:
         """Return the times of a stage's ops of one class."""
-        return {
-            part[1]: round(
-                costs.median(number, part) * (1.0 if classes is None else classes.ratios[place, group])
-            )
-            for place, part in enumerate(costs.parts)
-            if part[0] == stage
-        }
+        found: dict[str, int] = {}
+        for place, (of, kind) in enumerate(costs.parts):
+            if of == stage:
+                ratio = 1.0 if classes is None else classes.ratios[place, group]
+                found[kind] = round(costs.median(number, (of, kind)) * ratio)
+        return found
 
     holds = _each("held", given.held, len(steps.homes), up=True) if held else [1] * len(steps.homes)
     stages: list[dict[str, Any]] = []
@@ -190,7 +192,7 @@ Replay = Callable[..., Floats]
 
 def replay_of(costs: Costs) -> Replay:
     """Return what times all steps again, as early as possible: those of one order in one pass."""
-    problem, column = problem_of(costs, 0, 1), {op: n for n, op in enumerate(costs.ops)}
+    problem, column = problem_of(costs, 0, 1), {str(op): n for n, op in enumerate(costs.ops)}
     alike: dict[Any, list[int]] = defaultdict(list)
     for number, step in enumerate(costs.steps.steps):
         alike[step.order].append(number)
@@ -203,7 +205,7 @@ def replay_of(costs: Costs) -> Replay:
     def makespans(times: Floats, delay: float = 0.0) -> Floats:
         found = np.empty(len(times))
         for line, rows in lines:
-            table = times[np.ix_(rows, [column[item] for item in line.item])].T
+            table = times[rows][:, [column[str(item)] for item in line.item]].T
             waits = [[(s, by and by * delay) for s, by in own] for own in line.waits]
             ends = last_ends(line.device, waits, table, lambda _: 0.0)
             found[rows] = np.max([*ends.values()], axis=0)

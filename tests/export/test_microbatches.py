@@ -16,7 +16,7 @@ from pipesat.export.torch.adapt import adapt
 from pipesat.files.problem_file import parse_problem
 from pipesat.runtime.job import Shape
 from pipesat.runtime.virtual import virtual_times
-from pipesat.timeline.replay import replay_of
+from pipesat.timeline.replay import Replay
 from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep, assemble
 from pipesat.workflows.torch_runs import torch_job
 
@@ -109,5 +109,6 @@ def test_costs_of_classes_are_not_mixed(problem: Problem, short_first: Schedule)
         for row in short_first.devices
     )
     timeline = Timeline(problem.sha256, (TrainingStep(rows),), 1e6, "test", 0.0, {})
-    replay = replay_of(problem, timeline)
-    assert replay.typical_lengths == replay.predicted_lengths == replay.measured_lengths
+    replay = Replay(problem, timeline)
+    typical = replay.medians(lambda ran: ran.end - ran.start)
+    assert typical == replay.stated == replay.measured()
