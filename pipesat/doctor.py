@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from pipesat.core.showing import Displayed, Facts, Table, table_of
+
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
@@ -48,9 +50,14 @@ class Line:
     detail: str
     command: str | None = None
 
+    @property
+    def mending(self) -> str:
+        """The command, as the end of a sentence."""
+        return "" if self.command is None else f"; run: {self.command}"
 
-@dataclass(frozen=True)
-class Report:
+
+@dataclass(frozen=True, repr=False)
+class Report(Displayed):
     """All lines."""
 
     lines: tuple[Line, ...]
@@ -59,6 +66,22 @@ class Report:
     def ok(self) -> bool:
         """Whether nothing failed; an extra may be missing."""
         return all(line.status != "FAILED" for line in self.lines)
+
+    def facts(self) -> Facts:
+        """Return how many lines failed."""
+        failed = sum(line.status == "FAILED" for line in self.lines)
+        return [("Result", f"{failed} FAILED" if failed else "pipesat works here")]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield the lines."""
+        yield table_of(self.records())
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per line."""
+        return [
+            {"name": line.name, "status": line.status, "detail": f"{line.detail}{line.mending}"}
+            for line in self.lines
+        ]
 
     def document(self) -> dict[str, Any]:
         """Return the report ready for JSON."""

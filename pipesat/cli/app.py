@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from pipesat.cli.commands import Group
 from pipesat.cli.exits import CHECK_FAILED
 from pipesat.core.errors import BadInput
-
-if TYPE_CHECKING:
-    from pipesat.doctor import Line, Report
-
-
-def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    del param
-    if wanted:
-        import importlib.metadata
-
-        click.echo(f"pipesat {importlib.metadata.version('pipesat')}")
-        ctx.exit()
 
 
 def _root(*, doctor: bool, as_json: bool) -> int | None:
@@ -64,19 +50,12 @@ app = Group(
     invoke_without_command=True,
     params=[
         click.Option(
-            ["--version"],
-            is_flag=True,
-            callback=_version,
-            is_eager=True,
-            expose_value=False,
-            help="Show the version.",
-        ),
-        click.Option(
             ["--doctor"], is_flag=True, help="Check that it works here: versions, extras, a solve."
         ),
         click.Option(["--json", "as_json"], is_flag=True, help="With --doctor: as JSON."),
     ],
 )
+click.version_option(package_name="pipesat", message="%(prog)s %(version)s")(app)
 
 
 def examine(*, as_json: bool) -> int:
@@ -85,25 +64,12 @@ def examine(*, as_json: bool) -> int:
     The self-check solves a small problem, checks the answer, exports it and parses it back; an
     extra that is missing is no failure.
     """
-    from pipesat.cli.terminal import print_json
+    from pipesat.cli.terminal import print_answer, print_json
     from pipesat.doctor import doctor
 
     report = doctor()
     if as_json:
         print_json(report.document())
     else:
-        _print(report)
+        print_answer(report)
     return 0 if report.ok else CHECK_FAILED
-
-
-def _print(report: Report) -> None:
-    from pipesat.cli.terminal import Column, print_table
-
-    cells = [(line.name, line.status, _text(line)) for line in report.lines]
-    print_table([Column("", number=False)] * 3, cells, wrap_last=True)
-    failed = sum(line.status == "FAILED" for line in report.lines)
-    click.echo("pipesat works here" if report.ok else f"{failed} of {len(cells)} FAILED")
-
-
-def _text(line: Line) -> str:
-    return line.detail if line.command is None else f"{line.detail}; run: {line.command}"

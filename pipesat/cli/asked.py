@@ -21,11 +21,13 @@ from pipesat.cli.exits import (
 )
 from pipesat.cli.options import with_members
 from pipesat.cli.process import Interrupts
+from pipesat.cli.terminal import console, print_answer, print_json
 from pipesat.core.arguments import wanted_of
 from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
     from pipesat.cli.progress import Progress
+    from pipesat.core.problem import Problem
     from pipesat.core.result import Result
     from pipesat.core.showing import Displayed, Facts
 
@@ -97,13 +99,14 @@ class Asked:
                 told: dict[str, Any] = {} if text is True else {"value": text}
                 raise BadInput(why, where=max(param.opts, key=len), **told)
 
-    def show(self, answer: Displayed, document: Callable[[], Any], more: Facts = ()) -> None:
-        """Print the answer: as a document with ``--json``, else its lines and ``more``."""
-        from pipesat.cli.terminal import print_answer, print_json
+    def show(self, answer: Displayed, document: Any, more: Facts = ()) -> None:
+        """Print the answer: as a document with ``--json``, else its lines and ``more``.
 
+        The document may be a function that makes it.
+        """
         with keeping(self.output):
             if self["as_json"]:
-                print_json(document())
+                print_json(document() if callable(document) else document)
             else:
                 print_answer(answer, [*more, *self._written()], verbose=self["verbose"])
 
@@ -138,9 +141,8 @@ class Asked:
     def progress(self) -> Progress:
         """Return the progress line of a search, whose lines are kept in ``lines``."""
         from pipesat.cli.progress import Progress
-        from pipesat.cli.terminal import stderr
 
-        found = Progress(stderr(), quiet=self["quiet"], limit=self.limit or None)
+        found = Progress(console(err=True), quiet=self["quiet"], limit=self.limit or None)
         self.lines = found.lines
         return found
 
@@ -165,10 +167,19 @@ class Asked:
         return values
 
 
+def read_problem(path: Path, classes: int | None = None) -> Problem:
+    """Read a problem; say so on stderr if its costs are an estimate."""
+    from pipesat.files import problem_file
+    from pipesat.files.microbatch_list import MOST_CLASSES
+
+    problem = problem_file.read_problem(path, classes or MOST_CLASSES)
+    if problem.estimate:
+        note(f"pipesat: all times and memory are an estimate: {problem.estimate}")
+    return problem
+
+
 def _read(path: Path, kinds: Any, values: dict[str, Any]) -> Any:
     if "Problem" in kinds:
-        from pipesat.cli.terminal import read_problem
-
         return read_problem(path)
     if "Schedule" in kinds:
         from pipesat.workflows.schedules import schedule_of

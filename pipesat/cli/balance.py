@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import command
 from pipesat.cli.exits import CHECK_FAILED, note
 
@@ -49,7 +50,6 @@ def balance(asked: Asked) -> int:
     Writes assignment.json, and of one replica problem.json, the problem in this order, into DIR.
     solve takes it and may change the schedule, too.
     """
-    from pipesat.cli.terminal import read_problem
     from pipesat.core.amounts import share
     from pipesat.files.microbatch_list import MOST_CLASSES
     from pipesat.replicas.answer import Assignment

@@ -11,9 +11,9 @@ import click
 
 from pipesat.cli.commands import command
 from pipesat.cli.exits import note
-from pipesat.cli.options import Argument, Option
-from pipesat.cli.terminal import Column, print_table
+from pipesat.cli.options import Argument, Option, listing
 from pipesat.core.errors import BadInput
+from pipesat.core.showing import Said, table_of
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
@@ -26,30 +26,20 @@ if TYPE_CHECKING:
     from pipesat.workflows.risk import Risk
 
 
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
-
-
-def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    """Print every hand-written schedule and leave."""
-    del param
-    if not wanted:
-        return
+def _listed() -> Said:
+    """Every hand-written schedule."""
     from pipesat.workflows.hand_written import baselines
 
-    columns = [
-        Column(head, number=False)
-        for head in ("name", "placement", "splits\nB, W", "runs\npairs", "source")
+    rows = [
+        {"name": b.name, "placement": b.placement, "splits_B, W": b.splits, "runs_pairs": b.pairs}
+        | {"source": b.source}
+        for b in baselines().values()
     ]
-    lines = [
-        (b.name, b.placement, _yes(b.splits), _yes(b.pairs), b.source) for b in baselines().values()
-    ]
-    print_table(columns, lines, wrap_last=True)
-    click.echo(
-        "\nchain: one stage per device; loop: several, in turns; vee: two, there and back;\n"
+    legend = (
+        "chain: one stage per device; loop: several, in turns; vee: two, there and back; "
         "bidirectional: two routes in opposite directions; any: no matter where."
     )
-    ctx.exit()
+    return Said(shown=[table_of(rows, notes=[legend])])
 
 
 _SCHEDULES = Argument(
@@ -59,13 +49,8 @@ _SCHEDULES = Argument(
     nargs=-1,
     type=click.Path(path_type=Path),
 )
-_LISTED = click.Option(
-    ["--list"],
-    is_flag=True,
-    callback=_list,
-    is_eager=True,
-    expose_value=False,
-    help="List all hand-written schedules with their sources, and exit.",
+_LISTED = listing(
+    "--list", "List all hand-written schedules with their sources, and exit.", _listed
 )
 
 

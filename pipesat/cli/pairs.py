@@ -10,9 +10,10 @@ import click
 
 from pipesat.cli.commands import command
 from pipesat.cli.derived import writable
-from pipesat.cli.exits import note, one_line
+from pipesat.cli.exits import note
 from pipesat.cli.options import Option
 from pipesat.core.errors import BadInput
+from pipesat.core.showing import Said
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
@@ -58,7 +59,6 @@ def pairs(asked: Asked) -> int:
     Writes the stages' F, B, W, BW and overlap.pairs of a problem into FILE. Ctrl-C ends the search.
     Times that are not proven to be the least by then are those of the best orders so far.
     """
-    from pipesat.cli.terminal import print_answer, print_json
     from pipesat.core.progress import doing
     from pipesat.files.atomic import write_file
     from pipesat.files.problem_file import problem_text
@@ -84,17 +84,14 @@ def pairs(asked: Asked) -> int:
         write_file(path, content)
     into = asked.read.get("into")
     gone = f"the overlap that {asked['into']} had is replaced"
-    if asked["as_json"]:
-        print_json(found.document() | {"times": found.claims()})
-    else:
-        more = [("Note", gone if into is not None and into.overlap is not None else "")]
-        print_answer(found, [*more, ("Written to", ", ".join(map(str, files)))])
+    more = [("Note", gone if into is not None and into.overlap is not None else "")]
+    more += [("Picture", "" if picture is None else str(picture))]
+    asked.show(found, lambda: found.document() | {"times": found.claims()}, more)
     return asked.interrupts.exit_code
 
 
 def _write_parts(asked: Asked) -> int:
     """Write the parts of a trace."""
-    from pipesat.cli.terminal import print_json
     from pipesat.files.atomic import write_file
     from pipesat.parts.trace import parts_of_trace
 
@@ -105,10 +102,7 @@ def _write_parts(asked: Asked) -> int:
     write_file(asked["output"], found.text.encode())
     for text in found.notes:
         note(text)
-    if asked["as_json"]:
-        print_json(json.loads(found.text))
-    else:
-        click.echo(one_line(f"parts written to {asked['output']}"))
+    asked.show(Said(), json.loads(found.text))
     return 0
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from pipesat.cli.commands import Group, command
-from pipesat.cli.exits import note, one_line
+from pipesat.cli.exits import note
 from pipesat.cli.options import settings
-from pipesat.core.amounts import rounded_down, rounded_up
-from pipesat.core.claims import plural
+from pipesat.cli.terminal import print_answer
+from pipesat.core.amounts import readable, rounded_down, rounded_up
 from pipesat.core.errors import BadInput
+from pipesat.core.showing import Said, table_of
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
@@ -85,10 +87,8 @@ def write_problem(asked: Asked, problem: Problem) -> None:
         write_file(asked.output, text.encode())
     if asked.output is None or asked["as_json"]:
         click.echo(text, nl=False)
-        return
-    counts = f"{len(problem.devices)} devices, {len(problem.stages)} stages"
-    microbatches = sum(route.microbatches for route in problem.routes)
-    click.echo(one_line(f"{counts}, {microbatches} microbatches, written to {asked.output}"))
+    else:
+        asked.show(Said([("Problem", repr(problem).strip("<>").removeprefix("Problem: "))]), None)
 
 
 def written(folder: Path = Path("examples")) -> dict[str, bytes]:
@@ -114,12 +114,8 @@ def written(folder: Path = Path("examples")) -> dict[str, bytes]:
 def examples(asked: Asked) -> None:
     """Write the shipped examples into a folder."""
     shipped, folder = asked.answer(), asked["folder"]
-    if asked["as_json"]:
-        from pipesat.cli.terminal import print_json
-
-        print_json(sorted(str(folder / name) for name in shipped))
-        return
-    click.echo(one_line(f"{len(shipped)} files, written to {folder}: begin with README.md"))
+    said = Said([("Written to", f"{folder}: {len(shipped)} files, begin with README.md")])
+    asked.show(said, sorted(str(folder / name) for name in shipped))
 
 
 _LAYERS = click.Option(
@@ -160,7 +156,7 @@ def from_profile(asked: Asked) -> None:
             raise BadInput("expected it, or --layers", where=f"--{name}")
     derived: list[Derived] = []
     write_problem(asked, asked.answer(details=derived.append))
-    _print_summary(derived[0])
+    print_answer(_made_of(derived[0]), err=True)  # the problem itself may be on stdout
     if not derived[0].measured_links and asked["link_delay"] is None:
         note("links: no delay was measured or given; all are 0 (--link-delay US)")
 
@@ -179,36 +175,26 @@ def _write_layers(asked: Asked) -> None:
     if asked.output is None or asked["as_json"]:
         click.echo(layers_bytes(layers).decode(), nl=False)
     else:
-        click.echo(f"{len(layers)} layers, written to {asked.output}")
+        asked.show(Said([("Layers", str(len(layers)))]), None)
 
 
-def _print_summary(derived: Derived) -> None:
-    """Say on stderr what the numbers consist of: the problem itself may be on stdout."""
-    from pipesat.cli.terminal import Column, print_table
-    from pipesat.core.amounts import readable
-
-    heads = ("", "layers", "F", "B", "W", "BW", "held\nafter F", "held\nafter B")
-    rows = []
-    for number, stage in enumerate(derived.stages):
-        where = f"{stage.layers.start} to {stage.layers.stop - 1}"
-        times = (f"{time:.0f}" for time in (stage.F, stage.B, stage.W, stage.BW))
-        held = (readable(stage.held_after_F), readable(stage.held_after_B))
-        rows.append([f"stage {number}", where, *times, *held])
-    print_table([Column(head, number=bool(head)) for head in heads], rows, err=True)
-    note("")
-    kinds = ("weights", "gradients", "optimizer", "buffers", "receive", "transient", "reserve")
-    amounts = [
-        [f"device {number}", *(readable(getattr(static, kind)) for kind in (*kinds, "total"))]
-        for number, static in enumerate(derived.static)
+def _made_of(derived: Derived) -> Said:
+    """Say what the numbers consist of."""
+    stages = [
+        {"stage": number, "layers": f"{stage.layers.start} to {stage.layers.stop - 1}"}
+        | {kind: round(getattr(stage, kind)) for kind in ("F", "B", "W", "BW")}
+        | {kind: readable(getattr(stage, kind)) for kind in ("held_after_F", "held_after_B")}
+        for number, stage in enumerate(derived.stages)
     ]
-    columns = [Column("static", number=False), *map(Column, (*kinds, "total"))]
-    print_table(columns, amounts, err=True)
-    note("")
-    for reason in dict.fromkeys(filter(None, derived.fused)):
-        stages = [str(number) for number, why in enumerate(derived.fused) if why == reason]
-        note(f"fused backward of {plural(len(stages), 'stage')} {', '.join(stages)}: {reason}")
-    for line in derived.remarks:
-        note(line)
+    static = [
+        {"device": number}
+        | {kind: readable(amount) for kind, amount in asdict(own).items()}
+        | {"static": readable(own.total)}
+        for number, own in enumerate(derived.static)
+    ]
+    said = [("Fused", f"stage {n}: {why}") for n, why in enumerate(derived.fused) if why]
+    said += [("Note", text) for text in derived.remarks]
+    return Said(said, [table_of(stages), table_of(static)])
 
 
 @command(
@@ -227,21 +213,17 @@ def estimate(asked: Asked) -> None:
 
     From its shape and the GPU's published peaks. A profile on your own GPU replaces it.
     """
-    from pipesat.cli.terminal import print_json
     from pipesat.layers.file import layers_document, write_layers
     from pipesat.layers.roofline import microbatch_time
 
     layers: Layers = asked.answer()
     write_layers(asked["output"], layers)
-    if asked["as_json"]:
-        print_json(layers_document(layers))
-        return
     likely = microbatch_time(layers) / 1000
     least, most = (likely * share / 1000 for share in layers.estimate_range or (1000, 1000))
-    click.echo(
-        one_line(
-            f"{len(layers)} layers, written to {asked.output}; estimate: a microbatch takes "
-            f"{likely:.1f} ms in all, in the range {rounded_down(least, 1)} to "
-            f"{rounded_up(most, 1)} ms; {layers.estimate}"
-        )
-    )
+    took = f"{likely:.1f} ms in all, in the range {rounded_down(least, 1)} to {rounded_up(most, 1)}"
+    said = [
+        ("Layers", str(len(layers))),
+        ("Microbatch", f"{took} ms"),
+        ("Doubt", f"an estimate: {layers.estimate}"),
+    ]
+    asked.show(Said(said), lambda: layers_document(layers))

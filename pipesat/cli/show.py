@@ -1,111 +1,104 @@
-"""``pipesat show``."""
+"""``pipesat show``: a schedule, a file by its format, or a folder that a command wrote."""
 
 from __future__ import annotations
 
+import csv
 import os.path
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import command
-from pipesat.cli.exits import one_line
+from pipesat.cli.derived import writable
+from pipesat.cli.exits import naming, one_line, refuse_contradictions
+from pipesat.cli.options import Argument, Option
+from pipesat.cli.terminal import console, print_json
+from pipesat.core.arguments import require_once
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import members
+from pipesat.core.showing import Displayed, Said, table_of
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
-    from pipesat.core.schedule import Schedule
+    from pipesat.core.problem import Problem
+    from pipesat.export.steps import RankStep, Steps
+    from pipesat.report.study import Report
+    from pipesat.workflows.schedules import ShownSchedule
+
+_READ: Final = {"problem.json", "schedule.json", "result.json"}
+_LARGEST: Final = 1 << 30
+_PATH: Final = click.Path(path_type=Path)
 
 
-def shown(
-    given: Path,
-    schedule: Schedule | Path | None = None,
-    *,
-    steps: bool = False,
-    critical_path: bool = False,
-    html: Path | None = None,
-    png: Path | None = None,
-    svg: Path | None = None,
-    baselines: bool = True,
-    as_json: bool = False,
-    note: Callable[[str], None] | None = None,
-) -> dict[Path, bytes]:
-    """Print an input, or return the files that are asked for.
+def _file(name: str, text: str) -> Option:
+    return Option([name], type=_PATH, metavar="FILE", callback=writable, help=text)
 
-    Parameters
-    ----------
-    given
-        A problem, layers, profile, parts, timeline or assignment file, or a folder that a command
-        wrote.
-    schedule
-        A schedule.
-    steps
-        List each rank's steps, sends and receives included, in an order that cannot deadlock even
-        where both block.
-    critical_path
-        List the chain that sets the makespan.
-    html
-        Write a folder's result as one page for any browser.
-    png
-        Write the schedule as a PNG picture.
-    svg
-        Write the schedule as an SVG picture.
-    baselines
-        In the page: the hand-written schedules of the same problem.
-    as_json
-        Whether it is printed so.
-    note
-        Called with what is to be said of a page.
-    """
-    from pipesat.cli.exits import naming
-    from pipesat.cli.show_folder import show_folder
-    from pipesat.cli.show_inputs import show_file
-    from pipesat.cli.show_schedule import show_schedule, show_steps
-    from pipesat.cli.terminal import read_problem
-    from pipesat.picture.gantt import gantt, title_of_schedule
-    from pipesat.workflows.schedules import valid_schedule
 
-    files = {path: kind for path, kind in ((html, "html"), (png, "png"), (svg, "svg")) if path}
-    if os.path.isdir(given):
-        return show_folder(given, files, baselines=baselines, as_json=as_json, note=note)
-    if schedule is None:
-        show_file(given, as_json=as_json)
-        return {}
-    data = read_problem(given)
-    with naming(given):
-        timed = valid_schedule(data, schedule)
-        title = title_of_schedule(data, timed)
-        made = {path: gantt(data, timed, title=title, kind=kind) for path, kind in files.items()}
-        if steps:
-            show_steps(data, timed, as_json=as_json)
-        elif not made:
-            show_schedule(data, timed, critical_path=critical_path, as_json=as_json)
-    return made
+_INPUT = Argument(
+    ["given"],
+    type=_PATH,
+    metavar="INPUT",
+    help="A problem, layers, profile, parts, timeline or assignment file, or a folder that a "
+    "command wrote.",
+)
+_SCHEDULE = Argument(
+    ["schedule"],
+    type=_PATH,
+    metavar="[SCHEDULE]",
+    required=False,
+    help="A schedule file, the folder of a solve, a runtime's order (.csv, .py), or a name as "
+    "compare --list has them.",
+)
+_OPTIONS: Final = (
+    Option(
+        ["--steps"],
+        is_flag=True,
+        help="List each rank's steps, sends and receives included, in an order that cannot "
+        "deadlock even where both block.",
+    ),
+    _file("--html", "Write a folder's result as one page for any browser."),
+    _file("--png", "Write the schedule as a PNG picture."),
+    _file("--svg", "Write the schedule as an SVG picture."),
+    Option(
+        ["--baselines/--no-baselines"],
+        default=True,
+        help="In the page: the hand-written schedules of the same problem.",
+    ),
+)
 
 
 @command(
-    "cli.show:shown",
+    "show",
     example="pipesat show problem.json 1f1b\n  pipesat show out/ --html report.html",
-    names={"schedule": "[SCHEDULE]"},
-    metavars={"given": "INPUT"},
-    without=("as_json", "critical_path"),
+    without=("problem", "schedule", "width"),
+    extra=(_INPUT, _SCHEDULE, *_OPTIONS),
     follow={"html": ("baselines",)},
-    written=("html", "png", "svg"),
 )
 def show(asked: Asked) -> None:
     """Show any file or folder of pipesat, as text or picture.
 
-    Of a problem with a schedule: a text grid, and where each device's time goes.
+    Of a problem with a schedule: a text grid, and where each device's time goes. With -v, the
+    chain of ops that sets the makespan.
     """
     from pipesat.files.folder import add_files
 
     _refuse_unused(asked)
-    made: dict[Path, bytes] = asked.answer(as_json=asked["as_json"], critical_path=asked["verbose"])
+    given = asked["given"]
+    files = {asked[kind]: kind for kind in ("html", "png", "svg") if asked[kind]}
+    with naming(given):
+        if os.path.isdir(given):
+            made = _show_folder(asked, given, files)
+        elif asked["schedule"] is None:
+            made = _show_file(asked, given)
+        else:
+            made = _show_schedule(asked, given, files)
     for path, content in made.items():
         add_files(path.parent, {path.name: content})
-        size = len(content)
-        text = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
-        click.echo(f"written: {one_line(str(path))} ({text})", err=asked["as_json"])
+        said = one_line(f"{path} ({len(content) / 1e3:.1f} kB)")
+        click.echo(f"Written to  {said}", err=asked["as_json"])
 
 
 def _refuse_unused(asked: Asked) -> None:
@@ -120,3 +113,153 @@ def _refuse_unused(asked: Asked) -> None:
         asked.refuse(["html"], "expected a folder that solve or compare wrote")
     else:
         asked.refuse(["html"], "expected a folder: pipesat compare PROBLEM SCHEDULE -o DIR")
+
+
+def _show_schedule(asked: Asked, given: Path, files: Mapping[Path, str]) -> dict[Path, bytes]:
+    from pipesat.picture.gantt import gantt, title_of_schedule
+    from pipesat.workflows.schedules import show as shown
+    from pipesat.workflows.schedules import steps, valid_schedule
+
+    problem = read_problem(given)
+    timed = valid_schedule(problem, asked["schedule"])
+    title = title_of_schedule(problem, timed)
+    made = {path: gantt(problem, timed, title=title, kind=kind) for path, kind in files.items()}
+    if made and not asked["steps"]:
+        return made
+    found: ShownSchedule = shown(problem, timed, width=console().width)
+    answer: Displayed = found
+    document: Any = found.document(critical_path=asked["verbose"])
+    if asked["steps"]:
+        document = _step_documents(problem, steps(problem, timed))
+        answer = Said(
+            shown=[
+                table_of([step | {"mode": step.get("mode")} for step in one["steps"]], one["name"])
+                for one in document
+            ]
+        )
+    if not asked["as_json"]:
+        click.echo(f"{found}\n")
+    asked.show(answer, document)
+    return made
+
+
+def _step_documents(problem: Problem, ranks: Steps) -> list[dict[str, Any]]:
+    """Each rank's steps; a compute step in a mode says which."""
+
+    def modes(step: RankStep) -> dict[str, str]:
+        found = [
+            problem.stages[op.stage].modes[op.mode - 1].name
+            for op in (members(step.item) if step.peer is None else ())
+            if op.mode
+        ]
+        return {"mode": ", ".join(found)} if found else {}
+
+    return [
+        {
+            "device": rank,
+            "name": problem.device_name(rank),
+            "steps": [
+                {"step": s.kind, "op": str(s.item), "peer": s.peer} | modes(s) for s in steps
+            ],
+        }
+        for rank, steps in enumerate(ranks)
+    ]
+
+
+def _show_file(asked: Asked, path: Path) -> dict[Path, bytes]:
+    from pipesat.cli.show_inputs import view_of
+    from pipesat.files.strict_json import read_json
+
+    document = read_json(path, _LARGEST)
+    stated = document.get("format") if isinstance(document, dict) else None
+    if str(stated).startswith("pipesat.schedule/"):
+        raise BadInput("expected its problem first: pipesat show PROBLEM FILE", source=str(path))
+    asked.show(view_of(path, stated), document)
+    return {}
+
+
+def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[Path, bytes]:
+    """Print what a folder has, or return the page and the pictures that are asked for."""
+    from pipesat.core.progress import doing
+    from pipesat.files.strict_json import read_json, read_text
+    from pipesat.report.result_file import result_folders
+    from pipesat.report.study import report
+    from pipesat.sweep.rows import NAME, read_rows
+    from pipesat.sweep.study import Sweep
+
+    if files:
+        _ = list(result_folders(folder))  # refuses a folder without results
+        require_once("outputs", [os.path.realpath(path) for path in files])
+        for path in files:
+            if path.name in _READ and os.path.realpath(path.parent) == os.path.realpath(folder):
+                raise BadInput("expected another file: this one is read", source=str(path))
+        html = "html" in files.values()
+        with asked.progress() as told, doing("making the page" if html else "drawing"):
+            made = report(folder, baselines=asked["baselines"] and html, note=told.note)
+        refuse_contradictions(made.contradictions, folder)
+        return {path: _drawn(made, kind, path) for path, kind in files.items()}
+    if os.path.exists(folder / NAME):
+        rows = [*read_rows(folder / NAME).values()]
+        asked.show(Sweep((), tuple(rows), folder / NAME), rows)
+    elif os.path.exists(folder / "frontier.json"):
+        table = csv.DictReader(read_text(folder / "frontier.csv", _LARGEST).splitlines())
+        cells = [{key: _number(text) for key, text in row.items()} for row in table]
+        asked.show(Said(shown=[table_of(cells)]), read_json(folder / "frontier.json", _LARGEST))
+    else:
+        _show_results(asked, folder)
+    return {}
+
+
+def _number(text: str) -> int | str | None:
+    return int(text) if text.isdecimal() else text or None
+
+
+def _drawn(made: Report, kind: str, path: Path) -> bytes:
+    from pipesat.picture.gantt import gantt, title_of
+
+    if kind == "html":
+        return made.html
+    result, wrong = made.cases[0].result, ""
+    if len(made.cases) > 1:
+        names = ", ".join(case.name for case in made.cases)
+        wrong = f"one picture of {len(made.cases)} placements: give one of DIR's folders ({names})"
+    elif result.schedule is None:
+        wrong = "there is no schedule to draw"
+    if wrong or result.schedule is None:
+        raise BadInput(wrong, where=f"--{kind}", value=str(path))
+    return gantt(result.problem, result.schedule, title=title_of(result), kind=kind)
+
+
+def _show_results(asked: Asked, folder: Path) -> None:
+    """Show the answers in a folder: of advise and plan their own, then each placement's."""
+    from pipesat.files.folder import has_file
+    from pipesat.files.strict_json import read_json
+    from pipesat.report.result_file import result_folders
+    from pipesat.report.study import result_in
+    from pipesat.workflows.schedules import show as shown
+
+    found: dict[str, Any] = {}
+    for name, place in result_folders(folder):
+        own = [file for file in ("advice.json", "plan.json") if has_file(place, file)]
+        found[name] = document = read_json(place / (own or ["result.json"])[0], _LARGEST)
+        if asked["as_json"]:
+            continue
+        texts = isinstance(document, dict) and (own or "within" in document)  # frontier --within
+        facts = _texts(document) if texts else result_in(place).facts()
+        asked.show(Said([("Placement", name), *facts]), None)
+        if has_file(place, "schedule.json"):
+            problem = read_problem(place / "problem.json")
+            grid = shown(problem, place / "schedule.json", width=console().width)
+            click.echo(f"\n{grid}\n")
+            asked.show(grid, None)
+    if asked["as_json"]:
+        print_json(found.get("", found))
+
+
+def _texts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The labelled lines of a document: whatever is a text or a number."""
+    return [
+        (key.replace("_", " "), f"{value}")
+        for key, value in document.items()
+        if isinstance(value, str | int | float) and key != "format"
+    ]

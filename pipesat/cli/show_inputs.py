@@ -1,84 +1,50 @@
-"""``pipesat show`` of a file: what each kind of input says, as a table and labelled lines."""
+"""What each kind of input file says, as a table and labelled lines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.amounts import rounded_down, rounded_up, time_text
 from pipesat.core.errors import BadInput
-from pipesat.core.showing import Column, Displayed, Facts, Table
+from pipesat.core.showing import Displayed, Said, table_of
 
 if TYPE_CHECKING:
-    from pipesat.layers.layer import Layer, Layers
+    from pipesat.layers.layer import Layers
 
 _LARGEST: Final = 1 << 30
 
 
-def show_file(path: Path, *, as_json: bool) -> None:
-    """Print what a file has, by the format that it states."""
-    from pipesat.cli.terminal import print_answer, print_json
-    from pipesat.files.strict_json import read_json
-
-    document = read_json(path, _LARGEST)
-    stated = document.get("format") if isinstance(document, dict) else None
+def view_of(path: Path, stated: object) -> Displayed:
+    """Return what is shown of a file of this format."""
     kind = str(stated).partition("/")[0].removeprefix("pipesat.")
-    if kind == "schedule":
-        raise BadInput("expected its problem first: pipesat show PROBLEM FILE", source=str(path))
-    if kind not in _KINDS:
-        kinds = ", ".join(f'"pipesat.{name}/1"' for name in _KINDS)
+    if kind not in _VIEWS:
+        kinds = ", ".join(f'"pipesat.{name}/1"' for name in _VIEWS)
         raise BadInput(
             f"expected one of {kinds}, or a folder", source=str(path), where="format", value=stated
         )
-    if as_json:
-        print_json(document)
-    else:
-        print_answer(_KINDS[kind](path))
-
-
-@dataclass(frozen=True, repr=False)
-class _Input(Displayed):
-    """What a file says: labelled lines, and at most one table."""
-
-    said: Facts
-    table: Table | None = None
-
-    def facts(self) -> Facts:
-        """Return the lines."""
-        return self.said
-
-    def tables(self) -> Iterator[Table]:
-        """Yield the table."""
-        if self.table is not None:
-            yield self.table
+    return _VIEWS[kind](path)
 
 
 def _problem(path: Path) -> Displayed:
-    from pipesat.cli.terminal import read_problem
+    from pipesat.cli.asked import read_problem
     from pipesat.core.summary import records_of_stages, units_of
 
     problem = read_problem(path)
-    records = records_of_stages(problem)
-    names = [name for name in records[0] if any(row[name] is not None for row in records)]
-    columns = [
-        Column(name.replace("_", "\n"), number=name not in ("device", "modes")) for name in names
-    ]
-    lines = [["-" if row[n] is None else str(row[n]) for n in names] for row in records]
     said = [
         ("Problem", repr(problem).strip("<>").removeprefix("Problem: ")),
         ("Units", ", ".join(units_of(problem))),
         ("Next", f"pipesat compare {path}"),
     ]
-    return _Input(said, Table(columns, lines))
+    return Said(said, [table_of(records_of_stages(problem))])
 
 
-def _profile(path: Path) -> Displayed:
-    from pipesat.cli.profile import ShownProfile
-    from pipesat.profile.file import read_profile
+def _read(path: Path) -> Displayed:
+    from pipesat.report.study import read
 
-    return ShownProfile(read_profile(path))
+    return read(path)  # type: ignore[return-value]
 
 
 def _parts(path: Path) -> Displayed:
@@ -86,23 +52,18 @@ def _parts(path: Path) -> Displayed:
     from pipesat.parts.parts import PART_KINDS
 
     parts = read_parts(path)
-    lines = [
-        [chunk.name, kind, part.name, parts.streams[part.stream], str(part.time)]
+    rows = [
+        {"chunk": chunk.name, "of": kind, "part": part.name}
+        | {"stream": parts.streams[part.stream], "time": part.time}
         for chunk in parts.chunks
         for kind in PART_KINDS
         for part in chunk.of_kind(kind)
     ]
-    names = ("chunk", "of", "part", "stream")
-    columns = [*(Column(name, number=False) for name in names), Column("time")]
-    repeats = ", ".join(f"{chunk.name}: {chunk.repeat}" for chunk in parts.chunks)
-    said = [("Layers", repeats), ("Next", f"pipesat problem pairs {path} -o pairs.json")]
-    return _Input(said, Table(columns, lines))
-
-
-def _assignment(path: Path) -> Displayed:
-    from pipesat.report.study import read
-
-    return read(path)  # type: ignore[return-value]
+    said = [
+        ("Layers", ", ".join(f"{chunk.name}: {chunk.repeat}" for chunk in parts.chunks)),
+        ("Next", f"pipesat problem pairs {path} -o pairs.json"),
+    ]
+    return Said(said, [table_of(rows)])
 
 
 def _timeline(path: Path) -> Displayed:
@@ -111,100 +72,75 @@ def _timeline(path: Path) -> Displayed:
     from pipesat.timeline.file import TimelineModel
 
     found = validated(read_json(path, _LARGEST), TimelineModel, str(path))
-    lines = []
+    rows = []
     for number, step in enumerate(found.steps):
-        rows = [row.ops for row in step.devices if row.ops]
-        begins, ends = min(ops[0][1] for ops in rows), max(ops[-1][2] for ops in rows)
-        lines.append([str(number), f"{(ends - begins) / 1000:.3f}", str(sum(map(len, rows)))])
+        ops = [row.ops for row in step.devices if row.ops]
+        begins, ends = min(row[0][1] for row in ops), max(row[-1][2] for row in ops)
+        rows.append({"step": number, "us": ends - begins, "ops": sum(map(len, ops))})
     said = [("Source", found.source), ("Next", f"pipesat timeline compare PROBLEM {path}")]
-    return _Input(said, Table([Column("step"), Column("ms"), Column("ops")], lines))
+    return Said(said, [table_of(rows)])
 
 
 def _layers(path: Path) -> Displayed:
     from pipesat.layers.file import read_layers
 
-    data = read_layers(path)
-    heads = ("F", "B", "W", "BW", "held\nafter F", "held\nafter B", "static", "output")
-    columns = [
-        Column("layers", number=False),
-        Column("", number=False),
-        Column("role", number=False, spare=2),
-        *(Column(head, spare={"output": 4, "held\nafter B": 3}.get(head, 0)) for head in heads),
-        Column("flags", number=False, spare=1),
-    ]
-    lines = [_row(data, begin, end) for begin, end in _runs(data)]
-    return _Input(_summary(data), Table(columns, lines))
-
-
-def _runs(layers: Layers) -> list[tuple[int, int]]:
-    """Layers (begin, end) that differ in their names alone, and are not tied."""
-    runs: list[tuple[int, int]] = []
-    for number, layer in enumerate(layers.layers):
-        if runs and not layer.tied_to and _nameless(layer) == _nameless(layers.layers[number - 1]):
-            runs[-1] = (runs[-1][0], number + 1)
-        else:
-            runs.append((number, number + 1))
-    return runs
-
-
-def _nameless(layer: Layer) -> Layer:
-    return replace(layer, name="")
-
-
-def _row(layers: Layers, begin: int, end: int) -> list[str]:
-    layer = layers.layers[begin]
-    last = f" to {layers.layers[end - 1].name}" if end - begin > 1 else ""
-    flags = [flag for flag in ("first", "last", "with_next", "fused") if getattr(layer, flag)]
-    if layer.tied_to:
-        flags.append(f"tied to {layer.tied_to}, {layer.tie.replace('_', ' ')}")
-    if layer.recomputed is not None:
-        flags.append("recompute")
-    times = (str(layer.amount(kind)) for kind in ("F", "B", "W", "BW"))
-    held = (str(layer.amount(kind)) for kind in ("held_after_F", "held_after_B"))
-    where = f"{begin} to {end - 1}" if last else str(begin)
-    weights = str(layers.static[begin])
-    name, output = layer.name + last, str(layer.output)
-    return [where, name, layer.role, *times, *held, weights, output, ", ".join(flags)]
-
-
-def _range(layers: Layers) -> str:
-    if layers.estimate_range is None:
-        return ""
-    least, most = (share / 1000 for share in layers.estimate_range)
-    return f"; times may be {rounded_down(least, 2)} to {rounded_up(most, 2)} of these"
-
-
-def _summary(layers: Layers) -> Facts:
-    def in_all(*kinds: str) -> str:
-        each = ((kind, sum(layers.amounts(kind))) for kind in kinds)
-        return " + ".join(f"{kind} {time_text(total, layers.time_unit)}" for kind, total in each)
-
-    memory = f" {layers.memory_unit}".rstrip()
-    held = f"{sum(layers.amounts('held_after_F'))}{memory}"
-    static = f"weights, gradients and optimizer {sum(layers.static)}{memory}"
-    estimate, recipe, weight = "", layers.recipe, ""
-    if layers.estimate:
-        estimate = f"times and memory are an estimate: {layers.estimate}{_range(layers)}"
+    layers = read_layers(path)
+    memory, recipe = f" {layers.memory_unit}".rstrip(), layers.recipe
+    times = (
+        f"{kind} {time_text(sum(layers.amounts(kind)), layers.time_unit)}" for kind in ("F", "BW")
+    )
+    weight, estimate = "", ""
     if recipe is not None:
         each = recipe.parts(1)
-        weight = (
-            f"{sum(each)} bytes: {each.weights} itself ({recipe.dtype}), {each.gradients} its "
-            f"gradient, {each.optimizer} in {recipe.optimizer}"
-        )
-    return [
-        ("Layers", f"{len(layers)}{': ' if layers.name else ''}{layers.name}"),
-        ("Microbatch", f"{in_all('F', 'BW')}, holds {held}"),
+        weight = f"{sum(each)} bytes: {each.weights} itself ({recipe.dtype}), {each.gradients} its "
+        weight += f"gradient, {each.optimizer} in {recipe.optimizer}"
+    if layers.estimate:
+        estimate = f"times and memory are an estimate: {layers.estimate}"
+        if layers.estimate_range is not None:
+            least, most = (share / 1000 for share in layers.estimate_range)
+            around = f"{rounded_down(least, 2)} to {rounded_up(most, 2)}"
+            estimate += f"; times may be {around} of these"
+    static = f"weights, gradients and optimizer {sum(layers.static)}{memory}"
+    held = f"{sum(layers.amounts('held_after_F'))}{memory}"
+    said = [
+        ("Layers", f"{len(layers)} {layers.name}".rstrip()),
+        ("Microbatch", f"{' + '.join(times)}, holds {held}"),
         ("Memory", f"{static}, every device keeps {layers.reserve}{memory} besides"),
         ("Weight", weight),
         ("Doubt", estimate),
     ]
+    return Said(said, [table_of([*_layer_rows(layers)])])
 
 
-_KINDS: Final[dict[str, Callable[[Path], Displayed]]] = {
+def _layer_rows(layers: Layers) -> Iterator[dict[str, Any]]:
+    """Yield a row per run of layers that differ in their names alone, and are not tied."""
+    each, begin = layers.layers, 0
+    for end in range(1, len(each) + 1):
+        layer, after = each[begin], each[end] if end < len(each) else None
+        if after and not after.tied_to and replace(after, name=layer.name) == layer:
+            continue
+        flags = [flag for flag in ("first", "last", "with_next", "fused") if getattr(layer, flag)]
+        if layer.tied_to:
+            flags.append(f"tied to {layer.tied_to}, {layer.tie.replace('_', ' ')}")
+        flags += ["recompute"] * (layer.recomputed is not None)
+        amounts = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
+        yield {
+            "layers": str(begin) if end - begin == 1 else f"{begin} to {end - 1}",
+            "name": layer.name if end - begin == 1 else f"{layer.name} to {each[end - 1].name}",
+            **{kind: layer.amount(kind) for kind in amounts},
+            "static": layers.static[begin],
+            "output": layer.output,
+            "role": layer.role or None,
+            "flags": ", ".join(flags) or None,
+        }
+        begin = end
+
+
+_VIEWS: Final[dict[str, Callable[[Path], Displayed]]] = {
     "problem": _problem,
     "layers": _layers,
-    "profile": _profile,
+    "profile": _read,
     "parts": _parts,
     "timeline": _timeline,
-    "assignment": _assignment,
+    "assignment": _read,
 }

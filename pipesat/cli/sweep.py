@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +13,15 @@ import click
 
 from pipesat.cli.commands import command
 from pipesat.cli.derived import writable
-from pipesat.cli.exits import CHECK_FAILED, print_failure
+from pipesat.cli.exits import CHECK_FAILED, note, print_failure
 from pipesat.core.errors import BadInput, RunFailed
+from pipesat.core.showing import Said, table_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pipesat.cli.asked import Asked
+    from pipesat.sweep.cases import Case
     from pipesat.sweep.rows import SweepRow
     from pipesat.sweep.study import Sweep
 
@@ -26,6 +32,7 @@ _CSV = click.Option(
     callback=writable,
     help="Write the rows as a table.",
 )
+_START = 1.0  # seconds around a solve, for the estimate
 
 
 @command(
@@ -44,27 +51,36 @@ def sweep(asked: Asked) -> int:
 
     For --ray, install Ray: pip install 'ray>=2.40'.
     """
-    from pipesat.cli import sweep_report
-    from pipesat.cli.sweep_report import SweepProgress
-    from pipesat.cli.terminal import stderr
+    from pipesat.files.atomic import write_file
 
-    as_json, code = asked["as_json"], 0
+    code = 0
     if asked["dry_run"]:
         if asked["csv"] is not None:
             text = "--dry-run runs no case and writes nothing"
             raise BadInput(text, where="--csv", value=str(asked["csv"]))
         found: Sweep = asked.answer()
-        known = {row["key"]: row for row in found.rows}
-        sweep_report.list_cases(found.cases, known, as_json=as_json)
+        cases = found.case_records()
+        left = sum(case["status"] is None for case in cases)
+        said = [("Cases", f"{len(cases)}, {left} to run")]
+        asked.show(Said(said, [table_of([_in_one_row(case) for case in cases])]), cases)
         return 0
     asked.interrupts.promise = "what has a row is not run again"
 
     @contextmanager
-    def watch(*about: Any) -> Iterator[Callable[[SweepRow], None]]:
+    def watch(
+        cases: Sequence[Case], todo: Sequence[Case], room: int
+    ) -> Iterator[Callable[[SweepRow], None]]:
         """Hear signals once Ray, which has a handler of its own, has started."""
-        shown = nullcontext(_unseen) if asked["quiet"] else SweepProgress(stderr(), *about)
-        with asked.interrupts, shown as progress:
-            yield progress
+        with asked.interrupts:
+            tell = (lambda _: None) if asked["quiet"] else note
+            tell(_plan(len(cases), todo, room))
+            ended: list[SweepRow] = []
+
+            def heard(row: SweepRow) -> None:
+                ended.append(row)
+                tell(f"[{len(ended)}/{len(todo)}] {_described(row)}")
+
+            yield heard
 
     try:
         found = asked.answer(watch=watch, stop=asked.interrupts.stop)
@@ -73,14 +89,33 @@ def sweep(asked: Asked) -> int:
         found = asked.answer(dry_run=True, retry=False, schedules=False)
         code = CHECK_FAILED
     if found.cut_off:
-        click.echo("pipesat: a row that a crash left unfinished was cut off", err=True)
+        note("pipesat: a row that a crash left unfinished was cut off")
     if asked["csv"] is not None:
-        sweep_report.write_csv(asked["csv"], found.rows)
-    sweep_report.report(found.cases, found.rows, found.path, as_json=as_json)
+        file, records = io.StringIO(), found.records()
+        table = csv.DictWriter(file, records[0] if records else [], lineterminator="\n")
+        table.writeheader()
+        table.writerows(records)
+        write_file(asked["csv"], file.getvalue().encode())
+    asked.output = None  # facts say where rows are
+    asked.show(found, found.document)
     asked.output = found.path
     return asked.end(contradictions=found.refuted) or code
 
 
-def _unseen(row: SweepRow) -> None:
-    """Show nothing of a row."""
-    del row
+def _in_one_row(case: dict[str, Any]) -> dict[str, Any]:
+    axes = {name: None if value is None else f"{value}" for name, value in case["case"].items()}
+    return {"key": case["key"][:12]} | axes | {k: case[k] for k in ("ops", "status", "refused")}
+
+
+def _plan(cases: int, todo: Sequence[Case], room: int) -> str:
+    seconds = sum(case.solve["time_limit"] + _START for case in todo if not case.refused) / room
+    minutes = int(-(-seconds // 60))
+    return (
+        f"pipesat: {len(todo)} of {cases} cases to run, {room} at a time, in {minutes} min at most"
+    )
+
+
+def _described(row: SweepRow) -> str:
+    case = " ".join(f"{name}={value}" for name, value in row["case"].items() if value is not None)
+    result = row["result"] or {}
+    return f"{case}: {row['status']} {result.get('value') or row['why'] or ''}".rstrip()

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import Group, command
 from pipesat.cli.derived import writable
-from pipesat.cli.exits import note, one_line
+from pipesat.cli.exits import note
 from pipesat.cli.options import settings
 from pipesat.core.claims import percent
+from pipesat.core.errors import BadInput
+from pipesat.core.showing import Displayed, Facts, Said, Table, table_of
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
     from pipesat.core.problem import Problem
-    from pipesat.runtime.answers import DevicePeak
     from pipesat.timeline.compare import AgainstPrediction
     from pipesat.timeline.refit import Refit
     from pipesat.workflows.trace_answer import TraceAnswer
@@ -36,6 +39,7 @@ app = Group(
 )
 
 _LARGEST_PROBLEM = 64 << 20
+_LARGEST_TIMELINE = 1 << 30
 _PNG = click.Option(
     ["--png"],
     type=click.Path(path_type=Path),
@@ -56,23 +60,16 @@ def compare(asked: Asked) -> None:
     The order that ran is timed again with one measured quantity after the other: op costs, their
     spread, calls that block, overhead, link delays.
     """
-    from pipesat.cli.terminal import print_json
     from pipesat.files.atomic import write_file
+    from pipesat.timeline.compare import comparison_png
 
     comparison: AgainstPrediction = asked.answer()
     problem, measured, png = asked.read["problem"], asked.read["timeline"], asked["png"]
     if png is not None:
-        from pipesat.timeline.compare import comparison_png
-
         ran = measured.shortest if asked["shortest"] else measured
         write_file(png, comparison_png(problem, ran, comparison))
-    if asked["as_json"]:
-        print_json(comparison.document())
-        return
-    print_tables(problem, comparison)
-    print_summary(comparison)
-    if png is not None:
-        click.echo(f"picture written to {one_line(str(png))}")
+    picture = [("Picture", "" if png is None else str(png))]
+    asked.show(Compared(problem, comparison), comparison.document, picture)
 
 
 @command(
@@ -127,11 +124,8 @@ def _is_problem(path: Path) -> bool:
 
 def _import_of(asked: Asked) -> int:
     """Import traces of a problem that is given."""
-    import json
-
-    from pipesat.cli.terminal import print_json, read_problem
-    from pipesat.core.errors import BadInput
     from pipesat.files.atomic import require_writable
+    from pipesat.files.strict_json import read_json
     from pipesat.timeline.file import write_timeline
     from pipesat.timeline.trace import import_traces
 
@@ -145,11 +139,8 @@ def _import_of(asked: Asked) -> int:
     write_timeline(asked.output, imported.timeline)
     for text in imported.notes:
         note(text)
-    if asked["as_json"]:
-        print_json(json.loads(asked.output.read_text()))
-        return 0
-    steps = len(imported.timeline.steps)
-    click.echo(f"{steps} steps, written to {one_line(str(asked.output))}")
+    document = read_json(asked.output, _LARGEST_TIMELINE)
+    asked.show(Said([("Steps", str(len(imported.timeline.steps)))]), document)
     return 0
 
 
@@ -167,134 +158,52 @@ _ADVICE = {
     "link delays": "the links are not as fast as the problem says: pipesat timeline refit",
     "not explained": "delays that vary, or work outside of the ops",
 }
-
-
-def milliseconds(us: float) -> str:
-    """Show microseconds as milliseconds."""
-    return f"{us / 1000:,.2f}"
-
-
-def print_summary(comparison: AgainstPrediction) -> None:
-    """Print makespans, error, and which assumption makes how much of it."""
-    c = comparison
-    if c.toy_model:
-        _print_shape(c)
-        return
-    click.echo(
-        f"makespan: predicted {milliseconds(c.predicted)} ms, measured {milliseconds(c.measured)} "
-        f"ms (median of {c.steps} steps, {milliseconds(c.shortest)} to {milliseconds(c.longest)}), "
-        f"error {percent(c.error, 1, sign=True)}"
-    )
-    for part in (part for part in c.parts if part.makes):
-        share = percent(part.makes / c.measured if c.measured else 0.0, 1, sign=True)
-        click.echo(
-            f"  {part.assumption:<33} {part.makes / 1000:>+10,.2f} ms  {share:>8} of measured"
-        )
-    if abs(c.error) > _EXPLAIN:
-        click.echo(f"largest: {c.largest.assumption}; {_ADVICE[c.largest.assumption]}")
-
-
-def _print_shape(c: AgainstPrediction) -> None:
-    """Print what a toy model's run says of an order: no times, which are of another model."""
-    click.echo(
-        "toy model: a small transformer ran, not the model that the costs are of (--model takes "
-        "that one). The costs are scaled to its compute, so that only shapes are compared"
-    )
-    compute = sum(row.busy for row in c.devices) / len(c.devices)
-    if compute:
-        click.echo(
-            f"makespan / mean compute of a device: predicted {c.predicted / compute:.2f}, measured "
-            f"{c.measured / compute:.2f} (median of {c.steps} steps)"
-        )
-
-
-def print_peaks(problem: Problem, peaks: Sequence[DevicePeak]) -> None:
-    """Print the most memory that each device held, predicted and measured."""
-    from pipesat.cli.terminal import Column, print_table
-    from pipesat.core.amounts import readable
-
-    unit = f"\n({problem.memory_unit})" if problem.memory_unit else ""
-    columns = [
-        Column("device", number=False),
-        Column(f"capacity{unit}"),
-        Column(f"predicted{unit}"),
-        Column("measured\npeak"),
-        Column("error"),
-        Column("", number=False),
-    ]
-    rows = [
-        [
-            peak.device,
-            "unlimited" if peak.capacity is None else str(peak.capacity),
-            str(peak.predicted),
-            readable(peak.measured) if peak.in_units is None else f"{peak.in_units:.0f}",
-            "-" if peak.error is None else percent(peak.error, 1, sign=True),
-            "EXCEEDS its capacity" if peak.fits is False else "",
-        ]
-        for peak in peaks
-    ]
-    print_table(columns, rows)
-
-
-def print_tables(problem: Problem, comparison: AgainstPrediction) -> None:
-    """Print the tables of op kinds, devices and links; times in ms."""
-    _print(("device", "op"), _KINDS, list(_kinds(problem, comparison)))
-    _print(("device",), _DEVICES, list(_devices(problem, comparison)))
-    _print(("stages",), _LINKS, list(_links(comparison)))
-
-
-_KINDS = (
-    "ops",
-    "predicted\nms",
-    "measured\nms",
-    "measured /\npredicted",
-    "5 % to 95 %",
-    "on a\ncore",
+_TOY = (
+    "a small transformer ran, not the model that the costs are of (--model takes that one). The "
+    "costs are scaled to its compute, so that only shapes are compared"
 )
-_DEVICES = (
-    "busy,\npredicted\nms",
-    "busy\nms",
-    "idle,\npredicted\nms",
-    "idle\nms",
-    "calls\nms",
-    "overhead\nms",
-)
-_LINKS = ("predicted\nms", "measured\nms", "seen")
 
 
-def _print(names: Sequence[str], heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, and an empty line after it; nothing where there are no rows."""
-    from pipesat.cli.terminal import Column, print_table
+@dataclass(frozen=True, repr=False)
+class Compared(Displayed):
+    """Predicted against measured: which assumption makes how much of the difference."""
 
-    if rows:
-        columns = [*(Column(name, number=False) for name in names), *map(Column, heads)]
-        print_table(columns, rows)
-        click.echo("")
+    problem: Problem
+    said: AgainstPrediction
 
+    def tables(self) -> Iterator[Table]:
+        """Yield the op kinds, devices and links."""
+        document = self.said.document()
+        for rows in (document[name] for name in ("kinds", "devices", "links")):
+            for row in rows:
+                if "device" in row:
+                    row["device"] = self.problem.device_name(row["device"])
+            yield table_of(rows, notes=["times in us"])
 
-def _kinds(problem: Problem, comparison: AgainstPrediction) -> Iterator[list[str]]:
-    for row in comparison.kinds:
-        yield [
-            problem.device_name(row.device),
-            row.kind,
-            str(row.count),
-            milliseconds(row.predicted),
-            milliseconds(row.measured),
-            f"{row.measured / row.predicted:.2f}" if row.predicted else "-",
-            f"{milliseconds(row.low)} to {milliseconds(row.high)}",
-            "-" if row.cpu is None else milliseconds(row.cpu),
+    def facts(self) -> Facts:
+        """Return both makespans, and what each assumption makes; of a toy model, shapes alone."""
+        c = self.said
+        if c.toy_model:
+            compute = sum(row.busy for row in c.devices) / len(c.devices) or 1.0
+            shapes = (
+                f"makespan / mean compute of a device: predicted {c.predicted / compute:.2f}, "
+                f"measured {c.measured / compute:.2f} (median of {c.steps} steps)"
+            )
+            return [("Toy model", _TOY), ("Shape", shapes)]
+        makespans = (
+            f"predicted {_ms(c.predicted)}, measured {_ms(c.measured)} (median of {c.steps} steps, "
+            f"{_ms(c.shortest)} to {_ms(c.longest)}), error {percent(c.error, 1, sign=True)}"
+        )
+        parts = ", ".join(
+            f"{part.assumption} {part.makes / 1000:+,.2f} ms" for part in c.parts if part.makes
+        )
+        largest = f"{c.largest.assumption}; {_ADVICE[c.largest.assumption]}"
+        return [
+            ("Makespan", makespans),
+            ("Made of", parts),
+            ("Largest", largest if abs(c.error) > _EXPLAIN else ""),
         ]
 
 
-def _devices(problem: Problem, comparison: AgainstPrediction) -> Iterator[list[str]]:
-    for row in comparison.devices:
-        busy_and_idle = (row.predicted_busy, row.busy, row.predicted_idle, row.idle)
-        times = (*busy_and_idle, row.calls, row.overhead)
-        yield [problem.device_name(row.device), *map(milliseconds, times)]
-
-
-def _links(comparison: AgainstPrediction) -> Iterator[list[str]]:
-    for row in comparison.links:
-        measured = "-" if row.measured is None else milliseconds(row.measured)
-        predicted = milliseconds(row.predicted)
-        yield [f"{row.source} -> {row.target}", predicted, measured, str(row.count)]
+def _ms(us: float) -> str:
+    return f"{us / 1000:,.2f} ms"

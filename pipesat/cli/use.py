@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipesat.cli.commands import command
 from pipesat.cli.derived import value_of
-from pipesat.cli.exits import CHECK_FAILED, one_line, print_failure
+from pipesat.cli.exits import CHECK_FAILED, print_failure
 from pipesat.cli.options import settings
-from pipesat.core.claims import plural
 from pipesat.core.errors import BadInput, RunFailed
 from pipesat.core.settings import Seconds
+from pipesat.core.showing import Said, table_of
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
     from pipesat.core.errors import Violation
-    from pipesat.core.problem import Problem
     from pipesat.core.schedule import Exported
-    from pipesat.runtime.answers import Check
     from pipesat.runtime.run import Measured, ParityReport
     from pipesat.runtime.tuned import Tuned
 
@@ -47,40 +44,28 @@ def check(asked: Asked) -> int:
     With --runtime, say whether its order can hang: exit code 1 if it can. With -v, list a safe
     order, by rank. An assignment file, as balance writes it, is judged replica by replica.
     """
-    from pipesat.cli.terminal import print_answer, print_json
     from pipesat.core.metrics import peak_memory
-    from pipesat.core.ops import members
     from pipesat.hangs.verdict import posted_in, verdict
+    from pipesat.replicas.judge import check_assignment
 
     if _is_assignment(asked["schedule"]):
-        return _check_assignment(asked)
+        asked.refuse(["runtime"], "expected a schedule: an assignment has one per replica")
+        said = "every sequence once, every replica within memory and as long as stated"
+        return _judged(asked, asked.other(check_assignment).answer(), said, {})
     asked.refuse(["lengths"], "only an assignment file has lengths")
     violations: list[Violation] = asked.answer(runtime=None)
     problem, timed = asked.read["problem"], asked.read["schedule"]
-    valid = not violations
-    found = None
-    if valid and asked["runtime"]:
-        posted = posted_in(asked["schedule"], problem, timed.order)
-        found = verdict(problem, timed, asked["runtime"], posted)
-
-    if asked["as_json"]:
-        said = {
-            "valid": valid,
-            "makespan": timed.makespan,
-            "span": timed.span,
-            "peak_memory": peak_memory(problem, timed) if valid else None,
-            "violations": [asdict(violation) for violation in violations],
-        }
-        print_json(said if found is None else said | {"runtime": found.document()})
-    elif valid:
-        ops = sum(len(members(item)) for row in timed.order for item in row)  # a pair is two
-        click.echo(f"valid: {ops} ops, makespan {timed.makespan}, span {timed.span}")
-        if found is not None:
-            click.echo()
-            print_answer(found, verbose=asked["verbose"])
-    else:
-        _list(violations)
-    return 0 if valid and (found is None or found.safe) else CHECK_FAILED
+    said = f"makespan {timed.makespan}, span {timed.span}"
+    peaks = None if violations else peak_memory(problem, timed)
+    document = {"makespan": timed.makespan, "span": timed.span, "peak_memory": peaks}
+    if violations or not asked["runtime"]:
+        return _judged(asked, violations, said, document)
+    found = verdict(
+        problem, timed, asked["runtime"], posted_in(asked["schedule"], problem, timed.order)
+    )
+    document = {"valid": True} | document | {"violations": [], "runtime": found.document()}
+    asked.show(found, document, [("Valid", said)])
+    return 0 if found.safe else CHECK_FAILED
 
 
 def _is_assignment(path: Path) -> bool:
@@ -89,25 +74,15 @@ def _is_assignment(path: Path) -> bool:
     return False
 
 
-def _check_assignment(asked: Asked) -> int:
-    from pipesat.cli.terminal import print_json
-    from pipesat.replicas.judge import check_assignment
-
-    asked.refuse(["runtime"], "expected a schedule: an assignment has one per replica")
-    violations = asked.other(check_assignment).answer()
-    if asked["as_json"]:
-        print_json({"valid": not violations, "violations": [asdict(one) for one in violations]})
-    elif violations:
-        _list(violations)
-    else:
-        click.echo("valid: every sequence once, every replica within memory and as long as stated")
+def _judged(asked: Asked, violations: list[Violation], said: str, document: dict[str, Any]) -> int:
+    """Print that it is valid, or every violation."""
+    lines = [("Valid", said)]
+    if violations:
+        lines = [("Not valid", f"violations: {len(violations)}")]
+        lines += [("", str(violation)) for violation in violations]
+    found = {"violations": [asdict(violation) for violation in violations]}
+    asked.show(Said(lines), {"valid": not violations} | document | found)
     return CHECK_FAILED if violations else 0
-
-
-def _list(violations: Sequence[Violation]) -> None:
-    for violation in violations:
-        click.echo(one_line(str(violation)))
-    click.echo(f"not valid: {len(violations)} {plural(len(violations), 'violation')}")
 
 
 _FILE = click.Option(
@@ -129,7 +104,6 @@ _FILE = click.Option(
 def export(asked: Asked) -> None:
     """Write a schedule for torch, Megatron-LM, NeMo, a trace."""
     from pipesat.cli.exits import with_options
-    from pipesat.cli.terminal import print_json
     from pipesat.core.errors import Note
     from pipesat.workflows.exports import file_of, files_beside
 
@@ -139,15 +113,12 @@ def export(asked: Asked) -> None:
         exported: Exported = asked.answer(path=file)
     notes = [with_options(note) for note in exported.notes]
     beside = [*files_beside(exported, file)]
-    if asked["as_json"]:
-        print_json({"to": asked["to"], "path": str(file), "beside": beside, "notes": notes})
-        return
-    for note in notes:
-        click.echo(one_line(note))
-    click.echo(f"{asked['to']} written to {one_line(str(file))}")
-    for name in beside:
-        purpose = "read before you run it" if name.endswith(".txt") else "beside it"
-        click.echo(f"{purpose}: {one_line(str(file.parent / name))}")
+    said = [("Note", note) for note in notes]
+    said += [("Written to", f"{file}, for {asked['to']}"), ("Beside it", ", ".join(beside))]
+    first = ", ".join(name for name in beside if name.endswith(".txt"))
+    said += [("Next", f"read {first} before a run" if first else "")]
+    document = {"to": asked["to"], "path": str(file), "beside": beside, "notes": notes}
+    asked.show(Said(said), document)
 
 
 @command(
@@ -206,30 +177,22 @@ def run(asked: Asked) -> int:
 
 def _tune(asked: Asked) -> int:
     """Find the best order where it runs."""
-    from pipesat.cli.terminal import print_answer, print_json
+    from pipesat.files.folder import write_folder
     from pipesat.workflows.tuning import tune, tuned_files
 
     looped = asked.other(tune)
     looped.limit = 0.0  # of each search, not of all
     others = asked.parameters.keys() - looped.parameters.keys()
     asked.refuse([*others], "not with --tune")
-
-    def save(found: Tuned, folder: Path, _: object) -> None:
-        from pipesat.files.folder import write_folder
-
-        write_folder(folder, tuned_files(found), keep=())
-
-    found: Tuned = looped.answer(save)
-    if asked["as_json"]:
-        print_json(found.document())
-    else:
-        print_answer(found, [("Written to", str(asked.output))] if asked.output else [])
+    found: Tuned = looped.answer(
+        lambda found, folder, _: write_folder(folder, tuned_files(found), keep=())
+    )
+    asked.show(found, found.document)
     return 0
 
 
 def _verify(asked: Asked) -> int:
     """Hold one step of a small transformer against one process."""
-    from pipesat.cli.terminal import print_json
     from pipesat.workflows.torch_runs import parity
 
     if not asked["verify"]:
@@ -237,64 +200,26 @@ def _verify(asked: Asked) -> int:
     kept = {"problem", "schedule", "verify", "timeout"}
     names = [name for name in asked.given if name in asked.parameters.keys() - kept]
     asked.refuse(names, "expected -o FILE with it: --verify alone runs a step of its own")
-    report: ParityReport = (alone := asked.other(parity)).answer()
-    if asked["as_json"]:
-        print_json(report.document())
-    else:
-        _print_parity(alone.read["problem"], report)
+    report: ParityReport = asked.other(parity).answer()
+    asked.show(report, report.document)
     return 0 if report.passed else CHECK_FAILED
 
 
 def _report(asked: Asked, measured: Measured) -> int:
-    from pipesat.cli.terminal import print_json
-    from pipesat.cli.timeline import print_peaks, print_summary
+    from pipesat.cli.timeline import Compared
     from pipesat.timeline.compare import compare
     from pipesat.timeline.file import write_timeline
 
     assert asked.output is not None  # noqa: S101  else it was verified alone
     write_timeline(asked.output, measured.timeline)
-    problem: Problem = asked.read["problem"]
-    comparison = compare(problem, measured.timeline)
-    check = measured.check
-    if asked["as_json"]:
-        document = comparison.document() | {"timeline": str(asked.output)}
-        peaks = measured.peaks and [peak.document() for peak in measured.peaks]
-        document |= {"check": None if check is None else check.document(), "memory": peaks}
-        print_json(document)
-    else:
-        if check is not None:
-            _print_check(check)
-        print_summary(comparison)
-        if measured.peaks is not None:
-            print_peaks(problem, measured.peaks)
-        click.echo(f"timeline written to {one_line(str(asked.output))}")
+    check, problem = measured.check, asked.read["problem"]
+    compared = Compared(problem, compare(problem, measured.timeline))
+    peaks = measured.peaks and [peak.document() for peak in measured.peaks]
+    document = compared.said.document() | {
+        "timeline": str(asked.output),
+        "check": None if check is None else check.document(),
+        "memory": peaks,
+    }
+    tables = [table_of(peaks)] if peaks else []
+    asked.show(Said([*measured.facts(), *compared.facts()], tables), document)
     return 0 if check is None or check.passed else CHECK_FAILED
-
-
-def _print_parity(problem: Problem, report: ParityReport) -> None:
-    worst = report.check.worst
-    click.echo(
-        f"{'passed' if report.passed else 'failed'}: largest relative error "
-        f"{worst.relative_error:.1e} ({worst.name}), limit {report.check.tolerance:.0e}"
-    )
-    for text in report.check.complaints:
-        click.echo(one_line(text))
-    click.echo(
-        f"compared {len(report.losses)} losses and the gradients of {report.gradients} parameters "
-        f"({report.numbers} numbers)"
-    )
-    for rank, count in enumerate(report.counts):
-        planned = report.planned[rank] == report.executed[rank]
-        letters = ", ".join(f"{number} {letter}" for letter, number in count.items() if number)
-        remark = "in the order of the schedule" if planned else "NOT the order of the schedule"
-        click.echo(one_line(f"{problem.device_name(rank)} ran {letters}, {remark}"))
-
-
-def _print_check(check: Check) -> None:
-    click.echo(
-        f"check {'passed' if check.passed else 'failed'}: largest relative error "
-        f"{check.worst.relative_error:.1e} ({check.worst.name}) of {check.compared} losses and "
-        f"gradients, limit {check.tolerance:.0e}"
-    )
-    for text in check.complaints:
-        click.echo(one_line(text))

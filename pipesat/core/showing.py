@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
+from pipesat.core.amounts import rounded_up, significant
 from pipesat.core.attached import attached
 
 if TYPE_CHECKING:
@@ -39,6 +40,35 @@ class Table:
     lines: Sequence[Line]
     title: str = ""
     notes: Sequence[str] = ()
+
+
+_UPPER_LIMITS: Final = ("gap", "to_best", "to_bound", "share_of_1f1b")  # rounded up
+
+
+def table_of(
+    records: Sequence[Mapping[str, Any]], title: str = "", notes: Sequence[str] = ()
+) -> Table:
+    """Return rows with the same keys as a table; columns in which nothing is known are left out.
+
+    Where there is no room, texts stay, and of the numbers the last one goes first.
+    """
+    names = [name for name in (records or [{}])[0] if any(r[name] is not None for r in records)]
+    columns = []
+    for place, name in enumerate(names):
+        number = not any(isinstance(record[name], str) for record in records)
+        columns.append(Column(name.replace("_", "\n"), number, place if number else 0))
+    lines = [[_cell(name, record[name]) for name in names] for record in records]
+    return Table(columns, lines, title, [*filter(None, notes)])
+
+
+def _cell(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, float):
+        return "-" if value is None else str(value)
+    if name in _UPPER_LIMITS:
+        return significant(value, 4, rounded_up)
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
 def table_document(table: Table) -> dict[str, Any]:
@@ -112,6 +142,22 @@ class Displayed:
     def _repr_png_(self) -> bytes | None:
         png = attached("png_of")(self)
         return None if png is None else bytes(png)
+
+
+@dataclass(frozen=True, repr=False)
+class Said(Displayed):
+    """An answer of a few lines, and tables."""
+
+    said: Facts = ()
+    shown: Sequence[Table] = ()
+
+    def facts(self) -> Facts:
+        """Return the lines."""
+        return self.said
+
+    def tables(self) -> Iterator[Table]:
+        """Yield the tables."""
+        yield from self.shown
 
 
 def sentences(parts: Iterable[str]) -> str:

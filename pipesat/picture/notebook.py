@@ -8,17 +8,15 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from pipesat.core.amounts import rounded_up, significant
 from pipesat.core.errors import BadInput
-from pipesat.core.showing import Column, Table
+from pipesat.core.showing import table_of
 from pipesat.core.summary import records_of_stages
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.showing import Displayed, Line
+    from pipesat.core.showing import Displayed, Line, Table
 
 _MOST_ROWS: Final = 60  # of a table without a picture
-_UPPER_LIMITS: Final = ("gap", "to_best", "to_bound", "share_of_1f1b")  # rounded up
 _LEFT: Final = 'style="text-align:left"'
 
 
@@ -51,8 +49,8 @@ def html_of(shown: Displayed) -> str:
     )
     png = png_of(shown)
     if png is None:
-        tables = "".join(map(html_of_table, shown.tables())) or _table(shown.records())
-        return f"<table>{facts}</table>{tables}"
+        tables = [*shown.tables()] or [table_of(shown.records())]
+        return f"<table>{facts}</table>{''.join(map(html_of_table, tables))}"
     data = base64.b64encode(png).decode()
     picture = f'<img src="data:image/png;base64,{data}" style="max-width:100%">'
     return f"<table>{facts}</table>{picture}"
@@ -82,22 +80,4 @@ def html_of_table(table: Table) -> str:
 def html_of_problem(problem: Problem) -> str:
     """Return a problem as HTML: what it is, and a table of its stages."""
     heading = f"<p>{html.escape(repr(problem).strip('<>'))}</p>"
-    return heading + _table(records_of_stages(problem))
-
-
-def _table(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as a table; columns in which nothing stands are left out."""
-    names = [name for name in (records or [{}])[0] if any(r[name] is not None for r in records)]
-    if not names:
-        return ""
-    columns = [
-        Column(name.replace("_", " "), not any(isinstance(r[name], str) for r in records))
-        for name in names
-    ]
-    return html_of_table(Table(columns, [[_cell(n, r[n]) for n in names] for r in records]))
-
-
-def _cell(name: str, value: object) -> str:
-    if not isinstance(value, float):
-        return "" if value is None else str(value)
-    return significant(value, 4, rounded_up) if name in _UPPER_LIMITS else f"{value:.4g}"
+    return heading + html_of_table(table_of(records_of_stages(problem)))

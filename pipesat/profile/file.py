@@ -8,6 +8,7 @@ were measured as a whole; other slices are sums of their layers.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,7 +18,7 @@ from pydantic import BaseModel, Field
 from pipesat.core.arguments import public
 from pipesat.core.attached import attached
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.showing import Displayed, Facts
+from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import StrictModel, read_json
@@ -146,19 +147,35 @@ class Profile(Displayed, StrictModel):
     def facts(self) -> Facts:
         """Return what was measured, and on what."""
         on = self.environment
-        layers = f"{len(self.layers)} of {len(self.kinds)} kinds"
+        late = ", ".join(kind for kind, costs in self.kinds.items() if costs.host_bound)
+        waited = f"the GPU waited for the host in {late}: their times include launches"
+        sizes = self.links.sizes if self.links else []
+        links = [f"{one.delay.median:.0f} us for {one.bytes} B" for one in sizes]
         return [
             ("profile", self.name),
-            ("layers", layers),
+            ("layers", f"{len(self.layers)} of {len(self.kinds)} kinds"),
             ("measured on", f"{on.device_name}, {on.dtype}, torch {on.torch}"),
+            *(("fused", f"{k}: {c.no_split}") for k, c in self.kinds.items() if c.no_split),
+            ("doubt", waited if late else ""),
+            *(("tied", f"{one.name} is shared by layers {one.layers}") for one in self.tied),
+            ("links", ", ".join(links)),
         ]
 
+    def tables(self) -> Iterator[Table]:
+        """Yield a line per kind of layer."""
+        yield table_of(self.records(), notes=["medians in us, memory in bytes"])
+
     def records(self) -> list[dict[str, Any]]:
-        """Return a row per kind of layer: median times in microseconds, held bytes."""
+        """Return a row per kind of layer and per stage: median times in us, held bytes."""
+        kinds = [layer.kind for layer in self.layers]
+        measured = [(kind, kinds.count(kind), costs) for kind, costs in self.kinds.items()]
+        for stage in self.stages:
+            begin, end = stage.layers
+            measured.append((f"{begin} to {end - 1}", end - begin, stage.costs))
         return [
             {
                 "kind": kind,
-                "layers": sum(layer.kind == kind for layer in self.layers),
+                "layers": layers,
                 **{
                     op: None if times is None else times.median
                     for op, times in (("F", c.F), ("B", c.B), ("W", c.W), ("BW", c.BW))
@@ -166,7 +183,7 @@ class Profile(Displayed, StrictModel):
                 "held_after_F": c.held_after_F,
                 "held_after_B": c.held_after_B,
             }
-            for kind, c in self.kinds.items()
+            for kind, layers, c in measured
         ]
 
     def costs_of(self, layer: int) -> MeasuredCostsModel:

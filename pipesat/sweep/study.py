@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import platform
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,11 +17,12 @@ from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, Contradiction
 from pipesat.core.machine import usable_cores
 from pipesat.core.settings import Seconds, Within
-from pipesat.core.showing import Displayed, Facts
+from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.files.atomic import prepare_folder, write_files
 from pipesat.sweep.cases import Case, cases_of, document_of
 from pipesat.sweep.pools import Pool, local_pool, processes_for, ray_pool, share_of_memory
 from pipesat.sweep.rows import (
+    FAILURES,
     FORMAT,
     NAME,
     REFUTED,
@@ -28,6 +30,7 @@ from pipesat.sweep.rows import (
     SweepRow,
     read_rows,
     require_agreement,
+    standing_of,
 )
 from pipesat.sweep.spec import Spec, read_spec
 from pipesat.sweep.worker import Answer, Job, answer
@@ -119,6 +122,19 @@ Watch: TypeAlias = Callable[[Sequence[Case], Sequence[Case], int], AbstractConte
 """Called with all cases, those to run, and how many run at a time; its context hears every row."""
 
 
+MOST_LINES: Final = 40  # of the table
+_CHOICES: Final = ("placement", "chunks", "split", "backward", "seed", "time_limit")
+"""Axes that are chosen; rows that differ in no other answer one question."""
+_SHOWN: Final = (
+    *("status", "value", "lower_bound", "gap"),
+    *("baseline_value", "baseline", "wall_s", "why"),
+)
+_RESULT: Final = (
+    *("value", "makespan", "span", "lower_bound", "lower_bound_source"),
+    *("gap", "seed", "workers"),
+)
+
+
 @dataclass(frozen=True, repr=False, slots=True)
 class Sweep(Displayed):
     """The cases of a sweep, and the rows there are; ``path`` is the file that has them."""
@@ -136,23 +152,112 @@ class Sweep(Displayed):
 
     def facts(self) -> Facts:
         """Return how the cases ended."""
-        ends = [str(row["status"]) for row in self.rows]
-        counts = [(end, f"{ends.count(end)}") for end in dict.fromkeys(ends)]
+        ends = ", ".join(f"{count} {end}" for end, count in self._ends().items())
         left = len(self.cases) - len(self.rows)
-        return [("cases", f"{len(self.cases)}, {left} to run"), *counts, ("rows", str(self.path))]
+        missing = f", {left} to run" if left > 0 else ""
+        return [
+            ("cases", f"{len(self.cases) or len(self.rows)}{missing}"),
+            ("ended", ends),
+            ("rows", str(self.path)),
+        ]
+
+    def _ends(self) -> dict[str, int]:
+        return dict(sorted(Counter(str(row["status"]) for row in self.rows).items()))
+
+    def tables(self) -> Iterator[Table]:
+        """Yield the rows, by the axes that differ: of many, the best of each question."""
+        rows = self.rows if len(self.rows) <= MOST_LINES else _best_of_groups(self.rows)
+        axes = _varying([row["case"] for row in rows])
+        records = [
+            {name: record.get(name) for name in (*axes, *_SHOWN)}
+            for record in map(_record, rows[:MOST_LINES])
+        ]
+        left = len(self.rows) - len(records)
+        notes = [f"and {left} more rows: the best of each question are shown"] if left else []
+        if records:
+            yield table_of(records, notes=notes)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per case that has one: its axes, then its result."""
-        names = list(dict.fromkeys(name for row in self.rows for name in row["case"]))
+        records = [_record(row) for row in self.rows]
+        names = dict.fromkeys(name for record in records for name in record)
+        return [{name: record.get(name) for name in names} for record in records]
+
+    def case_records(self) -> list[dict[str, Any]]:
+        """Return a row per case: what it is, and how it ended, ``None`` if it has not run."""
+        known = {row["key"]: row["status"] for row in self.rows}
         return [
-            {name: row["case"].get(name) for name in names}
-            | {"status": row["status"], "why": row["why"]}
-            | {
-                key: (row["result"] or {}).get(key)
-                for key in ("value", "makespan", "span", "lower_bound", "gap")
+            {
+                "key": case.key,
+                "case": dict(case.axes),
+                "ops": case.ops or None,
+                "refused": case.refused or None,
+                "status": known.get(case.key),
             }
-            for row in self.rows
+            for case in self.cases
         ]
+
+    def document(self) -> dict[str, Any]:
+        """Return everything, ready for JSON."""
+        return {
+            "cases": len(self.cases),
+            "missing": len(self.cases) - len(self.rows),
+            "status": self._ends(),
+            "file": str(self.path),
+            "rows": list(self.rows),
+        }
+
+
+def _record(row: SweepRow) -> dict[str, Any]:
+    """A row without lists in it: its axes, then its result."""
+    result = row["result"] or {}
+    bubble, baseline = result.get("bubble") or {}, result.get("baseline") or {}
+    axes = {name: _text(value) for name, value in row["case"].items()}
+    figures = {name: result.get(name) for name in _RESULT if name not in axes}
+    return {
+        "key": row["key"],
+        "status": row["status"],
+        **axes,
+        **figures,
+        "gap": standing_of(row).gap,
+        "bubble_makespan": bubble.get("makespan"),
+        "bubble_span": bubble.get("span"),
+        "largest_peak_memory": max(result.get("peak_memory") or [], default=None),
+        "baseline": baseline.get("name"),
+        "baseline_value": baseline.get("value"),
+        "wall_s": row["wall_s"],
+        "peak_mib": row["peak_mib"],
+        "why": row["why"],
+    }
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, list):
+        return ",".join(str(_text(one)) for one in value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return None if value is None else str(value)
+
+
+def _varying(axes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of the axes that have more than one value."""
+    names = axes[0] if axes else ()
+    return [name for name in names if len({str(case.get(name)) for case in axes}) > 1]
+
+
+def _best_of_groups(rows: Sequence[SweepRow]) -> list[SweepRow]:
+    """Keep the row of least value of each question: rows that differ in choices alone."""
+    best: dict[str, SweepRow] = {}
+    for row in rows:
+        question = str([value for name, value in row["case"].items() if name not in _CHOICES])
+        if question not in best or _worth(row) < _worth(best[question]):
+            best[question] = row
+    return [*best.values()]
+
+
+def _worth(row: SweepRow) -> float:
+    value = (row["result"] or {}).get("value")
+    return float("inf") if value is None or row["status"] in FAILURES else float(value)
 
 
 @public

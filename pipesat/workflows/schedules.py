@@ -16,8 +16,8 @@ from pipesat.core.claims import percent
 from pipesat.core.errors import BadInput, NotApplicable, Note, NotValid
 from pipesat.core.metrics import Metrics, measure
 from pipesat.core.result import Result
-from pipesat.core.showing import Column, Displayed, Facts, Table, ranges
-from pipesat.core.summary import modes_text, shown_times
+from pipesat.core.showing import Displayed, Facts, Table, ranges, table_of
+from pipesat.core.summary import modes_text, shown_times, units_of
 from pipesat.hangs.machine import RuleName
 
 if TYPE_CHECKING:
@@ -175,29 +175,31 @@ class ShownSchedule(Displayed):
 
     def tables(self) -> Iterator[Table]:
         """Yield where each device's time goes."""
-        shown, note = shown_times(self.problem)
-        heads = ("busy", "warm-up", "no input", "no memory", "unforced", "cool-down")
-        columns = [Column("device", number=False), *map(Column, (*heads, "peak mem."))]
-        lines = []
-        each = zip(self.metrics.devices, self.metrics.peak_memory, strict=True)
-        for device, (times, peak) in enumerate(each):
-            parts = (times.busy, times.warm_up, times.input, times.memory, times.unforced)
-            values = map(shown, (*parts, times.cool_down))
-            lines.append([self.problem.device_name(device), *values, str(peak)])
-        memory = f"memory in {self.problem.memory_unit}" if self.problem.memory_unit else ""
-        yield Table(columns, lines, notes=[text for text in (note, memory) if text])
+        yield table_of(self.records(), notes=["; ".join(units_of(self.problem))])
 
-    def path_table(self) -> Table:
+    def details(self) -> Facts:
         """Return the critical path: when, which op, where, and what it waited for."""
         reason = {"device": "after the op before", "input": "when its input arrives", "start": ""}
         shown, note = shown_times(self.problem)
-        heads = {"from": True, "to": True, "op": False, "device": False, "starts": False}
-        lines = [
-            [shown(t.start), shown(t.end), str(t.item), self.problem.device_name(d), reason[why]]
-            for d, t, why in self.critical_path
+        return [
+            (note, "the chain that sets the makespan:"),
+            *(
+                (
+                    f"{shown(timed.start)} to {shown(timed.end)}",
+                    f"{timed.item} on {self.problem.device_name(device)} {reason[why]}".rstrip(),
+                )
+                for device, timed, why in self.critical_path
+            ),
         ]
-        columns = [Column(head, number=number) for head, number in heads.items()]
-        return Table(columns, lines, "critical path:", [note] if note else [])
+
+    def document(self, *, critical_path: bool = False) -> dict[str, Any]:
+        """Return its figures, and where each device's time goes, ready for JSON."""
+        timed = self.schedule
+        said = {"makespan": timed.makespan, "span": timed.span, "devices": self.records()}
+        if critical_path:
+            chain = self.critical_path
+            said["critical_path"] = [[d, str(t.item), t.start, t.end, why] for d, t, why in chain]
+        return said
 
     def differing(self) -> Facts:
         """Return which microbatches are of which class, and how many run in which mode."""

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipesat.cli.terminal import Column, table_lines
+from pipesat.cli.terminal import table_lines
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
+from pipesat.core.showing import Column, Table
 from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.best_known import with_given
@@ -231,27 +232,32 @@ def test_without_capacities_there_is_no_cap(cli: Run, save: Any) -> None:
 def test_columns_go_in_their_order_where_room_is_short() -> None:
     columns = [Column("name", number=False), Column("aa", spare=1), Column("b\nbb", spare=2)]
     lines = [("x", "1", "22"), ("yyyyy", "333", "4"), "a text"]
-    assert list(table_lines(columns, lines, 14)) == [
+    assert list(table_lines(Table(columns, lines), 14)) == [
         "             b",
         "name    aa  bb",
         "x        1  22",
         "yyyyy  333   4",
         "a text",
     ]
-    assert list(table_lines(columns, lines, 13))[2] == "x       1 22"  # one space between
-    assert list(table_lines(columns, lines, 11)) == [
+    assert list(table_lines(Table(columns, lines), 13))[2] == "x       1 22"  # one space between
+    assert list(table_lines(Table(columns, lines), 11)) == [
         "name    aa",
         "x        1",
         "yyyyy  333",
         "a text",
     ]
-    assert list(table_lines(columns, lines, 3)) == ["name", "x", "yyyyy", "a text"]  # stands out
+    assert list(table_lines(Table(columns, lines), 3)) == [
+        "name",
+        "x",
+        "yyyyy",
+        "a text",
+    ]  # stands out
 
 
 def test_the_last_column_can_be_wrapped() -> None:
     columns = [Column("n", number=False), Column("text", number=False)]
     lines = [("a", "one two three four five six")]
-    assert list(table_lines(columns, lines, 24, wrap_last=True)) == [
+    assert list(table_lines(Table(columns, lines), 24)) == [
         "n text",
         "a one two three four",
         "  five six",
@@ -264,7 +270,7 @@ def test_the_last_column_can_be_wrapped() -> None:
 )
 def test_no_text_is_ever_cut(lines: list[list[str]], width: int) -> None:
     columns = [Column("a", number=False), Column("b"), Column("c", spare=1)]
-    shown = list(table_lines(columns, lines, width))
+    shown = list(table_lines(Table(columns, lines), width))
     for line, printed in zip(lines, shown[1:], strict=True):
         assert [text for text in line[:2] if text] == printed.split()[: sum(map(bool, line[:2]))]
 

@@ -47,7 +47,7 @@ def schedule_text(devices: Rows, problem: Problem = PROBLEM) -> dict[str, Any]:
 
 def test_check_passes_a_valid_schedule(cli: Run, save: Save) -> None:
     problem, schedule = save(PROBLEM), save(schedule_text(rows()), "s.json")
-    assert cli("check", problem, schedule) == (0, "valid: 8 ops, makespan 9, span 9\n", "")
+    assert cli("check", problem, schedule) == (0, "Valid  makespan 9, span 9\n", "")
     outcome = cli("check", problem, schedule, "--json")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.json == {
@@ -115,23 +115,22 @@ def test_check_lists_every_violation(cli: Run, save: Save, name: str) -> None:
     change(devices)
     problem, schedule = save(PROBLEM), save(schedule_text(devices), "s.json")
     outcome = cli("check", problem, schedule)
-    *lines, total = outcome.out.splitlines()
     assert outcome.code == 1
-    assert sorted(line.split(":")[0] for line in lines) == rules
-    assert total == f"not valid: {len(rules)} violation{'s' if len(rules) > 1 else ''}"
+    assert outcome.out.startswith(f"Not valid  violations: {len(rules)}\n")
     document = cli("check", problem, schedule, "--json")
     assert document.code == 1
     assert document.json["valid"] is False
-    assert [f"{v['rule']}: {v['message']}" for v in document.json["violations"]] == lines
+    assert sorted(v["rule"] for v in document.json["violations"]) == rules
+    said = " ".join(outcome.out.split())
+    assert all(f"{v['rule']}: {v['message']}" in said for v in document.json["violations"])
 
 
 def test_check_reports_too_much_memory(cli: Run, save: Save) -> None:
     small = chain(2, 2, cap=1)  # device 0 holds two microbatches from 1 to 6
     outcome = cli("check", save(small), save(schedule_text(rows(), small), "s.json"))
     assert outcome.code == 1
-    assert outcome.out.splitlines()[0] == (
-        "memory: device 0 holds up to 2 from 1 to 6, 1 over its capacity of 1"
-    )
+    said = " ".join(outcome.out.split())
+    assert "memory: device 0 holds up to 2 from 1 to 6, 1 over its capacity of 1" in said
 
 
 def test_violations_show_names_literally(cli: Run, save: Save) -> None:
@@ -144,7 +143,7 @@ def test_violations_show_names_literally(cli: Run, save: Save) -> None:
     ) and json.loads((problem.parent / "b.json").read_bytes())
     outcome = cli("check", problem, save(digest | {"devices": devices}, "s.json"))
     assert outcome.code == 1
-    assert len(outcome.out.splitlines()) == 1 + 2  # text, missing, the total
+    assert "violations: 2" in outcome.out  # text, missing
     assert r"on [red]\x1b[31m:fire:\n" in outcome.out
     assert outcome.out.replace("\n", "").isprintable()
 
@@ -260,7 +259,7 @@ def test_show_prints_grid_times_and_critical_path(cli: Run, save: Save) -> None:
     # never waits, ends at 7; columns: busy, warm-up, no input, no memory, unforced, cool-down, peak
     assert re.search(r"device 0 +6 +0 +3 +0 +0 +0 +2 *$", outcome.out, re.MULTILINE)
     assert re.search(r"device 1 +6 +1 +0 +0 +0 +2 +1 *$", outcome.out, re.MULTILINE)
-    path = outcome.out.split("critical path:")[1]
+    path = outcome.out.split("the chain")[1]
     # backward from the last end, 0BW1: its input 1BW1, then device 1 without a gap, then 0F0
     chain_of_ops = ["0F0", "1F0", "1BW0", "1F1", "1BW1", "0BW1"]
     assert re.findall(r"\d+(?:F|BW)\d+", path) == chain_of_ops

@@ -124,7 +124,7 @@ def test_a_file_is_written_that_other_commands_read(cli: Run, tmp_path: Path) ->
     path = tmp_path / "p.json"
     outcome = cli("problem", "new", *BASIC, "--placement", "vee", "-o", path)
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out == f"2 devices, 4 stages, 4 microbatches, written to {path}\n"
+    assert "2 devices, 4 stages, 4 microbatches" in outcome.out
     assert len(read_problem(path).stages) == 4
     assert [file.name for file in tmp_path.iterdir()] == ["p.json"]
     assert (

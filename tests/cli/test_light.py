@@ -28,7 +28,7 @@ def light(*words: object) -> subprocess.CompletedProcess[str]:
 def test_a_schedule_goes_to_torch_and_back(tmp_path: Path) -> None:
     order = tmp_path / "order.csv"
     assert light("export", VEE, "v-half", "--to", "torch", "-o", order).returncode == 0
-    assert light("check", VEE, order).stdout.startswith("valid: ")
+    assert light("check", VEE, order).stdout.startswith("Valid  ")
 
 
 @pytest.mark.parametrize(

@@ -59,35 +59,35 @@ ROWS = (
         "12 ops, makespan 24, span 24",
         "devices",
     ),
-    Row("check p.json out/schedule.json", "check p.json out", "valid: "),
+    Row("check p.json out/schedule.json", "check p.json out", "Valid "),
     Row("show p.json s.json", "show p.json 1f1b", r"Makespan +24 "),
-    Row("steps p.json s.json", "show p.json 1f1b --steps", "SendActivations +0F0 to device 1"),
+    Row("steps p.json s.json", "show p.json 1f1b --steps", r"SendActivations +0F0 +1\n"),
     Row("steps p.json s.json --json", "show p.json 1f1b --steps --json", '"SendActivations"'),
-    Row("report out", "show out --html new.html", "written: new.html"),
-    Row("report out --png a.png", "show out --png new.png", "written: new.png"),
+    Row("report out", "show out --html new.html", "Written to +new.html"),
+    Row("report out --png a.png", "show out --png new.png", "Written to +new.png"),
     Row("export p.json s.json --to png -o a.png", "show p.json 1f1b --png new.png", "new.png"),
     Row(
         "export p.json s.json --to trace -o t", "export p.json out --to trace -o new.json", "trace"
     ),
     Row("doctor", "--doctor", "pipesat works here"),
     Row("doctor --json", "--doctor --json", '"ok": true'),
-    Row("layers show layers.json", "show layers.json", r"0 to 3 +l0 to l3 +block +2 +2 +1 +3"),
+    Row("layers show layers.json", "show layers.json", r"0 to 3 +l0 to l3 +2 +2 +1 +3"),
     Row(
         "layers from-profile profile.json -o new.json",
         "problem from-profile profile.json --layers -o new.json",
-        "layers, written to new.json",
+        r"Layers +\d+",
         "layers",
     ),
     Row(
         "problem from-profile profile.json --devices 2 --microbatches 2 -o new.json",
         "problem from-profile profile.json --devices 2 --microbatches 2 -o new.json",
-        "2 devices, 2 stages, 2 microbatches, written to new.json",
+        "2 devices, 2 stages, 2 microbatches",
         "stages",
     ),
     Row(
         "layers estimate --config llama3-8b --gpu h100 -o new.json",
         "problem estimate --config llama3-8b --gpu h100 -o new.json",
-        "34 layers, written to new.json; estimate",  # 32 blocks, the embedding and the head
+        "Layers +34\n",  # 32 blocks, the embedding and the head
         "layers",
     ),
     Row(
@@ -169,7 +169,7 @@ ROWS = (
         "problem estimate ... --length 64 --batch 2 --products 0.5 --attention 0.3 --traffic 0.6",
         "problem estimate --config tiny --gpu h100,products=0.5,attention=0.3,traffic=0.6 "
         "--shape length=64,batch=2 -o new.json",
-        "layers, written to new.json; estimate",
+        r"Layers +\d+",
         "layers",
     ),
     Row(
@@ -177,22 +177,26 @@ ROWS = (
         "problem from-profile profile.json --devices 2 --microbatches 2 --placement loop,chunks=1 "
         "--memory 1GiB,reserve=1MiB --modes none,copy_channels=1 "
         "--backward auto,split_limit=2 -o new.json",
-        "2 devices, 2 stages, 2 microbatches, written to new.json",
+        "2 devices, 2 stages, 2 microbatches",
         "stages",
     ),
-    Row("show p.json 1f1b --critical-path", "show p.json 1f1b -v", "critical path:"),
+    Row(
+        "show p.json 1f1b --critical-path",
+        "show p.json 1f1b -v",
+        "the chain that sets",
+    ),
     Row(
         "show out --html r.html --no-baselines",
         "show out --html new.html,baselines=no",
-        "written: new.html",
+        "Written to +new.html",
     ),
     Row(
         "export p.json 1f1b --to torchtitan --layers 1,1 --remark words --checkpointing none",
         "export p.json 1f1b --to torchtitan,layers=1,1,remark=a,b,checkpointing=none -o new.toml",
-        "torchtitan written to new.toml",
+        "Written to +new.toml, for torchtitan",
     ),
     Row("profile --list-configs", "profile --list", r"\ntiny "),
-    Row("cp -r CHECKOUT/examples new", "problem examples new", "written to new: begin with"),
+    Row("cp -r CHECKOUT/examples new", "problem examples new", "begin with README.md"),
     Row(
         "layers from-profile profile.json -o l.json && plan l.json --devices 2 --microbatches 2",
         "plan profile.json --devices 2 --microbatches 2 --time-limit 1 --json",
@@ -200,17 +204,17 @@ ROWS = (
     ),
 )
 TORCH = (
-    Row("parity p.json s.json", "run p.json 1f1b --verify", "passed: largest relative error"),
+    Row("parity p.json s.json", "run p.json 1f1b --verify", "largest relative error"),
     Row(
         "run p.json s.json --check -o t",
         "run p.json 1f1b --verify -o new.json",
-        "check passed",
+        "check +passed",
         "steps",
     ),
     Row(
         "run p.json s.json --virtual -o t",
         "run p.json 1f1b --virtual -o new.json",
-        "makespan: predicted",
+        "Makespan +predicted",
         "steps",
     ),
 )
