@@ -59,17 +59,6 @@ class LayerModel(CostsModel):
     hybrid: Annotated[str, Field(pattern=HYBRID_LAYER), Says(_HYBRID)] = ""
 
 
-class RecipeModel(StrictModel):
-    """``static``: what memory a weight takes."""
-
-    unit_bytes: Annotated[int, Field(ge=1, le=10**12)]
-    dtype: str = "bfloat16"
-    grad_dtype: str | None = None
-    optimizer: str = "adamw"
-    state_dtype: str | None = None
-    master_dtype: str | None = None
-
-
 class LayersModel(StrictModel):
     """The whole document."""
 
@@ -81,7 +70,7 @@ class LayersModel(StrictModel):
     estimate: str = ""
     estimate_range: Annotated[list[_Thousandths], Field(min_length=2, max_length=2)] | None = None
     reserve: Amount = 0
-    static: RecipeModel | None = None
+    static: WeightMemory | None = None
     layers: Annotated[list[LayerModel], Field(min_length=1, max_length=MOST_LAYERS)]
 
 
@@ -135,7 +124,7 @@ def _layers(model: LayersModel) -> Layers:
         model.memory_unit,
         model.size_unit,
         model.reserve,
-        None if model.static is None else WeightMemory(**model.static.model_dump()),
+        model.static,
         model.estimate,
         _range(model),
     )
@@ -152,12 +141,7 @@ def layers_document(layers: Layers) -> dict[str, Any]:
     if layers.estimate_range is not None:
         document["estimate_range"] = [*layers.estimate_range]
     if layers.recipe is not None:
-        recipe = layers.recipe
-        document["static"] = {
-            key: value
-            for key in RecipeModel.model_fields
-            if (value := getattr(recipe, key)) is not None
-        }
+        document["static"] = layers.recipe.model_dump(exclude_none=True)
     document["layers"] = [_entry(layer) for layer in layers.layers]
     return document
 

@@ -11,10 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
+from pydantic import ConfigDict
+
 from pipesat.core.attached import attached
-from pipesat.core.errors import BadInput
+from pipesat.files.strict_json import Count, StrictModel
 from pipesat.placement.documents import Costs
-from pipesat.profile.static import BYTES_OF, OPTIMIZER_STATES
+from pipesat.profile.static import BYTES_OF, OPTIMIZER_STATES, Number, Optimizer
 
 
 class StaticParts(NamedTuple):
@@ -25,8 +27,7 @@ class StaticParts(NamedTuple):
     optimizer: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class WeightMemory:
+class WeightMemory(StrictModel):
     """What memory one weight takes. ``weights`` of layers then are numbers of weights.
 
     Attributes
@@ -41,22 +42,14 @@ class WeightMemory:
         Type of a second copy of the weights that the optimizer updates; ``None``: there is none.
     """
 
-    unit_bytes: int
-    dtype: str = "bfloat16"
-    grad_dtype: str | None = None
-    optimizer: str = "adamw"
-    state_dtype: str | None = None
-    master_dtype: str | None = None
+    model_config = ConfigDict(frozen=True)
 
-    def __post_init__(self) -> None:
-        for field in ("dtype", "grad_dtype", "state_dtype", "master_dtype"):
-            value = getattr(self, field)
-            if value is not None and value not in BYTES_OF:
-                expected = f"expected one of {', '.join(BYTES_OF)}"
-                raise BadInput(expected, where=f"static.{field}", value=value)
-        if self.optimizer not in OPTIMIZER_STATES:
-            expected = f"expected one of {', '.join(OPTIMIZER_STATES)}"
-            raise BadInput(expected, where="static.optimizer", value=self.optimizer)
+    unit_bytes: Count
+    dtype: Number = "bfloat16"
+    grad_dtype: Number | None = None
+    optimizer: Optimizer = "adamw"
+    state_dtype: Number | None = None
+    master_dtype: Number | None = None
 
     def parts(self, weights: int) -> StaticParts:
         """Bytes that ``weights`` weights take."""

@@ -15,10 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layers, Role
+from pipesat.layers.rules import partition_of
 
 SYMBOLS: Final[dict[Role, str]] = {"embedding": "E", "block": "t", "mtp": "m", "head": "L"}
 WORDS: Final = {"E": "embedding", "t": "transformer layer", "m": "MTP layer", "L": "loss"}
@@ -26,9 +28,8 @@ WORDS: Final = {"E": "embedding", "t": "transformer layer", "m": "MTP layer", "L
 
 _MOST: Final = 100_000  # layers and bars of a string
 _ITEM: Final = re.compile(
-    r",|(?:(?P<one>[EtmL|])|\((?P<group>[^()]+)\)(?=\*))(?:\*(?P<times>[0-9]{1,6}))?"
+    r",|(?:(?P<one>[EtmL|])|\((?P<group>[^()]+)\)(?=\*))(?:\*(?P<times>[1-9][0-9]{0,4}))?(?![*0-9])"
 )
-_ORDER: Final = "expected E first, every t before every m, and L last, E and L once"
 _LAYER: Final = re.compile(r"(?:[a-z_]+\.)*(?:layers|h|blocks)\.(0|[1-9][0-9]{0,5})")
 _NAMES: Final = {
     "E": ("tok_embeddings", "embed_tokens", "word_embeddings", "wte"),
@@ -66,31 +67,13 @@ def partition_of_layout(layout: MegatronLayout, layers: Layers) -> tuple[range, 
     BadInput
         If layers are lost, doubled or in another order.
     """
-    roles = [SYMBOLS[layer.role] for layer in layers.layers]
-    silent = {"E", "L"} - set(roles)
-    given = ["".join(s for s in stage if s not in silent) for stage in layout.stages]
-    flat = "".join(given)
-    for symbol in "EtmL":
-        has, wanted = flat.count(symbol), roles.count(symbol)
-        if has != wanted:
-            fate = "lost" if has < wanted else "too many"
-            raise BadInput(
-                f"{has} {symbol} ({WORDS[symbol]}), the model has {wanted}: "
-                f"{abs(has - wanted)} {fate}",
-                value=layout.text,
-            )
-    for number, (symbol, role) in enumerate(zip(flat, roles, strict=True)):
-        if symbol != role:
-            raise BadInput(
-                f"its layer {number} is {symbol} ({WORDS[symbol]}), the model's "
-                f"{layers.label(number)} is {role} ({WORDS[role]})",
-                value=layout.text,
-            )
-    parts, begin = [], 0
-    for stage in given:
-        parts.append(range(begin, begin + len(stage)))
-        begin += len(stage)
-    return tuple(parts)
+    roles = "".join(SYMBOLS[layer.role] for layer in layers.layers)
+    given = ["".join(s for s in stage if s in roles or s in "tm") for stage in layout.stages]
+    if (flat := "".join(given)) != roles:
+        words = ", ".join(f"{symbol} {word}" for symbol, word in WORDS.items())
+        text = f"it has the layers {_short(flat)}, the model has {_short(roles)} ({words})"
+        raise BadInput(text, value=layout.text)
+    return partition_of([0, *accumulate(map(len, given))])
 
 
 def layout_of_partition(layers: Layers, partition: Sequence[range]) -> MegatronLayout:
@@ -122,77 +105,50 @@ def parse_layout(text: str, *, devices: int | None = None) -> MegatronLayout:
     Raises
     ------
     BadInput
-        Naming the character, counted from 1, and what would be right there.
+        Naming the character, counted from 1, or the rule that the layers break.
     """
-    symbols = _symbols(text, 0, len(text))
-    stages = "".join(symbol for symbol, _ in symbols).split("|")
-    layers = [(symbol, place) for symbol, place in symbols if symbol != "|"]
-    if not layers:
-        raise BadInput("the layout has no layer", value=text)
-    if (wrong := _out_of_order("".join(stages))) is not None:
-        if wrong == len(layers):
-            raise BadInput(f"there is no L ({WORDS['L']})", value=text)
-        raise _at(text, layers[wrong][1], _ORDER)
+    stages = tuple(_expanded(text).split("|"))
+    _require_order(stages)
     if devices is not None and len(stages) % devices:
         expected = f"{len(stages)} stages, expected a multiple of {devices}, the ranks"
         raise BadInput(expected, value=text)
     having = [number for number, stage in enumerate(stages) if "m" in stage]
-    place = next((place for symbol, place in reversed(layers) if symbol == "m"), 0)
-    if len(having) > 1:
-        which = " and ".join(map(str, having[:2]))
-        raise _at(text, place, f"MTP layers on stages {which}, expected all on one")
-    if having and devices is not None and having[0] < len(stages) - devices:
-        where = f"an MTP layer on stage {having[0]}, expected one of the last {devices} stages"
-        raise _at(text, place, where)
-    return MegatronLayout(tuple(stages))
+    first = 0 if devices is None else len(stages) - devices
+    if len(having) > 1 or (having and having[0] < first):
+        where = f"MTP layers on stages {', '.join(map(str, having))}"
+        raise BadInput(f"{where}, expected all on one, from stage {first} on", value=text)
+    return MegatronLayout(stages)
 
 
-def _symbols(text: str, begin: int, end: int) -> list[tuple[str, int]]:
-    """Layers and bars of a part of a string, repeated as it says, each with its place there."""
-    found: list[tuple[str, int]] = []
-    place = begin
-    while place < end:
-        item = _ITEM.match(text, place, end)
+def _expanded(text: str) -> str:
+    """The layers and bars of a string, repeated as it says."""
+    found, place = "", 0
+    while place < len(text):
+        item = _ITEM.match(text, place)
         if item is None:
-            raise _at(text, place, _expected(text, place))
-        times = 1 if item["times"] is None else int(item["times"])
-        if not 1 <= times <= _MOST:
-            raise _at(text, item.start("times"), f"expected a number from 1 to {_MOST}")
-        own = [(item["one"], place)] if item["one"] else []
-        if item["group"]:
-            own = _symbols(text, *item.span("group"))
+            raise BadInput(
+                "expected E, t, m, L, |, a comma or a group as (t|)*2, and after a * a number from "
+                "1 to 99999",
+                where=f"character {place + 1} of {text!r}",
+                value=text[place],
+            )
+        own = _expanded(item["group"]) if item["group"] else item["one"] or ""
+        times = int(item["times"] or 1)
         if len(found) + len(own) * times > _MOST:
-            raise _at(text, place, f"more than {_MOST} layers and bars up to here")
+            raise BadInput(f"more than {_MOST} layers and bars", value=text)
         found += own * times
         place = item.end()
     return found
 
 
-def _expected(text: str, place: int) -> str:
-    if text[place] == "*":
-        return f"expected a layer, a | or a group before *, and from 1 to {_MOST} after it"
-    if text[place] in "()":
-        return "expected a group as (t|)*2, in no other group"
-    near = {"e": "E", "l": "L", "T": "t", "M": "m"}.get(text[place])
-    known = "expected E, t, m, L, |, a comma or a group in parentheses"
-    return known + (f"; {near} is meant, perhaps" if near else "")
-
-
-def _at(text: str, place: int, expected: str) -> BadInput:
-    before = text[max(0, place - 12) : place]
-    near = f" after {before!r}" if before else ""
-    return BadInput(f"{text[place]!r}{near}: {expected}", where=f"character {place + 1}")
-
-
-def _out_of_order(layers: str) -> int | None:
-    """Place of the first symbol that is not in its order; the end if L lacks, ``None`` if all are.
-
-    E comes first, then every t, every m, and L.
-    """
-    if re.fullmatch("Et*m*L", layers):
-        return None
-    some = re.match("(Et*m*L?)?", layers)
-    return 0 if some is None else some.end()
+def _require_order(stages: Sequence[str]) -> None:
+    """Refuse layers in which E does not come first, then every t, every m, and L."""
+    if not re.fullmatch("Et*m*L", "".join(stages)):
+        raise BadInput(
+            "expected E (embedding) first, every t (transformer layer) before every m (MTP layer), "
+            "and L (loss) last, E and L once",
+            value="|".join(map(_short, stages)),
+        )
 
 
 def layout_of_module_names(document: object) -> MegatronLayout:
@@ -206,7 +162,7 @@ def layout_of_module_names(document: object) -> MegatronLayout:
     """
     if not isinstance(document, list) or not document:
         raise BadInput("expected a list of lists of names", value=document)
-    stages, places, seen = [], list[str](), 0
+    stages, layers = [], 0
     for number, names in enumerate(document):
         if not isinstance(names, list):
             raise BadInput("expected a list of names", where=f"[{number}]", value=names)
@@ -214,17 +170,11 @@ def layout_of_module_names(document: object) -> MegatronLayout:
         for place, name in enumerate(names):
             where = f"[{number}][{place}]"
             symbol = _symbol(name, where)
-            if symbol == "t":
-                index = int(name.rpartition(".")[2])
-                if index != seen:
-                    fate = "it is there twice" if index < seen else f"layer {seen} is lost"
-                    raise BadInput(fate, where=where, value=name)
-                seen += 1
+            if symbol == "t" and name.rpartition(".")[2] != str(layers):
+                raise BadInput(f"expected layer {layers} next", where=where, value=name)
+            layers += symbol == "t"
             stages[-1] += symbol
-            places += [where] * len(symbol)
-    if (wrong := _out_of_order("".join(stages))) is not None:
-        expected = "expected the embedding first and the head last, each once"
-        raise BadInput(expected, where=places[wrong] if wrong < len(places) else f"[{number}]")
+    _require_order(stages)
     return MegatronLayout(tuple(stages))
 
 

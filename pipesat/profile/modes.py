@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
-from pipesat.core.errors import BadInput
 from pipesat.profile.cut import StageCosts
 from pipesat.profile.file import Profile
 
@@ -48,34 +46,22 @@ ModeName: TypeAlias = Literal["recompute", "offload"]
 MODES: tuple[ModeName, ...] = ("recompute", "offload")
 
 
-@dataclass(frozen=True)
-class Bandwidth:
-    """Bytes per second of copies between a device and its host."""
-
-    out: float
-    back: float
+Bandwidth: TypeAlias = tuple[float, float]
+"""Bytes per second of copies from a device to its host, and back."""
 
 
 def bandwidth_of(profile: Profile, given: int | None) -> Bandwidth | None:
     """Return the given bytes per second, else the measured ones; ``None`` if there are none."""
     if given is not None:
-        return Bandwidth(given, given)
-    if profile.copies is None:
+        return given, given
+    copies = profile.copies
+    if copies is None or not copies.out.median or not copies.back.median:
         return None
-    size = profile.copies.bytes
-    out, back = profile.copies.out.median, profile.copies.back.median
-    return Bandwidth(1e6 * size / out, 1e6 * size / back) if out and back else None
-
-
-def require_measured(profile: Profile, wanted: tuple[ModeName, ...] | None) -> None:
-    """Pass if the profile has what modes are made of, where they are asked for."""
-    if wanted and not profile.options.modes:
-        raise BadInput("the profile has no memory modes: measure it with modes", where="modes")
+    return 1e6 * copies.bytes / copies.out.median, 1e6 * copies.bytes / copies.back.median
 
 
 def mode_entries(
     stage: StageCosts,
-    held: int,
     beside: int,
     transient: int,
     bandwidth: Bandwidth | None,
@@ -86,9 +72,8 @@ def mode_entries(
 
     Parameters
     ----------
-    held, beside
-        Bytes that the stage holds after F, kept; and those of them that are there in every mode (a
-        receive buffer that is held as needed).
+    beside
+        Bytes that the stage holds after F in every mode (a receive buffer that is held as needed).
     transient
         Bytes of the device's static memory that are there for what an op takes for itself.
     """
@@ -106,10 +91,7 @@ def mode_entries(
             }
         )
     if stage.offload is not None and bandwidth is not None and "offload" in wanted:
-        copies = {
-            "out": units.time(1e6 * stage.offload.bytes / bandwidth.out),
-            "in": units.time(1e6 * stage.offload.bytes / bandwidth.back),
-            "held": min(units.amount(stage.offload.held + beside), units.amount(held)),
-        }
-        entries.append({"name": "offload", "offload": copies})
+        out, back = (units.time(1e6 * stage.offload.bytes / each) for each in bandwidth)
+        held = units.amount(min(stage.offload.held, stage.held_after_F) + beside)
+        entries.append({"name": "offload", "offload": {"out": out, "in": back, "held": held}})
     return entries

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from pipesat.core.building import Backward
+from pipesat.core.errors import BadInput
 from pipesat.placement.documents import (
     Document,
     backward_entry,
@@ -20,11 +20,11 @@ from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage, layers_of
 from pipesat.profile.file import LinksModel, Profile, delay_of
 from pipesat.profile.modes import (
     MODES,
+    Bandwidth,
     ModeName,
     Units,
     bandwidth_of,
     mode_entries,
-    require_measured,
 )
 from pipesat.profile.static import StaticMemory, Training, static_memory
 
@@ -90,87 +90,108 @@ class Derived:
 
 
 def problem_of_profile(profile: Profile, options: ProblemOptions) -> Derived:
-    """Turn a profile into a problem document, which is valid if its values are in range."""
-    require_measured(profile, options.modes)
+    """Turn a profile into a problem document, which is valid if its values are in range.
+
+    Raises
+    ------
+    BadInput
+        If there are more stages than layers, or the profile has no modes that are asked for.
+    """
+    if options.modes and not profile.options.modes:
+        raise BadInput("the profile has no memory modes: measure it with modes", where="modes")
     geometry = Geometry(options.placement, options.devices, options.chunks)
     parts = layers_of_stages(profile, geometry.parts, options.split)
     stages = tuple(costs_of_stage(profile, part, options.statistic) for part in parts)
     fused = tuple(_fused(stage, options) for stage in stages)
-    static = tuple(_static(profile, options, stages, fused, own) for own in geometry.stages_on)
-    held = [
-        _held(stage, options, fused=bool(fused[number]), last=number == len(stages) - 1)
-        for number, stage in enumerate(stages)
+    static = tuple(
+        static_memory(
+            profile,
+            [stages[number] for number in own],
+            options.training,
+            options.microbatches,
+            [not fused[number] for number in own],
+        )
+        for own in geometry.stages_on
+    )
+    held = (stage.held_after_F + _input_held(stage, options) for stage in stages)
+    units = Units.of((stage.F for stage in stages), held)
+    bandwidth = bandwidth_of(profile, options.copy_bandwidth)
+    entries = [
+        _entry(
+            stage, why, static[home].transient, bandwidth, options, units, last=stage is stages[-1]
+        )
+        for stage, why, home in zip(stages, fused, geometry.homes, strict=True)
     ]
-    units = Units.of((stage.F for stage in stages), (after_F for after_F, _ in held))
-    transients = [static[home].transient for home in geometry.homes]
-    modes = _modes(profile, options, stages, held, transients, units)
-    delays = [units.time(_delay(options, stage.output_bytes)) for stage in stages[:-1]]
+    modes = [entry.get("modes", []) for entry in entries]
+    copies = any("offload" in mode for own in modes for mode in own)
+    capacities = one_each(options.memory, options.devices, "memory")
     document = problem_document(
         geometry,
         options.microbatches,
-        devices=_devices(options, static, units, copies=_offloads(modes)),
-        stages=_stages(options, stages, held, fused, modes, units),
-        comm=comm_entry(delays),
+        devices=[
+            stated(
+                memory=None if capacity is None else capacity // units.bytes,
+                static=units.amount(taken.total),
+                copy_channels=options.copy_channels if copies else None,
+            )
+            for capacity, taken in zip(capacities, static, strict=True)
+        ],
+        stages=entries,
+        comm=comm_entry(
+            [
+                units.time(
+                    options.comm
+                    if options.links is None
+                    else delay_of(options.links, stage.output_bytes)
+                )
+                for stage in stages[:-1]
+            ]
+        ),
         name=options.name or profile.name,
         time_unit=units.time_unit,
         memory_unit=units.memory_unit,
     )
-    remarks = (*_remarks(profile, stages, geometry.homes), *_said_of_modes(profile, options, modes))
-    return Derived(document, stages, static, fused, remarks, options.links is not None)
+    remarks = [*_remarks(profile, stages, geometry.homes)]
+    if profile.options.modes and options.modes != ():
+        remarks += _lacking_modes(modes, offload="offload" in _wanted(options) and not bandwidth)
+    return Derived(document, stages, static, fused, tuple(remarks), options.links is not None)
 
 
-def _modes(
-    profile: Profile,
+def _entry(
+    stage: StageCosts,
+    fused: str,
+    transient: int,
+    bandwidth: Bandwidth | None,
     options: ProblemOptions,
-    stages: Sequence[StageCosts],
-    held: Sequence[tuple[int, int]],
-    transients: Sequence[int],
     units: Units,
-) -> list[list[dict[str, Any]]]:
-    """Entries of ``modes`` of every stage."""
-    wanted = MODES if options.modes is None else options.modes
-    bandwidth = bandwidth_of(profile, options.copy_bandwidth)
-    return [
-        mode_entries(stage, after_F, _beside(stage, options), transient, bandwidth, wanted, units)
-        for stage, (after_F, _), transient in zip(stages, held, transients, strict=True)
-    ]
-
-
-def _offloads(modes: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
-    return any("offload" in entry for entries in modes for entry in entries)
-
-
-def _devices(
-    options: ProblemOptions, static: Sequence[StaticMemory], units: Units, *, copies: bool
-) -> list[Document]:
-    capacities = one_each(options.memory, options.devices, "memory")
-    return [
-        stated(
-            memory=None if capacity is None else capacity // units.bytes,
-            static=units.amount(taken.total),
-            copy_channels=options.copy_channels if copies else None,
-        )
-        for capacity, taken in zip(capacities, static, strict=True)
-    ]
-
-
-def _stages(
-    options: ProblemOptions,
-    stages: Sequence[StageCosts],
-    held: Sequence[tuple[int, int]],
-    fused: Sequence[str],
-    modes: Sequence[Sequence[object]],
-    units: Units,
-) -> list[Document]:
-    return [
+    *,
+    last: bool,
+) -> Document:
+    """The stage's entry in the document; ``transient`` is its device's."""
+    own = _input_held(stage, options)
+    # with buffers that are not kept, W needs the gradient of the output, too
+    gradient = 0 if last or options.training.receive == "torch" else stage.output_bytes
+    held = {
+        "held_after_F": stage.held_after_F + own,
+        "held_after_B": 0 if fused else stage.held_after_B + own + gradient,
+    }
+    kept = "split" if options.backward == "split" else "either"
+    modes = mode_entries(stage, own, transient, bandwidth, _wanted(options), units)
+    return (
         {kind: units.time(getattr(stage, kind)) for kind in ("F", "B", "W", "BW")}
-        | {"held_after_F": units.amount(after_F), "held_after_B": units.amount(after_B)}
-        | backward_entry(_backward(reason, options))
-        | ({"modes": entries} if entries else {})
-        for stage, (after_F, after_B), reason, entries in zip(
-            stages, held, fused, modes, strict=True
-        )
-    ]
+        | {key: units.amount(size) for key, size in held.items()}
+        | backward_entry("fused" if fused else kept)
+        | stated(modes=modes or None)
+    )
+
+
+def _input_held(stage: StageCosts, options: ProblemOptions) -> int:
+    """Bytes of the stage's input where it is held like activations; it stays in every mode."""
+    return 0 if options.training.receive == "torch" or not stage.layers.start else stage.input_bytes
+
+
+def _wanted(options: ProblemOptions) -> tuple[ModeName, ...]:
+    return MODES if options.modes is None else options.modes
 
 
 def fused_because(stage: StageCosts, limit: float = SPLIT_LIMIT) -> str:
@@ -198,85 +219,33 @@ def _fused(stage: StageCosts, options: ProblemOptions) -> str:
     return stage.no_split
 
 
-def _static(
-    profile: Profile,
-    options: ProblemOptions,
-    stages: Sequence[StageCosts],
-    fused: Sequence[str],
-    mine: Sequence[int],
-) -> StaticMemory:
-    return static_memory(
-        profile,
-        [stages[number] for number in mine],
-        options.training,
-        options.microbatches,
-        [not fused[number] for number in mine],
-    )
-
-
-def _held(
-    stage: StageCosts, options: ProblemOptions, *, fused: bool, last: bool
-) -> tuple[int, int]:
-    """Bytes held after F and after B; with buffers that are not kept, the input is among them."""
-    if options.training.receive == "torch":
-        return stage.held_after_F, 0 if fused else stage.held_after_B
-    own = _beside(stage, options)
-    gradient = 0 if last else stage.output_bytes  # of the output: W needs it too
-    return stage.held_after_F + own, 0 if fused else stage.held_after_B + own + gradient
-
-
-def _beside(stage: StageCosts, options: ProblemOptions) -> int:
-    """Bytes of the stage's input where it is held like activations; it stays in every mode."""
-    return 0 if options.training.receive == "torch" or not stage.layers.start else stage.input_bytes
-
-
-def _said_of_modes(
-    profile: Profile, options: ProblemOptions, modes: Sequence[Sequence[object]]
-) -> list[str]:
+def _lacking_modes(modes: Sequence[Sequence[object]], *, offload: bool) -> Iterator[str]:
     """What a profile with modes did not lead to."""
-    if not profile.options.modes or options.modes == ():
-        return []
-    wanted = MODES if options.modes is None else options.modes
-    said = []
-    if "offload" in wanted and bandwidth_of(profile, options.copy_bandwidth) is None:
-        said.append(
+    if offload:
+        yield (
             "no offload mode: a bandwidth between device and host was neither measured (a CPU has "
             "none) nor given (copy bandwidth)"
         )
     without = [str(number) for number, entries in enumerate(modes) if not entries]
     if without and len(without) < len(modes):
-        said.append(f"no memory modes of stages {', '.join(without)}: nothing in them is trained")
-    return said
+        yield f"no memory modes of stages {', '.join(without)}: nothing in them is trained"
 
 
-def _delay(options: ProblemOptions, size: int) -> float:
-    return options.comm if options.links is None else delay_of(options.links, size)
-
-
-def _backward(reason: str, options: ProblemOptions) -> Backward:
-    if reason:
-        return "fused"
-    return "split" if options.backward == "split" else "either"
-
-
-def _remarks(profile: Profile, stages: Sequence[StageCosts], homes: Sequence[int]) -> list[str]:
-    remarks = []
-    summed = [number for number, stage in enumerate(stages) if not stage.measured]
+def _remarks(profile: Profile, stages: Sequence[StageCosts], homes: Sequence[int]) -> Iterator[str]:
+    summed = sum(not stage.measured for stage in stages)
     if summed:
-        remarks.append(
-            f"{len(summed)} of {len(stages)} stages are sums of their layers; profile with "
+        yield (
+            f"{summed} of {len(stages)} stages are sums of their layers; profile with "
             f"--stages {len(stages)} to measure them as a whole"
         )
-    where: Mapping[int, int] = {
+    where = {
         layer: home for stage, home in zip(stages, homes, strict=True) for layer in stage.layers
     }
     for tied in profile.tied:
         devices = sorted({where[layer] for layer in tied.layers})
         if len(devices) > 1:
-            on = ", ".join(map(str, devices))
-            remarks.append(
-                f"{tied.name} is shared by layers on devices {on}: each has its own copy, counted "
-                "in its static memory, and your training loop has to sum their gradients after a "
-                "step; the time of that is in no schedule"
+            yield (
+                f"{tied.name} is shared by layers on devices {', '.join(map(str, devices))}: each "
+                "has its own copy, counted in its static memory, and your training loop has to sum "
+                "their gradients after a step; the time of that is in no schedule"
             )
-    return remarks

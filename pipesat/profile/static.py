@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from pipesat.core.amounts import amount
-from pipesat.core.errors import BadInput
 from pipesat.core.settings import Keys, keyed
 
 if TYPE_CHECKING:
@@ -19,7 +18,13 @@ if TYPE_CHECKING:
     from pipesat.profile.cut import StageCosts
     from pipesat.profile.file import Profile
 
-OPTIMIZER_STATES: Final = {
+Optimizer: TypeAlias = Literal[
+    "none", "sgd", "sgd-momentum", "rmsprop", "adagrad", "lion", "muon", "adam", "adamw",
+    "adamw-amsgrad",
+]  # fmt: skip
+Number: TypeAlias = Literal["float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "int8"]
+
+OPTIMIZER_STATES: Final[Mapping[Optimizer, int]] = {
     "none": 0,
     "sgd": 0,
     "sgd-momentum": 1,
@@ -33,7 +38,7 @@ OPTIMIZER_STATES: Final = {
 }
 """Numbers that an optimizer keeps per parameter (torch.optim's states; Lion: Chen et al. 2023)."""
 
-BYTES_OF: Final = {
+BYTES_OF: Final[Mapping[Number, int]] = {
     "float64": 8,
     "float32": 4,
     "bfloat16": 2,
@@ -64,26 +69,17 @@ class Training:
         Bytes that every device keeps for other things (CUDA's context, NCCL, fragmentation).
     """
 
-    optimizer: str = "adamw"
-    grad_dtype: str | None = None
-    state_dtype: str | None = None
-    master_dtype: str | None = None
+    optimizer: Optimizer = "adamw"
+    grad_dtype: Number | None = None
+    state_dtype: Number | None = None
+    master_dtype: Number | None = None
     receive: Receive = "torch"
     reserve: int = 0
 
-    def __post_init__(self) -> None:
-        if self.optimizer not in OPTIMIZER_STATES:
-            known = ", ".join(OPTIMIZER_STATES)
-            raise BadInput(f"expected one of {known}", where="optimizer", value=self.optimizer)
-        for field in ("grad_dtype", "state_dtype", "master_dtype"):
-            value = getattr(self, field)
-            if value is not None and value not in BYTES_OF:
-                raise BadInput(f"expected one of {', '.join(BYTES_OF)}", where=field, value=value)
-
 
 _KEYS: Final[Keys] = {
-    "optimizer": (*OPTIMIZER_STATES,),
-    **dict.fromkeys(("grad_dtype", "state_dtype", "master_dtype"), (*BYTES_OF,)),
+    "optimizer": get_args(Optimizer),
+    **dict.fromkeys(("grad_dtype", "state_dtype", "master_dtype"), get_args(Number)),
     "receive": get_args(Receive),
 }
 
@@ -124,7 +120,7 @@ def static_memory(
     parameters = [p for stage in stages for p in stage.parameters]
     repeated = _counted_too_often(profile, stages)
 
-    def per_number(dtype: str | None, *, trained: bool = True) -> int:
+    def per_number(dtype: Number | None, *, trained: bool = True) -> int:
         once = sum(_bytes(p, dtype) for p in parameters if p.trainable or not trained)
         again = sum(n * _bytes(p, dtype) for n, p in repeated if p.trainable or not trained)
         return once - again
@@ -144,7 +140,7 @@ def static_memory(
     )
 
 
-def _bytes(parameters: ParametersModel, dtype: str | None) -> int:
+def _bytes(parameters: ParametersModel, dtype: Number | None) -> int:
     return parameters.bytes if dtype is None else parameters.elements * BYTES_OF[dtype]
 
 

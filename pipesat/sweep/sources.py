@@ -23,7 +23,7 @@ from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Geometry
 from pipesat.profile.cut import Statistic
 from pipesat.profile.file import read_links, read_profile
 from pipesat.profile.problem import SPLIT_LIMIT, ProblemOptions, problem_of_profile
-from pipesat.profile.static import Receive, Training
+from pipesat.profile.static import Number, Optimizer, Receive, Training
 
 UNLIMITED: Final = "unlimited"
 _EXPECTED: Final = (
@@ -114,10 +114,10 @@ class ProfileModel(StrictModel):
 
     profile: str
     links: str | None = None
-    optimizer: str = "adamw"
-    grad_dtype: str | None = None
-    state_dtype: str | None = None
-    master_dtype: str | None = None
+    optimizer: Optimizer = "adamw"
+    grad_dtype: Number | None = None
+    state_dtype: Number | None = None
+    master_dtype: Number | None = None
     receive: Receive = "torch"
     reserve: str = "0B"
     split_limit: Annotated[float, Field(ge=1, allow_inf_nan=False)] = SPLIT_LIMIT

@@ -574,7 +574,7 @@ def changed(**of_first: Any) -> dict[str, Any]:
         (changed(first=True, last=True), [], 2, ["l0"]),
         (changed(tied_to="l3", weights=4), [], 2, ["share weights", "same device", "copies"]),
         (LAYERS, ["--layout", "Ett|txL"], 2, ["character 6", "'x'"]),
-        (LAYERS, ["--layout", "Ett|tL"], 2, ["1 lost"]),
+        (LAYERS, ["--layout", "Ett|tL"], 2, ["it has the layers t*3, the model has t*4"]),
         (LAYERS, ["--layout", "Ett|t|tL"], 2, ["3 stages", "multiple of 2"]),
         (LAYERS, ["--recompute", "choose"], 2, ["no layer has costs with recomputation"]),
         (LAYERS, ["--memory", "1GX"], 2, ["--memory", "1GX", "MiB", "40GiB"]),

@@ -137,11 +137,11 @@ def test_the_recipe_is_bytes_per_weight() -> None:
         ),
         (
             {"layers": [entry()], "static": {"unit_bytes": 1, "dtype": "float33"}},
-            "static.dtype: got 'float33', expected one of float64, float32",
+            "static.dtype: got 'float33', expected one of 'float64', 'float32'",
         ),
         (
             {"layers": [entry()], "static": {"unit_bytes": 1, "optimizer": "magic"}},
-            "static.optimizer: got 'magic', expected one of none, sgd",
+            "static.optimizer: got 'magic', expected one of 'none', 'sgd'",
         ),
         ({"layers": [entry()], "static": {"unit_bytes": 0}}, "an integer from 1 to 10"),
     ],

@@ -299,13 +299,6 @@ def test_tied_weights_on_two_devices_are_two_copies_and_said_so() -> None:
     assert any("words is shared by layers on devices 0, 1" in remark for remark in tied.remarks)
 
 
-def test_an_unknown_optimizer_or_type() -> None:
-    with pytest.raises(BadInput, match="optimizer: got 'adam2', expected one of none, sgd"):
-        Training(optimizer="adam2")
-    with pytest.raises(BadInput, match="grad_dtype: got 'half'"):
-        Training(grad_dtype="half")
-
-
 # Units and capacities
 
 
