@@ -21,9 +21,8 @@ from pipesat.cli.terminal import print_answer
 from pipesat.files.atomic import prepare_folder, write_files
 from pipesat.files.problem_file import read_problem
 from pipesat.frontier.answers import Frontiers
-from pipesat.frontier.files import csv_bytes, document, staircases, write_frontier
-from pipesat.frontier.picture import frontier_pictures
 from pipesat.frontier.trace import Frontier, trace
+from pipesat.picture.figures import png_and_svg
 from pipesat.workflows.hand_written import published
 from pipesat.workflows.studies import solver_of, versions
 
@@ -62,32 +61,22 @@ def main() -> None:
         "versions": versions(),
     }
     print(json.dumps(about), "\n")
-    print_answer(Frontiers(curves))
-    write_results(options.results, curves, about)
+    found = Frontiers(curves, about)
+    print_answer(found)
+    write_results(options.results, found)
     if options.results == HERE:
         update_readme(HERE / "README.md", curves, about)
     if options.out is not None:
         prepare_folder(options.out)
-        write_frontier(options.out, curves, **about)
+        found.save(options.out)
 
 
-def write_results(
-    folder: Path, curves: dict[str | None, Frontier], about: dict[str, object]
-) -> None:
-    first = next(iter(curves.values()))
-    pictures = frontier_pictures(
-        first.curve.problem,
-        "makespan",
-        staircases(curves),
-        first.scale,
-        title="6.2B, 8 devices, 16 microbatches: what memory buys",
-    )
-    result = json.dumps(document(curves, None, **about), indent=1) + "\n"
+def write_results(folder: Path, found: Frontiers) -> None:
+    figure = found.plot("6.2B, 8 devices, 16 microbatches: what memory buys")
+    result = json.dumps(found.document(), indent=1) + "\n"
     prepare_folder(folder)
-    files = {f"frontier.{kind}": data for kind, data in pictures.items()}
-    write_files(
-        folder, files | {"frontier.csv": csv_bytes(curves), "frontier.json": result.encode()}
-    )
+    files = {f"frontier.{kind}": data for kind, data in png_and_svg(figure).items()}
+    write_files(folder, files | {"frontier.csv": found.csv(), "frontier.json": result.encode()})
 
 
 def update_readme(path: Path, curves: dict[str | None, Frontier], about: dict[str, object]) -> None:
@@ -105,20 +94,23 @@ def table(name: str, frontier: Frontier) -> str:
     lines = [f"| {name}: cap, x 1F1B | makespan | bound | gap | best hand-written that fits |"]
     lines.append("|---|---|---|---|---|")
     for row in frontier.rows:
-        cap = "unlimited" if row.share is None else f"{row.share:.3f}"
+        cap = "unlimited"
+        if row.cap is not None and frontier.scale is not None:
+            cap = f"{frontier.scale.share(row.cap):.3f}"
         value = "-" if row.known is None else f"{row.known.value:,}"
         bound = "-" if row.bound is None else f"{row.bound.value:,}"
-        gap = "-" if row.gap is None else f"{100 * row.gap:.2f} %" if row.gap else "0"
+        share = row.standing.gap
+        gap = "-" if share is None else f"{100 * share:.2f} %" if share else "0"
         best = row.baseline
-        written = "-" if best is None else f"{best.value:,} ({best.name})"
-        lines.append(f"| {cap} | {value} | {bound} | {gap} | {written} |")
+        hand = "-" if best is None else f"{best.value:,} ({best.name})"
+        lines.append(f"| {cap} | {value} | {bound} | {gap} | {hand} |")
     above = []
-    for point in frontier.points:
-        at_peak = frontier.curve.value(point.known.peak)
+    for written, known in frontier.published.items():
+        at_peak = frontier.curve.value(known.peak)
         assert at_peak is not None
-        assert at_peak <= point.known.value, point.name
-        share = point.known.value / at_peak - 1
-        above.append(f"{point.name} {100 * share:.2f} %" if share else f"{point.name} 0")
+        assert at_peak <= known.value, written
+        share = known.value / at_peak - 1
+        above.append(f"{written} {100 * share:.2f} %" if share else f"{written} 0")
     return "\n".join(lines) + f"\n\nAbove the curve at their own peak: {', '.join(above)}."
 
 

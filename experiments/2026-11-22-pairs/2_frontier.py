@@ -22,9 +22,9 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
 from pipesat.core.solving import Solve, Starts
-from pipesat.frontier.files import staircases
-from pipesat.frontier.picture import Staircase, frontier_pictures
+from pipesat.frontier.picture import Staircase, frontier_figure, staircases
 from pipesat.frontier.trace import Frontier, trace
+from pipesat.picture.figures import file_of
 from pipesat.workflows.hand_written import published
 from pipesat.workflows.studies import solver_of
 
@@ -65,14 +65,14 @@ def main() -> None:
         "frontier", about(rows, f"curve of {len(CHUNKS) + 1} problems") + "\n" + table(heads, lines)
     )
     frontier = curves["with pairs"]
-    pictures = frontier_pictures(
+    figure = frontier_figure(
         replace(both, memory_unit="1e-4 chunk"),
         "makespan",
         [with_kept(one, row_of) for one in staircases(curves)],
         frontier.scale,
-        title="DeepSeek's costs in a V, 4 devices, 10 microbatches: what memory and pairs buy",
+        "DeepSeek's costs in a V, 4 devices, 10 microbatches: what memory and pairs buy",
     )
-    (HERE / "frontier.png").write_bytes(pictures["png"])
+    (HERE / "frontier.png").write_bytes(file_of(figure, "png"))
 
 
 def with_kept(curve: Staircase, row_of: Mapping[str, dict[str, Any]]) -> Staircase:
@@ -116,7 +116,7 @@ def kept(name: str, frontier: Frontier, limit: float, load: float):
             "problem": f"{name}, {cap}",
             "value": None if row.known is None else row.known.value,
             "bound": None if row.bound is None else row.bound.value,
-            "gap": row.gap,
+            "gap": row.standing.gap,
             "limit_s": limit,
             "load_before": round(load, 1),
         }

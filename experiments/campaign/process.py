@@ -48,7 +48,7 @@ def load() -> None:
     import pipesat.export.result_folder
     import pipesat.solver
     import pipesat.workflows.compare
-    import pipesat.workflows.studies
+    import pipesat.workflows.memory
 
     del pipesat
 

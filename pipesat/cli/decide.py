@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pipesat.choose.plan import Plan
     from pipesat.cli.asked import Asked
     from pipesat.core.result import Result
-    from pipesat.frontier.answers import Frontiers, LeastMemory
+    from pipesat.frontier.answers import Frontiers
+    from pipesat.frontier.least_memory import LeastMemory
 
 
 _WRITING = 0.2  # of the time limit, and no more than these seconds: to write files
@@ -191,4 +192,4 @@ def _least(asked: Asked) -> int:
         within=share("--within", asked["within"], 10_000),
     )
     least.show(found, lambda: found.document(asked.output))
-    return least.end(contradictions=found.found.curve.contradictions)
+    return least.end(contradictions=found.curve.contradictions)

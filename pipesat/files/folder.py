@@ -54,6 +54,11 @@ FILES: Final = frozenset(
 FOLDERS: Final = frozenset({"caps", "rows", "nothing-by-hand", "timelines"})
 
 
+def json_file(document: object) -> bytes:
+    """Return a document as a file that people may read; ASCII, as paths may be no text."""
+    return (json.dumps(document, indent=1) + "\n").encode()
+
+
 def prepare_result_folder(folder: Path) -> list[Path]:
     """Create the folder of a result, and make sure that all files can be written into it.
 

@@ -1,47 +1,48 @@
-"""What memory buys, and how little is enough, as Python and the command line show them."""
+"""What memory buys, as Python, the command line and files show it."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from pipesat.core.showing import Displayed, Facts, Table
-from pipesat.core.summary import statement_of
-from pipesat.frontier.files import (
-    document,
-    staircases,
-    table_rows,
-    write_frontier,
-    write_sufficient,
-)
-from pipesat.frontier.levers import Compared, answers, compared
-from pipesat.frontier.min_memory import Sufficient, sufficient_document
-from pipesat.frontier.tables import (
-    curve_lines,
-    fact,
-    sufficient_lines,
-    sufficient_table,
-    tables_of,
-)
-from pipesat.frontier.trace import Frontier
+from pipesat.core.amounts import memory_text, rounded, time_text
+from pipesat.core.claims import at_most, excess
+from pipesat.core.showing import Column, Displayed, Facts, Table, number
+from pipesat.core.summary import statement_of, units_of
+from pipesat.files.folder import json_file, write_folder
+from pipesat.files.schedule_file import schedule_bytes
+from pipesat.frontier.caps import Cap, at_cap, in_1f1b, share_text
+from pipesat.frontier.levers import Compared, Curves, answers, compared, comparison, own_cap
+from pipesat.frontier.picture import frontier_figure, staircases
+from pipesat.frontier.trace import CapRow, Frontier
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+FORMAT: Final = "pipesat.frontier/1"
+_CLOSE = Fraction(1, 20)  # of the best value: what a user may accept for less memory
+_COLUMNS: Final = (
+    "placement", "lever", "kind", "name", "cap", "share_of_1f1b", "value", "lower_bound", "gap",
+    "status", "source", "largest_peak", "baseline", "baseline_value", "seconds",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Frontiers(Displayed):
-    """Curves of value against memory, by placement; ``None`` for the problem as it is.
+    """Curves of value against memory, by placement or lever; ``None`` for the problem as it is.
 
     ``about`` has what the document says besides: seed, workers, versions, the layers stated.
     ``compared_at`` has the capacities at which levers are held beside each other.
     """
 
-    curves: Mapping[str | None, Frontier]
+    curves: Curves
     about: Mapping[str, Any] = field(default_factory=dict)
+    by_mode: bool = False
     compared_at: Sequence[int] = ()
     answer_first: ClassVar[bool] = True
 
@@ -56,8 +57,8 @@ class Frontiers(Displayed):
     def facts(self) -> Facts:
         """Return what each curve spans and what modes buy; of one curve, its best and least."""
         if len(self.curves) == 1:
-            return [*curve_lines(next(iter(self.curves.values())))]
-        lines = [*(self.answers() or self._each())]
+            return [*_of_one(next(iter(self.curves.values())))]
+        lines = [*(answers(self.curves, self.compared()) if self.by_mode else self.details())]
         if "layers" in self.about:
             stated = statement_of(self.about["layers"])
             lines.append(("Basis", f"{stated}. A loop and a V cut each in two between layers"))
@@ -65,32 +66,70 @@ class Frontiers(Displayed):
 
     def details(self) -> Facts:
         """Return what each curve spans."""
-        return self._each()
-
-    def _each(self) -> Facts:
-        return [
-            (str(placement or "Curve"), fact(curve)) for placement, curve in self.curves.items()
-        ]
+        return [(str(name or "Curve"), _span(frontier)) for name, frontier in self.curves.items()]
 
     def tables(self) -> Iterator[Table]:
         """Yield what modes reach at the same capacities, then each curve."""
-        yield from tables_of(self.curves, self.compared())
+        if self.compared_at:
+            yield comparison(self.curves, self.compared())
+        for name, frontier in self.curves.items():
+            yield _table(name, frontier)
+            if frontier.published:
+                yield _published_table(frontier)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a row per cap, then one per hand-written schedule."""
-        return list(table_rows(self.curves))
+        """Return a row per cap, then one per hand-written schedule, curve by curve."""
+        blank = dict.fromkeys(_COLUMNS)
+        found = []
+        for name, frontier in self.curves.items():
+            home = blank | {key: text or "" for key, text in self._named(name).items()}
+            found += [home | {"kind": "cap"} | _cells(frontier, row) for row in frontier.rows]
+            for schedule, known in frontier.published.items():
+                figures = {"value": known.value, "largest_peak": known.peak}
+                found.append(home | {"kind": "published", "name": schedule} | figures)
+        return found
 
-    def plot(self) -> Figure | None:
+    def csv(self) -> bytes:
+        """Return the records as a CSV file."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n", restval="")
+        writer.writeheader()
+        writer.writerows(self.records())
+        return text.getvalue().encode()
+
+    def plot(self, title: str | None = None) -> Figure:
         """Draw the curves; return a matplotlib figure."""
-        from pipesat.frontier.picture import frontier_figure
-
         first = next(iter(self.curves.values()))
-        curve, stairs = first.curve, staircases(self.curves)
-        return frontier_figure(curve.problem, curve.objective, stairs, first.scale)
+        problem, objective = first.curve.problem, first.curve.objective
+        title = title or f"{problem.name or 'problem'}: what memory buys"
+        return frontier_figure(problem, objective, staircases(self.curves), first.scale, title)
 
     def document(self, folder: Path | None = None) -> dict[str, Any]:
         """Return everything as one JSON document; paths are those within ``folder``."""
-        return document(self.curves, folder, **self._about())
+        first = next(iter(self.curves.values())).curve
+        rows = [row.document() for row in self.compared()]
+        return {
+            "format": FORMAT,
+            "problem": first.problem.name,
+            "objective": first.objective,
+            "time_unit": first.problem.time_unit,
+            "memory_unit": first.problem.memory_unit,
+            "curves": [
+                {
+                    **self._named(name),
+                    "scale": None if frontier.scale is None else vars(frontier.scale),
+                    "points": [
+                        _point(frontier, row, folder and folder / _home(name, row.cap))
+                        for row in frontier.rows
+                    ],
+                    "published": [*_published(frontier)],
+                    "wall_s": round(frontier.wall_s, 3),
+                }
+                for name, frontier in self.curves.items()
+            ],
+            **self.about,
+            **({"compared": rows} if rows else {}),
+        }
 
     def save(self, folder: str | Path) -> None:
         """Write what ``pipesat frontier -o`` writes.
@@ -99,63 +138,192 @@ class Frontiers(Displayed):
         ------
         BadInput
             If the folder cannot be written.
+        Contradiction
+            If the claims contradict themselves; then problems and schedules are written all the
+            same.
         """
-        write_frontier(Path(folder), self.curves, **self._about())
+        folder = Path(folder)
+        files: dict[str, bytes] = {}
+        for name, frontier in self.curves.items():
+            for row in frontier.rows:
+                home, at = _home(name, row.cap), at_cap(frontier.curve.problem, row.cap)
+                files[str(home / "problem.json")] = json_file(at.document)
+                if row.known is not None:
+                    files[str(home / "schedule.json")] = schedule_bytes(at, row.known.schedule)
+
+        def claims() -> dict[str, bytes]:
+            return {"frontier.json": json_file(self.document(folder)), "frontier.csv": self.csv()}
+
+        write_folder(folder, files, claims=claims, pictures=self.pictures)
+
+    def pictures(self) -> dict[str, bytes]:
+        """Return the picture's files by name."""
+        from pipesat.picture.figures import png_and_svg
+
+        drawn = png_and_svg(self.plot())
+        return {f"frontier.{kind}": data for kind, data in drawn.items()}
 
     def compared(self) -> list[Compared]:
         """Return what each lever reaches at the same few capacities."""
-        return compared(self.curves, self.compared_at)
+        return [compared(self.curves, cap) for cap in self.compared_at]
 
-    def answers(self) -> Facts:
-        """Say what the modes buy, a line each; nothing where none are compared."""
-        return [*answers(self.curves, self.compared())]
-
-    def _about(self) -> dict[str, Any]:
-        rows = [row.document() for row in self.compared()]
-        return {**self.about, **({"compared": rows} if rows else {})}
+    def _named(self, name: str | None) -> dict[str, str | None]:
+        """A curve's name under what it stands for."""
+        placement, lever = (None, name) if self.by_mode else (name, None)
+        return {"placement": placement, "lever": lever}
 
 
-@dataclass(frozen=True, repr=False, slots=True)
-class LeastMemory(Displayed):
-    """How little memory is enough, and the schedule that shows it; ``found`` has all of it."""
+def _home(name: str | None, cap: Cap) -> Path:
+    """Where a cap's problem and schedule lie: ``caps/40000``, ``vee/caps/unlimited``."""
+    home = Path() if name is None else Path(name.replace(" ", "-").replace("=", ""))
+    return home / "caps" / ("unlimited" if cap is None else str(cap))
 
-    found: Sufficient
-    within: Fraction
-    about: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def cap(self) -> int | None:
-        """Smallest capacity of every device that was found to be enough."""
-        return None if self.found.cap is None else self.found.cap.enough
+def _point(frontier: Frontier, row: CapRow, home: Path | None) -> dict[str, Any]:
+    """A cap's entry in the document."""
+    known, bound, scale = row.known, row.bound, frontier.scale
+    return {
+        "cap": row.cap,
+        "share_of_1f1b": None if row.cap is None or scale is None else scale.share(row.cap),
+        "status": row.standing.status,
+        "value": row.standing.value,
+        "lower_bound": row.standing.bound,
+        "lower_bound_source": None if bound is None else bound.source,
+        "gap": row.standing.gap,
+        "source": None if known is None else known.schedule.source,
+        "peak_memory": None if known is None else list(known.peaks),
+        "baseline": None if row.baseline is None else row.baseline._asdict(),
+        "seconds": round(row.seconds, 3),
+        "problem": None if home is None else str(home / "problem.json"),
+        "schedule": None if home is None or known is None else str(home / "schedule.json"),
+    }
 
-    def facts(self) -> Facts:
-        """Return the least capacity, what it costs, and what is proven of each."""
-        return [*sufficient_lines(self.found, self.within)]
 
-    def tables(self) -> Iterator[Table]:
-        """Yield the peaks of the devices."""
-        yield from sufficient_table(self.found)
+def _cells(frontier: Frontier, row: CapRow) -> dict[str, Any]:
+    """A cap's cells in the CSV: its entry without what a cell cannot hold."""
+    point = _point(frontier, row, None)
+    baseline, value = row.baseline or (None, None)
+    return {key: cell for key, cell in point.items() if key in _COLUMNS} | {
+        "cap": "unlimited" if row.cap is None else row.cap,
+        "largest_peak": None if row.known is None else row.known.peak,
+        "baseline": baseline,
+        "baseline_value": value,
+    }
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return a row per device: its peak, and the least it can be."""
-        sums, problem = self.found.lightest, self.found.curve.problem
-        if sums is None:
-            return []
-        return [
-            {"device": problem.device_name(device), "peak": peak, "at_least": least}
-            for device, (peak, least) in enumerate(zip(sums.known.peaks, sums.least, strict=True))
+
+def _published(frontier: Frontier) -> Iterator[dict[str, Any]]:
+    """Yield hand-written schedules, each with the curve at its peak: never above it."""
+    for name, known in frontier.published.items():
+        there = frontier.curve.standing(known.peak)
+        yield {
+            "name": name,
+            "value": known.value,
+            "peak_memory": list(known.peaks),
+            "value_at_its_peak": there.value,
+            "lower_bound_at_its_peak": there.bound,
+        }
+
+
+def _table(name: str | None, frontier: Frontier) -> Table:
+    """A line per cap."""
+    columns = [
+        Column("cap"),
+        Column("x 1F1B"),
+        Column(frontier.curve.objective),
+        Column("bound", spare=1),
+        Column("gap"),
+        Column("status", number=False),
+        Column("over\nbest"),
+        Column("largest\npeak", spare=2),
+        Column("best\nhand-written", spare=3),
+        Column("found by", number=False, spare=5),
+        Column("seconds", spare=4),
+    ]
+    problem, scale, best = frontier.curve.problem, frontier.scale, frontier.curve.value(None)
+    lines = [
+        [
+            str(cells["cap"]),
+            share_text(scale, row.cap),
+            number(row.standing.value),
+            number(row.standing.bound),
+            row.standing.gap_text(),
+            row.standing.status,
+            at_most(excess(row.standing.value, best, f"cap {row.cap}"), 1),
+            number(cells["largest_peak"]),
+            "-" if row.baseline is None else f"{row.baseline.value} {row.baseline.name:<12}",
+            cells["source"] or "",
+            f"{row.seconds:.1f}",
         ]
+        for row in frontier.rows
+        for cells in [_cells(frontier, row)]
+    ]
+    label = problem.name or "problem"
+    label += "" if name is None or label.endswith(name) else f", {name}"
+    about = [*units_of(problem), "a cap is the capacity of every device, static memory included"]
+    notes = []
+    if scale is not None:
+        notes.append(
+            f"x 1F1B: (cap - {scale.static} static) / {scale.activations}, the activations that "
+            "1F1B holds of these layers on one stage per device"
+        )
+    return Table(columns, lines, f"{label}: {'; '.join(about)}", notes)
 
-    def document(self, folder: Path | None = None) -> dict[str, Any]:
-        """Return the answer as one JSON document; its schedule's path is that in ``folder``."""
-        return sufficient_document(self.found, self.within, folder, **self.about)
 
-    def save(self, folder: str | Path) -> None:
-        """Write what ``pipesat frontier --within -o`` writes.
+def _published_table(frontier: Frontier) -> Table:
+    """Hand-written schedules by peak, with what the curve has at the same memory."""
+    heads = ("peak", "x 1F1B", frontier.curve.objective, "the curve there", "above it")
+    lines = []
+    published = sorted(frontier.published.items(), key=lambda one: (one[1].peak, one[1].value))
+    for name, known in published:
+        there, share = frontier.curve.value(known.peak), share_text(frontier.scale, known.peak)
+        above = at_most(excess(known.value, there, name))
+        lines.append([name, str(known.peak), share, str(known.value), number(there), above])
+    return Table([Column("hand-written", number=False), *map(Column, heads)], lines)
 
-        Raises
-        ------
-        BadInput
-            If the folder cannot be written.
-        """
-        write_sufficient(Path(folder), self.found, self.within, **self.about)
+
+def _of_one(frontier: Frontier) -> Iterator[tuple[str, str]]:
+    """Yield the best of a curve, what less memory costs, and what is proven."""
+    curve, problem = frontier.curve, frontier.curve.problem
+    best = curve.value(None)
+    found = [known for row in frontier.rows if (known := row.known) is not None]
+    if best is None:
+        yield "Best", "no schedule found in time"
+        return
+    over = [excess(known.value, best, "a cap") or Fraction(0) for known in found]
+    close = next(place for place, share in enumerate(over) if share <= _CLOSE)
+    places = {0: "Least", close: "Near it", len(found) - 1: "Best"}
+    for place, label in sorted(places.items(), reverse=True):
+        known = found[place]
+        memory = memory_text(known.peak, problem.memory_unit)
+        text = f"{time_text(known.value, problem.time_unit)} with {memory} per device"
+        longer = (
+            f"{at_most(over[place], 1)} longer" if over[place] else curve.standing(None).verdict
+        )
+        yield label, f"{text}{in_1f1b(frontier.scale, known.peak)}, {longer}"
+    own = own_cap(problem)
+    if own is not None and (value := curve.value(own)) is not None:
+        memory = memory_text(own, problem.memory_unit, rounded)
+        text = f"{time_text(value, problem.time_unit)} with the {memory} that the problem has"
+        yield "Yours", f"{text}, {curve.standing(own).verdict}"
+    yield "Proof", _proof(frontier)
+    yield "Searched", f"{frontier.wall_s:.1f} s"
+
+
+def _span(frontier: Frontier) -> str:
+    """What one curve of several spans."""
+    values = [row.known.value for row in frontier.rows if row.known is not None]
+    if not values:
+        return "no schedule found in time"
+    unit = frontier.curve.problem.time_unit
+    most, least = (time_text(value, unit) for value in (max(values), min(values)))
+    return f"{most} to {least}, {_proof(frontier)}"
+
+
+def _proof(frontier: Frontier) -> str:
+    """How many points are proven, and the largest gap."""
+    standings = [row.standing for row in frontier.rows]
+    proven = sum(standing.proven for standing in standings)
+    text = f"{proven} of {len(standings)} points proven optimal"
+    gaps = [standing for standing in standings if standing.gap is not None]
+    worst = max(gaps, key=lambda standing: standing.gap or 0.0, default=None)
+    return text if worst is None else f"{text}, largest gap {worst.gap_text()}"

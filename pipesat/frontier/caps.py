@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import TypeAlias
 
 from pipesat.bounds.feasibility import capacities_by_order, preflight, smallest_capacities
+from pipesat.core.amounts import rounded_up
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.problem import Problem
 from pipesat.files.folder import changed_problem
@@ -41,17 +42,17 @@ def with_capacities(problem: Problem, caps: Sequence[Cap], name: str) -> Problem
 
 def least_feasible_cap(problem: Problem) -> int:
     """Smallest cap with which a schedule exists: one microbatch at a time, on every device."""
+
+    def feasible(cap: int) -> bool:
+        try:
+            preflight(at_cap(problem, cap))
+        except Infeasible:
+            return False
+        return True
+
     least = max(need.capacity for need in smallest_capacities(problem))
     enough = max(need.capacity for need in capacities_by_order(problem))
-    return bisect_left(range(enough), True, least, key=lambda cap: _feasible(at_cap(problem, cap)))
-
-
-def _feasible(problem: Problem) -> bool:
-    try:
-        preflight(problem)
-    except Infeasible:
-        return False
-    return True
+    return bisect_left(range(enough), True, least, key=feasible)
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,16 @@ class Scale1F1B:
         return self.static + round(share * self.activations)
 
 
+def share_text(scale: Scale1F1B | None, cap: Cap) -> str:
+    """Show a cap's share of 1F1B's memory; ``-`` where it has none."""
+    return "-" if scale is None or cap is None else rounded_up(scale.share(cap), 3)
+
+
+def in_1f1b(scale: Scale1F1B | None, cap: int) -> str:
+    """Show the same in brackets, to be put behind a cap."""
+    return "" if scale is None else f" ({share_text(scale, cap)} x 1F1B)"
+
+
 def scale_of(problem: Problem) -> Scale1F1B | None:
     """Return 1F1B's measure of a problem's layers; ``None`` if 1F1B has none.
 
@@ -82,96 +93,69 @@ def scale_of(problem: Problem) -> Scale1F1B | None:
     count if each passes p stages, as replicas of the same layers; the first one's stages stand for
     all, with the microbatches of all.
     """
-    p = len(problem.devices)
-    stages = problem.routes[0].stages
-    if problem.has_lists:  # what 1F1B holds depends on which microbatches it holds at once
-        return None
-    if len(problem.routes) > 1 and any(len(route.stages) != p for route in problem.routes):
-        return None
-    if len(stages) < p:
-        return None
+    p, lengths = len(problem.devices), {len(route.stages) for route in problem.routes}
+    several = len(problem.routes) > 1 and lengths != {p}
+    if problem.has_lists or several or min(lengths) < p:
+        return None  # of lists, 1F1B's share depends on which microbatches it holds at once
     activations = activations_of_1f1b(problem)
     static = max(device.static for device in problem.devices)
     return Scale1F1B(static, activations) if activations else None
 
 
-def attainable(problem: Problem, most: int) -> Sequence[int]:
-    """Every amount up to ``most`` that some device can hold at some moment, sorted.
+def attainable(problem: Problem, most: int, devices: Sequence[int] | None = None) -> Sequence[int]:
+    """Every amount up to ``most`` that a device, of some or of all, can hold at a moment, sorted.
 
-    A cap counts only through the largest of these that it admits, so no other caps matter.
+    A cap counts only through the largest of these that it admits, so no other caps matter. On a
+    device it is ``static + sum over its stages of (n * held_after_F + k * held_after_B)`` with n
+    and k at most m, and the like with all that microbatches of each class can hold in their modes:
+    more than what a schedule can reach, which does no harm. Where these are too many, all multiples
+    of their common divisor take their place.
     """
-    each = [attainable_on(problem, device, most) for device in range(len(problem.devices))]
-    if any(isinstance(amounts, range) for amounts in each):
-        starts = {amounts[0] for amounts in each if amounts}
-        apart = (start - min(starts) for start in starts)
-        return range(min(starts), most + 1, math.gcd(*_steps(problem), *apart))
-    return sorted(set().union(*each))
-
-
-def attainable_on(problem: Problem, device: int, most: int) -> Sequence[int]:
-    """Every amount up to ``most`` that a device can hold at some moment, sorted.
-
-    It is ``static + sum over its stages of (n * held_after_F + k * held_after_B)`` with n and k at
-    most m, and the like with all that microbatches of each class can hold in their modes: more than
-    what a schedule can reach, which does no harm. Where these are too many, all multiples of their
-    common divisor take their place.
-    """
-    static = problem.devices[device].static
-    items: dict[int, int] = {}
-    for number in problem.stages_on[device]:
-        for amounts, count in amounts_held(problem, number):
-            for amount in amounts:
-                items[amount] = items.get(amount, 0) + count
-    sums = _sums(items, static, most)
-    return range(static, most + 1, math.gcd(*_steps(problem))) if sums is None else sorted(sums)
-
-
-def _steps(problem: Problem) -> set[int]:
-    each = (held for s in range(len(problem.stages)) for held, _ in amounts_held(problem, s))
-    return {amount for held in each for amount in held if amount}
-
-
-def amounts_held(problem: Problem, number: int) -> list[tuple[set[int], int]]:
-    """Every amount that a microbatch of a stage can hold at a moment, in any mode.
-
-    For each class of microbatches, with how many there are of it.
-    """
-    classes = problem.routes[problem.route_of[number]].classes
-    counted = Counter(classes) if classes else {0: problem.microbatches[number]}
-    return [(_held_by(problem, number, kind), count) for kind, count in counted.items()]
-
-
-def _held_by(problem: Problem, number: int, kind: int) -> set[int]:
+    held = [_held(problem, stage) for stage in range(len(problem.stages))]
     found: set[int] = set()
-    for mode in problem.modes_of(number):
-        stage = problem.resulting(number, mode, kind)
-        found |= {stage.held_after_F, max(stage.held_after_F, stage.held_in_backward)}
-        if stage.may_split:
-            found |= {stage.held_after_B, max(stage.held_after_B, stage.held_in_backward)}
-        if stage.offload is not None:
-            found.add(stage.offload.held)
+    for device in range(len(problem.devices)) if devices is None else devices:
+        items = Counter[int]()
+        for stage in problem.stages_on[device]:
+            items.update(held[stage])
+        sums = _sums(items, problem.devices[device].static, most)
+        if sums is None:
+            some = devices or range(len(problem.devices))
+            starts = [s for s in (problem.devices[d].static for d in some) if s <= most]
+            apart = (start - min(starts) for start in starts)
+            return range(min(starts), most + 1, math.gcd(*set().union(*held), *apart))
+        found |= sums
+    return sorted(found)
+
+
+def _held(problem: Problem, stage: int) -> Counter[int]:
+    """How many microbatches of a stage can hold each amount at a moment, in any mode."""
+    route = problem.routes[problem.route_of[stage]]
+    found = Counter[int]()
+    for kind, count in Counter(route.classes or (0,) * route.microbatches).items():
+        amounts: set[int] = set()
+        for mode in problem.modes_of(stage):
+            data = problem.resulting(stage, mode, kind)
+            own = [data.held_after_F, *([data.held_after_B] if data.may_split else [])]
+            amounts |= {*own, *(max(one, data.held_in_backward) for one in own)}
+            if data.offload is not None:
+                amounts.add(data.offload.held)
+        found.update(dict.fromkeys(amounts - {0}, count))
     return found
 
 
-def _sums(items: Mapping[int, int], static: int, most: int) -> set[int] | None:
+def _sums(items: Counter[int], static: int, most: int) -> set[int] | None:
     """``static`` + all sums of at most so many of each amount; ``None`` if they are too many."""
     sums = {static} if static <= most else set()
     for amount, count in items.items():
-        fresh = set(sums)
-        for _ in range(count if amount else 0):
+        fresh = sums
+        for _ in range(count):
             fresh = {x + amount for x in fresh if x + amount <= most}
-            sums |= fresh
+            sums = sums | fresh
             if len(sums) > _MOST_AMOUNTS:
                 return None
             if not fresh:
                 break
     return sums
-
-
-def rounded_down(amounts: Sequence[int], cap: int) -> int:
-    """The largest amount within a cap; the cap itself if there is none."""
-    index = bisect_right(amounts, cap)
-    return amounts[index - 1] if index else cap
 
 
 def choose_caps(problem: Problem, highest: int, count: int) -> list[int]:
@@ -182,47 +166,33 @@ def choose_caps(problem: Problem, highest: int, count: int) -> list[int]:
     other, the widest gap between caps is halved, in ratio: at 1/4 of 1F1B's memory 1/8 more counts
     as much as 1/2 more at all of it.
     """
-    lowest = least_feasible_cap(problem)
-    if highest <= lowest or count < 2:
-        return [lowest]
-    amounts = attainable(problem, highest)
-    within = amounts[bisect_right(amounts, lowest) :]
-    chosen = [rounded_down(amounts, lowest), rounded_down(amounts, highest)]
-    chosen[0] = max(chosen[0], lowest)
-    scale = scale_of(problem)
+    lowest, amounts = least_feasible_cap(problem), attainable(problem, highest)
+    scale, p = scale_of(problem), len(problem.devices)
+    whole = []
     if scale is not None:
-        p = len(problem.devices)
-        most = int(scale.share(highest) * p)
-        whole = (scale.cap(Fraction(k, p)) for k in range(1, most + 1))
-        _spread(chosen, [rounded_down(amounts, c) for c in whole if c > lowest], count)
-    _spread(chosen, within, count)
-    return sorted(set(chosen))
+        shares = (Fraction(k, p) for k in range(1, int(scale.share(highest) * p) + 1))
+        whole = [rounded_down(amounts, scale.cap(share)) for share in shares]
+    chosen = {lowest, max(lowest, rounded_down(amounts, highest))}
+    for options in (whole, amounts):
+        while len(chosen) < count and (cap := _halving(chosen, options)) is not None:
+            chosen.add(cap)
+    return sorted(chosen)
 
 
-def _spread(chosen: list[int], options: Sequence[int], count: int) -> None:
-    """Add the options that halve the widest gaps, until there are ``count``."""
-    options = sorted(set(options) - set(chosen)) if isinstance(options, list) else options
-    while len(set(chosen)) < count:
-        marks = sorted(set(chosen))
-        best: tuple[float, int] | None = None
-        for low, high in pairwise(marks):
-            between = _nearest(options, low, high)
-            if between is not None:
-                size = min(between / max(1, low), high / between)
-                if best is None or (size, between) > best:
-                    best = (size, between)
-        if best is None:
-            return
-        chosen.append(best[1])
+def rounded_down(amounts: Sequence[int], cap: int) -> int:
+    """The largest amount within a cap; the cap itself if there is none."""
+    index = bisect_right(amounts, cap)
+    return amounts[index - 1] if index else cap
 
 
-def _nearest(options: Sequence[int], low: int, high: int) -> int | None:
-    """The option strictly between two caps that is nearest to their geometric mean."""
-    middle = math.isqrt(max(1, low) * high)
-    index = bisect_right(options, middle)
-    around = [options[i] for i in (index - 1, index) if 0 <= i < len(options)]
-    inside = [option for option in around if low < option < high]
-    return min(inside, key=lambda option: abs(option - middle), default=None)
+def _halving(chosen: set[int], options: Sequence[int]) -> int | None:
+    """The option that halves the widest gap between chosen caps."""
+    found = []
+    for low, high in pairwise(sorted(chosen)):
+        at = bisect_right(options, math.isqrt(max(1, low) * high))
+        near = [cap for cap in options[max(0, at - 1) : at + 1] if low < cap < high]
+        found += [(min(cap / max(1, low), high / cap), cap) for cap in near]
+    return max(found)[1] if found else None
 
 
 def readable_caps(problem: Problem, texts: Sequence[int | Fraction]) -> list[int]:
@@ -235,21 +205,14 @@ def readable_caps(problem: Problem, texts: Sequence[int | Fraction]) -> list[int
         and 1F1B has no measure here.
     """
     lowest, scale = least_feasible_cap(problem), scale_of(problem)
-    caps = []
-    for given in texts:
-        if isinstance(given, Fraction):
-            if scale is None:
-                raise BadInput(
-                    "this problem has no share of 1F1B's memory, expected numbers", where="caps"
-                )
-            cap = scale.cap(given)
-        else:
-            cap = given
+    if scale is None and any(isinstance(given, Fraction) for given in texts):
+        raise BadInput("this problem has no share of 1F1B's memory, expected numbers", where="caps")
+    caps = sorted({scale.cap(x) if scale and isinstance(x, Fraction) else int(x) for x in texts})
+    for cap in caps:
         if not lowest <= cap <= MOST:
             raise BadInput(
                 f"expected at least {lowest}, below which no schedule exists, and at most 10^12",
                 where="caps",
                 value=cap,
             )
-        caps.append(cap)
-    return sorted(set(caps))
+    return caps

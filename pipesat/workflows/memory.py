@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -12,13 +13,19 @@ from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Seconds, Seed, Target, Within, Workers
+from pipesat.core.solving import Deadline
 from pipesat.placement.geometry import Placement
+from pipesat.workflows.hand_written import published
 from pipesat.workflows.solve import problem_for
+from pipesat.workflows.studies import solver_of, versions
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
+    from pipesat.core.result import Improvement
     from pipesat.core.solving import Listener
-    from pipesat.frontier.answers import Frontiers, LeastMemory
+    from pipesat.frontier.answers import Frontiers
+    from pipesat.frontier.least_memory import LeastMemory
+    from pipesat.frontier.trace import Frontier
 
 Points: TypeAlias = Annotated[int, Within(2, 200)]
 _POINTS: Final = 12
@@ -77,10 +84,8 @@ def frontier(
         If other placements are asked for, and devices do not hold exactly one stage of one route.
     """
     from pipesat.frontier.answers import Frontiers
-    from pipesat.frontier.caps import readable_caps
+    from pipesat.frontier.caps import least_feasible_cap, readable_caps
     from pipesat.frontier.levers import caps_to_compare, with_levers
-    from pipesat.workflows.solve import problem_for
-    from pipesat.workflows.studies import frontiers, versions
 
     stated = stated_layers(layers, placements)
     if caps is not None and count is not None:
@@ -93,26 +98,85 @@ def frontier(
     problem = problem_for(problem, target)
     placed = with_levers(problem) if by_mode else _placed(problem, placements, stated)
     require_once("caps", caps or ())
-    given = None if caps is None else [_cap(cap, problem.memory_unit) for cap in caps]
     compared: list[int] = []
-    if by_mode:
-        compared = caps_to_compare(problem) if given is None else readable_caps(problem, given)
-    curves = frontiers(
+    chosen: dict[str | None, list[int]] = {}
+    if caps is not None:
+        given = [_cap(cap, problem.memory_unit) for cap in caps]
+        if by_mode:  # of the given ones, those that a curve can meet
+            compared = readable_caps(problem, given)
+            for name, one in placed.items():
+                least = least_feasible_cap(one)
+                chosen[name] = [cap for cap in compared if cap >= least] or [least]
+        else:
+            chosen = {name: readable_caps(one, given) for name, one in placed.items()}
+    elif by_mode:
+        compared = caps_to_compare(problem)
+    about: dict[str, Any] = {"seed": seed, "workers": workers, "versions": versions()}
+    about |= ({} if target is None else {"target": target}) | ({"layers": stated} if stated else {})
+    curves = _curves(
         placed,
-        also=compared,
-        caps={name: _caps(problem, one, given, levers=by_mode) for name, one in placed.items()},
+        by_mode=by_mode,
+        chosen=chosen,
         count=count or _POINTS,
+        also=compared,
+        solve=solver_of(objective, workers, seed),
         objective=objective,
         time_limit=time_limit,
-        workers=workers,
-        seed=seed,
         listener=listener,
-        stop=stop,
+        stop=stop or threading.Event(),
     )
-    about: dict[str, Any] = {"seed": seed, "workers": workers, "versions": versions()}
-    if target is not None:
-        about["target"] = target
-    return Frontiers(curves, about | ({"layers": stated} if stated else {}), compared)
+    return Frontiers(curves, about, by_mode, compared)
+
+
+def _curves(
+    placed: Mapping[str | None, Problem],
+    *,
+    by_mode: bool,
+    chosen: Mapping[str | None, Sequence[int]],
+    time_limit: float,
+    listener: Listener | None,
+    stop: threading.Event,
+    **options: Any,
+) -> dict[str | None, Frontier]:
+    """Trace one problem after another; each gets its share of the time that is left.
+
+    By mode, a curve begins with what those before it found, and hand-written schedules stand beside
+    the first one alone.
+    """
+    from pipesat.frontier.levers import taken_over
+    from pipesat.frontier.trace import trace
+
+    deadline = Deadline(time_limit, stop)
+    baselines = published()
+    curves: dict[str | None, Frontier] = {}
+    for number, (name, problem) in enumerate(placed.items()):
+        if curves and stop.is_set():
+            break
+        before = list(curves.values()) if by_mode else []
+        found = trace(
+            problem,
+            caps=chosen.get(name),
+            time_limit=(time_limit - deadline.seconds) / (len(placed) - number),
+            baselines=baselines,
+            known=[schedule for one in before for schedule in taken_over(one.curve, problem)],
+            listener=_telling(listener, name, deadline.seconds),
+            stop=stop,
+            **options,
+        )
+        curves[name] = replace(found, published={}) if before else found
+    return curves
+
+
+def _telling(listener: Listener | None, name: str | None, began: float) -> Listener | None:
+    """A listener to one curve of several: it says which, and counts seconds from the first on."""
+    if listener is None or name is None:
+        return listener
+
+    def tell(improvement: Improvement) -> None:
+        seconds, source = began + improvement.seconds, f"{name}, {improvement.source}"
+        listener(improvement._replace(seconds=seconds, source=source))
+
+    return tell
 
 
 @public
@@ -153,48 +217,28 @@ def min_memory(
     BadInput
         If it has another number of devices.
     """
-    from pipesat.frontier.answers import LeastMemory
-    from pipesat.frontier.min_memory import least_memory
-    from pipesat.workflows.hand_written import published
-    from pipesat.workflows.studies import solver_of, versions
+    from pipesat.frontier.least_memory import least_memory
 
     if not 0 <= within <= 10_000:
         raise BadInput("expected a share from 0 to 10000", where="within", value=within)
-    accepted = Fraction(str(within))
     caps = None if capacity_of is None else [device.memory for device in capacity_of.devices]
     if caps is not None and len(caps) != len(problem.devices):
         text = f"expected a problem of {len(problem.devices)} devices"
         raise BadInput(text, where="capacity_of", value=len(caps))
     if caps is not None and caps != [device.memory for device in problem.devices]:
         problem = problem.with_memory(caps)
-    found = least_memory(
+    return least_memory(
         problem_for(problem, target),
         solve=solver_of(objective, workers, seed),
         objective=objective,
-        within=accepted,
+        within=Fraction(str(within)),
         reference="unlimited" if caps is None else "file",
         time_limit=time_limit,
         baselines=published(),
+        about={"seed": seed, "workers": workers, "versions": versions()},
         listener=listener,
         stop=stop,
     )
-    about = {"seed": seed, "workers": workers, "versions": versions()}
-    return LeastMemory(found, accepted, about)
-
-
-def _caps(
-    problem: Problem, one: Problem, given: Sequence[int | Fraction] | None, *, levers: bool
-) -> list[int] | None:
-    """Caps of a curve; where levers are compared, of the given ones those that it can meet."""
-    from pipesat.frontier.caps import least_feasible_cap, readable_caps
-
-    if given is None:
-        return None
-    if not levers:
-        return readable_caps(one, given)
-    least = least_feasible_cap(one)
-    caps = readable_caps(problem, given)
-    return [cap for cap in caps if cap >= least] or [least]
 
 
 def stated_layers(layers: int | Sequence[int] | None, placements: object) -> list[int]:

@@ -5,7 +5,6 @@ The search is one that takes the first schedule that it is given: no test here d
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +24,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
-from pipesat.frontier.trace import Frontier
+from pipesat.frontier import curve
+from pipesat.frontier.answers import Frontiers
 from pipesat.sweep.cases import cases_of
 from pipesat.sweep.rows import NAME, REFUTED, require_agreement
 from pipesat.sweep.spec import read_spec
@@ -224,19 +224,11 @@ def test_solve(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "module"),
-    [([], "pipesat.frontier.trace"), (["--within", "5%"], "pipesat.frontier.min_memory")],
-)
+@pytest.mark.parametrize("words", [[], ["--within", "5%"]])
 def test_caps(
-    cli: Run,
-    save: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    module: str,
+    cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    monkeypatch.setattr(importlib.import_module(module), "closed_form_bound", lambda *_: WRONG)
+    monkeypatch.setattr(curve, "closed_form_bound", lambda *_: WRONG)
     out = tmp_path / "out"
     outcome = cli("frontier", save(PROBLEM), *words, "-o", out, "--time-limit", 2)
     told(outcome, out, "a wrong argument says at least 1000000, but a checked schedule has")
@@ -251,10 +243,10 @@ def test_caps(
 def test_a_frontier_that_contradicts_itself_keeps_its_schedules(
     cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(frontier: Frontier) -> None:
+    def refuse(*_: Any) -> None:
         raise Contradiction("cap 3 is called the best and has 9, but cap 2 has 8")
 
-    monkeypatch.setattr(Frontier, "require_consistent", refuse)
+    monkeypatch.setattr(Frontiers, "document", refuse)
     out = tmp_path / "out"
     told(cli("frontier", save(PROBLEM), "--caps", "2,3", "-o", out, "--time-limit", 0.5), out, "8")
     assert {path.name for path in out.glob("[!.]*")} == {"caps"}

@@ -43,10 +43,9 @@ from pipesat.frontier.caps import (
     with_capacities,
 )
 from pipesat.frontier.curve import Curve
-from pipesat.frontier.files import csv_bytes, document, staircases
-from pipesat.frontier.min_memory import least_memory
-from pipesat.frontier.picture import frontier_pictures
-from pipesat.frontier.smallest import interval
+from pipesat.frontier.least import interval
+from pipesat.frontier.least_memory import least_memory
+from pipesat.frontier.picture import staircases
 from pipesat.frontier.trace import Frontier, trace
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.hand_written import published
@@ -180,7 +179,7 @@ def test_a_bound_above_a_schedule_is_dropped_and_told(first: str) -> None:
         f"wrong says at least {value + 1}, but a checked schedule has {value} with cap 2"
     ]
     assert (curve.bound(1), curve.bound(2)) == (Bound(value + 1, "with less than its peak"), None)
-    assert (curve.status(1), curve.status(2)) == ("unknown", "feasible")
+    assert (curve.standing(1).status, curve.standing(2).status) == ("unknown", "feasible")
 
 
 def test_an_invalid_schedule_is_a_fault() -> None:
@@ -249,7 +248,7 @@ def test_every_point_is_the_optimum_at_its_cap(problem: Problem) -> None:
     for row in traced(problem, caps=caps).rows:
         assert row.known is not None
         assert row.bound is not None
-        assert row.status == "optimal"
+        assert row.standing.status == "optimal"
         assert row.known.value == row.bound.value == optimum(at_cap(problem, row.cap))
         assert not check(at_cap(problem, row.cap), row.known.schedule)
 
@@ -273,24 +272,22 @@ def test_the_span_by_brute_force() -> None:
         assert row.known is not None
         assert row.known.schedule.span == row.known.value
         assert row.known.value == brute_force(at_cap(problem, row.cap), "span")
-        assert row.status == "optimal"
+        assert row.standing.status == "optimal"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", [chain(3, 6, held=(2, 1)), vee(2, 4)])
 def test_hand_written_schedules_lie_on_or_above_the_curve(problem: Problem) -> None:
     frontier = traced(problem, count=4)
-    names = {point.name for point in frontier.points}
-    assert names >= ({"1f1b", "zb-h1"} if len(problem.stages) == 3 else {"zb-v", "v-min"})
-    for point in frontier.points:
-        value, bound = (
-            frontier.curve.value(point.known.peak),
-            frontier.curve.bound(point.known.peak),
-        )
-        assert value is not None
-        assert bound is not None
-        assert bound.value <= value <= point.known.value
-    peaks = {point.name: point.known.peak for point in frontier.points}
+    assert frontier.published.keys() >= (
+        {"1f1b", "zb-h1"} if len(problem.stages) == 3 else {"zb-v", "v-min"}
+    )
+    for known in frontier.published.values():
+        there = frontier.curve.standing(known.peak)
+        assert there.bound is not None
+        assert there.value is not None
+        assert there.bound <= there.value <= known.value
+    peaks = {name: known.peak for name, known in frontier.published.items()}
     assert peaks.get("ZB-1p (zb-auto)", 0) <= 6  # 3 microbatches of 2
     assert peaks.get("ZB-2p (zb-auto)", 0) <= 12
 
@@ -300,10 +297,10 @@ def test_without_time_what_is_unknown_is_none() -> None:
     stop.set()
     frontier = trace(chain(2, 3), solve=SOLVE, caps=[1], time_limit=60, stop=stop)
     row = frontier.rows[0]
-    assert (row.known, row.gap, row.status, row.baseline) == (None, None, "unknown", None)
+    assert (row.known, row.standing.status, row.baseline) == (None, "unknown", None)
     assert row.bound is not None  # the closed form
     assert [cap for cap, _ in frontier.curve.bounds] == [None]  # nothing else was worked out
-    point = document({None: frontier}, None)["curves"][0]["points"][0]
+    point = Frontiers({None: frontier}).document()["curves"][0]["points"][0]
     assert [point[key] for key in ("value", "gap", "schedule", "peak_memory")] == [None] * 4
 
 
@@ -320,18 +317,18 @@ def test_the_smallest_cap_and_sum_by_the_plain_model(problem: Problem, within: F
     feasible = [cap for cap in caps if cap >= least_feasible_cap(problem)]
     smallest = min(cap for cap in feasible if optimum(at_cap(problem, cap)) <= target)
     assert found.best.value == best
-    assert found.cap is not None
-    assert (found.cap.target, found.cap.enough, found.cap.proven) == (target, smallest, True)
+    cap, lightest = found.interval, found.lightest
+    assert cap is not None
+    assert (cap.target, found.cap, cap.proven) == (target, smallest, True)
     pairs = itertools.product([cap for cap in feasible if cap <= smallest], repeat=2)
     least = min(
         sum(pair) for pair in pairs if optimum(with_capacities(problem, pair, "")) <= target
     )
-    assert found.lightest is not None
-    assert found.lightest.bound <= least <= found.lightest.value
-    assert found.lightest.value == least  # found on problems this small, if not proven
-    assert found.known is not None
-    assert found.known.value <= target
-    assert not check(at_cap(problem, smallest), found.known.schedule)
+    assert lightest is not None
+    # found on problems this small, if not proven
+    assert sum(lightest.least) <= least == sum(lightest.known.peaks)
+    assert lightest.known.value <= target
+    assert not check(at_cap(problem, smallest), lightest.known.schedule)
 
 
 def test_undecided_caps_are_counted() -> None:
@@ -356,8 +353,7 @@ def test_the_files_capacities_as_reference() -> None:
     slow = chain(2, 3, cap=1)
     found = least_memory(slow, solve=SOLVE, within=Fraction(0), reference="file", time_limit=60)
     assert found.best.value == optimum(slow)
-    assert found.cap is not None
-    assert found.cap.enough == 1
+    assert found.cap == 1
     # what came before it, hand-written schedules say, may have taken all of the time
     found = least_memory(slow, solve=SOLVE, reference="file", time_limit=1e-9)
     assert found.best.value is not None
@@ -382,13 +378,13 @@ def test_pictures_and_table_of_two_curves() -> None:
         assert values == sorted(values, reverse=True)
         bounds = [bound for bound in step.bounds if bound is not None]
         assert bounds == sorted(bounds, reverse=True)
-    files = frontier_pictures(problem, "makespan", steps, curves["chain"].scale)
-    assert files["png"].startswith(b"\x89PNG")
-    assert ET.fromstring(files["svg"]).tag.endswith("svg")
-    table = list(csv.DictReader(io.StringIO(csv_bytes(curves).decode())))
+    files = Frontiers(curves).pictures()
+    assert files["frontier.png"].startswith(b"\x89PNG")
+    assert ET.fromstring(files["frontier.svg"]).tag.endswith("svg")
+    table = list(csv.DictReader(io.StringIO(Frontiers(curves).csv().decode())))
     rows = [row for row in table if row["kind"] == "cap"]
     assert len(rows) == sum(len(frontier.rows) for frontier in curves.values())
-    assert len(table) - len(rows) == sum(len(frontier.points) for frontier in curves.values())
+    assert len(table) - len(rows) == sum(len(frontier.published) for frontier in curves.values())
 
 
 def test_a_picture_of_nothing_known() -> None:
@@ -396,8 +392,7 @@ def test_a_picture_of_nothing_known() -> None:
     stop.set()
     problem = chain(2, 3)
     curves = {None: trace(problem, solve=SOLVE, time_limit=60, stop=stop)}
-    files = frontier_pictures(problem, "makespan", staircases(curves), None)
-    assert files["png"].startswith(b"\x89PNG")
+    assert Frontiers(curves).pictures()["frontier.png"].startswith(b"\x89PNG")
     print_answer(Frontiers(curves))
 
 

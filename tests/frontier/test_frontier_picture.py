@@ -23,7 +23,7 @@ def test_texts_of_the_memory_axis_do_not_touch(
 ) -> None:
     curve = Staircase("", caps, (300, 200, 100), (100, 100, 100, 100), caps, ())
     scale = Scale1F1B(static, activations)
-    figure = frontier_figure(chain(2, 3), "makespan", [curve], scale)
+    figure = frontier_figure(chain(2, 3), "makespan", [curve], scale, "")
     figure.canvas.draw()
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.child_axes[0].xaxis):
@@ -41,7 +41,7 @@ def test_steps_are_drawn_where_they_are_and_every_schedule_has_a_letter() -> Non
     published = [("1f1b", 8, 230), ("same", 8, 230), ("gpipe", 16, 210)]
     one = Staircase("chain", (4, 8), (300, 200), (250, 180, 150), (4, 8), published)
     other = Staircase("vee", (2, 8), (280, 190), (260, None, 140), (2, 8), ())
-    figure = frontier_figure(chain(2, 3), "makespan", [one, other], None)
+    figure = frontier_figure(chain(2, 3), "makespan", [one, other], None, "")
     lines = {line.get_label(): line for line in figure.axes[-1].lines}
     line = lines["chain: best schedule found"]
     assert [*zip(*line.get_data(), strict=True)][:2] == [(4, 300), (8, 200)]

@@ -69,7 +69,7 @@ def test_values_and_bounds_agree_with_the_oracle(order: str) -> None:
         assert row.known is not None
         assert row.bound is not None
         assert row.bound.value <= best <= row.known.value
-        assert row.status != "optimal" or row.known.value == best
+        assert row.standing.status != "optimal" or row.known.value == best
     assert all(a.known.value >= b.known.value for a, b in pairwise(found[None].rows))  # type: ignore[union-attr]
 
 
@@ -78,10 +78,10 @@ def test_the_smallest_cap_by_the_oracle() -> None:
     best = best_at(problem, 100)
     enough = [cap for cap in (6, 9, 12) if best_at(problem, cap) == best]
     found = min_memory(problem, within=0, time_limit=4, workers=1)
-    cap = found.found.cap
+    cap = found.interval
     assert cap is not None
     assert found.cap is not None
-    assert found.found.best.value == best
+    assert found.best.value == best
     assert found.cap >= min(enough)
     assert not cap.proven or found.cap == min(enough)
     assert cap.too_little is None or cap.too_little < min(enough)

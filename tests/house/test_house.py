@@ -151,7 +151,7 @@ def test_no_circle_between_modules() -> None:
 
 def test_an_upward_import_would_be_seen() -> None:
     assert "solver" in arrows("pipesat.workflows.solve")  # inside a function
-    assert "frontier" in arrows("pipesat.workflows.studies")  # under TYPE_CHECKING
+    assert "frontier" in arrows("pipesat.workflows.memory")  # under TYPE_CHECKING
     assert LEVEL["core"] < LEVEL["solver"] == LEVEL["heuristics"] < LEVEL["workflows"]
 
 

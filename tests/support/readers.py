@@ -140,10 +140,10 @@ def _done(*_: object, **__: object) -> None:
 _LONG_WORK = (
     "pipesat.solver.solve",
     "pipesat.solver.parts.least_time",
-    "pipesat.workflows.studies.frontiers",
+    "pipesat.frontier.trace.trace",
     "pipesat.choose.work.Work",
     "pipesat.choose.phases.run_plan",
-    "pipesat.frontier.min_memory.least_memory",
+    "pipesat.frontier.least_memory.least_memory",
     "pipesat.runtime.run.check_parity",
     "pipesat.runtime.run.run_orders",
 )

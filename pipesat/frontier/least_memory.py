@@ -1,0 +1,250 @@
+"""How little memory is enough: the reference, the smallest cap, then the smallest sum of peaks."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from pipesat.core.amounts import memory_text, time_text
+from pipesat.core.claims import Bound, Standing, as_given, tenable
+from pipesat.core.errors import Infeasible
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Objective
+from pipesat.core.showing import Column, Displayed, Facts, Table
+from pipesat.core.solving import Listener, Solve
+from pipesat.files.folder import json_file, write_folder
+from pipesat.files.schedule_file import schedule_bytes
+from pipesat.frontier.caps import (
+    Cap,
+    Scale1F1B,
+    at_cap,
+    attainable,
+    in_1f1b,
+    least_feasible_cap,
+    scale_of,
+)
+from pipesat.frontier.curve import Curve
+from pipesat.frontier.least import Interval, LeastSum, Squeeze, narrow
+from pipesat.frontier.study import Study
+from pipesat.heuristics.registry import Build
+from pipesat.picture.gantt import gantt
+
+Reference: TypeAlias = Literal["unlimited", "file"]
+
+_REFERENCE = 0.2  # of the time, for the best value
+_CAP = 0.65  # of the time left then, for the cap
+_STEP = 0.02  # of the time, for a decision in the first round
+_MORE_TIME = 2.0  # from one round to the next
+
+
+@dataclass(frozen=True, repr=False, slots=True)
+class LeastMemory(Displayed):
+    """How little memory is enough, and the schedule that shows it.
+
+    ``best`` is what the question refers to: the best with unlimited memory, or with the capacities
+    of a file. ``interval`` has the smallest cap with a schedule of at most its ``target``,
+    ``lightest`` the least sum of peaks at that cap; both ``None`` if no schedule was found in time.
+    ``about`` has what the document says besides: seed, workers, versions.
+    """
+
+    curve: Curve
+    within: Fraction
+    reference: Reference
+    best: Standing
+    interval: Interval | None
+    lightest: LeastSum | None
+    scale: Scale1F1B | None
+    wall_s: float
+    about: Mapping[str, Any]
+
+    @property
+    def cap(self) -> int | None:
+        """Smallest capacity of every device that was found to be enough."""
+        return None if self.interval is None else self.interval.enough
+
+    def facts(self) -> Facts:
+        """Return the least capacity, what it costs, and what is proven of each."""
+        problem, cap, sums = self.curve.problem, self.interval, self.lightest
+        of = "unlimited memory" if self.reference == "unlimited" else "the file's capacities"
+        if self.best.value is None or cap is None or sums is None or cap.enough is None:
+            return [("Take", f"nothing: no schedule found in time with {of}")]
+        proof = "proven smallest" if cap.proven else "not proven smallest"
+        left = "" if cap.proven else f", smaller capacities that may do: {cap.undecided}"
+        total = sums.standing
+        sum_proof = "proven smallest" if total.proven else f"bound {total.bound}"
+        value, target, best = (
+            time_text(time, problem.time_unit)
+            for time in (sums.known.value, cap.target, self.best.value)
+        )
+        taken = memory_text(cap.enough, problem.memory_unit)
+        return [
+            ("Take", f"{taken} on every device{in_1f1b(self.scale, cap.enough)}"),
+            ("Proof", f"{proof}{left}"),
+            ("Costs", f"{value}, found by {sums.known.schedule.source}"),
+            ("Target", f"{target}, at most {as_given(self.within)} longer than the best"),
+            ("Best", f"{best} ({self.curve.objective}) with {of}, {self.best.verdict}"),
+            ("Sum of peaks", f"{total.value} within that capacity ({sum_proof})"),
+            ("Searched", f"{self.wall_s:.1f} s"),
+        ]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield the peak of every device, and the least that it can be."""
+        if self.lightest is not None:
+            columns = [Column("device", number=False), Column("peak"), Column("at least")]
+            yield Table(columns, [[str(cell) for cell in row.values()] for row in self.records()])
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per device: its peak, and the least it can be."""
+        if self.lightest is None:
+            return []
+        name, sums = self.curve.problem.device_name, self.lightest
+        return [
+            {"device": name(device), "peak": peak, "at_least": least}
+            for device, (peak, least) in enumerate(zip(sums.known.peaks, sums.least, strict=True))
+        ]
+
+    def document(self, folder: Path | None = None) -> dict[str, Any]:
+        """Return the answer as one JSON document; its schedule's path is that in ``folder``.
+
+        ``status`` is that of the cap, ``sum_status`` that of the sum: ``optimal`` if proven
+        smallest.
+        """
+        cap, sums, scale = self.interval, self.lightest, self.scale
+        status = "unknown" if self.cap is None else "feasible"
+        known = None if sums is None else sums.known
+        total = Standing(None, None) if sums is None else sums.standing
+        return {
+            "status": "optimal" if cap is not None and cap.proven else status,
+            "objective": self.curve.objective,
+            "within": float(self.within),
+            "best": {
+                "memory": self.reference,
+                "value": self.best.value,
+                "lower_bound": self.best.bound,
+                "status": self.best.status,
+            },
+            "target": None if cap is None else cap.target,
+            "cap": self.cap,
+            "share_of_1f1b": None if self.cap is None or scale is None else scale.share(self.cap),
+            "largest_too_little": None if cap is None else cap.too_little,
+            "undecided_caps": None if cap is None else cap.undecided,
+            "value": None if known is None else known.value,
+            "source": None if known is None else known.schedule.source,
+            "peak_memory": None if known is None else list(known.peaks),
+            "sum_of_peaks": total.value,
+            "sum_lower_bound": total.bound,
+            "sum_status": total.status,
+            "least_per_device": None if sums is None else list(sums.least),
+            "schedule": None if folder is None or known is None else str(folder / "schedule.json"),
+            "wall_s": round(self.wall_s, 3),
+            **self.about,
+        }
+
+    def save(self, folder: str | Path) -> None:
+        """Write what ``pipesat frontier --within -o`` writes.
+
+        Raises
+        ------
+        BadInput
+            If the folder cannot be written.
+        """
+        folder = Path(folder)
+        files: dict[str, bytes] = {}
+        drawn: Callable[[], dict[str, bytes]] | None = None
+        if self.lightest is not None:
+            known, at = self.lightest.known, at_cap(self.curve.problem, self.cap)
+            files["problem.json"] = json_file(at.document)
+            files["schedule.json"] = schedule_bytes(at, known.schedule)
+            title = f"{at.name}\n{self.curve.objective} {time_text(known.value, at.time_unit)}"
+            drawn = lambda: {"gantt.png": gantt(at, known.schedule, title=title)}  # noqa: E731
+        files["result.json"] = json_file(self.document(folder))
+        write_folder(folder, files, pictures=drawn)
+
+
+def least_memory(
+    problem: Problem,
+    *,
+    solve: Solve,
+    objective: Objective = "makespan",
+    within: Fraction = Fraction(1, 20),
+    reference: Reference = "unlimited",
+    time_limit: float = 120.0,
+    baselines: Mapping[str, Build] | None = None,
+    about: Mapping[str, Any] | None = None,
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+) -> LeastMemory:
+    """Return the smallest uniform cap that keeps the objective within a share of the best.
+
+    Parameters
+    ----------
+    within
+        The target is ``floor((1 + within) * best)``.
+    reference
+        What the best is of: ``unlimited`` memory, or the problem's own capacities (``file``). The
+        best is the best value found, its bound that of a share of the time.
+
+    Raises
+    ------
+    Infeasible
+        If nothing fits into the problem's own capacities and these are the reference.
+    """
+    study = Study.begun(problem, objective, solve, time_limit, baselines or {}, (), listener, stop)
+    curve, deadline = study.curve, study.deadline
+    own = [device.memory if reference == "file" else None for device in problem.devices]
+    proven = _reference(study, own, reference, _REFERENCE * deadline.left)
+    best, found, lightest = None, None, None
+    while (value := _least_value(curve, own)) is not None and value != best:
+        best, target = value, value + int(value * within)
+        found = _smallest_cap(study, target)
+        if found.enough is not None:
+            lightest = Squeeze(study, found.enough, target).run(_STEP * time_limit)
+    bound, wrong = tenable(best, proven)
+    curve.contradictions += wrong
+    standing = Standing(best, None if bound is None else bound.value, of="the best")
+    scale, seconds = scale_of(problem), deadline.seconds
+    return LeastMemory(
+        curve, within, reference, standing, found, lightest, scale, seconds, about or {}
+    )
+
+
+def _least_value(curve: Curve, capacities: Sequence[Cap]) -> int | None:
+    """The best value by now: solves at caps may have found something better."""
+    return min((k.value for k in curve.schedules if k.fits(capacities)), default=None)
+
+
+def _reference(
+    study: Study, own: Sequence[Cap], reference: Reference, seconds: float
+) -> Bound | None:
+    """Solve for the best value that the question refers to; return its bound."""
+    curve = study.curve
+    if reference == "unlimited":
+        if not study.deadline.over:
+            study.work(None, seconds)
+        return curve.bound(None)
+    fitting = [known for known in curve.fitting(None) if known.fits(own)]
+    result = study.decide(
+        curve.problem, "own capacities", seconds, "all", fitting, curve.bound(None)
+    )
+    if result.status == "infeasible":
+        raise Infeasible(result.explanation)
+    return result.bound
+
+
+def _smallest_cap(study: Study, target: int) -> Interval:
+    """Narrow the interval round by round, each decision with more time than in the last."""
+    curve, deadline = study.curve, study.deadline
+    amounts = attainable(curve.problem, curve.meeting(target)[0].peak)
+    amounts = amounts[bisect_left(amounts, least_feasible_cap(curve.problem)) :]
+    expires = deadline.seconds + _CAP * deadline.left
+    seconds = _STEP * deadline.limit
+    while True:
+        found = narrow(study, amounts, target, seconds, expires)
+        if found.proven or deadline.over or deadline.seconds >= expires:
+            return found
+        seconds *= _MORE_TIME

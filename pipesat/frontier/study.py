@@ -1,0 +1,166 @@
+"""Solves at caps within one time limit, and what they tell of all caps."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from pipesat.core.checker import check
+from pipesat.core.claims import Bound
+from pipesat.core.errors import NotApplicable
+from pipesat.core.problem import Problem
+from pipesat.core.progress import doing
+from pipesat.core.result import Baseline, Improvement, Result
+from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve, Starts
+from pipesat.frontier.caps import Cap, at_cap, scale_of
+from pipesat.frontier.curve import Curve, KnownSchedule, words
+from pipesat.heuristics.registry import Build
+
+_MOST_GIVEN: Final = 6  # schedules, of different sources
+_AUTOMATIC: Final = {"makespan": "zb-auto", "span": "zb-auto-span"}  # by objective
+_SHARES: Final = (("ZB-1p (zb-auto)", 1), ("ZB-2p (zb-auto)", 2))
+"""ZB-1p and ZB-2p are what the automatic schedule gives within 1F1B's memory and within twice that
+(Qi et al., ICLR 2024, section 4)."""
+
+
+@dataclass
+class Study:
+    """Solves at caps within one time limit and collects what they tell in a curve.
+
+    ``published`` are the hand-written schedules that exist, ``spent`` has the seconds per cap,
+    ``baselines`` the best hand-written schedule that a solve at a cap has met, ``hand_written_s``
+    the seconds that making all hand-written ones takes.
+    """
+
+    curve: Curve
+    solve: Solve
+    deadline: Deadline
+    listener: Listener | None = None
+    published: dict[str, KnownSchedule] = field(default_factory=dict)
+    spent: dict[Cap, float] = field(default_factory=dict)
+    baselines: dict[Cap, Baseline] = field(default_factory=dict)
+    hand_written_s: float = 0.0
+    complete: set[Cap] = field(default_factory=set)
+
+    @classmethod
+    def begun(
+        cls,
+        problem: Problem,
+        objective: Objective,
+        solve: Solve,
+        time_limit: float,
+        baselines: Mapping[str, Build],
+        known: Sequence[Schedule] = (),
+        listener: Listener | None = None,
+        stop: threading.Event | None = None,
+    ) -> Study:
+        """Begin with what costs no search: closed form, known and hand-written schedules."""
+        deadline = Deadline(time_limit, stop or threading.Event())
+        study = cls(Curve(problem, objective), solve, deadline, listener)
+        study.curve.prove_by_arithmetic(None)
+        for schedule in known:
+            study.curve.know(schedule)
+        study._publish(baselines)
+        study.hand_written_s = deadline.seconds
+        return study
+
+    def _publish(self, baselines: Mapping[str, Build]) -> None:
+        """Make every hand-written schedule that exists for the curve's placement."""
+        problem = self.curve.problem
+        unlimited, scale = at_cap(problem, None), scale_of(problem)
+        for name, build in baselines.items():
+            wanted = [(name, unlimited)]
+            if scale is not None and name == _AUTOMATIC[self.curve.objective]:
+                wanted += [(at, at_cap(problem, scale.cap(Fraction(x)))) for at, x in _SHARES]
+            for label, one in wanted:
+                if self.deadline.over:
+                    return
+                with doing(f"building {label}"):
+                    schedule = _built(build, one)
+                if schedule is not None:
+                    self.published[label] = self.curve.know_order(schedule)
+
+    def work(self, cap: Cap, seconds: float, target: int | None = None) -> None:
+        """Solve at a cap; with a target, only until it is met or proven to be out of reach.
+
+        Hand-written schedules are made for a cap once, as they would be the same again; their time
+        comes on top, and as soon as it is no more than twice what the cap is worth.
+        """
+        starts: Starts = "none" if cap in self.spent else "greedy"
+        extra = self.hand_written_s
+        if cap not in self.complete and extra <= min(2 * seconds, self.deadline.left):
+            starts, seconds = "all", seconds + extra
+            self.complete.add(cap)
+        known, bound = self.curve.fitting(cap), self.curve.bound(cap)
+        problem = at_cap(self.curve.problem, cap)
+        result = self.decide(problem, words(cap), seconds, starts, known, bound, target)
+        self.spent[cap] = self.spent.get(cap, 0.0) + result.wall_s
+        if result.bound is not None:
+            self.curve.prove(cap, result.bound)
+        if result.baseline is not None:
+            self.baselines.setdefault(cap, result.baseline)
+
+    def decide(
+        self,
+        problem: Problem,
+        name: str,
+        seconds: float,
+        starts: Starts,
+        known: Sequence[KnownSchedule],
+        bound: Bound | None,
+        target: int | None = None,
+    ) -> Result:
+        """Solve a problem with the curve's layers and any capacities; keep its schedule.
+
+        ``known`` are schedules that fit, the best first, ``bound`` is one that holds already.
+
+        The result's bound is that of the problem: what it tells of caps is the caller's business.
+        """
+        enough = EitherStop(self.deadline.stop)
+        told = known[0].value if known else math.inf
+
+        def listen(improvement: Improvement) -> None:
+            nonlocal told
+            value, least = improvement.value, improvement.bound
+            met = target is not None and value is not None and value <= target
+            if met or (target is not None and least is not None and least > target):
+                enough.set()
+            if self.listener is not None and value is not None and value < told:
+                told, source = value, f"{name}: {improvement.source}"
+                self.listener(improvement._replace(seconds=self.deadline.seconds, source=source))
+
+        different: dict[str, Schedule] = {}  # those of one source tend to be much alike
+        for entry in known:
+            different.setdefault(entry.schedule.source, entry.schedule)
+        with doing(name):
+            result = self.solve(
+                problem,
+                starts=starts,
+                time_limit=max(min(seconds, self.deadline.left), LEAST_SECONDS),
+                schedules=[*different.values()][:_MOST_GIVEN],
+                known_bound=bound,
+                listener=listen,
+                stop=enough,
+            )
+        self.curve.contradictions += result.contradictions
+        if result.schedule is not None:
+            self.curve.know(result.schedule)
+        elif result.status == "infeasible" and known:
+            self.curve.contradictions.append(
+                f"{name}: {result.explanation}, but a checked schedule has {known[0].value}"
+            )
+        return result
+
+
+def _built(build: Build, problem: Problem) -> Schedule | None:
+    try:
+        schedule = build(problem)
+    except NotApplicable:
+        return None
+    # of microbatches that are a list, the problem's order may forbid the one that it has
+    return None if problem.has_lists and check(problem, schedule) else schedule
