@@ -136,7 +136,7 @@ def parse_kind(text: str) -> OpKind:
     ValueError
         If the whole text is not exactly that.
     """
-    if match := _OP_KIND.fullmatch(text):
+    if isinstance(text, str) and (match := _OP_KIND.fullmatch(text)):
         stage, kind = match.groups()
         return int(stage), kind  # type: ignore[return-value]
     raise ValueError(f"{text!r} is not a kind of op: write <stage><F|B|W|BW>, as in 0F")

@@ -11,12 +11,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import functools
 import hashlib
 import json
 import os
-import re
-import socket
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -25,6 +22,7 @@ from typing import Any, Final
 from pipesat.core.errors import BadInput
 
 _NEW: Final = ".pipesat.new"
+_TEMPORARY: Final = ".pipesat.tmp-"
 _MOVES: Final = "moves.json"
 _DEEPEST: Final = 3
 """Folders between a file and the folder whose swap may hold it: ``vee/caps/40/problem.json``."""
@@ -43,33 +41,28 @@ def write_files(
     Names may have folders before them, which are made; what is left empty by a removal goes.
     ``remove`` has the digest of each file (:func:`digest`): one that is another by now stays.
     """
-    remove_abandoned(folder)
     finish(folder)
     name = ""
-    staged: Path | None = None
     try:
         for name in files:
             _refuse_special(folder / name)
             _refuse_elsewhere(folder, name)
-        staged = new_temporary_folder(folder)
-        for number, name in enumerate(files):
-            _write(staged / str(number), files[name])
-        if len(files) == 1 and not remove and os.path.isdir((folder / name).parent):
-            os.replace(staged / "0", folder / name)
-            _sync(folder)
-            return
-        moves = {"files": [*files], "remove": dict(remove or {})}
-        _write(staged / _MOVES, json.dumps(moves).encode())
-        _sync(staged)
-        with _locked(folder):
-            _finish(folder)
-            os.replace(staged, folder / _NEW)
-            _finish(folder)
+        with temporary_folder(folder) as staged:
+            for number, name in enumerate(files):
+                _write(staged / str(number), files[name])
+            if len(files) == 1 and not remove and os.path.isdir((folder / name).parent):
+                os.replace(staged / "0", folder / name)
+                _sync(folder)
+                return
+            moves = {"files": [*files], "remove": dict(remove or {})}
+            _write(staged / _MOVES, json.dumps(moves).encode())
+            _sync(staged)
+            with _locked(folder):
+                _finish(folder)
+                os.replace(staged, folder / _NEW)
+                _finish(folder)
     except (OSError, ValueError) as error:
         raise _cannot_write(folder / name, error) from None
-    finally:  # after an interrupt too; the moved ones are gone
-        if staged is not None:
-            remove_flat(staged)
 
 
 def finish(folder: Path) -> None:
@@ -95,17 +88,20 @@ def _finish(folder: Path) -> None:
     if not _pending(folder):
         return
     new = folder / _NEW
-    for name, known in _moves(new)["remove"].items():
+    moves: dict[str, Any] = {"remove": {}, "files": []}
+    with contextlib.suppress(FileNotFoundError):  # all is moved, but the folder was not removed
+        moves = json.loads((new / _MOVES).read_bytes())
+    for name, known in moves["remove"].items():
         _remove(folder, _inside(folder, name), known)
-    for number, name in enumerate(_moves(new)["files"]):
+    for number, name in enumerate(moves["files"]):
         target = _inside(folder, name)
-        made = [*_make(target.parent)]
+        made = _make(target.parent)
         with contextlib.suppress(FileNotFoundError):  # it was moved before
             os.replace(new / str(number), target)
         for place in {*made, target.parent}:
             _sync(place)
     _sync(folder)
-    remove_flat(new)
+    _remove_flat(new)
 
 
 def _pending(folder: Path) -> bool:
@@ -114,14 +110,6 @@ def _pending(folder: Path) -> bool:
         return os.lstat(folder / _NEW).st_uid in {os.geteuid(), os.stat(folder).st_uid}
     except OSError:
         return False
-
-
-def _moves(new: Path) -> dict[str, Any]:
-    """What is to be done; nothing is left where the list itself is gone."""
-    try:
-        return {"remove": {}, "files": [], **json.loads((new / _MOVES).read_bytes())}
-    except FileNotFoundError:
-        return {"remove": {}, "files": []}
 
 
 def _inside(folder: Path, name: str) -> Path:
@@ -152,23 +140,49 @@ def _write(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from moving files in a folder; a killed one's lock ends with it."""
+def _locked(folder: Path, how: int = fcntl.LOCK_EX) -> Iterator[bool]:
+    """Lock a folder against other processes; whether it is. A killed one's lock ends with it."""
     with contextlib.ExitStack() as stack:
+        locked = False
         with contextlib.suppress(OSError):  # not every file system can, nor whose files are many
             handle = os.open(folder, os.O_RDONLY)
             stack.callback(os.close, handle)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            fcntl.flock(handle, how)
             stack.callback(fcntl.flock, handle, fcntl.LOCK_UN)  # a child may have the handle, too
-        yield
+            locked = True
+        yield locked
+
+
+@contextlib.contextmanager
+def temporary_folder(folder: Path) -> Iterator[Path]:
+    """Make a folder in a folder, for as long as this lasts; those of killed processes go."""
+    with contextlib.ExitStack() as stack:
+        with _locked(folder):  # until the new one is locked, nobody takes it for abandoned
+            for left in folder.glob(f"{_TEMPORARY}*"):
+                with _locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB) as abandoned:
+                    if abandoned:
+                        _remove_flat(left)
+            made = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder))
+            stack.callback(_remove_flat, made)
+            stack.enter_context(_locked(made))
+        yield made
+
+
+def _remove_flat(folder: Path) -> None:
+    """Remove a folder of files, with one open file (``shutil.rmtree`` takes two), if it can."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            os.unlink(folder / name)
+        os.rmdir(folder)
 
 
 def prepare_folder(folder: Path) -> list[Path]:
     """Create a folder and make sure that files can be created in it; return what was made."""
     made: list[Path] = []
     try:
-        made.extend(_make(folder))
-        _probe(folder)
+        made = _make(folder)
+        with temporary_folder(folder):
+            pass
     except (OSError, ValueError) as error:
         remove_empty(made)
         reason = getattr(error, "strerror", None) or error
@@ -184,17 +198,16 @@ def remove_empty(made: list[Path]) -> None:
             place.rmdir()
 
 
-def _make(folder: Path) -> Iterator[Path]:
-    """Make a folder and those above it, and yield each (Python's own way fails 1,000 deep)."""
-    missing: list[str] = []
-    place = str(folder)
-    while place and not os.path.isdir(place):
-        missing.append(place)
-        place = os.path.dirname(place)
-    for place in reversed(missing):
-        if not os.path.isdir(place):  # `new/..`
-            os.mkdir(place)
-            yield Path(place)
+def _make(folder: Path) -> list[Path]:
+    """Make a folder and those above it, and return them (Python's own way fails 1,000 deep)."""
+    missing = [place for place in (folder, *folder.parents) if not place.is_dir()][::-1]
+    for number, place in enumerate(missing):
+        try:
+            place.mkdir(exist_ok=True)  # it may be `new/..`
+        except OSError:
+            remove_empty(missing[:number])
+            raise
+    return missing
 
 
 def require_writable(path: Path) -> None:
@@ -203,7 +216,8 @@ def require_writable(path: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             path.lstat()  # a name that is too long, or below a file
         _refuse_special(path)
-        _probe(path.parent)
+        with temporary_folder(path.parent):
+            pass
     except (OSError, ValueError) as error:
         raise _cannot_write(path, error) from None
 
@@ -213,22 +227,18 @@ def _cannot_write(path: Path, error: Exception) -> BadInput:
     return BadInput(f"cannot write: {reason}", source=str(path))
 
 
-def _probe(folder: Path) -> None:
-    """Create a folder in a folder and remove it."""
-    new_temporary_folder(folder).rmdir()
-
-
 def _refuse_elsewhere(folder: Path, name: str) -> None:
     """A file goes below its folder, by one rename: known before any is moved."""
     place = _inside(folder, name).parent
     while not os.path.lexists(place):
         place = place.parent
-    if not os.path.isdir(place):
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    if place.stat().st_dev != folder.stat().st_dev:
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+    for code, wrong in (
+        (errno.ENOTDIR, not place.is_dir()),
+        (errno.EACCES, not os.access(place, os.W_OK | os.X_OK)),
+        (errno.EXDEV, place.stat().st_dev != folder.stat().st_dev),
+    ):
+        if wrong:
+            raise OSError(code, os.strerror(code))
 
 
 def _refuse_special(target: Path) -> None:
@@ -246,58 +256,3 @@ def _sync(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-_NAME: Final = re.compile(r"\.pipesat\.([0-9a-f]{8})-([0-9]{1,10})-([0-9]{1,20})\..+")
-
-
-def new_temporary_folder(folder: Path) -> Path:
-    """Create a folder of this process in a folder."""
-    here, pid = _machine(), os.getpid()
-    return Path(tempfile.mkdtemp(prefix=f".pipesat.{here}-{pid}-{_started(pid)}.", dir=folder))
-
-
-def remove_abandoned(folder: Path) -> None:
-    """Remove the temporary folders of processes of this machine that are gone."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            found = _NAME.fullmatch(entry.name)
-            if found and found[1] == _machine() and not _runs(int(found[2]), int(found[3])):
-                remove_flat(entry.path)
-
-
-def remove_flat(folder: str | Path) -> None:
-    """Remove a folder of files, with one open file (``shutil.rmtree`` takes two), if it can."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(folder):
-            os.unlink(os.path.join(folder, name))
-        os.rmdir(folder)
-
-
-@functools.cache
-def _machine() -> str:
-    """Token of what process ids belong to: the host, and the container on it."""
-    space = ""
-    with contextlib.suppress(OSError):
-        space = os.readlink("/proc/self/ns/pid")
-    return hashlib.sha256(f"{socket.gethostname()} {space}".encode()).hexdigest()[:8]
-
-
-def _runs(pid: int, started: int) -> bool:
-    """Whether the process of this id is still the one that started then."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # another user's
-        pass
-    return started == 0 or _started(pid) in (started, 0)
-
-
-def _started(pid: int) -> int:
-    """When a process started, in ticks since the machine did; 0 where that is not known."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-        return int(text.rpartition(")")[2].split()[19])  # the name before may have parentheses
-    except (OSError, ValueError, IndexError):
-        return 0

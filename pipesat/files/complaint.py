@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, ValidationError
@@ -19,9 +19,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from pipesat.core.errors import BadInput
-from pipesat.files.strict_json import path_text
+from pipesat.files.strict_json import Path_, path_text
 
-Path_: TypeAlias = tuple[int | str, ...]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 

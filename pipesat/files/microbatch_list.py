@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence, Set
+from typing import Final, NamedTuple
 
 from pydantic import Field
 
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import MicrobatchClass, Problem, Route
-from pipesat.core.stage import AMOUNTS, ONE, Factor, scaled, stated_amounts
+from pipesat.core.stage import AMOUNTS, ONE, scaled, stated_amounts
 from pipesat.files.complaint import validated_at
 from pipesat.files.problem_entries import AmountsModel, stated_in
-from pipesat.files.strict_json import MOST, Count, FactorOf, StrictModel
+from pipesat.files.strict_json import (
+    MOST,
+    MOST_OPS,
+    Count,
+    FactorOf,
+    Path_,
+    StrictModel,
+    path_text,
+)
 
 MOST_CLASSES = 4096
 
@@ -33,28 +40,24 @@ class EntryModel(StrictModel):
 
 
 class Listed(NamedTuple):
-    """What a list says: ``runs`` of microbatches ``(class, count)``, and the classes.
+    """What a list says: its classes, that of each microbatch, and where each is defined.
 
-    A number has neither.
+    A number has none of these.
     """
 
     total: int
-    runs: tuple[tuple[int, int], ...] = ()
+    classes: tuple[int, ...] | None = None
     definitions: tuple[MicrobatchClass, ...] = ()
-    where: str = ""
+    places: tuple[Path_, ...] = ()
 
-    def route(self, stages: tuple[int, ...]) -> Route:
-        """Return a route without its classes: they may be more than there may be ops."""
-        return Route(stages, self.total, None, self.definitions)
-
-    def with_classes(self, route: Route) -> Route:
-        """Return a route with the class of every microbatch."""
-        classes = tuple(kind for kind, count in self.runs for _ in range(count))
-        return replace(route, classes=classes or None)
+    def route(self, stages: Sequence[int]) -> Route:
+        """Return a route that they travel."""
+        return Route(tuple(stages), self.total, self.classes, self.definitions)
 
 
-def parse_microbatches(value: object, path: tuple[str | int, ...], where: str) -> Listed:
-    """Validate a number of microbatches, or a list of them; ``where`` is its path as text."""
+def parse_microbatches(value: object, path: Path_) -> Listed:
+    """Validate a number of microbatches, or a list of them, at ``path``."""
+    where = path_text(path)
     if not isinstance(value, list):
         if type(value) is not int or not 1 <= value <= MOST:
             text = "expected an integer from 1 to 10^12, or a list of classes"
@@ -62,72 +65,102 @@ def parse_microbatches(value: object, path: tuple[str | int, ...], where: str) -
         return Listed(value)
     if not value:
         raise BadInput("0 entries, expected at least 1", where=where)
-    known: dict[str, int] = {}
+    number_of: dict[str, int] = {}
     definitions: list[MicrobatchClass] = []
-    runs: list[tuple[int, int]] = []
+    places: list[Path_] = []
+    classes: list[int] = []
     for number, part in enumerate(value):
-        entry = validated_at(part, EntryModel, (*path, number))
-        here = f"{where}[{number}]"
-        if entry.name not in known:
-            known[entry.name] = len(definitions)
+        here = (*path, number)
+        entry = validated_at(part, EntryModel, here)
+        if entry.name not in number_of:
+            number_of[entry.name] = len(places)
             definitions.append(_definition(entry, here))
+            places.append(here)
         elif further := sorted(entry.model_fields_set - {"name", "count"}):
             text = (
                 f"expected name and count alone, without {', '.join(further)}: the first entry "
                 "of a name says what its microbatches are"
             )
-            raise BadInput(text, where=here, value=entry.name)
-        runs.append((known[entry.name], entry.count))
-    return Listed(sum(count for _, count in runs), tuple(runs), tuple(definitions), where)
+            raise BadInput(text, where=path_text(here), value=entry.name)
+        if (total := len(classes) + entry.count) > MOST_OPS:
+            raise BadInput(
+                f"{total} microbatches of some ops, expected at most {MOST_OPS}", where=where
+            )
+        classes += [number_of[entry.name]] * entry.count
+    return Listed(len(classes), tuple(classes), tuple(definitions), tuple(places))
 
 
-def _definition(entry: EntryModel, where: str) -> MicrobatchClass:
+def _definition(entry: EntryModel, path: Path_) -> MicrobatchClass:
     outright = []
     for key, amounts in entry.stages.items():
         if _NUMBER.fullmatch(key) is None:
-            text = "expected stage numbers, as in 0"
-            raise BadInput(text, where=f"{where}.stages", value=key)
+            where = path_text((*path, "stages"))
+            raise BadInput("expected stage numbers, as in 0", where=where, value=key)
         outright.append((int(key), stated_in(amounts)))
-    return MicrobatchClass(
-        entry.name,
-        _factor(entry.time),
-        _factor(entry.held),
-        _factor(entry.comm),
-        tuple(sorted(outright)),
-    )
+    time, held, comm = ((one[0], one[1]) for one in (entry.time, entry.held, entry.comm))
+    return MicrobatchClass(entry.name, time, held, comm, tuple(sorted(outright)))
 
 
-def _factor(given: Sequence[int]) -> Factor:
-    return given[0], given[1]
-
-
-def check_order(lists: Sequence[Listed], given: frozenset[str] | set[str], classes: int) -> None:
+def check_order(lists: Sequence[Listed], given: Set[str], classes: int) -> None:
     """Refuse ``order`` beside plain numbers, and more than so many classes."""
-    if "order" in given and not any(listed.runs for listed in lists):
+    places = [place for listed in lists for place in listed.places]
+    if "order" in given and not places:
         text = "expected a list of microbatches beside it: those of a number are all alike"
         raise BadInput(text, where="order")
-    if (count := sum(len(listed.definitions) for listed in lists)) > classes:
-        where = next(listed.where for listed in lists if listed.runs)
-        text = f"{count} classes, expected at most {classes}"
-        raise BadInput(text, where=where)
+    if len(places) > classes:
+        text = f"{len(places)} classes, expected at most {classes}"
+        raise BadInput(text, where=path_text(places[0][:-1]))
 
 
 def check_classes(problem: Problem, lists: Sequence[Listed]) -> None:
     """Check that classes name stages that they may name, and that no scaled amount is too large."""
     for route, listed in zip(problem.routes, lists, strict=True):
-        if not listed.definitions:
-            continue
-        entries = {kind: number for number, (kind, _) in reversed([*enumerate(listed.runs)])}
-        first = [f"{listed.where}[{entries[kind]}]" for kind in range(len(entries))]
-        for definition, where in zip(listed.definitions, first, strict=True):
-            _check_names(problem, route, definition, where)
-        _check_scaled(problem, route, listed, first)
+        amounts = list(_amounts(problem, route)) if listed.places else []
+        largest = max((one.value for one in amounts), default=0)
+        for definition, place in zip(listed.definitions, listed.places, strict=True):
+            _check_names(problem, route, definition, place)
+            if all(scaled(largest, getattr(definition, by)) <= MOST for by in _FACTORS):
+                continue  # most problems need no closer look
+            outright = {(stage, key) for stage, keys in definition.outright for key, _ in keys}
+            for one in amounts:
+                value = scaled(one.value, getattr(definition, one.by))
+                if value > MOST and (one.stage, one.key) not in outright:
+                    text = f"{one.key} {one.of} becomes {value}, expected at most 10^12"
+                    raise BadInput(text, where=path_text(place), value=definition.name)
 
 
-def _check_names(problem: Problem, route: Route, definition: MicrobatchClass, where: str) -> None:
+_FACTORS: Final = ("time", "held", "comm")
+
+
+class _Amount(NamedTuple):
+    """A stated amount, of what it is, and the factor by which classes scale it."""
+
+    stage: int
+    key: str
+    of: str
+    value: int
+    by: str
+
+
+def _amounts(problem: Problem, route: Route) -> Iterator[_Amount]:
+    for stage in route.stages:
+        data, after = problem.stages[stage], problem.next[stage]
+        for mode in (None, *data.modes):
+            of = f"of stage {stage}" if mode is None else f"of stage {stage} in mode {mode.name}"
+            for key, value in stated_amounts(data, mode).items():
+                yield _Amount(stage, key, of, value, AMOUNTS[key])
+            if mode is not None and mode.offload is not None:
+                yield _Amount(stage, "out", of, mode.offload.time_out, "held")
+                yield _Amount(stage, "in", of, mode.offload.time_in, "held")
+        if after is not None and (link := problem.links.get((stage, after))):
+            yield _Amount(stage, "delay F", f"from stage {stage}", link.F, "comm")
+            yield _Amount(stage, "delay B", f"from stage {stage}", link.B, "comm")
+
+
+def _check_names(problem: Problem, route: Route, definition: MicrobatchClass, path: Path_) -> None:
     mine = set(route.stages)
     for stage, _ in definition.outright:
-        here = f"{where}.stages['{stage}']"
+        here = path_text((*path, "stages", str(stage)))
         if stage not in mine:
             few = f"0 to {len(mine) - 1}" if mine == set(range(len(mine))) else str(sorted(mine))
             text = f"there is no stage {stage} on this route, expected one of {few}"
@@ -135,45 +168,3 @@ def _check_names(problem: Problem, route: Route, definition: MicrobatchClass, wh
         if problem.stages[stage].modes:
             text = f"stage {stage} has modes, so a class cannot state its amounts; use factors"
             raise BadInput(text, where=here)
-
-
-def _check_scaled(problem: Problem, route: Route, listed: Listed, first: Sequence[str]) -> None:
-    """Compare the largest amounts first: most problems need no more than that."""
-    amounts = [
-        (stage, mode) for stage in route.stages for mode in (None, *problem.stages[stage].modes)
-    ]
-    stated = [(stage, mode, stated_amounts(problem.stages[stage], mode)) for stage, mode in amounts]
-    hops = [hop for hop in problem.links if hop[0] in set(route.stages)]
-    largest = max(
-        [
-            *(value for _, _, keys in stated for value in keys.values()),
-            *(v for s, m in amounts if m and (o := m.offload) for v in (o.time_out, o.time_in)),
-            *(v for hop in hops for v in (problem.links[hop].F, problem.links[hop].B)),
-        ]
-    )
-    for definition, where in zip(listed.definitions, first, strict=True):
-        factors = (definition.time, definition.held, definition.comm)
-        if all(scaled(largest, factor) <= MOST for factor in factors):
-            continue
-        for what, value in _scaled_amounts(problem, definition, stated, hops):
-            if value > MOST:
-                text = f"{what} becomes {value}, expected at most 10^12"
-                raise BadInput(text, where=where, value=definition.name)
-
-
-def _scaled_amounts(
-    problem: Problem, definition: MicrobatchClass, stated: Any, hops: Sequence[tuple[int, int]]
-) -> Any:
-    outright = {stage: dict(keys) for stage, keys in definition.outright}
-    for stage, mode, keys in stated:
-        own = f"stage {stage}" if mode is None else f"stage {stage} in mode {mode.name}"
-        for key, value in keys.items():
-            if key not in outright.get(stage, ()):
-                yield f"{key} of {own}", scaled(value, getattr(definition, AMOUNTS[key]))
-        if mode is not None and mode.offload is not None:
-            yield f"out of {own}", scaled(mode.offload.time_out, definition.held)
-            yield f"in of {own}", scaled(mode.offload.time_in, definition.held)
-    for stage, after in hops:
-        link = problem.links[stage, after]
-        for direction, delay in (("F", link.F), ("B", link.B)):
-            yield f"delay {direction} from stage {stage}", scaled(delay, definition.comm)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, PlainValidator
 
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import OpKind, parse_kind
 from pipesat.core.problem import Mode, Offload, Overlap
 from pipesat.core.stage import AMOUNTS, KEEP
+from pipesat.files.complaint import Says
 from pipesat.files.strict_json import Amount, Count, FactorOf, StrictModel
 
 MOST_MODES = 16
@@ -85,10 +86,17 @@ def _offload(held_after_f: int, entry: ModeModel, where: str) -> Offload | None:
     return Offload(copies.out, copies.in_, copies.held)
 
 
+_KindOfOp = Annotated[
+    OpKind,
+    PlainValidator(parse_kind, json_schema_input_type=str),
+    Says("<stage><F|B|W|BW>, as in 0F"),
+]
+
+
 class PairModel(StrictModel):
     """One entry of ``overlap.pairs``; ``factor`` is of what its members take alone."""
 
-    ops: Annotated[list[str], Field(min_length=2, max_length=2)]
+    ops: Annotated[list[_KindOfOp], Field(min_length=2, max_length=2)]
     time: Count = 1
     factor: FactorOf = []  # noqa: RUF012  pydantic copies it
 
@@ -116,20 +124,25 @@ def parse_overlap(
     factors: dict[tuple[OpKind, OpKind], tuple[int, int]] = {}
     for number, entry in enumerate(model.pairs):
         where = f"overlap.pairs[{number}].ops"
-        a, b = (_kind(text, homes, f"{where}[{i}]") for i, text in enumerate(entry.ops))
+        names = [f"{stage}{kind}" for stage, kind in entry.ops]
+        for place, (stage, _) in enumerate(entry.ops):
+            if stage >= len(homes):
+                text = f"expected a stage from 0 to {len(homes) - 1}"
+                raise BadInput(text, where=f"{where}[{place}]", value=names[place])
+        a, b = entry.ops
         if homes[a[0]] != homes[b[0]]:
             raise BadInput(
                 f"expected two stages of one device, but stage {a[0]} lies on device {homes[a[0]]}"
                 f", stage {b[0]} on device {homes[b[0]]}",
                 where=where,
-                value=entry.ops,
+                value=names,
             )
         if (before := listed_at.setdefault(frozenset((a, b)), number)) != number:
             raise BadInput(
                 f"expected each combination at most once, but overlap.pairs[{before}] "
                 "has it already",
                 where=where,
-                value=entry.ops,
+                value=names,
             )
         found = _time_or_factor(entry, f"overlap.pairs[{number}]", lists=lists)
         if isinstance(found, int):
@@ -159,15 +172,3 @@ def _time_or_factor(entry: PairModel, where: str, *, lists: bool) -> int | tuple
         wanted = "expected [num, den], 1 <= num <= den <= 10^6"
         raise BadInput(wanted, where=f"{where}.factor", value=entry.factor)
     return entry.factor[0], entry.factor[1]
-
-
-def _kind(text: str, homes: Sequence[int], where: str) -> OpKind:
-    try:
-        stage, kind = parse_kind(text)
-    except ValueError:
-        wanted = "expected <stage><F|B|W|BW>, as in 0F"
-        raise BadInput(wanted, where=where, value=text) from None
-    if stage >= len(homes):
-        wanted = f"expected a stage from 0 to {len(homes) - 1}"
-        raise BadInput(wanted, where=where, value=text)
-    return stage, kind

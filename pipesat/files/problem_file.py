@@ -144,6 +144,7 @@ def parse_problem(
 def _problem(model: ProblemModel, document: object, classes: int) -> Problem:
     lists = _microbatches(model)
     check_order(lists, model.model_fields_set, classes)
+    _check_stages(model)
     problem = Problem(
         name=model.name,
         time_unit=model.time_unit,
@@ -158,17 +159,12 @@ def _problem(model: ProblemModel, document: object, classes: int) -> Problem:
         mode_choice=model.mode_choice,
         estimate=model.estimate,
     )
-    _check_stages(model)
     if problem.op_count > MOST_OPS:
         raise BadInput(f"{problem.op_count} ops, expected at most {MOST_OPS}")
-    problem = replace(
-        problem,
-        routes=tuple(map(Listed.with_classes, lists, problem.routes)),
-        links=_links(model, problem),
-    )
     homes = [stage.device for stage in problem.stages]
+    links = _links(model, problem)
     overlap = parse_overlap(model.overlap, homes, lists=problem.has_lists)
-    problem = replace(problem, overlap=overlap)
+    problem = replace(problem, links=links, overlap=overlap)
     check_classes(problem, lists)
     return without_idle_keys(problem)
 
@@ -191,11 +187,9 @@ def _stage(model: StageModel, number: int) -> Stage:
 def _microbatches(model: ProblemModel) -> list[Listed]:
     """Return the microbatches of every route, or the problem's own."""
     if not model.routes:
-        return [parse_microbatches(model.microbatches, ("microbatches",), "microbatches")]
+        return [parse_microbatches(model.microbatches, ("microbatches",))]
     return [
-        parse_microbatches(
-            route.microbatches, ("routes", r, "microbatches"), f"routes[{r}].microbatches"
-        )
+        parse_microbatches(route.microbatches, ("routes", r, "microbatches"))
         for r, route in enumerate(model.routes)
     ]
 
@@ -219,7 +213,7 @@ def _routes(model: ProblemModel, lists: Sequence[Listed]) -> tuple[Route, ...]:
             where="microbatches",
         )
     if "routes" not in given:
-        return (lists[0].route(tuple(range(len(model.stages)))),)
+        return (lists[0].route(range(len(model.stages))),)
     seen: dict[int, str] = {}
     for r, route in enumerate(model.routes):
         for i, stage in enumerate(route.stages):
@@ -240,9 +234,7 @@ def _routes(model: ProblemModel, lists: Sequence[Listed]) -> tuple[Route, ...]:
             raise BadInput(
                 f"stage {stage} is on no route, expected every stage on one route", where="routes"
             )
-    return tuple(
-        listed.route(tuple(r.stages)) for r, listed in zip(model.routes, lists, strict=True)
-    )
+    return tuple(map(Listed.route, lists, (route.stages for route in model.routes)))
 
 
 def _links(model: ProblemModel, problem: Problem) -> Mapping[tuple[int, int], Link]:

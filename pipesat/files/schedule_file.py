@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.ops import Copy, Item, Pair, Unreadable, parse_copy, parse_item
+from pipesat.core.ops import Item, Pair, Unreadable, parse_copy, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
@@ -61,40 +61,23 @@ class ScheduleModel(BaseModel):
 def schedule_bytes(problem: Problem, schedule: Schedule) -> bytes:
     """Return the file's content: one line per device, so that it can be read and compared."""
     head = {"format": FORMAT, "problem_sha256": problem.sha256, "source": schedule.source}
-    rows = (
-        json.dumps([[_text(problem, t.item), t.start, t.end] for t in row], separators=(",", ":"))
-        for row in schedule.devices
-    )
-    body = ",\n".join(rows)
-    more = _modes_text(problem, schedule) + _copies_text(schedule)
-    return f'{json.dumps(head)[:-1]}, "devices": [\n{body}\n]{more}}}\n'.encode()
+    rows = [[(_text(problem, item), *times) for item, *times in row] for row in schedule.devices]
+    text = f'{json.dumps(head)[:-1]}, "devices": {_lines(rows)}'
+    if problem.has_modes and (modes := schedule.modes):  # those that are not kept
+        entries = [
+            (stage, microbatch, problem.stages[stage].modes[mode - 1].name)
+            for (stage, microbatch), mode in modes.items()
+        ]
+        text += f', "modes": {json.dumps(entries, separators=(",", ":"))}'
+    if any(schedule.copies):
+        copies = [[(str(copy), *times) for copy, *times in row] for row in schedule.copies]
+        text += f', "copies": {_lines(copies)}'
+    return f"{text}}}\n".encode()
 
 
-def _modes_text(problem: Problem, schedule: Schedule) -> str:
-    """Those that are not kept; nothing if all are."""
-    if not problem.has_modes:
-        return ""
-    modes = modes_entry(problem, schedule.modes)
-    return f', "modes": {json.dumps(modes, separators=(",", ":"))}' if modes else ""
-
-
-def modes_entry(problem: Problem, modes: Modes) -> list[ModeEntry]:
-    """Return modes of (stage, microbatch) as files list them."""
-    return [
-        (stage, microbatch, problem.stages[stage].modes[mode - 1].name)
-        for (stage, microbatch), mode in modes.items()
-    ]
-
-
-def _copies_text(schedule: Schedule) -> str:
-    if not any(schedule.copies):
-        return ""
-    rows = (
-        json.dumps([[str(t.copy), t.start, t.end] for t in row], separators=(",", ":"))
-        for row in schedule.copies
-    )
-    body = ",\n".join(rows)
-    return f', "copies": [\n{body}\n]'
+def _lines(rows: Sequence[object]) -> str:
+    body = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    return f"[\n{body}\n]"
 
 
 @public
@@ -144,45 +127,38 @@ def _require_digest(problem: Problem, digest: str) -> None:
 def _schedule(model: ScheduleModel, problem: Problem) -> Schedule:
     _require_digest(problem, model.problem_sha256)
     modes = modes_of_entry(model.modes, problem)
-    known: dict[str, Item | Unreadable] = {}
-    rows = []
-    for row in model.devices:
-        timed = []
-        for text, start, end in row:
-            if text not in known:
-                item = _parse(problem, text)
-                known[text] = item if isinstance(item, Unreadable) else in_mode(item, modes)
-            timed.append(Timed(known[text], start, end))
-        rows.append(tuple(timed))
+    items = {text: _item(problem, modes, text) for row in model.devices for text, _, _ in row}
+    rows = tuple(
+        tuple(Timed(items[text], start, end) for text, start, end in row) for row in model.devices
+    )
     copies = tuple(
-        tuple(TimedCopy(_parse_copy(text), start, end) for text, start, end in row)
+        tuple(TimedCopy(_parsed(parse_copy, text), start, end) for text, start, end in row)
         for row in model.copies
     )
-    return Schedule(tuple(rows), model.source, copies if any(copies) else (), problem)
+    return Schedule(rows, model.source, copies if any(copies) else (), problem)
 
 
 def modes_of_entry(listed: Sequence[ModeEntry], problem: Problem) -> dict[tuple[int, int], int]:
     """Return the mode of every (stage, microbatch) that a file's ``modes`` list."""
     modes: dict[tuple[int, int], int] = {}
     for number, (stage, microbatch, name) in enumerate(listed):
-
-        def wrong(at: int, wanted: str, entry: int = number) -> BadInput:
-            where = f"modes[{entry}]" + (f"[{at}]" if at >= 0 else "")
-            value = listed[entry][at] if at >= 0 else list(listed[entry])
-            return BadInput(wanted, where=where, value=value)
-
+        where = f"modes[{number}]"
         if not 0 <= stage < len(problem.stages):
-            raise wrong(0, f"expected a stage from 0 to {len(problem.stages) - 1}")
+            text = f"expected a stage from 0 to {len(problem.stages) - 1}"
+            raise BadInput(text, where=f"{where}[0]", value=stage)
         if not 0 <= microbatch < problem.microbatches[stage]:
             last = problem.microbatches[stage] - 1
-            raise wrong(1, f"expected a microbatch of stage {stage}, from 0 to {last}")
+            text = f"expected a microbatch of stage {stage}, from 0 to {last}"
+            raise BadInput(text, where=f"{where}[1]", value=microbatch)
         names = [mode.name for mode in problem.stages[stage].modes]
         if name not in names:
             kept = "; what is kept is not listed" if name == KEEP else ""
             one_of = f"one of {', '.join(names)}" if names else "none: the stage has no modes"
-            raise wrong(2, f"expected a mode of stage {stage}, {one_of}{kept}")
+            text = f"expected a mode of stage {stage}, {one_of}{kept}"
+            raise BadInput(text, where=f"{where}[2]", value=name)
         if (stage, microbatch) in modes:
-            raise wrong(-1, "the mode of this stage and microbatch is given already")
+            text = "the mode of this stage and microbatch is given already"
+            raise BadInput(text, where=where, value=[stage, microbatch, name])
         modes[stage, microbatch] = 1 + names.index(name)
     return modes
 
@@ -192,25 +168,26 @@ def in_mode(item: Item, modes: Modes) -> Item:
     if not modes:
         return item
     if isinstance(item, Pair):
-        first, second = (op._replace(mode=modes.get((op.stage, op.microbatch), 0)) for op in item)
-        return Pair(first, second)
+        return Pair(*(op._replace(mode=modes.get((op.stage, op.microbatch), 0)) for op in item))
     return item._replace(mode=modes.get((item.stage, item.microbatch), 0))
 
 
-def _parse_copy(text: str) -> Copy | Unreadable:
+def _item(problem: Problem, modes: Modes, text: str) -> Item | Unreadable:
+    item = _parsed(parse_item, text)
+    if isinstance(item, Unreadable):
+        return item
+    return in_mode(in_order(problem, item) if isinstance(item, Pair) else item, modes)
+
+
+ParsedT = TypeVar("ParsedT")
+
+
+def _parsed(parse: Callable[[str], ParsedT], text: str) -> ParsedT | Unreadable:
     try:
-        return parse_copy(text)
+        return parse(text)
     except ValueError:
         return Unreadable(text)
 
 
 def _text(problem: Problem, item: Item | Unreadable) -> str:
     return str(in_order(problem, item) if isinstance(item, Pair) else item)
-
-
-def _parse(problem: Problem, text: str) -> Item | Unreadable:
-    try:
-        item = parse_item(text)
-    except ValueError:
-        return Unreadable(text)
-    return in_order(problem, item) if isinstance(item, Pair) else item

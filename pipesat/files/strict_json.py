@@ -6,11 +6,12 @@ import gzip
 import io
 import json
 import os
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -46,45 +47,69 @@ def read_json(
 
 def parse_json(text: str, source: str, *, lenient: bool = False) -> Any:
     """Parse a JSON text; see :func:`read_json`."""
-    repeated: list[_Object] = []
+    wrong: list[_Wrong] = []
 
-    def keep_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result = _Object(pairs)
+    def marked(why: str) -> _Wrong:
+        wrong.append(_Wrong(why))
+        return wrong[-1]
+
+    def integer(digits: str) -> object:
+        try:
+            return int(digits)
+        except ValueError:  # Python's limit on the digits of one integer
+            return marked("a number has thousands of digits, expected an integer from 0 to 10^12")
+
+    def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(pairs)
         if len(result) < len(pairs):
             counts = Counter(key for key, _ in pairs)
-            result.repeated_key = next(key for key, count in counts.items() if count > 1)
-            repeated.append(result)
+            key = next(key for key, count in counts.items() if count > 1)
+            result[key] = marked("this key appears twice in one object")
         return result
 
-    def load(**hooks: Any) -> Any:
-        if lenient:
-            return json.loads(text, strict=False, **hooks)
-        return json.loads(text, object_pairs_hook=keep_object, **hooks)
-
+    hooks: dict[str, Any] = {"object_pairs_hook": without_repetition, "parse_int": integer}
     try:
-        document = load()
-        lone = None if lenient else _path_of_surrogate(document)
-        twice = _path_to(document, lambda node: node is repeated[-1]) if repeated else ()
+        document = json.loads(text, strict=not lenient, **({} if lenient else hooks))
+        suspect = wrong or (_SURROGATE.search(text) and not lenient)
+        found = _first_wrong(document, ()) if suspect else None
     except json.JSONDecodeError as error:
         raise BadInput(
             f"not JSON: {error.msg} at line {error.lineno} column {error.colno}", source=source
         ) from None
     except RecursionError:
         raise BadInput("nested too deeply", source=source) from None
-    except ValueError:  # Python's limit on the digits of one integer
-        raise BadInput(
-            "a number has thousands of digits, expected an integer from 0 to 10^12",
-            source=source,
-            where=_place_of_huge(load),
-        ) from None
-    if lone is not None:
-        raise BadInput(
-            "a string has a lone surrogate, which is no text", source=source, where=path_text(lone)
-        )
-    if repeated:
-        where = path_text((*(twice or ()), repeated[-1].repeated_key))
-        raise BadInput("this key appears twice in one object", source=source, where=where)
+    except ValueError as error:  # a long number in what other programs write
+        raise BadInput(f"not JSON: {error}", source=source) from None
+    if found is not None:
+        raise BadInput(found[1], source=source, where=path_text(found[0]))
     return document
+
+
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")  # most are halves of a pair
+
+
+class _Wrong(NamedTuple):
+    """Stands in a document for what is none, and says why."""
+
+    why: str
+
+
+def _first_wrong(node: Any, path: Path_) -> tuple[Path_, str] | None:
+    """Path of the first value, or key, that is wrong, and why."""
+    if isinstance(node, _Wrong):
+        return path, node.why
+    if isinstance(node, str) and any("\ud800" <= character <= "\udfff" for character in node):
+        return path, "a string has a lone surrogate, which is no text"
+    steps: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(node, dict):
+        steps = node.items()
+    elif isinstance(node, list):
+        steps = enumerate(node)
+    for step, child in steps:
+        for inner in (step, child):
+            if found := _first_wrong(inner, (*path, step)):
+                return found
+    return None
 
 
 def path_text(path: Path_) -> str:
@@ -96,62 +121,6 @@ def path_text(path: Path_) -> str:
         else:
             text += f".{step}" if text else step
     return text
-
-
-class _Object(dict[str, Any]):
-    """A JSON object that remembers which key stood in it twice."""
-
-    repeated_key = ""
-
-
-_HUGE = object()
-"""Stands for an integer of more digits than Python reads."""
-
-
-def _small_or_huge(text: str) -> object:
-    try:
-        return int(text)
-    except ValueError:
-        return _HUGE
-
-
-def _place_of_huge(load: Callable[..., Any]) -> str:
-    """Path of the first such integer, if what follows it can be read at all."""
-    try:
-        return path_text(_path_to(load(parse_int=_small_or_huge), lambda n: n is _HUGE) or ())
-    except (ValueError, RecursionError):
-        return ""
-
-
-def _path_of_surrogate(document: Any) -> Path_ | None:
-    """Path of a string (or of a key) that is no text: it could neither be digested nor written."""
-    try:
-        json.dumps(document, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return _path_to(document, lambda node: isinstance(node, str) and not _is_text(node))
-    return None
-
-
-def _is_text(string: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in string)
-
-
-def _path_to(node: Any, sought: Callable[[Any], bool]) -> Path_ | None:
-    """Path of the first value, or key, that is sought."""
-    if sought(node):
-        return ()
-    steps: Iterable[tuple[str | int, Any]] = ()
-    if isinstance(node, dict):
-        steps = node.items()
-    elif isinstance(node, list):
-        steps = enumerate(node)
-    for step, child in steps:
-        if isinstance(step, str) and sought(step):
-            return (step,)
-        below = _path_to(child, sought)
-        if below is not None:
-            return (step, *below)
-    return None
 
 
 _GZIP: Final = b"\x1f\x8b"

@@ -299,7 +299,7 @@ def test_only_memory_may_be_null(path: str) -> None:
         (small(overlap=listed(["0F", "0B"], None)), "overlap.pairs[0].time", "1 to 10^12"),
         (small(overlap=listed(["0F"])), "overlap.pairs[0].ops", "at least 2"),
         (small(overlap=listed(["0F", "0B", "0W"])), "overlap.pairs[0].ops", "at most 2"),
-        (small(overlap=listed(["0F", 7])), "overlap.pairs[0].ops[1]", "a string"),
+        (small(overlap=listed(["0F", 7])), "overlap.pairs[0].ops[1]", "as in 0F"),
         (small(overlap=listed(["0F0", "0B"])), "overlap.pairs[0].ops[0]", "as in 0F"),
         (small(overlap=listed(["0F", "0I"])), "overlap.pairs[0].ops[1]", "<stage><F|B|W|BW>"),
         (small(overlap=listed(["00F", "0B"])), "overlap.pairs[0].ops[0]", "as in 0F"),
