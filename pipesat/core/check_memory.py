@@ -9,7 +9,16 @@ from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 
-from pipesat.core.check_ops import CopyAmounts, Ops, in_turn, one_at_a_time, restated_copies
+from pipesat.core.check_ops import (
+    Complaint,
+    CopyAmounts,
+    Ops,
+    elsewhere,
+    in_turn,
+    lasting,
+    one_at_a_time,
+    restated_copies,
+)
 from pipesat.core.errors import Violation
 from pipesat.core.ops import Copy, Op, Unreadable
 from pipesat.core.problem import Problem
@@ -37,49 +46,35 @@ class Copies:
         copies = self.schedule.copies
         for device, row in enumerate(copies):
             for timed in row:
-                yield from self._add(device, timed)
+                for rule, text in self._complaints(device, timed):
+                    yield Violation(rule, text, device, timed.start)
         yield from self._missing()
         for device, row in enumerate(copies):
             yield from self._channels(device, row)
         yield from self._waits()
 
-    def _add(self, device: int, timed: TimedCopy) -> Iterator[Violation]:
+    def _complaints(self, device: int, timed: TimedCopy) -> Iterator[Complaint]:
         copy, start, end = timed
         home = self.problem.device_name(device)
         if isinstance(copy, Unreadable):
-            text = f"{copy.text!r} on {home} is no copy; write <stage><O|L><microbatch>"
-            yield Violation("text", text, device, start)
+            yield "text", f"{copy.text!r} on {home} is no copy; write <stage><O|L><microbatch>"
             return
         if start < 0:
-            yield Violation("time", f"{copy} starts at {start}, before time 0", device, start)
-        yield from self._place(copy, device, start)
+            yield "time", f"{copy} starts at {start}, before time 0"
+        if copy.stage < len(self.problem.stages):
+            yield from elsewhere(self.problem, copy, device, "is copied")
         offload = self.offloads.get((copy.stage, copy.microbatch))
         if offload is None:
-            text = (
-                f"{copy} on {home}, but stage {copy.stage} does not offload microbatch "
-                f"{copy.microbatch}"
-            )
-            yield Violation("mode", text, device, start)
+            of = f"stage {copy.stage} does not offload microbatch {copy.microbatch}"
+            yield "mode", f"{copy} on {home}, but {of}"
             return
         wanted = offload.out if copy.kind == "O" else offload.back
         if end - start != wanted:
-            text = f"{copy} on {home} lasts {end - start} ({start} to {end}), expected {wanted}"
-            yield Violation("length", text, device, start)
+            yield "length", f"{copy} on {home} lasts {lasting(start, end)}, expected {wanted}"
         if copy in self.times:
-            text = f"{copy} appears twice, at {self.times[copy][0]} and at {start}"
-            yield Violation("doubled", text, device, start)
+            yield "doubled", f"{copy} appears twice, at {self.times[copy][0]} and at {start}"
             return
         self.times[copy] = (start, end)
-
-    def _place(self, copy: Copy, device: int, start: int) -> Iterator[Violation]:
-        stages = self.problem.stages
-        if copy.stage < len(stages) and stages[copy.stage].device != device:
-            there = self.problem.device_name(stages[copy.stage].device)
-            text = (
-                f"{copy} is copied on {self.problem.device_name(device)}, "
-                f"but stage {copy.stage} lies on {there}"
-            )
-            yield Violation("device", text, device, start)
 
     def _missing(self) -> Iterator[Violation]:
         for stage, microbatch in sorted(self.offloads):
@@ -147,14 +142,10 @@ def memory_violations(problem: Problem, ops: Ops, copies: Copies) -> Iterator[Vi
         if begin < end:
             changes[problem.stages[stage].device] += [(begin, -amount), (end, amount)]
     for number, device in enumerate(problem.devices):
-        if device.memory is None:
-            continue
         held, worst, since = device.static, 0, 0
-        if held > device.memory:
-            worst = held
-        for time, group in groupby(sorted(changes[number]), key=itemgetter(0)):
+        for time, group in groupby(sorted([(0, 0), *changes[number]]), key=itemgetter(0)):
             held += sum(change for _, change in group)
-            if held > device.memory:
+            if device.memory is not None and held > device.memory:
                 since = since if worst else time
                 worst = max(worst, held)
             elif worst:

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from pipesat.core.errors import Violation
-from pipesat.core.ops import Op, Pair, Unreadable
+from pipesat.core.ops import Copy, Op, Pair, Unreadable
 from pipesat.core.problem import MicrobatchClass, Problem, Stage
 from pipesat.core.schedule import Timed, TimedCopy
 from pipesat.core.stage import Mode
+
+Complaint: TypeAlias = tuple[str, str]
+"""The rule that one entry of a schedule breaks, and how."""
 
 
 class Amounts(NamedTuple):
@@ -138,61 +141,55 @@ class Ops:
 
     def add(self, device: int, timed: Timed) -> Iterator[Violation]:
         """Take in one entry and complain about what is wrong with it alone."""
+        for rule, text in self._complaints(device, timed):
+            yield Violation(rule, text, device, timed.start)
+
+    def _complaints(self, device: int, timed: Timed) -> Iterator[Complaint]:
         item, start, end = timed
         home = self.problem.device_name(device)
         if isinstance(item, Unreadable):
-            text = f"{item.text!r} on {home} is no op; write <stage><F|B|W|BW><microbatch>"
-            yield Violation("text", text, device, start)
+            yield "text", f"{item.text!r} on {home} is no op; write <stage><F|B|W|BW><microbatch>"
             return
         if start < 0:
-            yield Violation("time", f"{item} starts at {start}, before time 0", device, start)
-        ops = [item.first, item.second] if isinstance(item, Pair) else [item]
-        known = True
-        for op in ops:
-            for complaint in self._add_op(op, device, start, end):
-                known = known and complaint.rule != "name"
-                yield complaint
-        if not known:
+            yield "time", f"{item} starts at {start}, before time 0"
+        complaints = [c for op in _ops_of(item) for c in self._add_op(op, device, start, end)]
+        yield from complaints
+        if any(rule == "name" for rule, _ in complaints):
             return
         if isinstance(item, Pair):
-            yield from self._pair(item, device, start)
+            yield from self._pair(item)
         wanted = self._length(item)
         if wanted is not None and end - start != wanted:
-            text = f"{item} on {home} lasts {end - start} ({start} to {end}), expected {wanted}"
-            yield Violation("length", text, device, start)
+            yield "length", f"{item} on {home} lasts {lasting(start, end)}, expected {wanted}"
 
-    def _add_op(self, op: Op, device: int, start: int, end: int) -> Iterator[Violation]:
+    def _add_op(self, op: Op, device: int, start: int, end: int) -> Iterator[Complaint]:
         problem = self.problem
         if op.stage >= len(problem.stages):
-            text = f"{op} names stage {op.stage}, the last one is {len(problem.stages) - 1}"
-            yield Violation("name", text, device, start)
+            yield "name", f"{op} names stage {op.stage}, the last one is {len(problem.stages) - 1}"
             return
         if op.microbatch >= problem.microbatches[op.stage]:
             last = problem.microbatches[op.stage] - 1
-            text = f"{op} names microbatch {op.microbatch}, the last one of its route is {last}"
-            yield Violation("name", text, device, start)
-            return
-        home = problem.stages[op.stage].device
-        if home != device:
-            text = (
-                f"{op} runs on {problem.device_name(device)}, "
-                f"but stage {op.stage} lies on {problem.device_name(home)}"
+            yield (
+                "name",
+                f"{op} names microbatch {op.microbatch}, the last one of its route is {last}",
             )
-            yield Violation("device", text, device, start)
+            return
+        yield from elsewhere(problem, op, device, "runs")
         if problem.stages[op.stage].modes or op.mode:
-            yield from self._note_mode(op, device, start)
+            yield from self._note_mode(op)
             op = op._replace(mode=0)
         if op in self.times:
-            text = f"{op} stands twice, at {self.times[op][0]} and at {start}"
-            yield Violation("doubled", text, device, start)
+            yield "doubled", f"{op} stands twice, at {self.times[op][0]} and at {start}"
             return
         self.times[op] = (start, end)
 
-    def _note_mode(self, op: Op, device: int, start: int) -> Iterator[Violation]:
+    def _note_mode(self, op: Op) -> Iterator[Complaint]:
         count = len(self.problem.stages[op.stage].modes)
         if op.mode > count:
-            text = f"{op} runs in mode {op.mode}, the last one of stage {op.stage} is {count}"
-            yield Violation("mode", text, device, start)
+            yield (
+                "mode",
+                f"{op} runs in mode {op.mode}, the last one of stage {op.stage} is {count}",
+            )
             return
         key = op.stage, op.microbatch
         self.seen[key].setdefault(op.mode, op)
@@ -220,27 +217,23 @@ class Ops:
         text = f"{one} runs in mode {names[0]}, {other} in {names[1]}; {which} run in one mode"
         return Violation("mode", text, self.problem.stages[one.stage].device)
 
-    def _pair(self, pair: Pair, device: int, start: int) -> Iterator[Violation]:
+    def _pair(self, pair: Pair) -> Iterator[Complaint]:
         first, second = pair
         if (first.stage, first.microbatch) == (second.stage, second.microbatch):
-            text = f"{pair}: a pair needs two different (stage, microbatch)"
-            yield Violation("kind", text, device, start)
+            yield "kind", f"{pair}: a pair needs two different (stage, microbatch)"
         elif self.problem.overlap is None:
-            text = f"{pair}: this problem has no `overlap`, so pairs are not allowed"
-            yield Violation("kind", text, device, start)
+            yield "kind", f"{pair}: this problem has no `overlap`, so pairs are not allowed"
         elif self._length(pair) is None:
             kinds = f"{first.stage}{first.kind} and {second.stage}{second.kind}"
-            text = f"{pair}: `overlap` does not allow a pair of {kinds}"
-            yield Violation("kind", text, device, start)
+            yield "kind", f"{pair}: `overlap` does not allow a pair of {kinds}"
         elif isinstance(self._listed(pair), int):
             for op in pair:
                 mode = mode_of(self.problem, op)
                 if mode is not None and mode.offload is None:
                     text = (
                         f"{pair}: {op} runs in mode {mode.name}; members of pairs that `overlap` "
-                        "lists by `time` run in keep or an offload mode"
                     )
-                    yield Violation("mode", text, device, start)
+                    yield "mode", f"{text}lists by `time` run in keep or an offload mode"
 
     def _length(self, item: Op | Pair) -> int | None:
         """How long an item lasts; ``None`` for a pair that is not allowed."""
@@ -275,6 +268,23 @@ class Ops:
             if overlap is not None and key in overlap.factors:
                 return overlap.factors[key]
         return None
+
+
+def _ops_of(item: Op | Pair) -> list[Op]:
+    return [item.first, item.second] if isinstance(item, Pair) else [item]
+
+
+def elsewhere(problem: Problem, what: Op | Copy, device: int, does: str) -> Iterator[Complaint]:
+    """What is not on the device of its stage."""
+    home = problem.stages[what.stage].device
+    if home != device:
+        where, there = problem.device_name(device), problem.device_name(home)
+        yield "device", f"{what} {does} on {where}, but stage {what.stage} lies on {there}"
+
+
+def lasting(start: int, end: int) -> str:
+    """How long something lasts, and when."""
+    return f"{end - start} ({start} to {end})"
 
 
 def in_turn(device: int, row: Sequence[Timed | TimedCopy], where: str) -> Iterator[Violation]:

@@ -56,7 +56,8 @@ def with_copies(
         place.append(len(order))
         order.append(number)
     for builder in builders:
-        order += builder.at_the_end()
+        while builder.waiting:
+            order.append(builder.send())
     return graph.rearranged(order), place
 
 
@@ -113,24 +114,20 @@ class _Builder:
 
     def _places(self) -> list[int]:
         """Place of each L: the one of its target, or the first after that where memory suffices."""
-        spare = self._spare()
+        spare, ends = self._spare(), [self.ends[number] for number in self.items]
         places = []
         earliest = 0
         for trip, target in zip(self.trips, self.targets, strict=True):
             last = self.place[trip.backward]
             first = max(earliest, self.place[trip.forward] + 1)
             at = last
-            while at > first and spare[at - 1] >= trip.freed and self._later(at - 1, target):
+            while at > first and spare[at - 1] >= trip.freed and ends[at - 1] > target:
                 at -= 1
             for item in range(at, last):
                 spare[item] -= trip.freed
             places.append(at)
             earliest = at
         return places
-
-    def _later(self, at: int, target: int) -> bool:
-        """Whether the place after item ``at`` comes too late for a start at ``target``."""
-        return self.ends[self.items[at]] > target
 
     def _spare(self) -> list[int]:
         """Room left while each item runs, with all O's ended and L's right before backwards."""
@@ -151,10 +148,10 @@ class _Builder:
         while self.next_back < len(self.trips) and self.places[self.next_back] == at:
             trip, target = self.trips[self.next_back], self.targets[self.next_back]
             self.next_back += 1
-            while self.waiting and self._ends_by(self.waiting[0], target):
-                yield self._send()
+            while self.waiting and self._next_end() <= target:
+                yield self.send()
             while trip in self.waiting:
-                yield self._send()
+                yield self.send()
             if trip in self.ended:  # nobody has waited for its O, which its L itself waits for
                 self.ended.remove(trip)
             else:
@@ -171,18 +168,14 @@ class _Builder:
         self.held += change.at_start + change.at_end
         self.waiting.extend(self.starting.get(number, ()))
 
-    def at_the_end(self) -> Iterator[int]:
-        """Copies out that nobody waited for."""
-        while self.waiting:
-            yield self._send()
+    def _next_end(self) -> int:
+        """When the next O would end, if it were next on the channel."""
+        return max(self.free_at, self.ends[self.waiting[0].forward]) + self.waiting[0].time_out
 
-    def _ends_by(self, trip: Trip, time: int) -> bool:
-        """Whether an O would end by then, if it were next on the channel."""
-        return max(self.free_at, self.ends[trip.forward]) + trip.time_out <= time
-
-    def _send(self) -> int:
+    def send(self) -> int:
+        """Put the next O on the channel."""
+        self.free_at = self._next_end()
         trip = self.waiting.popleft()
-        self.free_at = max(self.free_at, self.ends[trip.forward]) + trip.time_out
         self.ended.append(trip)
         return self.graph.add(trip.out)
 
@@ -190,7 +183,7 @@ class _Builder:
         """Wait for O's until so much more fits, or none is left."""
         while self.held + amount > self.room and (self.ended or self.waiting):
             if not self.ended:
-                yield self._send()
+                yield self.send()
             trip = self.ended.popleft()
             self.held -= trip.freed
             self.awaited = [(self.graph.number[trip.out], 0)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pipesat.core.deadlock import sequenced
 from pipesat.core.linear_order import LinearOrder
-from pipesat.core.ops import Copy, Event, Unreadable, members
+from pipesat.core.ops import Copy, Unreadable, members
 from pipesat.core.rules import copied_amount, memory_change, offload_of
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class Trip(NamedTuple):
 class CopyGraph:
     """Items keep their numbers, copies follow; ``inputs[i]`` is what i waits for, with delays.
 
-    ``rows`` has the numbers of each device's items, ``item_of`` the number of what completes a
-    (stage, phase, microbatch), ``number`` that of each copy, ``trips`` what is offloaded.
+    ``rows`` has the numbers of each device's items, ``number`` that of each copy, ``trips`` what is
+    offloaded.
     """
 
     def __init__(self, problem: Problem, sequence: LinearOrder) -> None:
@@ -57,7 +57,6 @@ class CopyGraph:
         )
         self.inputs = [list(inputs) for inputs in sequence.inputs]
         self.rows: list[list[int]] = [[] for _ in problem.devices]
-        self.item_of: dict[Event, int] = {}
         self.trips: dict[tuple[int, int], Trip] = {}
         self.number: dict[Copy, int] = {}
         self._last: dict[int, int] = {}
@@ -65,7 +64,6 @@ class CopyGraph:
         for number, (device, item) in enumerate(zip(sequence.device, sequence.item, strict=True)):
             self.rows[device].append(number)
             for op in members(item):
-                self.item_of[op.event] = number
                 offload = None if op.kind == "W" else offload_of(problem, op)
                 key = op.stage, op.microbatch
                 if offload and op.kind == "F":
@@ -146,8 +144,7 @@ def _add_copies(graph: CopyGraph, schedule: Schedule, device: int) -> None:
         number = graph.add(copy)
         if copy.kind == "L":
             # of items at one instant, the backward itself and all after it come after the L
-            backward = graph.item_of[copy.stage, "B", copy.microbatch]
-            most = bisect_left(row, backward)
+            most = bisect_left(row, graph.trips[copy.stage, copy.microbatch].backward)
             if begun := min(bisect_right(starts, start), most):
                 item = row[begun - 1]
                 graph.inputs[number].append((item, -graph.all.duration[item]))

@@ -183,15 +183,8 @@ def measure(problem: Problem, schedule: Schedule) -> Metrics:
         bubble_of_span=of_span,
         peak_memory=tuple(int(profile.held.max()) for profile in profiles),
         devices=tuple(
-            _device_time(
-                problem,
-                device,
-                row,
-                ends,
-                makespan,
-                profiles[device] if schedule.copies_of(device) else None,
-            )
-            for device, row in enumerate(schedule.devices)
+            _device_time(problem, device, row, ends, makespan, profile)
+            for device, (row, profile) in enumerate(zip(schedule.devices, profiles, strict=True))
         ),
     )
 
@@ -202,31 +195,30 @@ def _device_time(
     row: tuple[Timed, ...],
     ends: dict[Event | Copy, int],
     makespan: int,
-    profile: Profile | None,
+    profile: Profile,
 ) -> DeviceTime:
-    """Where a device's time goes; with copies, what it holds changes within gaps: ``profile``."""
+    """Where a device's time goes; with copies, what it holds changes within gaps."""
     if not row:
         return DeviceTime(0, makespan, 0, 0, 0, 0)
-    room, static = problem.devices[device].room, problem.devices[device].static
+    capacity = problem.devices[device].memory
     forwards = _Forwards(problem, row, ends)
     parts = {"input": 0, "memory": 0, "unforced": 0}
-    held, free_at = 0, row[0].start
+    free_at = row[0].start
     for timed in row:
-        gap_start, gap_end = free_at, timed.start
-        if gap_end > gap_start:
-            arrival = _arrival(problem, timed.item, ends)  # type: ignore[arg-type]
-            needs = memory_change(problem, timed.item).at_start  # type: ignore[arg-type]
-            for begin, end, in_use in _pieces(profile, static, gap_start, gap_end, held):
-                arrived = min(max(arrival, begin), end)
-                blocked = end if room is None else forwards.blocked_since(in_use, room, end)
-                if room is not None and profile is not None and in_use + needs > room:
+        arrival = _arrival(problem, timed.item, ends)  # type: ignore[arg-type]
+        needs = memory_change(problem, timed.item).at_start  # type: ignore[arg-type]
+        for begin, end, held in _pieces(profile, free_at, timed.start):
+            arrived = min(max(arrival, begin), end)
+            blocked = end
+            if capacity is not None:
+                blocked = forwards.blocked_since(capacity - held, end)
+                if needs > capacity - held:
                     blocked = min(blocked, arrived)  # it waits for a copy out
-                blocked = min(max(blocked, begin), end)
-                parts["memory"] += end - blocked
-                parts["input"] += max(0, min(arrived, blocked) - begin)
-                parts["unforced"] += max(0, blocked - max(arrived, begin))
+            blocked = max(blocked, begin)
+            parts["memory"] += end - blocked
+            parts["input"] += max(0, min(arrived, blocked) - begin)
+            parts["unforced"] += max(0, blocked - max(arrived, begin))
         for op in members(timed.item):  # type: ignore[arg-type]
-            held += memory_change(problem, op).net
             if op.kind == "F":
                 forwards.waiting[op.stage].pop()
         free_at = max(free_at, timed.end)
@@ -238,17 +230,13 @@ def _device_time(
     )
 
 
-def _pieces(
-    profile: Profile | None, static: int, begin: int, end: int, held: int
-) -> Iterator[tuple[int, int, int]]:
-    """Parts of a gap in which the same is held: ``(begin, end, held)``, without the static part."""
-    if profile is None:
-        yield begin, end, held
-        return
-    first, last = bisect_right(profile.times, begin), bisect_left(profile.times, end)
-    cuts = [begin, *map(int, profile.times[first:last]), end]
-    for at, (since, until) in enumerate(pairwise(cuts), first - 1):
-        yield since, until, int(profile.held[at]) - static
+def _pieces(profile: Profile, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Parts of a gap in which the same is held: ``(begin, end, held)``."""
+    if begin < end:
+        first, last = bisect_right(profile.times, begin), bisect_left(profile.times, end)
+        cuts = [begin, *map(int, profile.times[first:last]), end]
+        for at, (since, until) in enumerate(pairwise(cuts), first - 1):
+            yield since, until, int(profile.held[at])
 
 
 class _Forwards:
@@ -264,12 +252,12 @@ class _Forwards:
                 if op.kind == "F":
                     self.waiting.setdefault(op.stage, []).append(op)
 
-    def blocked_since(self, held: int, room: int, until: int) -> int:
+    def blocked_since(self, room: int, until: int) -> int:
         """When, before ``until``, an F was first ready that would not fit; ``until`` if none."""
         ready = [
             _arrival(self.problem, ops[-1], self.ends)
             for ops in self.waiting.values()
-            if ops and held + memory_change(self.problem, ops[-1]).at_start > room
+            if ops and memory_change(self.problem, ops[-1]).at_start > room
         ]
         return min([until, *ready])
 

@@ -5,13 +5,13 @@ A *permutation* has, per route, the microbatches in the order in which they are 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import TypeAlias
 
-from pipesat.core.ops import Item, Op, Pair, members
+from pipesat.core.ops import Op, members, with_ops
 from pipesat.core.problem import Problem, Route
 from pipesat.core.schedule import Order, Schedule
 
@@ -75,10 +75,7 @@ def relabelled(problem: Problem, order: Order, permutation: Permutation) -> Orde
     def own(op: Op) -> Op:
         return op._replace(microbatch=permutation[problem.route_of[op.stage]][op.microbatch])
 
-    def named(item: Item) -> Item:
-        return Pair(*map(own, item)) if isinstance(item, Pair) else own(item)
-
-    return tuple(tuple(map(named, row)) for row in order)
+    return tuple(tuple(with_ops(item, own) for item in row) for row in order)
 
 
 def in_number_order(schedule: Schedule) -> Schedule:
@@ -89,28 +86,19 @@ def in_number_order(schedule: Schedule) -> Schedule:
     (docs/proofs/model.md). A W keeps its own B.
     """
     name: dict[Op, int] = {}
-    for device in range(len(schedule.devices)):
-        seen: dict[tuple[int, str], int] = defaultdict(int)
-        for op in _in_order(schedule, device):
+    seen: Counter[tuple[int, str]] = Counter()
+    for _, timed in schedule:
+        for op in members(timed.item):  # type: ignore[arg-type]
             if op.kind != "W":
-                key = (op.stage, "F" if op.kind == "F" else "B")
+                key = (op.stage, op.event[1])
                 name[op] = seen[key]
                 seen[key] += 1
 
     def named(op: Op) -> Op:
         return op._replace(microbatch=name[op._replace(kind="B") if op.kind == "W" else op])
 
-    def renamed(item: Item) -> Item:
-        return Pair(*map(named, item)) if isinstance(item, Pair) else named(item)
-
     rows = tuple(
-        tuple(timed._replace(item=renamed(timed.item)) for timed in row)  # type: ignore[arg-type]
+        tuple(timed._replace(item=with_ops(timed.item, named)) for timed in row)  # type: ignore[arg-type]
         for row in schedule.devices
     )
     return replace(schedule, devices=rows)
-
-
-def _in_order(schedule: Schedule, device: int) -> Iterator[Op]:
-    """Ops of a device in order of execution."""
-    for timed in schedule.devices[device]:
-        yield from members(timed.item)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ An op's text is ``<stage><kind><microbatch>`` (``0F3``, ``7B0``, ``7W0``, ``2BW5
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 Kind: TypeAlias = Literal["F", "B", "W", "BW"]
@@ -159,3 +160,8 @@ def parse_copy(text: str) -> Copy:
 def members(item: Item) -> tuple[Op, ...]:
     """Return the ops of an item: itself, or a pair's two."""
     return (item.first, item.second) if isinstance(item, Pair) else (item,)
+
+
+def with_ops(item: Item, change: Callable[[Op], Op]) -> Item:
+    """Return an item with its ops changed."""
+    return Pair(*map(change, item)) if isinstance(item, Pair) else change(item)

@@ -143,7 +143,16 @@ class Result(Displayed):
 
     def facts(self) -> Facts:
         """Return what was found and proven, what it gains, and what costs the time."""
-        return [*self.answer(), *self._schedule_facts(), ("Searched", f"{self.wall_s:.1f} s")]
+        facts = [*self.answer()]
+        if self.schedule is not None:
+            problem, schedule = self.problem, self.schedule
+            of_makespan, of_span = map(percent, bubbles(problem, schedule))
+            facts += [
+                ("Memory", peak_text(problem, peak_memory(problem, schedule))),
+                ("Modes", modes_text(problem, schedule) if problem.has_modes else ""),
+                ("Bubble", f"{of_makespan} of the makespan, {of_span} of the span"),
+            ]
+        return [*facts, ("Searched", f"{self.wall_s:.1f} s")]
 
     def answer(self) -> Facts:
         """Return the lines that every answer about this problem has."""
@@ -197,18 +206,6 @@ class Result(Displayed):
         assert self.value is not None  # noqa: S101
         return f"{against(self.value, theirs, name)} ({self._time(theirs)})"
 
-    def _schedule_facts(self) -> Facts:
-        if self.schedule is None:
-            return []
-        problem, schedule = self.problem, self.schedule
-        of_makespan, of_span = bubbles(problem, schedule)
-        modes = modes_text(problem, schedule) if problem.has_modes else ""
-        return [
-            ("Memory", peak_text(problem, peak_memory(problem, schedule))),
-            ("Modes", modes),
-            ("Bubble", f"{percent(of_makespan)} of the makespan, {percent(of_span)} of the span"),
-        ]
-
     def details(self) -> Facts:
         """Return the exact numbers, and what a repetition needs."""
         unit = f" {self.problem.time_unit}" if self.problem.time_unit else ""
@@ -258,28 +255,17 @@ class Result(Displayed):
 
     def document(self, schedule_path: str | None = None) -> dict[str, Any]:
         """Return the result object of the contract, ready for JSON."""
-        estimate = {"estimate": self.problem.estimate} if self.problem.estimate else {}
-        makespan_bubble, span_bubble = (
-            (None, None) if self.schedule is None else bubbles(self.problem, self.schedule)
-        )
-        return estimate | {
+        document: dict[str, Any] = {
             "status": self.status,
             "objective": self.objective,
             "value": self.value,
-            "makespan": None if self.schedule is None else self.schedule.makespan,
-            "span": None if self.schedule is None else self.schedule.span,
+            "makespan": None,
+            "span": None,
             "lower_bound": self.lower_bound,
             "lower_bound_source": self.lower_bound_source,
             "gap": self.gap,
-            "bubble": {"makespan": makespan_bubble, "span": span_bubble},
-            "peak_memory": (
-                None if self.schedule is None else peak_memory(self.problem, self.schedule)
-            ),
-            "pairs": None if self.schedule is None else pair_counts(self.schedule),
-            "modes": None if self.schedule is None else mode_counts(self.problem, self.schedule),
-            "microbatch_order": (
-                None if self.schedule is None else microbatch_order(self.problem, self.schedule)
-            ),
+            "bubble": {"makespan": None, "span": None},
+            **dict.fromkeys(("peak_memory", "pairs", "modes", "microbatch_order")),
             "baseline": None if self.baseline is None else self.baseline._asdict(),
             "schedule": schedule_path,
             "wall_s": round(self.wall_s, 3),
@@ -289,3 +275,18 @@ class Result(Displayed):
             "explanation": self.explanation or None,
             "for": self.target,
         }
+        problem, schedule = self.problem, self.schedule
+        if problem.estimate:
+            document = {"estimate": problem.estimate, **document}
+        if schedule is not None:
+            of_makespan, of_span = bubbles(problem, schedule)
+            document |= {
+                "makespan": schedule.makespan,
+                "span": schedule.span,
+                "bubble": {"makespan": of_makespan, "span": of_span},
+                "peak_memory": peak_memory(problem, schedule),
+                "pairs": pair_counts(schedule),
+                "modes": mode_counts(problem, schedule),
+                "microbatch_order": microbatch_order(problem, schedule),
+            }
+        return document

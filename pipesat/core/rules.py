@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
-from pipesat.core.ops import PHASE_OF, Event, Item, Op, OpKind, Pair, Phase, members
+from pipesat.core.ops import PHASE_OF, Event, Item, Op, OpKind, Pair, Phase, members, with_ops
 from pipesat.core.problem import Problem
 from pipesat.core.stage import Offload
 
@@ -195,9 +195,7 @@ def memory_in_order(problem: Problem, item: Item) -> MemoryChange:
 
 def kept(item: Item) -> Item:
     """Return the same item in the mode keep."""
-    if isinstance(item, Pair):
-        return Pair(*(op._replace(mode=0) for op in item))
-    return item._replace(mode=0) if item.mode else item
+    return with_ops(item, lambda op: op._replace(mode=0) if op.mode else op)
 
 
 def one_of_each(problem: Problem) -> Iterator[Op]:

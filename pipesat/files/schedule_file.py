@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.ops import Item, Pair, Unreadable, parse_copy, parse_item
+from pipesat.core.ops import Item, Pair, Unreadable, parse_copy, parse_item, with_ops
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
@@ -165,11 +165,11 @@ def modes_of_entry(listed: Sequence[ModeEntry], problem: Problem) -> dict[tuple[
 
 def in_mode(item: Item, modes: Modes) -> Item:
     """Return an item in the modes of its (stage, microbatch)."""
-    if not modes:
-        return item
-    if isinstance(item, Pair):
-        return Pair(*(op._replace(mode=modes.get((op.stage, op.microbatch), 0)) for op in item))
-    return item._replace(mode=modes.get((item.stage, item.microbatch), 0))
+    return (
+        with_ops(item, lambda op: op._replace(mode=modes.get((op.stage, op.microbatch), 0)))
+        if modes
+        else item
+    )
 
 
 def _item(problem: Problem, modes: Modes, text: str) -> Item | Unreadable:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,6 @@ from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core import machine
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.machine import Cores
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from tests.conftest import Run
@@ -140,7 +141,7 @@ def test_a_group_of_version_2_and_the_groups_around_it(tmp_path: Path) -> None:
             "sys/fs/cgroup/outer/inner/cpu.max": "max 100000\n",
         },
     )
-    assert machine.cores(root).cgroup_quota == 1.5  # the outer group's
+    assert machine.quota(root) == 1.5  # the outer group's
 
 
 def test_a_group_of_version_1_whose_path_is_the_hosts(tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_a_group_of_version_1_whose_path_is_the_hosts(tmp_path: Path) -> None:
             "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
         },
     )
-    assert machine.cores(root).cgroup_quota == 4
+    assert machine.quota(root) == 4
 
 
 @pytest.mark.parametrize("quota", ["-1", "0", "", "junk"])
@@ -165,24 +166,20 @@ def test_no_quota_and_no_limit(tmp_path: Path, quota: str) -> None:
             "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
         },
     )
-    assert machine.cores(root).cgroup_quota is None
+    assert machine.quota(root) == math.inf
 
 
-@pytest.mark.parametrize(
-    ("cores", "usable"),
-    [
-        (Cores(8, 4, None), 4),
-        (Cores(8, 4, 6.0), 4),
-        (Cores(None, 4, 2.5), 2),
-        (Cores(8, 4, 0.5), 1),
-    ],
-)
-def test_no_more_threads_than_the_quota_feeds(cores: Cores, usable: int) -> None:
-    assert cores.usable == usable
+@pytest.mark.parametrize(("quota", "usable"), [(math.inf, 4), (6.0, 4), (2.5, 2), (0.5, 1)])
+def test_no_more_threads_than_the_quota_feeds(
+    monkeypatch: pytest.MonkeyPatch, quota: float, usable: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
+    monkeypatch.setattr(machine, "quota", lambda: quota)
+    assert machine.usable_cores() == usable
 
 
 def test_as_many_cores_as_a_solve_takes() -> None:
     from pipesat.solver import solve
 
     problem = parse_problem(doctor.PROBLEM)
-    assert solve(problem, time_limit=0).workers == machine.cores().usable
+    assert solve(problem, time_limit=0).workers == machine.usable_cores()
