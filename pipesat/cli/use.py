@@ -157,7 +157,7 @@ def run(asked: Asked) -> int:
     best, and is that more than noise?
     Needs PyTorch: pip install 'torch>=2.13'.
     """
-    from pipesat.runtime.torchrun import leave, under_torchrun
+    from pipesat.runtime.run import leave, under_torchrun
 
     if asked["tune"]:
         return _tune(asked)

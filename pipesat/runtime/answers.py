@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.amounts import bytes_of
-from pipesat.core.claims import plural
 from pipesat.core.problem import Problem
+from pipesat.core.showing import Facts
 
 if TYPE_CHECKING:
     import numpy as np
 
 
+_LOSS: Final = "loss of microbatch "
 TOLERANCES: Final = {"float64": 1e-10, "float32": 1e-4, "float16": 2.5e-3, "bfloat16": 2e-2}
 """Largest relative error that counts as equal, by the coarsest type of a run.
 
@@ -24,7 +23,6 @@ float64 sums in another order differ by 1e-15. Gradients of 16 bits are added by
 the order of the run, so that both agree to the bit on one machine; five roundings (2^-11 and 2^-8
 of a number each) are left to the kernels of another device.
 """
-_ABOUT: Final = "about"
 
 
 @dataclass(frozen=True)
@@ -49,21 +47,23 @@ class Answer:
     @classmethod
     def of(cls, losses: Mapping[int, Any], modules: Mapping[int, Any]) -> Answer:
         """Take the losses of microbatches, and what the modules of stages have."""
-        tensors = {loss_name(number): loss for number, loss in losses.items()}
+        tensors = {f"{_LOSS}{number}": loss for number, loss in losses.items()}
         untrained = set()
         for stage, module in modules.items():
             for name, parameter in module.named_parameters():
                 if parameter.grad is not None:
-                    tensors[gradient_name(stage, name)] = parameter.grad
+                    tensors[f"gradient of stage {stage}'s {name}"] = parameter.grad
                 elif parameter.requires_grad:
-                    untrained.add(_parameter(stage, name))
+                    untrained.add(f"stage {stage}'s {name}")
         types = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in tensors.items()}
-        values = {
-            name: (tensor if types[name] == "float64" else tensor.float()).detach().cpu().numpy()
+        exact = {
+            name: tensor if types[name] == "float64" else tensor.float()
             for name, tensor in tensors.items()
         }
-        copies = {name: value.copy() for name, value in values.items()}  # the next step changes it
-        return cls(copies, frozenset(types.values()), frozenset(untrained))
+        values = {  # copies: the next step changes them
+            name: tensor.detach().cpu().numpy().copy() for name, tensor in exact.items()
+        }
+        return cls(values, frozenset(types.values()), frozenset(untrained))
 
     @classmethod
     def all_of(cls, parts: Iterable[Answer]) -> Answer:
@@ -74,24 +74,6 @@ class Answer:
             frozenset[str]().union(*(part.types for part in parts)),
             frozenset[str]().union(*(part.untrained for part in parts)),
         )
-
-    def write(self, path: Path) -> None:
-        """Write it where :meth:`read` finds it."""
-        import numpy as np
-
-        about = json.dumps([sorted(self.types), sorted(self.untrained)])
-        content: dict[str, Any] = {_ABOUT: np.array(about), **self.values}
-        np.savez(path, **content)
-
-    @classmethod
-    def read(cls, path: Path) -> Answer:
-        """Read what a process wrote."""
-        import numpy as np
-
-        with np.load(path) as file:
-            values = dict(file)
-        types, untrained = json.loads(str(values.pop(_ABOUT)))
-        return cls(values, frozenset(types), frozenset(untrained))
 
 
 @dataclass(frozen=True)
@@ -110,7 +92,8 @@ class Check:
     """The loss or gradient that is farthest from the reference's, of ``compared`` ones.
 
     ``untrained`` are the parameters that have no gradient after the step, ``unused`` those of them
-    that have none in one process either.
+    that have none in one process either. ``losses`` are the reference's, ``numbers`` all that its
+    gradients have.
     """
 
     worst: Deviation
@@ -118,29 +101,42 @@ class Check:
     tolerance: float
     untrained: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
+    losses: tuple[float, ...] = ()
+    numbers: int = 0
 
     @property
     def passed(self) -> bool:
         """Whether everything agrees within the tolerance, and every parameter is trained."""
         return self.worst.relative_error < self.tolerance and not self.untrained
 
-    @property
-    def complaints(self) -> list[str]:
-        """Say which parameters are not trained, and by whose fault."""
-        lost = [name for name in self.untrained if name not in self.unused]
-        said = []
-        if lost:
-            said.append(
-                f"{_are(lost)} no gradient in the pipeline, but in one process: torch loses it, so "
-                "that training would leave it as it is. Write that stage's backward whole, or see "
-                "the .hazards.txt beside the order"
-            )
-        if self.unused:
-            said.append(
-                f"{_are(self.unused)} no gradient, in one process neither: the loss does not "
-                "depend on it. Set requires_grad=False where that is meant"
-            )
-        return said
+    def facts(self) -> Facts:
+        """Return the largest error, and which parameters are not trained, by whose fault."""
+        error = f"{self.worst.relative_error:.1e} ({self.worst.name})"
+        verdict = "passed" if self.passed else "failed"
+        return [
+            (
+                "check",
+                f"{verdict}: largest relative error {error} of {self.compared} losses and "
+                f"gradients ({self.numbers} numbers), limit {self.tolerance:.0e}",
+            ),
+            (
+                "lost gradients",
+                _listed(
+                    [name for name in self.untrained if name not in self.unused],
+                    "one process has them, torch loses them, so that training would leave these "
+                    "parameters as they are. Write that stage's backward whole, or see the "
+                    ".hazards.txt beside the order",
+                ),
+            ),
+            (
+                "no gradients",
+                _listed(
+                    self.unused,
+                    "not in one process either: the loss does not depend on them. Set "
+                    "requires_grad=False where that is meant",
+                ),
+            ),
+        ]
 
     def document(self) -> dict[str, Any]:
         """Return the check for ``--json``; an infinite error is ``None``."""
@@ -155,24 +151,27 @@ class Check:
         }
 
 
-def _are(names: Iterable[str]) -> str:
-    names = list(names)
-    return f"{', '.join(names)}: {len(names)} {plural(len(names), 'parameter')} with"
+def _listed(names: Sequence[str], why: str) -> str:
+    return f"{', '.join(names)}: {why}" if names else ""
 
 
 def compare_answers(expected: Answer, got: Answer) -> Check:
     """Compare what the ranks have with what one process has."""
     names = dict.fromkeys([*expected.values, *got.values])
-    worst = max(
-        (
-            Deviation(name, relative_error(expected.values.get(name), got.values.get(name)))
-            for name in names
-        ),
-        key=lambda deviation: deviation.relative_error,
+    errors = {
+        name: relative_error(expected.values.get(name), got.values.get(name)) for name in names
+    }
+    worst = max(errors, key=lambda name: errors[name])
+    losses = [float(value) for name, value in expected.values.items() if name.startswith(_LOSS)]
+    return Check(
+        Deviation(worst, errors[worst]),
+        len(names),
+        max(TOLERANCES.get(name, max(TOLERANCES.values())) for name in expected.types),
+        tuple(sorted(got.untrained)),
+        tuple(sorted(got.untrained & expected.untrained)),
+        tuple(losses),
+        sum(value.size for value in expected.values.values()) - len(losses),
     )
-    tolerance = max(TOLERANCES.get(name, max(TOLERANCES.values())) for name in expected.types)
-    unused = got.untrained & expected.untrained
-    return Check(worst, len(names), tolerance, tuple(sorted(got.untrained)), tuple(sorted(unused)))
 
 
 def relative_error(expected: np.ndarray | None, got: np.ndarray | None) -> float:
@@ -190,20 +189,6 @@ def relative_error(expected: np.ndarray | None, got: np.ndarray | None) -> float
     if largest == 0 or not math.isfinite(largest) or not math.isfinite(error):
         return math.inf
     return error / largest
-
-
-def loss_name(microbatch: int) -> str:
-    """Name of a loss in an answer."""
-    return f"loss of microbatch {microbatch}"
-
-
-def gradient_name(stage: int, parameter: str) -> str:
-    """Name of a gradient in an answer."""
-    return f"gradient of {_parameter(stage, parameter)}"
-
-
-def _parameter(stage: int, name: str) -> str:
-    return f"stage {stage}'s {name}"
 
 
 @dataclass(frozen=True)

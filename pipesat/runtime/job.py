@@ -1,21 +1,18 @@
-"""What processes are asked to run, and the files through which they answer."""
+"""What a run is asked: the order, how often it runs, and on what."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
+from functools import cached_property
 from typing import Any, Final
-
-from pydantic import TypeAdapter
 
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import Keys, keyed
 from pipesat.export.torch.companions import ModeRow, read_mode_rows, require_rows_of
 from pipesat.export.torch.csv_file import rows_of_csv
-from pipesat.export.torch.lint import parse_action
+from pipesat.export.torch.lint import Action
 
-FOLDER_PREFIX = "pipesat-ranks-"
 MOST_RANKS = 16  # processes on one machine
 
 
@@ -23,14 +20,14 @@ MOST_RANKS = 16  # processes on one machine
 class TorchOrder:
     """One order for torch's runtime.
 
-    ``rows[r]`` are rank r's actions in torch's letters (``0F3``), ``stages_on[r]`` its stages in
-    ascending order, as torch wants them. ``modes`` are the (stage, microbatch) that are not kept.
+    ``rows[r]`` are rank r's actions, ``stages_on[r]`` its stages in ascending order, as torch wants
+    them. ``modes`` are the (stage, microbatch) that are not kept.
     """
 
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[Action, ...], ...]
     stages_on: tuple[tuple[int, ...], ...]
     microbatches: int
-    csv: str
+    overlaps: bool
     modes: tuple[ModeRow, ...] = ()
 
     @property
@@ -41,9 +38,9 @@ class TorchOrder:
     @property
     def weight_turns(self) -> tuple[tuple[int, ...], ...]:
         """Per stage, its microbatches in the order in which their weight gradients are added."""
-        actions = [parse_action(text) for row in self.rows for text in row]
+        ends = [action for row in self.rows for action in row if action.letter in "BW"]
         return tuple(
-            tuple(a.microbatch for a in actions if a and a.stage == stage and a.letter in "BW")
+            tuple(action.microbatch for action in ends if action.stage == stage)
             for stage in range(self.stages)
         )
 
@@ -54,7 +51,8 @@ def order_of_csv(text: str, modes: str = "") -> TorchOrder:
     ``modes`` is the file of memory modes beside it, empty if everything is kept.
     """
     source = "torch csv"
-    rows = [[action for cell in row for action in cell] for row in rows_of_csv(text, source)]
+    cells = rows_of_csv(text, source)
+    rows = tuple(tuple(action for cell in row for action in cell) for row in cells)
     if not 1 <= len(rows) <= MOST_RANKS:
         raise BadInput(
             f"this starts one local process per rank, for 1 to {MOST_RANKS} ranks",
@@ -74,40 +72,11 @@ def order_of_csv(text: str, modes: str = "") -> TorchOrder:
             where="stages",
             value=stages_on,
         )
-    actions = tuple(tuple(map(str, row)) for row in rows)
     listed = read_mode_rows(modes, "memory modes") if modes else ()
-    require_rows_of(listed, actions, "memory modes")
+    require_rows_of(listed, [[*map(str, row)] for row in rows], "memory modes")
     microbatches = 1 + max(action.microbatch for row in rows for action in row)
-    return TorchOrder(actions, stages_on, microbatches, text, listed)
-
-
-def rank_name(rank: int) -> str:
-    """Name of a rank's process, which heads its files."""
-    return f"rank {rank}"
-
-
-REFERENCE = "reference"
-
-
-def answer_file(folder: Path, name: str, number: int) -> Path:
-    """Where a process writes the losses and gradients of order ``number``."""
-    return folder / f"{name}.{number}.npz"
-
-
-def measured_file(folder: Path, name: str) -> Path:
-    """Where a rank writes when each op of a measured run ran."""
-    return folder / f"{name}.measured.json"
-
-
-def progress_file(folder: Path, name: str, number: int, step: int) -> Path:
-    """Where a rank writes each action of a step of order ``number`` as it starts it, one a line."""
-    return folder / f"{name}.{number}.{step}.progress"
-
-
-def actions_so_far(folder: Path, name: str = "*") -> list[str]:
-    """Return what a rank has started of its last step, to say where it was when it failed."""
-    files = sorted(folder.glob(f"{name}.*.progress"), key=lambda path: path.stat().st_mtime)
-    return files[-1].read_text().split() if files else []
+    overlaps = any(len(cell) > 1 for row in cells for cell in row)
+    return TorchOrder(rows, stages_on, microbatches, overlaps, listed)
 
 
 DTYPES: Final = ("bfloat16", "float32", "float64")
@@ -172,13 +141,10 @@ class Virtual:
     Attributes
     ----------
     durations
-        Of every action without its microbatch, as ``0F`` or ``2I``; with it, as ``2I7``, where
-        microbatches or their modes differ. Of every overlapped cell by its text,
-        ``(0F2;7B0)OVERLAP_F_B``.
+        Of every action, ``2I7``, and of every overlapped cell, ``(0F2;7B0)OVERLAP_F_B``.
     delays
-        From the end of a stage's action to the arrival of its result on another rank: ``0F`` of the
-        activation that stage 0 sends, ``1B`` of the gradient that stage 1 sends; ``1B7`` of
-        microbatch 7, where they differ.
+        From the end of an action to the arrival of its result on another rank: ``0F3`` of the
+        activation that stage 0 sends for microbatch 3, ``1B3`` of the gradient that stage 1 sends.
     """
 
     durations: Mapping[str, float]
@@ -187,7 +153,7 @@ class Virtual:
 
 @dataclass(frozen=True)
 class Job:
-    """A measured run: the order, how often it runs, and on what.
+    """A measured run.
 
     Attributes
     ----------
@@ -203,7 +169,7 @@ class Job:
     split
         How a profile's layers are cut into stages.
     check
-        Whether losses and gradients are kept for a comparison.
+        Whether losses and gradients are compared with one process.
     device
         ``cpu`` (gloo) or ``cuda`` (nccl).
     modes
@@ -239,25 +205,7 @@ class Job:
         """Whether the built-in transformer runs, whatever model the problem's costs are of."""
         return self.virtual is None and not self.module and not self.own
 
-    @property
+    @cached_property
     def order(self) -> TorchOrder:
         """The order with its memory modes, read."""
         return order_of_csv(self.csv, self.modes)
-
-
-def job_file(folder: Path) -> Path:
-    """Where the jobs of a measured run are."""
-    return folder / "job.json"
-
-
-_JOBS: Final = TypeAdapter(list[Job])
-
-
-def write_jobs(folder: Path, jobs: Sequence[Job]) -> None:
-    """Write jobs where :func:`read_jobs` finds them."""
-    job_file(folder).write_bytes(_JOBS.dump_json([*jobs]))
-
-
-def read_jobs(folder: Path) -> list[Job]:
-    """Read the jobs of a run."""
-    return _JOBS.validate_json(job_file(folder).read_bytes())

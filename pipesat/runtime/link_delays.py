@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -23,56 +22,7 @@ from torch import distributed
 from pipesat.core.errors import BadInput
 from pipesat.profile.costs_file import samples_document
 from pipesat.profile.file import LINKS_FORMAT, LinksModel, write_document
-
-_EXCHANGES = 30
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-
-
-def offsets(rank: int, ranks: int, device: str, *, ask: bool = False) -> tuple[int, int]:
-    """Return what to add to this rank's clock to get rank 0's, and the largest error, in ns.
-
-    Both are 0 where rank 0 is on the same machine, unless ``ask``. All ranks call this together.
-    """
-    machines: list[Any] = [None] * ranks
-    distributed.all_gather_object(machines, _machine())
-    best: tuple[int, int] = (0, 0)
-    for other in range(1, ranks):
-        if machines[other] == machines[0] and not ask:
-            continue
-        if rank == 0:
-            _answer(other, device)
-        elif rank == other:
-            best = _ask(device)
-    return best
-
-
-def _machine() -> str:
-    boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
-    return f"{socket.gethostname()} {boot}"
-
-
-def _answer(other: int, device: str) -> None:
-    box = torch.zeros(1, dtype=torch.int64, device=device)
-    for _ in range(_EXCHANGES):
-        distributed.recv(box, src=other)
-        box.item()  # with NCCL, recv returns before the message is there
-        box[0] = time.monotonic_ns()
-        distributed.send(box, dst=other)
-
-
-def _ask(device: str) -> tuple[int, int]:
-    box = torch.zeros(1, dtype=torch.int64, device=device)
-    exchanges = []
-    for _ in range(_EXCHANGES):
-        asked = time.monotonic_ns()
-        distributed.send(box, dst=0)
-        distributed.recv(box, src=0)
-        theirs = int(box.item())
-        took = time.monotonic_ns() - asked
-        exchanges.append((took, theirs - asked - took // 2))
-    took, offset = min(exchanges)
-    return offset, took // 2
-
+from pipesat.runtime.connection import connected
 
 SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 24)
 """Bytes of the messages, where nobody asks for others."""
@@ -118,6 +68,14 @@ def _delays(size: int, device: Any) -> list[float]:
 def _wait_for(device: Any) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def measure_as_rank(
+    folder: Path, rank: int, sizes: Sequence[int], timeout: float
+) -> dict[str, Any]:
+    """Measure as one of two local ranks."""
+    with connected(folder, rank, 2, timeout):
+        return measure_links(sizes, torch.device("cpu"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

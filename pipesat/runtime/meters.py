@@ -224,3 +224,8 @@ def _tensors_alive() -> Iterator[Any]:
             yield thing
             if thing.is_leaf and thing.grad is not None:
                 yield thing.grad
+
+
+def clock_and_meter(device: str) -> tuple[HostClock, HostMeter]:
+    """Return those of ``cpu`` or ``cuda``."""
+    return (CudaClock(), CudaMeter()) if device == "cuda" else (HostClock(), HostMeter())

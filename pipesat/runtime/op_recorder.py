@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 from pipesat.core.errors import BadInput
-from pipesat.export.torch.csv_file import rows_of_csv
 from pipesat.export.torch.lint import Action, cell_text, parse_cell
 from pipesat.runtime.meters import HostClock
 from pipesat.runtime.torch_api import RUNTIME, SCHEDULES, TorchApi, require, require_methods
@@ -154,11 +153,6 @@ _STAGE_METHODS = {
     "set_local_bwd_input": set[str](),
     "get_local_bwd_output": set[str](),
 }
-
-
-def has_overlapped_cells(csv: str) -> bool:
-    """Whether an order in torch's CSV has a cell of several actions."""
-    return any(len(cell) > 1 for row in rows_of_csv(csv, "torch csv") for cell in row)
 
 
 def register_overlap(api: TorchApi, runtime: Any, around: Around) -> None:

@@ -3,228 +3,123 @@
 from __future__ import annotations
 
 import gc
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import torch
 from torch import distributed
 
 from pipesat.core.errors import RunFailed
-from pipesat.runtime.answers import Answer
-from pipesat.runtime.job import (
-    REFERENCE,
-    Job,
-    TorchOrder,
-    answer_file,
-    measured_file,
-    progress_file,
-    rank_name,
-    read_jobs,
-)
+from pipesat.runtime.answers import Answer, Check, compare_answers
+from pipesat.runtime.connection import connected, gathered, offsets
+from pipesat.runtime.job import Job, TorchOrder
+from pipesat.runtime.launch import progress_file
 from pipesat.runtime.memory_modes import MemoryModes
-from pipesat.runtime.meters import CudaClock, CudaMeter, HostClock, HostMeter
+from pipesat.runtime.meters import clock_and_meter
 from pipesat.runtime.models import TrainedModel, load_model
-from pipesat.runtime.op_recorder import (
-    Recorder,
-    has_overlapped_cells,
-    listen,
-    register_overlap,
-    reporting,
-)
+from pipesat.runtime.op_recorder import Recorder, listen, register_overlap, reporting
 from pipesat.runtime.torch_api import TorchApi, load_torch_api
 from pipesat.runtime.virtual import VirtualDevice
 
 
-@contextmanager
-def connected(folder: Path, rank: int, ranks: int, timeout: float) -> Iterator[None]:
-    """Connect a local rank to the others by gloo, through a file in ``folder``.
+class Found(NamedTuple):
+    """What all ranks together have found; rank 0 has it.
 
-    ``timeout``, in seconds, also bounds each communication.
+    ``documents`` are each job's by rank: what the measured steps' recorders say, torch's version,
+    the device, and the peak of memory. ``checks`` are the jobs'. ``clocks`` have, per rank, what to
+    add to its clock to get that of rank 0, and the largest error, in ns.
     """
-    torch.set_num_threads(1)
-    distributed.init_process_group(
-        "gloo",
-        store=distributed.FileStore(str(folder / "rendezvous"), ranks),
-        rank=rank,
-        world_size=ranks,
-        timeout=timedelta(seconds=timeout),
-    )
-    yield  # after a failure nothing is left to be ended in order
-    distributed.destroy_process_group()
+
+    documents: Sequence[Sequence[Mapping[str, Any]]]
+    checks: Sequence[Check | None]
+    clocks: Sequence[tuple[int, int]]
 
 
-class RankPipeline:
-    """The stages of one rank with their batch, ready to train in the order of a CSV file.
+def run_local_rank(folder: Path, rank: int, jobs: Sequence[Job], timeout: float) -> Found | None:
+    """Run jobs as a local rank."""
+    with connected(folder, rank, len(jobs[0].order.rows), timeout):
+        return run_in_turns(load_torch_api(), jobs, rank, folder)
+
+
+def run_in_turns(api: TorchApi, jobs: Sequence[Job], rank: int, folder: Path) -> Found | None:
+    """Run a step of every job, then the next of every job: what disturbs one disturbs all.
+
+    Jobs that are not checked are orders of one model on the same stages, and share its weights.
+    Each is the first in its turn. The process is connected to the other ranks already.
+    """
+    clocks = gathered(offsets(rank, distributed.get_world_size(), jobs[0].device))
+    ours: list[_RankJob] = []
+    for number, job in enumerate(jobs):
+        modules = ours[0].modules if ours and not job.check else None
+        ours.append(_RankJob(api, job, number, rank, folder, modules))
+    for step in range(jobs[0].warm_up + jobs[0].steps):
+        for turn in range(len(jobs)):
+            ours[(step + turn) % len(jobs)].run(step)
+    documents = gathered([one.document() for one in ours])
+    checks = [one.check() for one in ours]
+    if rank:
+        return None
+    return Found([*zip(*documents, strict=True)], checks, clocks)
+
+
+class _RankJob:
+    """A job on one rank: its stages with their batch, in the order of a CSV file.
 
     The loss scales gradients, not the runtime, which would scale old ones or a shared weight's
-    twice. Another pipeline of the same stages may have built its ``modules`` already.
+    twice. Another job's pipeline of the same stages may have built its ``modules`` already.
     """
 
     def __init__(
         self,
         api: TorchApi,
-        wanted: TorchOrder,
+        job: Job,
+        number: int,
         rank: int,
-        order: Path,
-        model: TrainedModel,
-        stage_class: Any,
-        device: str = "cpu",
-        around_loss: Callable[[], AbstractContextManager[Any]] = nullcontext,
-        modules: Mapping[int, Any] | None = None,
+        folder: Path,
+        modules: dict[int, Any] | None,
     ) -> None:
-        self.wanted = wanted
-        on = torch.device(device)
-        self.modules = modules or {
-            stage: model.build_stage(stage, wanted.stages).to(on)
-            for stage in wanted.stages_on[rank]
-        }
-        stages = [
-            stage_class(submodule=m, stage_index=s, num_stages=wanted.stages, device=on)
-            for s, m in self.modules.items()
-        ]
-
-        def loss_of(output: Any, target: Any) -> Any:
-            with around_loss():
-                return model.loss_of(output, target) / wanted.microbatches
-
-        self.runtime = api.runtime(stages, wanted.microbatches, loss_fn=loss_of, scale_grads=False)
-        self.runtime._load_csv(str(order))
-        inputs, targets = model.whole_batch(wanted.microbatches)
-        self.inputs = [inputs.to(on)] if 0 in self.modules else []
-        self.targets = targets.to(on) if wanted.stages - 1 in self.modules else None
-
-    def step(self) -> list[Any]:
-        """Run one training step; return the losses of the microbatches on the last stage's rank."""
-        losses: list[Any] = []
-        self.runtime.step(*self.inputs, target=self.targets, losses=losses, return_outputs=False)
-        return [loss.detach() * self.wanted.microbatches for loss in losses]
-
-    def forget_gradients(self) -> None:
-        """Set gradients to zero; their memory stays, as in a training loop that measures well."""
-        for module in self.modules.values():
-            module.zero_grad(set_to_none=False)
-
-    def answer(self, losses: list[Any]) -> Answer:
-        """Return losses and the gradients of the rank's parameters."""
-        return Answer.of(dict(enumerate(losses)), self.modules)
-
-
-_POLL = 0.02  # seconds
-_COARSE = 2  # bytes of a number: sums of them depend on their order where one can see it
-
-
-def run_reference(folder: Path) -> None:
-    """Write losses and gradients of every checked job's model, when no rank is disturbed by it."""
-    torch.set_num_threads(1)
-    jobs = read_jobs(folder)
-    ranks = [measured_file(folder, rank_name(rank)) for rank in range(len(jobs[0].order.rows))]
-    while not all(map(Path.exists, ranks)):
-        time.sleep(_POLL)
-    for number, job in enumerate(jobs):
-        if job.check:
-            train_alone(load_model(job), job.order).write(answer_file(folder, REFERENCE, number))
-
-
-def train_alone(model: TrainedModel, wanted: TorchOrder) -> Answer:
-    """Return the loss of every microbatch, and each parameter's gradient of their mean.
-
-    Gradients of 16 bits are added in the order in which the run adds those of their stage, if need
-    be in one pass per order: what is left of a difference is then a fault and not a rounding.
-    """
-    modules = {stage: model.build_stage(stage, wanted.stages) for stage in range(wanted.stages)}
-    turns = dict.fromkeys(modules, tuple(range(wanted.microbatches)))
-    if any(p.element_size() <= _COARSE for m in modules.values() for p in m.parameters()):
-        turns = dict(enumerate(wanted.weight_turns))
-    answers = []
-    for turn in dict.fromkeys(turns.values()):
-        losses = _pass(model, list(modules.values()), turn)
-        answers.append(Answer.of(losses, {s: m for s, m in modules.items() if turns[s] == turn}))
-    return Answer.all_of(answers)
-
-
-def _pass(model: TrainedModel, modules: list[Any], turn: tuple[int, ...]) -> dict[int, Any]:
-    """Train all microbatches in turn, from no gradients on; return their losses."""
-    for module in modules:
-        module.zero_grad()  # new ones: answers still have the old
-    parts = [tensor.tensor_split(len(turn)) for tensor in model.whole_batch(len(turn))]
-    batch = list(zip(*parts, strict=True))
-    losses = {}
-    for number in turn:
-        x, target = batch[number]
-        for module in modules:
-            x = module(x)
-        loss = model.loss_of(x, target)
-        (loss / len(turn)).backward()
-        losses[number] = loss.detach()
-    return losses
-
-
-def run_measured_rank(folder: Path, rank: int, timeout: float) -> None:
-    """Run jobs as rank ``rank`` of local ranks and leave what was measured in files."""
-    jobs = read_jobs(folder)
-    with connected(folder, rank, len(jobs[0].order.rows), timeout):
-        documents, answers = run_in_turns(load_torch_api(), jobs, rank, folder)
-        measured_file(folder, rank_name(rank)).write_text(json.dumps(documents))
-        for number, answer in enumerate(answers):
-            if answer is not None:
-                answer.write(answer_file(folder, rank_name(rank), number))
-        distributed.barrier()  # no rank leaves while another still listens to it
-
-
-def run_in_turns(
-    api: TorchApi, jobs: Sequence[Job], rank: int, folder: Path
-) -> tuple[list[dict[str, Any]], list[Answer | None]]:
-    """Run a step of every job, then the next of every job: what disturbs one disturbs all.
-
-    Jobs that are not checked are orders of one model on the same stages, and share its weights.
-    Each is the first in its turn. Returned are, per job, what the measured steps' recorders say,
-    torch's version, the device and the peak; and the answers of those that are checked.
-    """
-    ranks: list[MeasuredRank] = []
-    for number, job in enumerate(jobs):
-        modules = ranks[0].pipeline.modules if ranks and not job.check else None
-        ranks.append(MeasuredRank(api, job, number, rank, folder, modules))
-    for step in range(jobs[0].warm_up + jobs[0].steps):
-        for turn in range(len(jobs)):
-            ranks[(step + turn) % len(jobs)].run(step)
-    return [one.document() for one in ranks], [one.answer for one in ranks]
-
-
-class MeasuredRank:
-    """A rank that is connected to the others already."""
-
-    def __init__(
-        self, api: TorchApi, job: Job, number: int, rank: int, folder: Path, modules: Any = None
-    ) -> None:
-        self.job, self.number, self.rank, self.folder = job, number, rank, folder
         wanted = job.order
-        self.progress: TextIO | None = None
-        cuda = job.device == "cuda"
-        self.recorder = Recorder(
-            CudaClock() if cuda else HostClock(), counts_cores=not cuda and job.virtual is None
-        )
+        self.job, self.wanted, self.on = job, wanted, torch.device(job.device)
+        clock, self.meter = clock_and_meter(job.device)
+        self.recorder = Recorder(clock, counts_cores=job.device == "cpu" and job.virtual is None)
         self.virtual: VirtualDevice | None = None
         if job.virtual is not None:
             self.virtual = VirtualDevice(job.virtual, wanted, rank, folder / f"ends.{number}")
-        model: TrainedModel = load_model(job)
-        order = folder / f"{rank_name(rank)}.{number}.csv"
-        order.write_text(wanted.csv)
-        self.meter = CudaMeter() if cuda else HostMeter()
-        modes = MemoryModes(wanted.modes)
-        stage_class = modes.stage_class(reporting(api.stage, self._around))
-        self.pipeline = RankPipeline(
-            api, wanted, rank, order, model, stage_class, job.device, self.meter.computing, modules
-        )
+        self.model: TrainedModel = load_model(job)
+        self.progress_file = progress_file(folder, f"rank {rank}")
+        self.progress: TextIO | None = None
         self.within_cell = False
-        if self.virtual is not None and has_overlapped_cells(job.csv):
-            register_overlap(api, self.pipeline.runtime, self._around_cell)
-        self.answer: Answer | None = None
+        self.losses: list[Any] = []
         self.steps: list[Any] = []
+
+        self.modules = modules or {
+            stage: self.model.build_stage(stage, wanted.stages).to(self.on)
+            for stage in wanted.stages_on[rank]
+        }
+        stage_class = MemoryModes(wanted.modes).stage_class(reporting(api.stage, self._around))
+        stages = [
+            stage_class(submodule=m, stage_index=s, num_stages=wanted.stages, device=self.on)
+            for s, m in self.modules.items()
+        ]
+        self.runtime = api.runtime(
+            stages, wanted.microbatches, loss_fn=self._loss, scale_grads=False
+        )
+        order = folder / f"rank {rank}.{number}.csv"
+        order.write_text(job.csv)
+        self.runtime._load_csv(str(order))
+        if self.virtual is not None and wanted.overlaps:
+            register_overlap(api, self.runtime, self._around_cell)
+        inputs, targets = self.model.whole_batch(wanted.microbatches)
+        self.inputs = [inputs.to(self.on)] if 0 in self.modules else []
+        self.targets = targets.to(self.on) if wanted.stages - 1 in self.modules else None
+        self.batch = inputs, targets
+
+    def _loss(self, output: Any, target: Any) -> Any:
+        with self.meter.computing():
+            return self.model.loss_of(output, target) / self.wanted.microbatches
 
     @contextmanager
     def _around(self, action: str) -> Iterator[None]:
@@ -250,58 +145,96 @@ class MeasuredRank:
             self.within_cell = False
 
     def run(self, step: int) -> None:
-        """Run a step, and keep it if it is measured."""
-        listen(self.recorder)
-        losses = self._step(step)
-        _require_finite(losses, step)
+        """Run a training step, and keep it if it is measured."""
+        self.losses = self._step()
+        for microbatch, loss in enumerate(self.losses):
+            if not bool(torch.isfinite(loss).all()):
+                raise RunFailed(
+                    f"the loss of microbatch {microbatch} is {float(loss)} in step {step} "
+                    "(warm-up steps counted)"
+                )
         if step >= self.job.warm_up:
             self.steps.append(self.recorder.document())
-        if self.job.check and step + 1 == self.job.warm_up + self.job.steps:
-            self.answer = self.pipeline.answer(losses)
 
-    def _step(self, step: int, *, metered: bool = False) -> list[Any]:
-        path = progress_file(self.folder, rank_name(self.rank), self.number, step)
-        with path.open("w", buffering=1) as self.progress, _without_collector():
-            self.pipeline.forget_gradients()
+    def _step(self, *, metered: bool = False) -> list[Any]:
+        """Run one step; return the losses of the microbatches on the last stage's rank.
+
+        Garbage is collected before it, as careful training loops do; gradients are set to zero and
+        their memory stays.
+        """
+        losses: list[Any] = []
+        listen(self.recorder)
+        gc.collect()
+        gc.disable()
+        with self.progress_file.open("w", buffering=1) as self.progress:
+            for module in self.modules.values():
+                module.zero_grad(set_to_none=False)
             if metered:
                 self.meter.start()
             distributed.barrier()
             self.recorder.restart()
-            return self.pipeline.step()
+            self.runtime.step(
+                *self.inputs, target=self.targets, losses=losses, return_outputs=False
+            )
+        gc.enable()
+        return [loss.detach() * self.wanted.microbatches for loss in losses]
+
+    def check(self) -> Check | None:
+        """Compare losses and gradients of all ranks with one process: on rank 0, if asked for."""
+        if not self.job.check or not (answers := gathered(self.answer)):
+            return None
+        alone = train_alone(self.model, self.wanted, self.batch)
+        return compare_answers(alone, Answer.all_of(answers))
 
     def document(self) -> dict[str, Any]:
         """Return what was measured; a peak in one more step."""
+        if self.job.check:
+            self.answer = Answer.of(dict(enumerate(self.losses)), self.modules)
         if self.job.memory:
-            listen(self.recorder)
-            self._step(self.job.warm_up + self.job.steps, metered=True)
+            self._step(metered=True)
             self.meter.stop()
+        cuda = self.job.device == "cuda"
         return {
             "steps": self.steps,
             "torch": torch.__version__,
-            "device": _device(self.job.device),
+            "device": torch.cuda.get_device_name() if cuda else "cpu",
             "peak": self.meter.peak if self.job.memory else None,
         }
 
 
-def _require_finite(losses: list[Any], step: int) -> None:
-    for microbatch, loss in enumerate(losses):
-        if not bool(torch.isfinite(loss).all()):
-            raise RunFailed(
-                f"the loss of microbatch {microbatch} is {float(loss)} in step {step} "
-                "(warm-up steps counted)"
-            )
+_COARSE = 2  # bytes of a number: sums of them depend on their order where one can see it
 
 
-def _device(device: str) -> str:
-    return torch.cuda.get_device_name() if device == "cuda" else "cpu"
+def train_alone(model: TrainedModel, wanted: TorchOrder, batch: Sequence[Any]) -> Answer:
+    """Return the loss of every microbatch, and each parameter's gradient of their mean.
+
+    Gradients of 16 bits are added in the order in which the run adds those of their stage, if need
+    be in one pass per order: what is left of a difference is then a fault and not a rounding.
+    """
+    modules = {stage: model.build_stage(stage, wanted.stages) for stage in range(wanted.stages)}
+    turns = dict.fromkeys(modules, tuple(range(wanted.microbatches)))
+    if any(p.element_size() <= _COARSE for m in modules.values() for p in m.parameters()):
+        turns = dict(enumerate(wanted.weight_turns))
+    answers = []
+    for turn in dict.fromkeys(turns.values()):
+        losses = _pass(model, [*modules.values()], batch, turn)
+        answers.append(Answer.of(losses, {s: m for s, m in modules.items() if turns[s] == turn}))
+    return Answer.all_of(answers)
 
 
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Collect garbage now and not during a step, as careful training loops do."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+def _pass(
+    model: TrainedModel, modules: Sequence[Any], batch: Sequence[Any], turn: tuple[int, ...]
+) -> dict[int, Any]:
+    """Train all microbatches in turn, from no gradients on; return their losses."""
+    for module in modules:
+        module.zero_grad()  # new ones: answers still have the old
+    inputs, targets = (tensor.tensor_split(len(turn)) for tensor in batch)
+    losses = {}
+    for number in turn:
+        x = inputs[number]
+        for module in modules:
+            x = module(x)
+        loss = model.loss_of(x, targets[number])
+        (loss / len(turn)).backward()
+        losses[number] = loss.detach()
+    return dict(sorted(losses.items()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,17 +21,10 @@ from pipesat.profile.costs_file import MeasureOptions
 from pipesat.profile.cut import layers_of_stages
 from pipesat.profile.file import FORMAT, Profile, parse_profile
 from pipesat.runtime.memory_modes import Checkpointed, copy_times, measure_modes
-from pipesat.runtime.meters import (
-    CudaClock,
-    CudaMeter,
-    HostClock,
-    HostMeter,
-)
+from pipesat.runtime.meters import clock_and_meter
 from pipesat.runtime.model_walk import Boundary, spec, walk
 from pipesat.runtime.models import LayeredModel
 from pipesat.runtime.stage_costs import Subject, load_backward, measure, parameters_of
-
-Say = Callable[[str], object]
 
 
 @dataclass
@@ -40,21 +33,17 @@ class Profiler:
 
     model: LayeredModel
     options: MeasureOptions
-    say: Say
     boundaries: Sequence[Boundary]
     done: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.backward = load_backward()
-        cuda = self.options.device == "cuda"
-        self.clock = CudaClock() if cuda else HostClock()
-        self.meter = CudaMeter() if cuda else HostMeter()
+        self.clock, self.meter = clock_and_meter(self.options.device)
 
     def costs(self, layers: range) -> dict[str, Any]:
         """Measure a slice, or return what an equal one had."""
         key = tuple(self.boundaries[layer].kind for layer in layers)
         if key not in self.done:
-            self.say(f"measuring {self._name(layers)}")
             self.done[key] = self._measured(layers)
         return self.done[key]
 
@@ -112,9 +101,7 @@ class Profiler:
         return f"layers {names[layers.start]} to {names[layers.stop - 1]}"
 
 
-def profile_layers(
-    model: LayeredModel, source: dict[str, Any], options: MeasureOptions, say: Say
-) -> Profile:
+def profile_layers(model: LayeredModel, source: dict[str, Any], options: MeasureOptions) -> Profile:
     """Measure a model's kinds of layers, and the stages of every number that is asked for."""
     require_device(options.device)
     if options.modes and options.checkpoint:
@@ -127,7 +114,7 @@ def profile_layers(
         )
     with _threads(options.threads):
         boundaries = walk(model)
-        profiler = Profiler(model, options, say, boundaries)
+        profiler = Profiler(model, options, boundaries)
         kinds = {
             boundary.kind: profiler.costs(range(number, number + 1))
             for number, boundary in enumerate(boundaries)

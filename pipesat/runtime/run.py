@@ -1,43 +1,31 @@
-"""Running an order in torch, on local ranks started here: parity, and measured timelines."""
+"""Running an order in torch: parity, and measured timelines; also as a rank of torchrun."""
 
 from __future__ import annotations
 
-import json
 import os
+import sys
 import tempfile
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, RunFailed
 from pipesat.core.problem import Problem
 from pipesat.core.showing import Displayed, Facts
-from pipesat.runtime.answers import (
-    Answer,
-    Check,
-    DevicePeak,
-    compare_answers,
-    device_peaks,
-    loss_name,
-)
-from pipesat.runtime.job import (
-    FOLDER_PREFIX,
-    REFERENCE,
-    Job,
-    TorchOrder,
-    answer_file,
-    measured_file,
-    progress_file,
-    rank_name,
-    write_jobs,
-)
-from pipesat.runtime.launch import run_processes
-from pipesat.runtime.torch_api import require_torch
+from pipesat.runtime.answers import Check, DevicePeak, device_peaks
+from pipesat.runtime.forks import Call
+from pipesat.runtime.job import Job
+from pipesat.runtime.launch import FOLDER_PREFIX, run_processes, whereabouts
+from pipesat.runtime.torch_api import load_torch_api
 from pipesat.timeline.timeline import TOY_SOURCE, Timeline, assemble, equal_compute, us_per_unit
+
+if TYPE_CHECKING:
+    from pipesat.runtime.pipeline import Found
 
 TIMEOUT = 120.0
 """Seconds for all processes together, their start included."""
@@ -49,22 +37,30 @@ class ParityReport(Displayed):
 
     Attributes
     ----------
-    losses
-        The reference's loss of every microbatch.
     check
         What was compared, and what was farthest off.
-    gradients, numbers
-        How many parameters' gradients were compared, and how many numbers these have together.
     planned, executed
         Per rank, the actions of the order, and those that torch's runtime ran, in its order.
     """
 
-    losses: tuple[float, ...]
     check: Check
-    gradients: int
-    numbers: int
     planned: tuple[tuple[str, ...], ...]
     executed: tuple[tuple[str, ...], ...]
+
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """The loss of every microbatch in one process."""
+        return self.check.losses
+
+    @property
+    def gradients(self) -> int:
+        """How many parameters' gradients were compared."""
+        return self.check.compared - len(self.losses)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers these gradients have together."""
+        return self.check.numbers
 
     @property
     def executed_as_planned(self) -> bool:
@@ -83,18 +79,9 @@ class ParityReport(Displayed):
         return [{letter: count[letter] for letter in "FIWB"} for count in letters]
 
     def facts(self) -> Facts:
-        """Return whether it passed, the largest error, and what was compared."""
-        worst, limit = self.check.worst, self.check.tolerance
-        error = f"{worst.relative_error:.1e} ({worst.name}), limit {limit:.0e}"
-        compared = (
-            f"{len(self.losses)} losses and the gradients of {self.gradients} parameters "
-            f"({self.numbers} numbers)"
-        )
+        """Return the check, and whether the order was run as planned."""
         order = "as planned" if self.executed_as_planned else "NOT as planned"
-        passed = "passed" if self.passed else "failed"
-        facts = [("parity", passed), ("largest relative error", error)]
-        facts += [("not trained", text) for text in self.check.complaints]
-        return [*facts, ("compared", compared), ("order", order)]
+        return [*self.check.facts(), ("order", order)]
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per rank: how many actions of each of torch's letters it ran."""
@@ -125,50 +112,34 @@ def check_parity(
     ``orders`` are torch's ``compute_only`` CSV, ``modes`` the texts of the files of memory modes
     beside them, empty where everything is kept.
     """
-    require_torch()
     texts = modes or [""] * len(orders)
     jobs = [
         Job(csv, steps=1, warm_up=0, modes=text, check=True)
         for csv, text in zip(orders, texts, strict=True)
     ]
-    wanted = [job.order for job in jobs]
-    ranks = {len(one.rows) for one in wanted}
+    ranks = {len(job.order.rows) for job in jobs}
     if len(ranks) != 1:
         raise BadInput("expected orders for one number of ranks", value=sorted(ranks))
-    with _ran(jobs, timeout, stop) as (folder, names):
-        return [_report(folder, names, number, one) for number, one in enumerate(wanted)]
+    found = _on_local_ranks(jobs, timeout, stop)
+    reports = []
+    for job, documents, check in zip(jobs, found.documents, found.checks, strict=True):
+        assert check is not None  # noqa: S101  each was asked for
+        planned = tuple(tuple(map(str, row)) for row in job.order.rows)
+        ran = tuple(tuple(op[0] for op in one["steps"][0]["ops"]) for one in documents)
+        reports.append(ParityReport(check, planned, ran))
+    return reports
 
 
-@contextmanager
-def _ran(
-    jobs: Sequence[Job], timeout: float, stop: threading.Event | None
-) -> Iterator[tuple[Path, list[str]]]:
-    """Run jobs, and the reference if one is checked; yield where the ranks of these names wrote."""
-    names = [rank_name(rank) for rank in range(len(jobs[0].order.rows))]
-    checked = any(job.check for job in jobs)
-    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
-        write_jobs(Path(name), jobs)
-        run_processes([*names, *[REFERENCE] * checked], Path(name), timeout=timeout, stop=stop)
-        yield Path(name), names
-
-
-def _answers(folder: Path, names: Sequence[str], number: int) -> tuple[Answer, Answer]:
-    """Return what the reference and what the ranks have of a job."""
-    got = Answer.all_of(Answer.read(answer_file(folder, name, number)) for name in names)
-    return Answer.read(answer_file(folder, REFERENCE, number)), got
-
-
-def _report(folder: Path, names: Sequence[str], number: int, wanted: TorchOrder) -> ParityReport:
-    expected, got = _answers(folder, names, number)
-    losses = tuple(float(expected.values[loss_name(i)]) for i in range(wanted.microbatches))
-    return ParityReport(
-        losses,
-        compare_answers(expected, got),
-        len(expected.values) - len(losses),
-        sum(value.size for value in expected.values.values()) - len(losses),
-        wanted.rows,
-        tuple(tuple(progress_file(folder, name, number, 0).read_text().split()) for name in names),
-    )
+def _on_local_ranks(jobs: Sequence[Job], timeout: float, stop: threading.Event | None) -> Found:
+    """Run jobs on local gloo ranks, one process and one thread each."""
+    function = "pipesat.runtime.pipeline:run_local_rank"
+    calls = {
+        f"rank {rank}": Call(function, (rank, jobs, timeout))
+        for rank in range(len(jobs[0].order.rows))
+    }
+    load = "pipesat.runtime.torch_api:load_torch_api"  # before anything else of torch is imported
+    found: Found = run_processes(calls, load=load, timeout=timeout, stop=stop)["rank 0"]
+    return found
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -184,15 +155,10 @@ class Measured(Displayed):
 
     def facts(self) -> Facts:
         """Return how long steps took, and the check."""
-        steps, check = self.timeline.makespans, self.check
+        steps = self.timeline.makespans
         took = f"{min(steps) / 1000:.2f} to {max(steps) / 1000:.2f} ms"
-        facts = [("steps", f"{len(steps)}, each {took}")]
-        if check is not None:
-            error = f"{check.worst.relative_error:.1e} ({check.worst.name})"
-            passed = "passed" if check.passed else "failed"
-            facts += [("check", f"{passed}: largest relative error {error}")]
-            facts += [("not trained", text) for text in check.complaints]
-        return facts
+        said = [("steps", f"{len(steps)}, each {took}")]
+        return said if self.check is None else [*said, *self.check.facts()]
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per op of the typical step, in microseconds."""
@@ -210,25 +176,91 @@ def run_orders(
     timeout: float = 600.0,
     stop: threading.Event | None = None,
 ) -> list[Measured]:
-    """Run jobs in turns, a step of each, on local gloo ranks, one process and one thread each.
+    """Run jobs in turns, a step of each, on local gloo ranks.
 
-    They are orders of one model on the same ranks, with as many steps; the first alone can be
-    checked. ``scale``: seconds of the run per second of the problem (virtual devices only).
+    They are orders of one model on the same ranks, with as many steps. ``scale``: seconds of the
+    run per second of the problem (virtual devices only).
     """
-    require_torch()
-    load = os.getloadavg()[0]
-    with _ran(jobs, timeout, stop) as (folder, names):
-        documents = [json.loads(measured_file(folder, name).read_text()) for name in names]
-        check = compare_answers(*_answers(folder, names, 0)) if jobs[0].check else None
-    environment = {"ranks": f"{len(names)} local, gloo", "load before": f"{load:.2f}"}
-    return [
-        Measured(
-            timeline_of(problem, job, found, scale=scale, environment=environment),
-            None if number else check,
-            peaks_of(problem, job, found),
-        )
-        for number, (job, found) in enumerate(zip(jobs, zip(*documents, strict=True), strict=True))
-    ]
+    load = f"{os.getloadavg()[0]:.2f}"
+    found = _on_local_ranks(jobs, timeout, stop)
+    environment = {"ranks": f"{len(found.clocks)} local, gloo", "load before": load}
+    return _measured(problem, jobs, found, environment, scale)
+
+
+def _measured(
+    problem: Problem,
+    jobs: Sequence[Job],
+    found: Found,
+    environment: Mapping[str, str],
+    scale: float = 1.0,
+) -> list[Measured]:
+    """Put together what the ranks found of every job."""
+    answers = []
+    for job, documents, check in zip(jobs, found.documents, found.checks, strict=True):
+        timeline = timeline_of(problem, job, documents, found.clocks, environment, scale)
+        answers.append(Measured(timeline, check, peaks_of(problem, job, documents)))
+    return answers
+
+
+_ENVIRONMENT = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+_LINGER = 2.0  # seconds
+
+
+def under_torchrun(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process is a rank that torchrun started."""
+    return all(name in environment for name in _ENVIRONMENT)
+
+
+def run_this_rank(problem: Problem, job: Job, *, timeout: float) -> Measured | None:
+    """Run a job as the rank that torchrun made of this process; ``None`` on all but rank 0."""
+    api = load_torch_api()
+    import torch
+    from torch import distributed
+
+    from pipesat.runtime.pipeline import run_in_turns
+
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    wanted = len(job.order.rows)
+    if wanted != ranks:
+        raise BadInput(f"torchrun started {ranks} ranks, expected {wanted}, one per device")
+    if job.virtual is not None:
+        raise BadInput("local ranks only: run it without torchrun", where="virtual")
+    if job.device == "cuda" and not torch.cuda.is_available():
+        raise BadInput("no GPU that torch can use is there", where="device", value=job.device)
+    # no device_id: with it, NCCL runs all sends and receives of a rank one after the other
+    backend = "nccl" if job.device == "cuda" else "gloo"
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
+        folder = Path(name)
+        try:
+            if job.device == "cuda":
+                torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+            else:
+                torch.set_num_threads(1)
+            distributed.init_process_group(backend, timeout=timedelta(seconds=timeout))
+            found = run_in_turns(api, [job], rank, folder)
+            distributed.barrier()
+            distributed.destroy_process_group()
+        except (BadInput, RunFailed):
+            raise
+        except Exception as error:
+            where = whereabouts(folder, f"rank {rank}")
+            raise RunFailed(f"rank {rank} failed ({where}): {error}") from error
+    if found is None:
+        return None
+    (answer,) = _measured(problem, [job], found, {"ranks": f"{ranks} under torchrun, {backend}"})
+    return answer
+
+
+def leave(code: int) -> NoReturn:
+    """End this process without torch's own clean-up, which may wait for ranks that are gone.
+
+    Not at once: torchrun reports the first that it sees ended as the cause, and a rank that lost
+    another is not.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    time.sleep(_LINGER)
+    os._exit(code)
 
 
 def peaks_of(
@@ -245,55 +277,34 @@ def timeline_of(
     problem: Problem,
     job: Job,
     documents: Sequence[Mapping[str, Any]],
-    *,
-    scale: float = 1.0,
-    offsets: Sequence[int] = (),
-    clock_error: float = 0.0,
+    clocks: Sequence[tuple[int, int]],
     environment: Mapping[str, str],
+    scale: float = 1.0,
 ) -> Timeline:
-    """Put together what the ranks wrote; ``offsets`` of their clocks in ns."""
-    modes = modes_of(problem, job.order, job.numbers)
-    steps = assemble(
-        problem,
-        [document["steps"] for document in documents],
-        offsets or [0] * len(documents),
-        modes,
-        job.numbers,
-    )
-    what = "timed waits" if job.virtual else job.module or f"transformer {job.shape}"
-    source = "pipesat run --virtual" if job.virtual else TOY_SOURCE if job.toy else "pipesat run"
+    """Put together what the ranks wrote."""
+    names: dict[tuple[int, int], str] = {}
+    modes: dict[tuple[int, int], int] = {}
+    for row in job.order.modes:
+        key = (
+            problem.routes[0].stages[row.stage],
+            job.numbers[row.microbatch] if job.numbers else row.microbatch,
+        )
+        known = [mode.name for mode in problem.stages[key[0]].modes]
+        names[key], modes[key] = row.mode, 1 + known.index(row.mode)
+    steps = [document["steps"] for document in documents]
     timeline = Timeline(
         problem.sha256,
-        steps,
+        assemble(problem, steps, [offset for offset, _ in clocks], modes, job.numbers),
         us_per_unit(problem) * scale,
-        source,
-        clock_error,
+        "pipesat run --virtual" if job.virtual else TOY_SOURCE if job.toy else "pipesat run",
+        2 * max(error for _, error in clocks) / 1000,
         {
             "torch": documents[0]["torch"],
             "device": documents[0]["device"],
-            "model": what,
+            "model": "timed waits" if job.virtual else job.module or f"transformer {job.shape}",
             "warm-up steps": str(job.warm_up),
             **environment,
         },
-        {
-            (stage, microbatch): problem.stages[stage].modes[mode - 1].name
-            for (stage, microbatch), mode in modes.items()
-        },
+        names,
     )
     return equal_compute(problem, timeline) if job.toy else timeline
-
-
-def modes_of(
-    problem: Problem, wanted: TorchOrder, numbers: Sequence[int] = ()
-) -> dict[tuple[int, int], int]:
-    """Return the modes of an order's (stage, microbatch) that are not kept, by the problem's.
-
-    ``numbers`` are the problem's own numbers of torch's microbatches, if they are others.
-    """
-    found = {}
-    for row in wanted.modes:
-        stage = problem.routes[0].stages[row.stage]
-        names = [mode.name for mode in problem.stages[stage].modes]
-        microbatch = numbers[row.microbatch] if numbers else row.microbatch
-        found[stage, microbatch] = 1 + names.index(row.mode)
-    return found

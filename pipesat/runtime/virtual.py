@@ -8,7 +8,6 @@ rank that needs a result waits until its delay has passed since.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
 from pipesat.core.schedule import Order
 from pipesat.export.torch.csv_file import cells_of
-from pipesat.export.torch.lint import LETTER_OF, Action, Cell, cell_text, parse_cell
+from pipesat.export.torch.lint import LETTER_OF, Action, cell_text, parse_cell
 from pipesat.runtime.job import TorchOrder, Virtual
 from pipesat.timeline.timeline import us_per_unit
 
@@ -30,18 +29,14 @@ def virtual_times(problem: Problem, scale: float, order: Order = ()) -> Virtual:
     With those of the pairs of ``order``, which is fit for torch.
     """
     second = us_per_unit(problem) * scale / 1e6
-    route = problem.routes[0].stages
-    # one wait for all microbatches, named without a number, or one each
-    numbers = (
-        {"": 0} if problem.plain else {str(m): m for m in range(problem.microbatches[route[0]])}
-    )
+    route, microbatches = problem.routes[0].stages, range(problem.routes[0].microbatches)
     modes = {op[::2]: op.mode for row in order for item in row for op in members(item)}
     durations = {
-        f"{position}{letter}{text}": second * duration(problem, op)
+        f"{position}{letter}{m}": second
+        * duration(problem, Op(stage, kind, m, modes.get((stage, m), 0)))
         for position, stage in enumerate(route)
         for kind, letter in LETTER_OF.items()
-        for text, microbatch in numbers.items()
-        for op in [Op(stage, kind, microbatch, modes.get((stage, microbatch), 0))]
+        for m in microbatches
     }
     for row, cells in zip(order, cells_of(problem, order), strict=True):
         for item, cell in zip(row, cells, strict=True):
@@ -51,10 +46,10 @@ def virtual_times(problem: Problem, scale: float, order: Order = ()) -> Virtual:
         raise BadInput("all costs are 0: there is nothing to wait for", where="stages")
     delays: dict[str, float] = {}
     for position, stage in enumerate(route[:-1]):
-        for text, microbatch in numbers.items():
-            link = problem.link(stage, microbatch)
-            delays[f"{position}F{text}"] = second * link.F if link else 0.0
-            delays[f"{position + 1}B{text}"] = second * link.B if link else 0.0
+        for m in microbatches:
+            link = problem.link(stage, m)
+            delays[f"{position}F{m}"] = second * link.F if link else 0.0
+            delays[f"{position + 1}B{m}"] = second * link.B if link else 0.0
     return Virtual(durations, delays)
 
 
@@ -73,34 +68,18 @@ class VirtualDevice:
     def await_input(self, action: str) -> None:
         """Wait until the inputs of an action, or of all in an overlapped cell, have arrived."""
         for stage, letter, microbatch in _cell(action):
-            if letter == "W":
-                continue
             forward = letter == "F"
             source = stage - 1 if forward else stage + 1
-            if 0 <= source <= self.last and source not in self.local:
+            if letter != "W" and 0 <= source <= self.last and source not in self.local:
                 sent = float(self.ends[0 if forward else 1, source, microbatch])
-                link = f"{source}{'F' if forward else 'B'}"
-                _sleep_until(sent + _own(self.delays, link, microbatch))
+                _sleep_until(sent + self.delays[f"{source}{'F' if forward else 'B'}{microbatch}"])
 
     def compute(self, action: str, begin: float) -> None:
         """Wait until the action or overlapped cell, begun at ``begin``, would end."""
-        cell = _cell(action)
-        _sleep_until(begin + self._duration(action, cell))
-        for stage, letter, microbatch in cell:
+        _sleep_until(begin + self.durations[action])
+        for stage, letter, microbatch in _cell(action):
             if letter != "W":
                 self.ends[0 if letter == "F" else 1, stage, microbatch] = time.monotonic()
-
-    def _duration(self, text: str, cell: Cell) -> float:
-        if len(cell) > 1:
-            return self.durations[text]
-        stage, letter, microbatch = cell[0]
-        return _own(self.durations, f"{stage}{letter}", microbatch)
-
-
-def _own(times: Mapping[str, float], name: str, microbatch: int) -> float:
-    """Time of one microbatch; where they are alike, of all."""
-    time = times.get(f"{name}{microbatch}")
-    return times[name] if time is None else time
 
 
 def _cell(text: str) -> tuple[Action, ...]:

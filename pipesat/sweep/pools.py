@@ -6,14 +6,11 @@ this machine does, so that its limits are watched there, and returns its answer.
 
 from __future__ import annotations
 
-import atexit
 import importlib.metadata
 import json
 import os
 import platform
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -23,15 +20,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pipesat.core.errors import BadInput
-from pipesat.sweep.worker import Answer, Job, Worker, answer, environment
+from pipesat.core.errors import BadInput, RunFailed
+from pipesat.runtime.forks import Batch, Call, Host
+from pipesat.sweep.worker import Answer, Job, answer, new_host, run_job
 
 TIMEOUT: Final = 30.0  # seconds for the cluster to answer
 _LISTENS: Final = 10.0  # seconds for a host to accept a connection
 _TICK: Final = 0.2  # seconds between two looks at ``stop``
 _RETRIES: Final = 3  # of a task whose machine was lost
 _AHEAD: Final = 2  # tasks in Ray's hands, times those that can run
-_PROBE: Final = "import sys; from pipesat.sweep.pools import probe; probe(sys.argv[1])"
 _QUIET: Final = {"log_to_driver": False, "logging_level": "ERROR"}
 _SHARE_OF_MEMORY: Final = 0.8
 _CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
@@ -89,22 +86,25 @@ def share_of_memory(parts: int) -> int:
 @contextmanager
 def local_pool(processes: int) -> Iterator[Pool]:
     """Yield a pool of so many processes on this machine; what still runs at the end is ended."""
-    workers = [Worker() for _ in range(processes)]
-    idle = [*workers]
+    hosts = [new_host() for _ in range(processes)]
+    over = threading.Event()
 
-    def run(job: Job) -> Answer:
-        worker = idle.pop()
-        try:
-            return worker.run(job)
-        finally:
-            idle.append(worker)
+    def idle() -> None:
+        if over.is_set():
+            raise RunFailed("the sweep ends")
 
     with ThreadPoolExecutor(processes) as threads:
+
+        def submit(job: Job) -> Future[Any]:
+            return threads.submit(run_job, hosts, job, idle)
+
         try:
-            yield Pool(processes, processes, lambda job: threads.submit(run, job), Future.result)
+            yield Pool(processes, processes, submit, Future.result)
         finally:
-            for worker in workers:
-                worker.close()
+            over.set()
+            threads.shutdown()
+            for host in hosts:
+                host.close()
 
 
 @contextmanager
@@ -146,13 +146,13 @@ def ray_pool(address: str, workers: int, timeout: float = TIMEOUT) -> Iterator[P
         ray.shutdown()
 
 
-def probe(address: str) -> None:
-    """Print the CPUs of every node. In a process of its own: Ray tries to connect for minutes."""
+def cluster_cpus(address: str) -> list[float]:
+    """Return the CPUs of every node. In a process of its own: Ray tries to connect for minutes."""
     ray = _load_ray()
     ray.init(address=address, **_QUIET)
     nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
-    print(json.dumps({"cpus": nodes}))  # noqa: T201  for _nodes
     ray.shutdown()
+    return nodes
 
 
 def run_task(text: str, version: str) -> str:
@@ -166,14 +166,12 @@ def run_task(text: str, version: str) -> str:
     if job["memory_limit"] is None:
         cores = os.cpu_count() or 1
         job["memory_limit"] = share_of_memory(max(1, cores // job["solve"]["workers"]))
-    return json.dumps(_worker().run(job) | {"host": platform.node()})
+    return json.dumps(run_job(_hosts(), job) | {"host": platform.node()})
 
 
 @cache
-def _worker() -> Worker:
-    worker = Worker()
-    atexit.register(worker.close)
-    return worker
+def _hosts() -> list[Host]:
+    return [new_host()]  # which ends with this process
 
 
 def _load_ray() -> Any:
@@ -189,25 +187,16 @@ def _load_ray() -> Any:
 def _nodes(address: str, timeout: float) -> list[float]:
     """CPUs of every node, from a process that can be ended when there is no answer."""
     _check_that_something_listens(address)
-    no_answer = f"no Ray cluster answered within {timeout:g} s, expected HOST:PORT of its head"
-    try:
-        done = subprocess.run(  # noqa: S603  our own interpreter and module
-            [sys.executable, "-P", "-c", _PROBE, address],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            env=environment(),
-        )
-    except subprocess.TimeoutExpired:
-        raise BadInput(no_answer, source=address) from None
-    for line in done.stdout.splitlines():
-        if line.startswith('{"cpus"'):
-            return list(json.loads(line)["cpus"])
-    words = [line for line in done.stderr.splitlines() if line.strip()]
-    raise BadInput(_one_line(words[-1]) if words else no_answer, source=address)
+    call = Call("pipesat.sweep.pools:cluster_cpus", (address,))
+    with new_host() as host:
+        (found,) = host.run(Batch({"": call}, Call("os:getpid"), seconds=timeout)).values()
+    if found.exceeded:
+        expected = "expected HOST:PORT of its head"
+        raise BadInput(f"no Ray cluster answered within {timeout:g} s, {expected}", source=address)
+    if found.answer is None:
+        raise BadInput(_one_line(str(found.error or found.log)), source=address)
+    nodes: list[float] = found.answer
+    return nodes
 
 
 def _check_that_something_listens(address: str) -> None:

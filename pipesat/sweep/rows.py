@@ -38,17 +38,16 @@ class RowFile:
         self.path = folder / NAME
         self.by_key: dict[str, SweepRow] = {}
         self.cut_off = False
-        self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         prepare_folder(self.path.parent)
         with contextlib.ExitStack() as opened:
             _lock(opened.enter_context(_for_writing(self.path.parent / LOCK)))
-            data = _read(self.path)
-            self.by_key, self.cut_off = _parsed(data, self.path)
-            if data and not data.endswith(b"\n"):
-                self._replace(self.by_key)
+            self.by_key, rest = _read(self.path)
+            self.cut_off = bool(rest)
             self._file = opened.enter_context(_for_writing(self.path))
+            if rest:
+                os.truncate(self.path, self.path.stat().st_size - len(rest))
             self._open = opened.pop_all()
         return self
 
@@ -78,12 +77,9 @@ class RowFile:
             if key not in keys or row["status"] not in FAILURES
         }
         if len(kept) < len(self.by_key):
-            self._replace(kept)
+            write_file(self.path, b"".join(map(_line, kept.values())))
+            self.by_key = kept
             self._file = self._open.enter_context(_for_writing(self.path))
-
-    def _replace(self, rows: dict[str, SweepRow]) -> None:
-        write_file(self.path, b"".join(map(_line, rows.values())))
-        self.by_key = rows
 
 
 def _line(row: SweepRow) -> bytes:
@@ -92,45 +88,30 @@ def _line(row: SweepRow) -> bytes:
 
 def read_rows(path: Path) -> dict[str, SweepRow]:
     """Return the rows of a file by key; none if there is no such file."""
-    return _parsed(_read(path), path)[0]
+    return _read(path)[0]
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path) -> tuple[dict[str, SweepRow], bytes]:
+    """Return the rows by key, and what a crash left of one, which has no line end.
+
+    That is the beginning of a row, or the zeros of a lost block: all else is not ours to cut off.
+    """
     try:
-        return path.read_bytes() if path.exists() else b""
+        data = path.read_bytes() if path.exists() else b""
     except OSError as error:
         raise BadInput(f"cannot read: {error.strerror or error}", source=str(path)) from None
-
-
-def _parsed(data: bytes, path: Path) -> tuple[dict[str, SweepRow], bool]:
-    """Return the rows by key, and whether what a crash left of one follows."""
     rows: dict[str, SweepRow] = {}
     *lines, rest = data.split(b"\n")
-    torn = bool(rest) and not _is_whole(rest)
-    for number, line in enumerate([*lines, *[rest] * bool(rest)], 1):
+    for number, line in enumerate(lines, 1):
         source = f"{path}:{number}"
-        if torn and number > len(lines):
-            _check_torn(rest, source)
-            break
         row = _row(line, source)
         if row["key"] in rows:
             raise BadInput("this key has a row already", source=source, where="key")
         rows[row["key"]] = row
-    return rows, torn
-
-
-def _check_torn(line: bytes, source: str) -> None:
-    """Refuse to cut off what is not the beginning of a row, or the zeros of a lost block."""
-    head = line.rstrip(b"\0")
+    head = rest.rstrip(b"\0")
     if not (head.startswith(_HEAD) or _HEAD.startswith(head)):
-        raise BadInput("expected rows of a sweep", source=source)
-
-
-def _is_whole(line: bytes) -> bool:
-    with contextlib.suppress(ValueError):
-        json.loads(line)
-        return True
-    return False
+        raise BadInput("expected rows of a sweep", source=f"{path}:{len(lines) + 1}")
+    return rows, rest
 
 
 def _row(line: bytes, source: str) -> SweepRow:
@@ -182,8 +163,7 @@ def standing_of(row: SweepRow) -> Standing:
 
 def require_agreement(rows: Iterable[SweepRow]) -> None:
     """Check every row, and all rows of one problem against each other."""
-    bounds: dict[object, Standing] = {}
-    values: dict[object, list[Standing]] = {}
+    of_problem: dict[object, list[Standing]] = {}
     for row in rows:
         if row["result"] is None or row["status"] in FAILURES:
             continue
@@ -192,10 +172,8 @@ def require_agreement(rows: Iterable[SweepRow]) -> None:
         if baseline := result.get("baseline"):
             require_best(standing.of, standing.value, [(baseline["name"], baseline["value"])])
         problem = row.get("problem_sha256"), result.get("objective"), result.get("for")
-        known = bounds.get(problem)
-        if standing.bound is not None and (known is None or standing.bound > (known.bound or 0)):
-            bounds[problem] = standing
-        values.setdefault(problem, []).append(standing)
-    for same, highest in bounds.items():
-        for standing in values[same]:
+        of_problem.setdefault(problem, []).append(standing)
+    for same in of_problem.values():
+        highest = max(same, key=lambda one: one.bound or 0)
+        for standing in same:
             Standing(standing.value, highest.bound, of=f"{highest.of} and {standing.of}")

@@ -104,8 +104,7 @@ def run(
         If a rank fails, dies or hangs, a loss is not finite, or ``stop`` was set.
     """
     from pipesat.runtime.job import measured_shape
-    from pipesat.runtime.run import run_orders
-    from pipesat.runtime.torchrun import run_this_rank, under_torchrun
+    from pipesat.runtime.run import run_orders, run_this_rank, under_torchrun
 
     require_together(model, split, shape, virtual, scale)
     if device == "cuda" and not under_torchrun():

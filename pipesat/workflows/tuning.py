@@ -83,7 +83,7 @@ def tune(
     """
     from pipesat.core.least import require_no_modes
     from pipesat.runtime.job import measured_shape
-    from pipesat.runtime.torchrun import under_torchrun
+    from pipesat.runtime.run import under_torchrun
     from pipesat.workflows.torch_runs import require_together
 
     require_no_modes(problem, "tune")

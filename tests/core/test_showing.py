@@ -167,11 +167,12 @@ def test_what_torch_measured_is_a_few_lines() -> None:
     measured = Measured(Timeline("", (step,), 1.0), Check(Deviation("loss", 1e-9), 3, 1e-4, ("w",)))
     assert "2.00 ms" in repr(measured)
     assert "failed: largest relative error 1.0e-09 (loss)" in repr(measured)
-    assert "w: 1 parameter with no gradient" in repr(measured)
+    assert "w: one process has them" in repr(measured)
     assert measured.records() == [{"device": 0, "op": "0F0", "start": 0.0, "end": 2000.0}]
     rows = (("0F0",),)
-    report = ParityReport((1.0,), Check(Deviation("w", 0.5), 3, 1e-10), 2, 9, rows, rows)
-    assert ["parity", "failed"] in [line.split() for line in repr(report).splitlines()]
+    check = Check(Deviation("w", 0.5), 3, 1e-10, losses=(1.0,), numbers=9)
+    report = ParityReport(check, rows, rows)
+    assert ["check", "failed:"] in [line.split()[:2] for line in repr(report).splitlines()]
     assert report.records() == [{"rank": 0, "F": 1, "I": 0, "W": 0, "B": 0}]
 
 

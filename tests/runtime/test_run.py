@@ -21,7 +21,7 @@ from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import read_schedule, write_schedule
 from pipesat.heuristics import BASELINES
-from pipesat.runtime.job import Job, Shape, Virtual, read_jobs, write_jobs
+from pipesat.runtime.job import Job
 from pipesat.runtime.run import peaks_of
 from pipesat.runtime.virtual import virtual_times
 from pipesat.timeline.file import read_timeline
@@ -39,37 +39,18 @@ needs_torch = pytest.mark.skipif(
 # What is asked of the ranks, without torch
 
 
-def test_a_job_reads_back(tmp_path: Path) -> None:
-    job = Job(
-        "0F0,0B0\n", 3, 1, Shape(blocks=(1, 2)), Virtual({"0F": 1.0}, {"0F": 0.5}), check=True
-    )
-    write_jobs(tmp_path, [job])
-    assert read_jobs(tmp_path) == [job]
-    plain = Job("0F0,0B0\n", 3, 1)
-    write_jobs(tmp_path, [job, plain])
-    assert read_jobs(tmp_path) == [job, plain]
-
-
 def test_virtual_times_are_seconds_and_links_go_both_ways() -> None:
     plain = chain(2, 1, F=20, B=30, W=10, comm=4, BW=50)
     problem = parse_problem(document(plain, time_unit="ms"))
     times = virtual_times(problem, 0.5)
-    assert times.durations == {
-        "0F": 0.01,
-        "0I": 0.015,
-        "0W": 0.005,
-        "0B": 0.025,
-        "1F": 0.01,
-        "1I": 0.015,
-        "1W": 0.005,
-        "1B": 0.025,
-    }
-    assert times.delays == {"0F": 0.002, "1B": 0.002}
+    of_stage = {"F0": 0.01, "I0": 0.015, "W0": 0.005, "B0": 0.025}
+    assert times.durations == {f"{n}{op}": time for n in (0, 1) for op, time in of_stage.items()}
+    assert times.delays == {"0F0": 0.002, "1B0": 0.002}
 
 
 def test_stages_on_one_device_hand_over_at_once() -> None:
     times = virtual_times(parse_problem(document(vee(1, 1), comm={"default": 9})), 1.0)
-    assert times.delays == {"0F": 0.0, "1B": 0.0}
+    assert times.delays == {"0F0": 0.0, "1B0": 0.0}
 
 
 @pytest.fixture
@@ -201,12 +182,13 @@ def test_the_transformer(cli, files, output) -> None:
     options = ["--steps", "2", "--verify", "--shape", "blocks=1,2,width=32"]
     outcome = cli("run", *files, "-o", output, *options)
     assert outcome.code == 0, outcome.err
-    assert "check passed: largest relative error" in outcome.out
+    said = " ".join(outcome.out.split())
+    assert "check passed: largest relative error" in said
     # losses, 12 tensors per block (norms, products and biases), words, positions, norm and head
-    assert f"of {3 + 3 * 12 + 5} losses and gradients" in outcome.out
-    assert "toy model: a small transformer ran" in outcome.out
-    assert "makespan / mean compute of a device: predicted" in outcome.out
-    assert "error +" not in outcome.out
+    assert f"of {3 + 3 * 12 + 5} losses and gradients" in said
+    assert "Toy model a small transformer ran" in said
+    assert "makespan / mean compute of a device: predicted" in said
+    assert "error +" not in said
     timeline = json.loads(output.read_text())
     assert timeline["environment"]["ranks"] == "2 local, gloo"
     assert len(timeline["steps"]) == 2
@@ -268,8 +250,9 @@ def test_a_model_of_the_users(cli, files, output, tmp_path) -> None:
     path = model(tmp_path, "pass")
     outcome = cli("run", *files, "-o", output, "--model", path, "--verify", "--steps", "1")
     assert outcome.code == 0, outcome.err
-    assert "of 7 losses and gradients" in outcome.out
-    assert "makespan: predicted" in outcome.out  # with the times of the model's costs
+    said = " ".join(outcome.out.split())
+    assert "of 7 losses and gradients" in said
+    assert "Makespan predicted" in said  # with the times of the model's costs
 
 
 @needs_torch
@@ -365,8 +348,9 @@ def test_on_cuda_as_far_as_a_stand_in_goes(files, output) -> None:
     options += ["--shape", "dtype=bfloat16"]
     done = torchrun(*files, "-o", output, *options, module="tests.support.cuda")
     assert done.returncode == 0, done.stderr
-    assert "check passed: largest relative error 0.0e+00" in done.stdout
-    assert done.stdout.count("toy model: ") == 1  # rank 0 alone speaks
+    said = " ".join(done.stdout.split())
+    assert "check passed: largest relative error 0.0e+00" in said
+    assert said.count("Toy model ") == 1  # rank 0 alone speaks
     timeline = read_timeline(output, parse_problem(json.loads(files[0].read_text())))
     assert timeline.environment["ranks"] == "2 under torchrun, nccl"
     assert timeline.environment["device"] == NAME
@@ -376,7 +360,7 @@ def test_on_cuda_as_far_as_a_stand_in_goes(files, output) -> None:
             assert row.transfers == ()  # events around calls that enqueue say nothing
             assert all(a.end <= b.start for a, b in pairwise(row.ops))
             assert all(ran.end > ran.start for ran in row.ops)
-    assert len(re.findall(r"device \d +unlimited +0 +[0-9.]+ [KM]iB", done.stdout)) == 2
+    assert len(re.findall(r"^device \d +0 +[0-9]+$", done.stdout, re.MULTILINE)) == 2  # peaks
 
 
 @needs_torch
@@ -402,24 +386,25 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 from pipesat.runtime.torch_api import load_torch_api
-from pipesat.runtime.pipeline import RankPipeline, connected
-from pipesat.runtime.job import Shape, order_of_csv
-from pipesat.runtime.link_delays import offsets
+from pipesat.runtime.connection import connected, offsets
+from pipesat.runtime.job import Shape
 from pipesat.runtime.models import transformer
 rank, folder = int(sys.argv[1]), Path(sys.argv[2])
-api = load_torch_api()
-order = folder / "order.csv"
+api, model, cpu = load_torch_api(), transformer(Shape(), 2), torch.device("cpu")
 with connected(folder, rank, 2, 60):
-    wanted = order_of_csv(order.read_text())
-    pipeline = RankPipeline(api, wanted, rank, order, transformer(Shape(), 2), api.stage)
-    pipeline.step()
+    stage = api.stage(model.build_stage(rank, 2), rank, 2, cpu)
+    runtime = api.runtime([stage], 3, loss_fn=model.loss_of, scale_grads=False)
+    runtime._load_csv(str(folder / "order.csv"))
+    inputs, targets = model.whole_batch(3)
+    def step():
+        runtime.step(*([] if rank else [inputs]), target=targets if rank else None)
+    step()
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
-        pipeline.step()
-        pipeline.step()
+        step()
+        step()
     profiler.export_chrome_trace(str(folder / f"trace{rank}.json"))
     offset, error = offsets(rank, 2, "cpu", ask=True)
     assert abs(offset) <= error and bool(error) == bool(rank)  # the clock is one
-    torch.distributed.barrier()
 """
     assert cli("export", *files, "--to", "torch-csv", "-o", tmp_path / "order.csv").code == 0
     processes = [

@@ -1,28 +1,16 @@
-"""The host of processes that each run the Python code in a file of its name, as ``python -c``."""
+"""Python code as a call of :mod:`pipesat.runtime.launch`."""
 
 from __future__ import annotations
 
 import os
 import sys
-import traceback
 from pathlib import Path
 
-from pipesat.runtime.launch import main
 
-
-def work(folder: Path, name: str, timeout: float) -> None:
-    del timeout
-    code = 0
+def run_code(folder: Path, home: Path, code: str) -> None:
+    """Run code at home, as ``python -c`` does; it knows the run's folder, and the host."""
+    os.chdir(home)
     try:
-        exec((folder / f"{name}.code").read_text(), {"os": os, "sys": sys, "host": os.getppid()})
+        exec(code, {"os": os, "sys": sys, "folder": folder, "host": os.getppid()})
     except SystemExit as error:
-        code = int(error.code or 0)
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    sys.stdout.flush()
-    os._exit(code)
-
-
-if __name__ == "__main__":
-    main(work)
+        os._exit(int(error.code or 0))

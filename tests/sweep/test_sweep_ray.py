@@ -88,7 +88,7 @@ def slots() -> list[int]:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue  # it has just ended
-        if b"pipesat.sweep.worker" in words and runs(int(path.parent.name)):
+        if any(b"pipesat.runtime.forks" in word for word in words) and runs(int(path.parent.name)):
             found.append(int(path.parent.name))
     return found
 

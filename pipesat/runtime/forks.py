@@ -1,0 +1,294 @@
+"""Processes that start and end together: a fresh interpreter, the host, forks one for every call.
+
+The host imports once what all need, so that forks start in milliseconds, with memory that no
+earlier call has touched. All are in one session of their own: a Ctrl-C reaches the parent alone,
+and one signal ends them all. The host ends them when its parent is gone, however that ended.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from typing import IO, Any, Final, Literal, NamedTuple, Self, TypeAlias
+
+from pipesat.core.errors import BadInput, PipesatError
+
+_TICK: Final = 0.05  # seconds between two looks at limits, and at who stops us
+_LAST_WORDS: Final = 0.5  # seconds for the others to say how they failed: the first may be another
+_LOG_LINES: Final = 12
+_FORK: Final = multiprocessing.get_context("fork")
+Limit: TypeAlias = Literal["", "seconds", "memory"]
+_MAXRSS: Final = 1 << (0 if sys.platform == "darwin" else 10)  # bytes of a unit of ru_maxrss
+
+
+class Call(NamedTuple):
+    """``module:function`` and its arguments; these and the answer have to be picklable."""
+
+    function: str
+    arguments: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Calls by name that run at once; when one fails, all are ended.
+
+    ``load`` is called first, in the host. ``seconds`` and ``memory`` (bytes) are limits of each
+    call. ``folder`` is removed if the parent ends first.
+    """
+
+    calls: Mapping[str, Call]
+    load: Call
+    folder: str = ""
+    seconds: float = math.inf
+    memory: float = math.inf
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call ended.
+
+    Attributes
+    ----------
+    code
+        Its process's exit code; of a process that a signal ended, minus the signal.
+    error
+        What failed: the error itself, or a sentence about another exception.
+    log
+        The last lines of the error's traceback, or else of what the process wrote.
+    moment
+        When it failed by its own account, on the monotonic clock; 0 if it said nothing.
+    exceeded
+        The limit at which it was killed.
+    seconds, peak
+        How long it ran; the most memory that it had, in bytes.
+    """
+
+    code: int
+    answer: Any = None
+    error: PipesatError | None = None
+    log: tuple[str, ...] = ()
+    moment: float = 0.0
+    exceeded: Limit = ""
+    seconds: float = 0.0
+    peak: int = 0
+
+
+class Host:
+    """A host, seen from its parent; ``more`` is added to our environment."""
+
+    def __init__(self, more: Mapping[str, str]) -> None:
+        path = os.pathsep.join(os.path.abspath(p) for p in sys.path if p)
+        self._words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
+        self._connection, theirs = multiprocessing.Pipe()
+        with theirs:
+            command = "from pipesat.runtime.forks import main; main()"
+            self._process = subprocess.Popen(  # noqa: S603  our own interpreter and module
+                [sys.executable, "-P", "-c", command, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=self._words,
+                stderr=self._words,
+                env={**os.environ, "PYTHONPATH": path, **more},
+                start_new_session=True,
+            )
+
+    @property
+    def ended(self) -> bool:
+        """Whether the host is gone, by itself or by somebody else."""
+        return self._process.poll() is not None
+
+    def run(self, batch: Batch, idle: Callable[[], None] = lambda: None) -> dict[str, Outcome]:
+        """Run calls and wait for all; ``idle`` is called meanwhile, and what it raises ends it."""
+        try:
+            self._connection.send(batch)
+            while not self._connection.poll(_TICK):
+                if self.ended:
+                    raise EOFError
+                idle()
+            outcomes: dict[str, Outcome] = self._connection.recv()
+        except (EOFError, OSError):
+            lost = Outcome(self._process.wait(), log=_last_lines(self._words))
+            return dict.fromkeys(batch.calls, lost)
+        return outcomes
+
+    def close(self) -> None:
+        """End the host and whatever it runs."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        with suppress(EOFError, OSError):
+            while True:  # the connection ends with the last process that has it
+                self._connection.recv_bytes()
+        self._words.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def main() -> None:
+    """Be the host: run batches until the parent is gone."""
+    parent = Connection(int(sys.argv[1]))
+    with suppress(EOFError):
+        while True:
+            parent.send(_run_together(parent.recv(), parent))
+
+
+def _run_together(batch: Batch, parent: Connection) -> dict[str, Outcome]:
+    """Fork for every call; wait for all, or shortly for the others once one has failed."""
+    try:
+        _function(batch.load)(*batch.load.arguments)
+        functions = {name: _function(call) for name, call in batch.calls.items()}
+    except BaseException as error:
+        return dict.fromkeys(batch.calls, _failed(error))
+    running = {name: _Fork(functions[name], *call.arguments) for name, call in batch.calls.items()}
+    ended: dict[str, Outcome] = {}
+    limited = math.isfinite(batch.seconds) or math.isfinite(batch.memory)
+    until = math.inf
+    while running and time.monotonic() < until:
+        tick = _TICK if limited or until < math.inf else None
+        ready = wait([parent, *(fork.pipe for fork in running.values())], tick)
+        if parent in ready:  # it says nothing before it is answered: that is its end
+            if batch.folder:
+                shutil.rmtree(batch.folder, ignore_errors=True)
+            os.killpg(0, signal.SIGKILL)
+        for name, fork in [*running.items()]:
+            exceeded: Limit = fork.exceeded(batch) if limited else ""
+            if fork.pipe in ready or exceeded:
+                ended[name] = running.pop(name).end(exceeded)
+                if ended[name].code:
+                    until = min(until, time.monotonic() + _LAST_WORDS)
+    for fork in running.values():
+        fork.end("seconds")
+    return ended
+
+
+def _function(call: Call) -> Callable[..., Any]:
+    module, _, name = call.function.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return found
+
+
+class _Fork:
+    """The process of a call, seen from the host."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.began, self.peak = time.monotonic(), 0
+        self.words = tempfile.TemporaryFile()  # noqa: SIM115  closed by end()
+        self.pipe, theirs = _FORK.Pipe(duplex=False)
+        with theirs:
+            of_child = [theirs, self.words, function, *arguments]
+            self.process = _FORK.Process(target=_answer, args=of_child)
+            self.process.start()
+
+    def exceeded(self, batch: Batch) -> Limit:
+        """Return which limit it exceeds."""
+        self.peak = max(self.peak, resident(self.process.pid))
+        if time.monotonic() - self.began > batch.seconds:
+            return "seconds"
+        return "memory" if self.peak > batch.memory else ""
+
+    def end(self, exceeded: Limit = "") -> Outcome:
+        """Take its answer, or kill it for what it exceeds."""
+        found = Outcome(0)
+        if exceeded:
+            self.process.kill()
+        else:
+            with suppress(EOFError):
+                found = self.pipe.recv()
+        self.process.join()
+        self.pipe.close()
+        with self.words:
+            return replace(
+                found,
+                code=self.process.exitcode or 0,
+                log=found.log or _last_lines(self.words),
+                exceeded=exceeded,
+                seconds=time.monotonic() - self.began,
+                peak=max(self.peak, found.peak),
+            )
+
+
+def _answer(
+    result: Connection, words: IO[bytes], function: Callable[..., Any], *arguments: Any
+) -> None:
+    """Be the process of a call: say what came out and end, without the host's clean-up."""
+    for stream in (1, 2):
+        os.dup2(words.fileno(), stream)
+    try:
+        found = Outcome(0, function(*arguments))
+    except BaseException as error:
+        found = _failed(error)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS
+    sys.stdout.flush()
+    result.send(replace(found, peak=peak))
+    os._exit(found.code)  # torch's own clean-up may wait for ranks that are gone
+
+
+def _failed(error: BaseException) -> Outcome:
+    first = str(error).strip().partition("\n")[0].strip()
+    said = PipesatError(f"{type(error).__name__}: {first}" if first else type(error).__name__)
+    if isinstance(error, BadInput):  # its value may be anything
+        where = "" if error.source else error.where
+        said = BadInput(str(error).removeprefix(f"{where}: "), where=where)
+    elif isinstance(error, PipesatError):
+        said = PipesatError(str(error))
+    log = [line for line in traceback.format_exc().splitlines() if line.strip()]
+    return Outcome(1, error=said, log=tuple(log[-_LOG_LINES:]), moment=time.monotonic())
+
+
+def first_failed(outcomes: Mapping[str, Outcome]) -> str | None:
+    """Return the name of the call that failed first and made the others fail; ``None``: none.
+
+    The time is the one that the process itself noted. One that was killed, or that left without a
+    word, could note none, but others failing do not do that to it (unlike an abort, to which a lost
+    connection can lead). Bad input comes before everything: it may show in other ways too.
+    """
+
+    def order(name: str) -> tuple[bool, bool, float]:
+        found = outcomes[name]
+        silent = found.error is None and found.code != -signal.SIGABRT
+        return not isinstance(found.error, BadInput), not silent, found.moment or math.inf
+
+    return min((name for name in outcomes if outcomes[name].code), key=order, default=None)
+
+
+def resident(pid: int | None) -> int:
+    """Bytes of a process's memory that are in use; 0 if it is gone.
+
+    Not its address space: the search's threads reserve a lot more than they touch.
+    """
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except FileNotFoundError:
+        pass  # no Linux
+    done = subprocess.run(  # noqa: S603  a number
+        ["ps", "-o", "rss=", "-p", str(pid)],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return int(done.stdout.strip() or 0) << 10
+
+
+def _last_lines(words: IO[bytes]) -> tuple[str, ...]:
+    words.seek(0)
+    lines: Sequence[str] = words.read().decode(errors="replace").splitlines()
+    return tuple([line for line in lines if line.strip()][-_LOG_LINES:])
