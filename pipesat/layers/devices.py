@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 from math import comb
@@ -22,7 +22,7 @@ from pipesat.layers.rules import (
     partition_of,
     same_stage,
 )
-from pipesat.layers.several_stages import Tracks, broken_ties, improved, loop_tracks, vee_tracks
+from pipesat.layers.several_stages import Tracks, broken_ties, improved, tracks_of
 from pipesat.layers.split import LARGEST_COST, Split, best_split
 
 Recompute: TypeAlias = Literal["never", "always", "where_needed"]
@@ -34,7 +34,7 @@ EXACT_LOOP: Final = 100
 EXACT_CUTS: Final = 20_000
 """Up to so many ways to cut, all of them are looked at."""
 _SLACK: Final = 3  # stages of so many times the mean length are tried first
-_KICKS: Final = 600  # of a local search, divided by the number of layers
+_KICKS: Final = 3000  # of a local search, divided by the number of layers
 
 
 def smallest_largest(
@@ -164,13 +164,17 @@ def _several_per_device(
 
 def _least(problem: SplitProblem) -> tuple[tuple[int, ...] | None, bool]:
     """The best cuts, ``None`` if none fits; and whether both are certain."""
-    layers, stages = len(problem.layers), problem.pipeline.stages
-    if comb(layers - 1, stages - 1) <= EXACT_CUTS:
+    layers, pipeline = problem.layers, problem.pipeline
+    count, p, stages = len(layers), pipeline.devices, pipeline.stages
+    if comb(count - 1, stages - 1) <= EXACT_CUTS:
         return _enumerated(problem), True
-    tracks = _tracks(problem)
-    if tracks is None:
-        return _searched(problem, _KICKS // layers), False
-    return _exact(problem, tracks), True
+    if pipeline.placement == "vee" and count <= EXACT_VEE:
+        return _exact(problem, [tracks_of(layers, pipeline)]), True
+    if stages == 2 * p and count <= EXACT_LOOP:
+        # the most even second rounds first: a good value early makes the others short
+        seconds = sorted(range(p, count - p + 1), key=lambda x: abs(2 * x - count))
+        return _exact(problem, [tracks_of(layers, pipeline, second) for second in seconds]), True
+    return _searched(problem, _KICKS // count), False
 
 
 def _enumerated(problem: SplitProblem) -> tuple[int, ...] | None:
@@ -197,39 +201,23 @@ def _enumerated(problem: SplitProblem) -> tuple[int, ...] | None:
     return tuple(map(int, cuts[best]))
 
 
-def _tracks(problem: SplitProblem) -> list[Tracks] | None:
-    """Tracks among which the best split is, or ``None`` if they are too many or too long."""
-    layers, pipeline = problem.layers, problem.pipeline
-    count, p = len(layers), pipeline.devices
-    if pipeline.placement == "vee" and count <= EXACT_VEE:
-        return [vee_tracks(layers, pipeline)]
-    if pipeline.stages == 2 * p and count <= EXACT_LOOP:
-        # the most even second rounds first: a good value early makes the others short
-        seconds = sorted(range(p, count - p + 1), key=lambda x: abs(2 * x - count))
-        return [loop_tracks(layers, pipeline, second) for second in seconds]
-    return None
-
-
 def _exact(problem: SplitProblem, tracks: Sequence[Tracks]) -> tuple[int, ...] | None:
     """Cuts of the least value; ``None`` if no split fits."""
-
-    def within(track: Tracks, most: int) -> tuple[int, ...] | None:
-        limits = [(problem.load, [most] * problem.pipeline.devices), (problem.memory, problem.room)]
-        return track.cuts(limits)
-
     best, low = _searched(problem, 0), problem.lower_bound()
     value = LARGEST_COST if best is None else problem.value(best)
     for track in tracks:
-        if value == low:
-            break
-        found = within(track, value - 1)
-        floor = low
-        while found is not None:
-            best, value = found, problem.value(found)
-            while floor < value and (found := within(track, (floor + value) // 2)) is None:
-                floor = (floor + value) // 2 + 1
-            if floor >= value:
-                break
+        floor, most = low, value - 1
+        while floor < value:
+            limits = [
+                (problem.load, [most] * problem.pipeline.devices),
+                (problem.memory, problem.room),
+            ]
+            found = track.cuts(limits)
+            if found is None:
+                floor = most + 1
+            else:
+                best, value = found, problem.value(found)
+            most = (floor + value) // 2
     return best
 
 
@@ -278,10 +266,8 @@ def check_cuttable(layers: Layers, pipeline: Pipeline) -> None:
     """
     stages = pipeline.stages
     check_counts(layers, stages)
-    if stages == 1 or stages != pipeline.devices:
-        return
     places = same_stage(layers, cut_masks(layers, stages))[1:stages, 1:-1].any(axis=0).sum()
-    if places < stages - 1:
+    if stages == pipeline.devices > 1 and places < stages - 1:
         pairs = [
             f"{layers.label(tie.one)} and {layers.label(tie.other)}"
             for tie in layers.ties
@@ -300,43 +286,33 @@ def why_no_split_fits(problem: SplitProblem, lacking: int | None = None) -> str:
 
     ``lacking`` is what the best split lacks on a device, where that is known.
     """
-    layers, pipeline = problem.layers, problem.pipeline
+    layers, homes = problem.layers, problem.pipeline.homes
     unit = f" {layers.memory_unit}" if layers.memory_unit else ""
-    for begin, end in _together(layers):
-        needs = [line.at_end[end] - line.at_begin[begin] for line in problem.memory]
-        over = [
-            int(need) - problem.room[home] for need, home in zip(needs, pipeline.homes, strict=True)
-        ]
-        if min(over) > 0:
-            stage = int(np.argmin(over))
-            home, flying = pipeline.homes[stage], problem.in_flight[stage]
-            name = layers.label(begin)
-            if end - begin > 1:
-                name += f" to {layers.label(end - 1)}, which stay together,"
-            fit = "fits" if end - begin == 1 else "fit"
-            microbatches = "1 microbatch" if flying == 1 else f"{flying} microbatches"
+    rooms = np.maximum(problem.room, 0)
+    ends, begins = problem.memories
+    begin_of = [k for k, cut in enumerate(layers.may_cut) if cut]
+    for begin, end in pairwise(begin_of):  # layers that no cut can part
+        needs = ends[:, end] - begins[:, begin]
+        stage = int(np.argmin(needs - rooms[[*homes]]))
+        if needs[stage] > rooms[homes[stage]]:
+            last = f" to {layers.label(end - 1)}, kept together," if end - begin > 1 else ""
             return (
-                f"{name} {fit} on no device: on stage {stage}, where least "
-                f"is missing, it needs {needs[stage]}{unit} with {microbatches} in flight; "
-                f"device {home} has room for {max(problem.room[home], 0)}{unit}: give devices more "
-                "memory, or make microbatches smaller"
+                f"{layers.label(begin)}{last} fits on no device: on stage {stage}, where "
+                f"least is missing, {needs[stage]}{unit} are needed, microbatches in flight: "
+                f"{problem.in_flight[stage]}; device {homes[stage]} has room for "
+                f"{rooms[homes[stage]]}{unit}: give devices more memory, or make microbatches "
+                "smaller"
             )
-    least = np.min([np.diff(line.at_end) for line in problem.memory], axis=0)
-    whole, room = int(least.sum()), sum(max(0, room) for room in problem.room)
-    if whole > room:
+    least = int(np.diff(ends, axis=1).min(axis=0).sum())
+    room = sum(map(int, rooms))
+    if least > room:
         return (
-            f"all layers need at least {whole}{unit} together, all devices have room for "
+            f"all layers need at least {least}{unit} together, all devices have room for "
             f"{room}{unit}"
         )
     if lacking is None:
         return ""
     return (
-        f"no split of {len(layers)} layers into {pipeline.stages} stages fits: even the best lacks "
+        f"no split of {len(layers)} layers into {len(homes)} stages fits: even the best lacks "
         f"{lacking}{unit} on a device"
     )
-
-
-def _together(layers: Layers) -> Iterator[tuple[int, int]]:
-    """Layers (begin, end) that no cut can part."""
-    begins = [k for k, cut in enumerate(layers.may_cut) if cut]
-    yield from pairwise(begins)

@@ -8,16 +8,17 @@ table suffices: for given fronts a' and r after and before a device, the latest 
 reachable leaves most load and memory to the other stage, so only that one counts. O(p L^2 log T)
 for a V, L times that for a loop.
 
-**Windows**, where that is too far. A window is a run of stages on different devices. With all cuts
-outside it fixed, its own cuts are a chain's, each device with the load and memory that it has
-elsewhere: :func:`best_split` finds the best. Single cuts are moved too. It ends when neither helps:
-a local optimum, not a proven one.
+**Single cuts**, where that is too far: each in turn goes to its best place, all others fixed, until
+none moves; then some are shifted at random, and it begins again: a local optimum, not a proven one.
+(Against exact programmes for runs of several cuts, on 24 loops of 40 to 250 layers: from 0.7 %
+worse to 9 % better, in a third more time. 2026-11-24.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,6 @@ from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import LinearCost, SplitProblem
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import Mask, cut_masks
-from pipesat.layers.split import FORBIDDEN, LARGEST_COST, best_split
 
 Limits = Sequence[tuple[Sequence[LinearCost], Sequence[int]]]
 """Per resource (load, memory): its lines by stage, its limit by device."""
@@ -107,48 +107,38 @@ class Tracks:
         return tuple(sorted(cuts))
 
 
-def vee_tracks(layers: Layers, pipeline: Pipeline) -> Tracks:
-    """Tracks of a V: one front from either end, until they meet."""
+def tracks_of(layers: Layers, pipeline: Pipeline, second: int | None = None) -> Tracks:
+    """Tracks of a V, one front from either end until they meet; or of a loop of two.
+
+    The loop's second round begins with layer ``second``.
+    """
     count, p = len(layers), pipeline.devices
     masks = cut_masks(layers, 2 * p)
-    layer_of = np.arange(count, -1, -1)
-    a, b = np.arange(count + 1)[:, None], layer_of[None, :]
+    vee, last_a = second is None, count if second is None else second
+    layer_of = np.arange(count, -1, -1) if vee else np.arange(last_a, count + 1)
+    a, b = np.arange(last_a + 1)[:, None], layer_of[None, :]
     steps = []
     for d in range(p):
-        allowed = masks[d + 1][:, None] & masks[2 * p - 1 - d][None, layer_of]
-        allowed = allowed & (a < b if d < p - 1 else a == b)
-        for one, other in _ties(layers):
-            allowed = allowed & (((one < a) | (one >= b)) == ((other < a) | (other >= b)))
-        steps.append(_TwoStages(d, 2 * p - 1 - d, allowed))
-    return Tracks(layer_of, count, tuple(steps), backwards=True)
-
-
-def loop_tracks(layers: Layers, pipeline: Pipeline, second: int) -> Tracks:
-    """Tracks of a loop of two, whose second round begins with layer ``second``."""
-    count, p = len(layers), pipeline.devices
-    masks = cut_masks(layers, 2 * p)
-    layer_of = np.arange(second, count + 1)
-    a, b = np.arange(second + 1)[:, None], layer_of[None, :]
-    steps = []
-    for d in range(p):
-        allowed = masks[d + 1][: second + 1, None] & masks[p + d + 1][None, layer_of]
-        allowed = allowed & (((a == second) & (b == count)) if d == p - 1 else (a < second))
-        for one, other in _ties(layers):
-            placed = [(k < a) | ((k >= second) & (k < b)) for k in (one, other)]
-            allowed = allowed & (placed[0] == placed[1])
-        steps.append(_TwoStages(d, p + d, allowed))
-    return Tracks(layer_of, second, tuple(steps), backwards=False)
+        other = 2 * p - 1 - d if vee else p + d
+        moved = other if vee else other + 1  # the cut that the other front is at then
+        allowed = masks[d + 1][: last_a + 1, None] & masks[moved][None, layer_of]
+        if d < p - 1:
+            allowed &= a < (b if vee else last_a)
+        else:
+            allowed &= (a == b) if vee else (a == last_a) & (b == count)
+        for one, two in _ties(layers):
+            passed = [(k < a) | ((k >= b) if vee else (last_a <= k) & (k < b)) for k in (one, two)]
+            allowed &= passed[0] == passed[1]
+        steps.append(_TwoStages(d, other, allowed))
+    return Tracks(layer_of, last_a, tuple(steps), backwards=vee)
 
 
 def _ties(layers: Layers) -> list[tuple[int, int]]:
     return [(tie.one, tie.other) for tie in layers.ties if not tie.copies]
 
 
-_LONG = 4  # a window's stages have at most so many times their mean length
-
-
 def improved(problem: SplitProblem, cuts: Sequence[int], kicks: int = 0) -> tuple[int, ...]:
-    """Improve a split until no window and no single cut does; ties and flags are kept.
+    """Improve a split until no other place of a single cut does; ties and flags are kept.
 
     Then, ``kicks`` times, some cuts are shifted at random (always the same ones) and it begins
     again. A split that breaks ties is mended or comes back broken.
@@ -166,20 +156,14 @@ def _descended(
     problem: SplitProblem, cuts: tuple[int, ...], masks: Mask
 ) -> tuple[tuple[int, int, float], tuple[int, ...]]:
     """The local optimum below a split, and how it is judged."""
-    windows = [*_windows(problem.pipeline.homes)]
-    best, value = cuts, _judged(problem, cuts)
-    while True:
-        before = value
-        for begin, end in windows:
-            found = _window_solved(problem, best, begin, end, masks)
-            if found is not None and (judged := _judged(problem, found)) < value:
-                best, value = found, judged
-        for number in range(1, len(best) - 1):
-            found = _cut_moved(problem, best, number, masks)
-            if (judged := _judged(problem, found)) < value:
-                best, value = found, judged
-        if value == before:
-            return value, best
+    best = _judged(problem, cuts), cuts
+    before = None
+    while best != before:
+        before = best
+        for number in range(1, len(cuts) - 1):
+            moved = _cut_moved(problem, best[1], number, masks)
+            best = min(best, (_judged(problem, moved), moved), key=lambda found: found[0])
+    return best
 
 
 def _shifted(cuts: tuple[int, ...], masks: Mask, draw: np.random.Generator) -> tuple[int, ...]:
@@ -213,7 +197,8 @@ def _cut_moved(
     lacking = np.maximum((worst[0] - np.array(problem.room)[:, None]).max(axis=0), 0)
     uneven = (worst[1].astype(float) ** 2).sum(axis=0)
     order = np.lexsort((uneven, worst[1].max(axis=0), lacking))
-    return (*cuts[:number], int(places[order[0]]), *cuts[number + 1 :])
+    moved = ((*cuts[:number], int(place), *cuts[number + 1 :]) for place in places[order])
+    return min(moved, key=partial(broken_ties, problem)) if _ties(problem.layers) else next(moved)
 
 
 def _judged(problem: SplitProblem, cuts: Sequence[int]) -> tuple[int, int, float]:
@@ -224,74 +209,5 @@ def _judged(problem: SplitProblem, cuts: Sequence[int]) -> tuple[int, int, float
 
 def broken_ties(problem: SplitProblem, cuts: Sequence[int]) -> int:
     """How many tied layers lie on different devices and must not."""
-    homes = problem.pipeline.homes
-    stage_of = np.searchsorted(cuts, np.arange(len(problem.layers)), side="right") - 1
-    return sum(
-        homes[stage_of[tie.one]] != homes[stage_of[tie.other]]
-        for tie in problem.layers.ties
-        if not tie.copies
-    )
-
-
-def _windows(homes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Longest runs of stages on different devices."""
-    reached = 0
-    for begin in range(len(homes)):
-        end = begin
-        while end < len(homes) and homes[end] not in homes[begin:end]:
-            end += 1
-        if end > reached and end - begin > 1:
-            yield begin, end
-        reached = max(reached, end)
-
-
-def _window_solved(
-    problem: SplitProblem, cuts: Sequence[int], begin: int, end: int, masks: Mask
-) -> tuple[int, ...] | None:
-    """Best cuts inside stages ``begin`` to ``end - 1``; ``None`` if ties forbid them all."""
-    first, last = cuts[begin], cuts[end]
-    homes = problem.pipeline.homes[begin:end]
-    elsewhere = []
-    for lines in (problem.loads, problem.memories):
-        inside = problem.of_stages(lines, cuts)[begin:end]
-        elsewhere.append(problem.on_devices(lines, cuts)[[*homes]] - inside)
-    tied = [*_tied(problem, cuts, begin, end)]
-
-    def cost(a: Ints, b: Ints, stage: int) -> Ints:
-        a, b = a + first, b + first
-        of = begin + stage
-        load, memory = (
-            lines[of].at_end[b] - lines[of].at_begin[a] + others[stage]
-            for lines, others in zip((problem.load, problem.memory), elsewhere, strict=True)
-        )
-        lacking = memory - problem.room[homes[stage]]
-        costs: Ints = np.where(lacking > 0, LARGEST_COST + lacking, load)
-        for layer, home in tied:
-            costs = np.where((a <= layer) & (layer < b) & (homes[stage] != home), FORBIDDEN, costs)
-        return costs
-
-    inner = masks[begin : end + 1, first : last + 1].copy()
-    inner[0], inner[-1] = False, False
-    inner[0, 0] = inner[-1, -1] = True
-    for tie in problem.layers.ties:
-        low, high = sorted((tie.one, tie.other))
-        if not tie.copies and first <= low and high < last:
-            inner[:, low + 1 - first : high + 1 - first] = False
-    longest = _LONG * -(-(last - first) // (end - begin))
-    found = best_split(cost, last - first, end - begin, masks=inner, longest=longest)
-    if found is None:
-        return None
-    middle = (first + part.stop for part in found.partition[:-1])
-    return (*cuts[: begin + 1], *middle, *cuts[end:])
-
-
-def _tied(
-    problem: SplitProblem, cuts: Sequence[int], begin: int, end: int
-) -> Iterator[tuple[int, int]]:
-    """Layers of a window that are tied to one outside, and the device that they must be on."""
-    inside = range(cuts[begin], cuts[end])
-    for tie in problem.layers.ties:
-        for layer, other in ((tie.one, tie.other), (tie.other, tie.one)):
-            if not tie.copies and layer in inside and other not in inside:
-                stage = int(np.searchsorted(cuts, other, side="right")) - 1
-                yield layer, problem.pipeline.homes[stage]
+    homes = np.repeat(problem.pipeline.homes, np.diff(cuts))
+    return sum(int(homes[one] != homes[other]) for one, other in _ties(problem.layers))

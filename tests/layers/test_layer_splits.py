@@ -415,12 +415,12 @@ def test_a_layer_that_fits_on_no_device() -> None:
     with pytest.raises(Infeasible) as info:
         smallest_largest(layers, pipeline, in_flight=(2, 1))
     assert str(info.value) == (
-        "layer 1 (big) fits on no device: on stage 1, where least is missing, it needs 70 MiB with "
-        "1 microbatch in flight; device 1 has room for 65 MiB: give devices more memory, or make "
-        "microbatches smaller"
+        "layer 1 (big) fits on no device: on stage 1, where least is missing, 70 MiB are needed, "
+        "microbatches in flight: 1; device 1 has room for 65 MiB: give devices more memory, or "
+        "make microbatches smaller"
     )
     glued = layers_of([{"weights": 40, "with_next": True}, {"weights": 40}, {}])
-    with pytest.raises(Infeasible, match=r"layer 0 to layer 1, which stay together, fit on no"):
+    with pytest.raises(Infeasible, match=r"layer 0 to layer 1, kept together, fits on no"):
         smallest_largest(glued, Pipeline(devices=2, microbatches=1, memory=60))
 
 
