@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from pipesat.core.attached import attached
-from pipesat.core.claims import Bound, Standing, change
+from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind, parse_kind
 from pipesat.core.problem import Problem
-from pipesat.core.showing import Column, Displayed, Facts, Table
+from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.files.folder import changed_problem
 from pipesat.files.strict_json import MOST, MOST_FACTOR
 from pipesat.parts.parts import Parts, Plan, Shop
@@ -29,8 +31,8 @@ class ChunkOp(NamedTuple):
 
 
 PairsBy: TypeAlias = Literal["time", "factor"]
-Two: TypeAlias = tuple[ChunkOp, ChunkOp]
-"""Ops in the order of their kinds, then of their chunks."""
+Ops: TypeAlias = tuple[ChunkOp, ...]
+"""One op, or two in the order of their kinds, then of their chunks."""
 
 
 @dataclass(frozen=True)
@@ -57,70 +59,55 @@ class PairTimes(Displayed):
 
     parts: Parts
     alone: Mapping[ChunkOp, LeastTime]
-    together: Mapping[Two, LeastTime]
+    together: Mapping[Ops, LeastTime]
     problem: Problem | None = None
     by: PairsBy = "time"
+
+    @property
+    def times(self) -> dict[Ops, LeastTime]:
+        """All of them, each under its op or two ops."""
+        return {**{(op,): least for op, least in self.alone.items()}, **self.together}
 
     def name(self, ops: Sequence[ChunkOp]) -> str:
         """Return ops as text: ``moe F + moe BW``."""
         return " + ".join(f"{self.parts.chunks[op.chunk].name} {op.kind}" for op in ops)
 
-    def in_turn(self, two: Two) -> int:
+    def in_turn(self, two: Sequence[ChunkOp]) -> int:
         """Time of two ops, one after the other."""
         return sum(self.alone[op].plan.length for op in two)
 
-    def saves(self, two: Two) -> bool:
+    def saves(self, two: Ops) -> bool:
         """Whether two ops take less time together than in turn."""
         return self.together[two].plan.length < self.in_turn(two)
 
     @property
     def unproven(self) -> list[str]:
         """Names of ops and pairs whose times are not proven to be the least."""
-        every = [((op,), found) for op, found in self.alone.items()]
-        pairs = [(two, found) for two, found in self.together.items()]
-        return [self.name(ops) for ops, found in [*every, *pairs] if not found.standing.proven]
+        return [self.name(ops) for ops, found in self.times.items() if not found.standing.proven]
 
     def facts(self) -> Facts:
         """Return how many there are, how many save time, and what is not proven."""
-        saving = sum(self.saves(two) for two in self.together)
+        saving, count = sum(map(self.saves, self.together)), len(self.together)
         unproven = f"{len(self.unproven)} times are not proven to be the least. A longer "
         unproven += "--time-limit may shorten them"
         return [
-            ("Times", f"{len(self.alone)} ops alone, {len(self.together)} combinations"),
-            (
-                "Shorter",
-                f"{saving} of {len(self.together)} combinations take less together than in turn",
-            ),
+            ("Times", f"{len(self.alone)} ops alone, {count} combinations"),
+            ("Shorter", f"{saving} of {count} combinations take less together than in turn"),
             ("Proof", unproven if self.unproven else "all proven to be the least"),
             ("Doubt", "a model's times, without launches and shared bandwidth: measure them"),
         ]
 
     def tables(self) -> Iterator[Table]:
         """Yield all times, alone and together, with what is proven of each."""
-        heads = {"": False, "time": True, "in turn": True}
-        columns = [Column(head, number=number) for head, number in heads.items()]
-        columns += [Column("together", number=False, spare=2), Column("", number=False, spare=1)]
-        lines = [
-            [self.name([op]), f"{least.plan.length}", "", "", _verdict(least.standing)]
-            for op, least in self.alone.items()
-        ]
-        for two, least in self.together.items():
-            length, in_turn = least.plan.length, self.in_turn(two)
-            cells = (f"{length}", f"{in_turn}", change(length, in_turn), _verdict(least.standing))
-            lines.append([self.name(two), *cells])
-        note = f"times in {self.parts.time_unit}"
-        yield Table(columns, lines, notes=[note] if self.parts.time_unit else [])
+        unit, keys = self.parts.time_unit, ("ops", "time", "in_turn", "lower_bound", "status")
+        rows = [{key: row[key] for key in keys} for row in self.records()]
+        yield table_of(rows, notes=[f"times in {unit}" if unit else ""])
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per op and combination: its time, that in turn, and what is proven."""
-        in_turn = [None] * len(self.alone) + [self.in_turn(two) for two in self.together]
         return [
-            claim
-            | {
-                "ops": " + ".join(f"{op['chunk']} {op['kind']}" for op in claim["ops"]),
-                "in_turn": together,
-            }
-            for claim, together in zip(self.claims(), in_turn, strict=True)
+            claim | {"ops": self.name(ops), "in_turn": self.in_turn(ops) if len(ops) > 1 else None}
+            for claim, ops in zip(self.claims(), self.times, strict=True)
         ]
 
     def plot(self, *drawn: str) -> Figure:
@@ -138,7 +125,7 @@ class PairTimes(Displayed):
         """
         return cast("Figure", attached("figure_of_parts")(self, self.to_draw(drawn)))
 
-    def to_draw(self, texts: Sequence[str] = ()) -> list[tuple[ChunkOp, ...]]:
+    def to_draw(self, texts: Sequence[str] = ()) -> list[Ops]:
         """Return what a picture shows: what is asked for, or else what saves time, or else all.
 
         Raises
@@ -146,8 +133,8 @@ class PairTimes(Displayed):
         BadInput
             If there is no such op, or two are not of one device.
         """
-        asked: list[tuple[ChunkOp, ...]] = [ops_of_text(text, self.parts) for text in texts]
-        return asked or [two for two in self.together if self.saves(two)] or [*self.together]
+        asked: list[Ops] = [ops_of_text(text, self.parts) for text in texts]
+        return asked or [*filter(self.saves, self.together)] or [*self.together]
 
     def document(self) -> dict[str, Any]:
         """Return ``stages`` and ``overlap`` of a problem file.
@@ -165,10 +152,6 @@ class PairTimes(Displayed):
 
     def claims(self) -> list[dict[str, Any]]:
         """Return what is proven of each time, alone and together."""
-        every: list[tuple[Sequence[ChunkOp], LeastTime]] = [
-            *(((op,), found) for op, found in self.alone.items()),
-            *self.together.items(),
-        ]
         return [
             {
                 "ops": [{"chunk": self.parts.chunks[op.chunk].name, "kind": op.kind} for op in ops],
@@ -177,13 +160,11 @@ class PairTimes(Displayed):
                 "lower_bound_source": found.bound.source,
                 "status": found.standing.status,
             }
-            for ops, found in every
+            for ops, found in self.times.items()
         ]
 
-    def _time(self, op: ChunkOp) -> int:
-        return self._within_range(self.alone[op].plan.length, op)
-
-    def _within_range(self, time: int, *ops: ChunkOp) -> int:
+    def _time(self, *ops: ChunkOp) -> int:
+        time = self.times[ops].plan.length
         if time > MOST:
             raise BadInput(
                 f"{self.name(ops)} takes {time}, expected at most 10^12: use a larger time unit",
@@ -195,16 +176,13 @@ class PairTimes(Displayed):
     def _pairs(self) -> Iterator[dict[str, Any]]:
         for stages in stages_by_device(self.parts):
             ops = [(kind, stage) for kind in KINDS for stage in stages]
-            for place, (kind, stage) in enumerate(ops):
-                for other, partner in ops[place:]:
-                    chunks = self.parts.stages[stage], self.parts.stages[partner]
-                    two = in_order(ChunkOp(chunks[0], kind), ChunkOp(chunks[1], other))
-                    if self.saves(two):
-                        time = self._within_range(self.together[two].plan.length, *two)
-                        said: int | list[int] = time
-                        if self.by == "factor":
-                            said = factor_of(time, self.in_turn(two))
-                        yield {"ops": [f"{stage}{kind}", f"{partner}{other}"], self.by: said}
+            for both in combinations_with_replacement(ops, 2):
+                one, other = (ChunkOp(self.parts.stages[stage], kind) for kind, stage in both)
+                two = in_order(one, other)
+                if self.saves(two):
+                    time = self._time(*two)
+                    said = factor_of(time, self.in_turn(two)) if self.by == "factor" else time
+                    yield {"ops": [f"{stage}{kind}" for kind, stage in both], self.by: said}
 
 
 def factor_of(time: int, in_turn: int) -> list[int]:
@@ -215,7 +193,7 @@ def factor_of(time: int, in_turn: int) -> list[int]:
     return [exact.numerator, exact.denominator]
 
 
-def ops_of_text(text: str, parts: Parts) -> tuple[ChunkOp, ...]:
+def ops_of_text(text: str, parts: Parts) -> Ops:
     """Read ``0F+0BW`` or ``0BW``: ops of stages on one device.
 
     Raises
@@ -223,25 +201,20 @@ def ops_of_text(text: str, parts: Parts) -> tuple[ChunkOp, ...]:
     BadInput
         If it is anything else.
     """
-    wrong = BadInput(
-        "expected an op kind as 0BW, or two of one device as 0F+0BW", where="draw", value=text
-    )
     found = []
     for word in text.split("+"):
-        try:
+        with contextlib.suppress(ValueError, IndexError):
             stage, kind = parse_kind(word)
-        except ValueError:
-            raise wrong from None
-        if stage >= len(parts.stages):
-            raise wrong
-        found.append((stage, ChunkOp(parts.stages[stage], kind)))
-    if len(found) > 2 or len({parts.devices[stage] for stage, _ in found}) > 1:
-        raise wrong
-    ops = [op for _, op in found]
+            found.append((ChunkOp(parts.stages[stage], kind), parts.devices[stage]))
+    ops = [op for op, _ in found]
+    if len(ops) != text.count("+") + 1 or len(ops) > 2 or len({home for _, home in found}) > 1:
+        raise BadInput(
+            "expected an op kind as 0BW, or two of one device as 0F+0BW", where="draw", value=text
+        )
     return in_order(*ops) if len(ops) == 2 else (ops[0],)
 
 
-def in_order(one: ChunkOp, other: ChunkOp) -> Two:
+def in_order(one: ChunkOp, other: ChunkOp) -> Ops:
     """Return two ops in the order of their kinds, then of their chunks."""
     if (KINDS.index(one.kind), one.chunk) <= (KINDS.index(other.kind), other.chunk):
         return one, other
@@ -250,19 +223,19 @@ def in_order(one: ChunkOp, other: ChunkOp) -> Two:
 
 def stages_by_device(parts: Parts) -> list[list[int]]:
     """Return the stages of every device that has any."""
-    found: dict[int, list[int]] = {}
-    for stage, device in enumerate(parts.devices):
-        found.setdefault(device, []).append(stage)
-    return [found[device] for device in sorted(found)]
+    return [
+        [stage for stage, home in enumerate(parts.devices) if home == device]
+        for device in sorted({*parts.devices})
+    ]
 
 
-def twos_to_time(parts: Parts) -> list[Two]:
+def twos_to_time(parts: Parts) -> list[Ops]:
     """Return the combinations of two kinds of chunks that some device has, each once."""
-    found: dict[Two, None] = {}
+    found: dict[Ops, None] = {}
     for stages in stages_by_device(parts):
         chunks = sorted({parts.stages[stage] for stage in stages})
         ops = [ChunkOp(chunk, kind) for kind in KINDS for chunk in chunks]
-        found |= {(a, b): None for place, a in enumerate(ops) for b in ops[place:]}
+        found |= dict.fromkeys(combinations_with_replacement(ops, 2))
     return list(found)
 
 
@@ -274,24 +247,19 @@ def require_same_stages(parts: Parts, problem: Problem) -> None:
     BadInput
         If the problem has other stages, or another time unit.
     """
-    if len(problem.stages) != len(parts.stages):
-        raise BadInput(
-            f"{len(problem.stages)} stages, expected {len(parts.stages)}, as {parts.source} has",
-            where="stages",
-        )
-    for number, (stage, device) in enumerate(zip(problem.stages, parts.devices, strict=True)):
-        if stage.device != device:
-            raise BadInput(
-                f"expected {device}, as {parts.source} has",
-                where=f"stages[{number}].device",
-                value=stage.device,
-            )
-    if problem.time_unit and parts.time_unit and problem.time_unit != parts.time_unit:
-        raise BadInput(
-            f'expected "{parts.time_unit}", as {parts.source} has',
-            where="time_unit",
-            value=problem.time_unit,
-        )
+    wanted = f"as {parts.source} has"
+    homes = [stage.device for stage in problem.stages]
+    if len(homes) != len(parts.stages):
+        text = f"{len(homes)} stages, expected {len(parts.stages)}, {wanted}"
+        raise BadInput(text, where="stages")
+    for number, (home, device) in enumerate(zip(homes, parts.devices, strict=True)):
+        if home != device:
+            where = f"stages[{number}].device"
+            raise BadInput(f"expected {device}, {wanted}", where=where, value=home)
+    unit = problem.time_unit
+    if unit and parts.time_unit and unit != parts.time_unit:
+        text = f'expected "{parts.time_unit}", {wanted}'
+        raise BadInput(text, where="time_unit", value=unit)
 
 
 def into_problem(found: PairTimes, problem: Problem) -> Problem:
@@ -315,8 +283,3 @@ def into_problem(found: PairTimes, problem: Problem) -> Problem:
         time_unit=found.parts.time_unit or problem.document.get("time_unit"),
         overlap=times["overlap"] if times["overlap"]["pairs"] else None,
     )
-
-
-def _verdict(standing: Standing) -> str:
-    """Say what is proven: the order of the parts, not the time that a machine takes."""
-    return "optimal order of these parts" if standing.proven else standing.verdict

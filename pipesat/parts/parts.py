@@ -7,7 +7,7 @@ ops, takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -50,7 +50,8 @@ class Chunk:
 
     def of_kind(self, kind: PartKind) -> tuple[Part, ...]:
         """One layer's parts of a kind."""
-        return {"F": self.F, "B": self.B, "W": self.W}[kind]
+        parts: tuple[Part, ...] = getattr(self, kind)
+        return parts
 
 
 @dataclass(frozen=True)
@@ -134,37 +135,24 @@ class Plan:
 def shop_of(streams: int, ops: Sequence[tuple[Chunk, Kind]]) -> Shop:
     """Return the shop of ops that run together; F, B, W or BW of a chunk each."""
     jobs: list[Job] = []
-    for member, (chunk, kind) in enumerate(ops):
-        first = len(jobs)
-        if "F" in kind:
-            jobs += _chain(first, member, chunk, "F")
-        if "B" in kind:
-            jobs += _chain(first, member, chunk, "B")
-        if "W" in kind:
-            jobs += _weights(first if "B" in kind else None, member, chunk)
+    for member, (chunk, op_kind) in enumerate(ops):
+        first_of_B: int | None = None  # with no B beside them, W's parts wait for nothing
+        for kind in PART_KINDS:
+            if kind not in op_kind:
+                continue
+            first = len(jobs)
+            if kind == "B":
+                first_of_B = first
+            for place in range(chunk.repeat):
+                layer = place if kind == "F" else chunk.repeat - 1 - place
+                for k, (name, stream, time, after) in enumerate(chunk.of_kind(kind)):
+                    before = (len(jobs) - 1,) if len(jobs) > first else ()
+                    if kind == "W":
+                        before = ()
+                    if first_of_B is not None and after is not None:
+                        before = (first_of_B + place * len(chunk.B) + after,)
+                    jobs.append(Job(member, kind, layer, place, k, name, stream, time, before))
     return Shop(streams, tuple(jobs))
-
-
-def _chain(first: int, member: int, chunk: Chunk, kind: Literal["F", "B"]) -> Iterator[Job]:
-    """F's or B's parts, the first of which gets the number ``first``."""
-    number = first
-    for place in range(chunk.repeat):
-        layer = place if kind == "F" else chunk.repeat - 1 - place
-        for k, (name, stream, time, _) in enumerate(chunk.of_kind(kind)):
-            before = (number - 1,) if number > first else ()
-            yield Job(member, kind, layer, place, k, name, stream, time, before)
-            number += 1
-
-
-def _weights(first_of_B: int | None, member: int, chunk: Chunk) -> Iterator[Job]:
-    """W's parts; with no B beside them, that ran long ago."""
-    for place in range(chunk.repeat):
-        layer = chunk.repeat - 1 - place
-        for k, (name, stream, time, after) in enumerate(chunk.W):
-            before: tuple[int, ...] = ()
-            if first_of_B is not None and after is not None:
-                before = (first_of_B + place * len(chunk.B) + after,)
-            yield Job(member, "W", layer, place, k, name, stream, time, before)
 
 
 def timed(shop: Shop, rows: Rows) -> Plan | None:

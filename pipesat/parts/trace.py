@@ -8,10 +8,11 @@ one. What a kernel takes includes its waiting for other devices, and for other k
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, Field
 
@@ -20,7 +21,8 @@ from pipesat.core.errors import BadInput
 from pipesat.files.complaint import Says, validated_at
 from pipesat.files.strict_json import read_json
 from pipesat.parts.file import FORMAT, PartsMap, parse_parts, read_mapping
-from pipesat.parts.parts import PART_KINDS, PartKind, Parts
+from pipesat.parts.parts import PART_KINDS, PartKind
+from pipesat.placement.documents import stated
 
 LARGEST_TRACE: Final = 1 << 30
 _MOST_US: Final = 1e12
@@ -30,18 +32,12 @@ _LAUNCH: Final = ("cuda_runtime", "cuda_driver")
 _ANNOTATION: Final = "user_annotation"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class PartsOfTrace:
-    """Parts, the text of the file that says them, and what the reader should know of it."""
+    """The text of a parts file, and what the reader should know of it."""
 
-    parts: Parts
     text: str
     notes: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        chunk = self.parts.chunks[0]
-        counts = [f"{len(chunk.of_kind(kind))} of {kind}" for kind in PART_KINDS]
-        return "\n".join([f"<PartsOfTrace {chunk.name!r}: {', '.join(counts)}>", *self.notes])
 
 
 class _Event(BaseModel):
@@ -64,11 +60,15 @@ class _Event(BaseModel):
 
 
 class _Kernel(NamedTuple):
-    annotation: str | None
+    """When it ran, and in which run of its annotation it was launched."""
+
     instance: int
-    stream: int
     start: float
     end: float
+
+
+_Kernels: TypeAlias = dict[tuple[str | None, int], list[_Kernel]]
+"""By annotation, ``None`` without one, and by the trace's number of the stream."""
 
 
 @public
@@ -92,10 +92,9 @@ def parts_of_trace(path: str | Path, mapping: PartsMap | str | Path) -> PartsOfT
     """
     source, path = str(path), Path(path)
     mapping = mapping if isinstance(mapping, PartsMap) else read_mapping(mapping)
-    named = [rule.annotation for rule in mapping.parts if rule.annotation is not None]
-    kernels, unlaunched = _kernels(path, named)
+    kernels, unlaunched = _kernels(path, {rule.annotation for rule in mapping.parts} - {None})
     for number, rule in enumerate(mapping.parts):
-        if not any(kernel.annotation == rule.annotation for kernel in kernels):
+        if all(annotation != rule.annotation for annotation, _ in kernels):
             raise BadInput(
                 f"no kernel was launched in it, see parts[{number}] of the mapping",
                 source=source,
@@ -105,40 +104,47 @@ def parts_of_trace(path: str | Path, mapping: PartsMap | str | Path) -> PartsOfT
     numbers = _stream_numbers(mapping, kernels, source)
     layers = mapping.layers or mapping.repeat
     rows: dict[PartKind, list[dict[str, Any]]] = {kind: [] for kind in PART_KINDS}
+    taken = set()
     for rule in mapping.parts:
-        own = [k for k in kernels if k.annotation == rule.annotation]
-        own = [k for k in own if k.stream in numbers[rule.stream]]
-        time = int(_time(own, rule.time) / layers + 0.5)
+        keys = [(rule.annotation, stream) for stream in numbers[rule.stream]]
+        taken.update(keys)
+        own = [kernel for key in keys for kernel in kernels.get(key, ())]
+        time = int((_busy if rule.time == "busy" else _wall)(own) / layers + 0.5)
         after = {"after": rule.after} if rule.kind == "W" else {}
         rows[rule.kind].append({"name": rule.name, "stream": rule.stream, "time": time} | after)
-    chunk = {"name": mapping.chunk, "repeat": mapping.repeat} | rows
-    document: dict[str, Any] = {
-        "format": FORMAT,
-        "time_unit": "us",
-        "streams": list(mapping.streams),
-        "chunks": [chunk],
-        "stages": [mapping.chunk] if mapping.stages is None else mapping.stages,
-    }
-    if mapping.devices is not None:
-        document["devices"] = mapping.devices
-    parts = parse_parts(document, f"{source}: made into parts")
-    notes = tuple(_notes(mapping, kernels, numbers, unlaunched))
-    return PartsOfTrace(parts, _text(document), notes)
+    document = stated(
+        format=FORMAT,
+        time_unit="us",
+        streams=list(mapping.streams),
+        chunks=[{"name": mapping.chunk, "repeat": mapping.repeat} | rows],
+        stages=[mapping.chunk] if mapping.stages is None else mapping.stages,
+        devices=mapping.devices,
+    )
+    parse_parts(document, f"{source}: made into parts")
+    notes = [
+        f"left out: {_busy(some):,.0f} us of {annotation or 'no annotation of the mapping'} on "
+        f"stream {stream}"
+        for (annotation, stream), some in kernels.items()
+        if (annotation, stream) not in taken
+    ]
+    if unlaunched:
+        notes.append(f"left out: {unlaunched} kernels whose launch is not in the trace")
+    if any(rule.time == "wall" for rule in mapping.parts):
+        notes.append(
+            "wall times include gaps between kernels: a calibration, not what the kernels take"
+        )
+    return PartsOfTrace(json.dumps(document, indent=1) + "\n", tuple(notes))
 
 
-def _text(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, indent=1) + "\n"
-
-
-def _kernels(path: Path, named: Sequence[str]) -> tuple[list[_Kernel], int]:
+def _kernels(path: Path, named: Collection[str | None]) -> tuple[_Kernels, int]:
     """Read the kernels with their annotations; and how many have no launch in the trace."""
     source = str(path)
     document = read_json(path, LARGEST_TRACE, lenient=True)
     events = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(events, list):
         raise BadInput("expected a list of events", source=source, where="traceEvents")
-    launches: dict[int, _Event] = {}
-    running: list[tuple[int, _Event]] = []
+    launches: dict[str, _Event] = {}
+    running: list[_Event] = []
     threads: dict[tuple[int | str, int | str], list[_Event]] = {}
     for number, event in enumerate(events):
         if not isinstance(event, dict) or event.get("ph") != "X":
@@ -147,72 +153,66 @@ def _kernels(path: Path, named: Sequence[str]) -> tuple[list[_Kernel], int]:
         if category == _ANNOTATION and event.get("name") in named:
             found = validated_at(event, _Event, where, source)
             threads.setdefault((found.pid, found.tid), []).append(found)
-        elif category in _ON_GPU or category in _LAUNCH:
+        elif category in _LAUNCH:
             found = validated_at(event, _Event, where, source)
-            if category in _ON_GPU:
-                running.append((number, found))
-            elif isinstance(correlation := found.args.get("correlation"), int):
-                launches[correlation] = found
-    kernels = []
-    for number, event in running:
-        correlation, stream = event.args.get("correlation"), event.args.get("stream")
-        if not isinstance(stream, int):
-            raise BadInput(
-                "expected the number of a stream",
-                source=source,
-                where=f"traceEvents[{number}].args.stream",
-                value=stream,
-            )
-        if isinstance(correlation, int) and correlation in launches:
-            launch = launches[correlation]
-            around = _innermost(threads.get((launch.pid, launch.tid), ()), launch.ts)
-            name, at = (None, -1) if around is None else around
-            kernels.append(_Kernel(name, at, stream, event.ts, event.ts + event.dur))
-    return kernels, len(running) - len(kernels)
+            if isinstance(correlation := found.args.get("correlation"), int):
+                launches[str(correlation)] = found
+        elif category in _ON_GPU:
+            running.append(validated_at(event, _Event, where, source))
+            if not isinstance(stream := running[-1].args.get("stream"), int):
+                raise BadInput(
+                    "expected the number of a stream",
+                    source=source,
+                    where=f"traceEvents[{number}].args.stream",
+                    value=stream,
+                )
+    kernels: _Kernels = {}
+    unlaunched = 0
+    for event in running:
+        launch = launches.get(str(event.args.get("correlation")))
+        if launch is None:
+            unlaunched += 1
+            continue
+        around = threads.get((launch.pid, launch.tid), ())
+        name, instance = _innermost(around, launch.ts)
+        kernel = _Kernel(instance, event.ts, event.ts + event.dur)
+        kernels.setdefault((name, event.args["stream"]), []).append(kernel)
+    return kernels, unlaunched
 
 
-def _innermost(annotations: Sequence[_Event], time: float) -> tuple[str, int] | None:
+def _innermost(annotations: Sequence[_Event], time: float) -> tuple[str | None, int]:
     """Name and number of the shortest annotation of a thread around an instant."""
     around = [(a.dur, n) for n, a in enumerate(annotations) if a.ts <= time <= a.ts + a.dur]
     if not around:
-        return None
+        return None, -1
     _, number = min(around)
     return annotations[number].name, number
 
 
-def _stream_numbers(
-    mapping: PartsMap, kernels: Sequence[_Kernel], source: str
-) -> dict[str, set[int]]:
+def _stream_numbers(mapping: PartsMap, kernels: _Kernels, source: str) -> dict[str, set[int]]:
     """The trace's numbers of every stream: those given, or where its parts are busiest."""
-    numbers: dict[str, set[int]] = {}
-    for name, given in mapping.streams.items():
-        numbers[name] = {*given}
-        for rule in mapping.parts if not given else ():
-            if rule.stream == name:
-                own = [k for k in kernels if k.annotation == rule.annotation]
-                streams = {k.stream for k in own}
-                numbers[name].add(
-                    max(streams, key=lambda s: _busy([k for k in own if k.stream == s]))
-                )
-    for name, own_numbers in numbers.items():
-        for other, theirs in numbers.items():
-            if name < other and own_numbers & theirs:
-                raise BadInput(
-                    f"stream {min(own_numbers & theirs)} of the trace would be both {name} and "
-                    f"{other}: give the mapping's streams their numbers",
-                    source=source,
-                    where="traceEvents",
-                )
+    numbers = {name: {*given} for name, given in mapping.streams.items()}
+    for rule in mapping.parts:
+        if not mapping.streams[rule.stream]:
+            busy = {s: _busy(own) for (name, s), own in kernels.items() if name == rule.annotation}
+            numbers[rule.stream].add(max(busy, key=busy.__getitem__))
+    for (name, own), (other, theirs) in combinations(sorted(numbers.items()), 2):
+        if own & theirs:
+            raise BadInput(
+                f"stream {min(own & theirs)} of the trace would be both {name} and {other}: give "
+                "the mapping's streams their numbers",
+                source=source,
+                where="traceEvents",
+            )
     return numbers
 
 
-def _time(kernels: Sequence[_Kernel], how: Literal["busy", "wall"]) -> float:
-    if how == "busy":
-        return _busy(kernels)
-    instances: dict[int, list[_Kernel]] = {}
+def _wall(kernels: Iterable[_Kernel]) -> float:
+    """Time from the first kernel's start to the last one's end, in every run of the annotation."""
+    runs: dict[int, list[_Kernel]] = {}
     for kernel in kernels:
-        instances.setdefault(kernel.instance, []).append(kernel)
-    return sum(max(k.end for k in some) - min(k.start for k in some) for some in instances.values())
+        runs.setdefault(kernel.instance, []).append(kernel)
+    return sum(max(k.end for k in run) - min(k.start for k in run) for run in runs.values())
 
 
 def _busy(kernels: Iterable[_Kernel]) -> float:
@@ -222,21 +222,3 @@ def _busy(kernels: Iterable[_Kernel]) -> float:
         total += max(0.0, kernel.end - max(until, kernel.start))
         until = max(until, kernel.end)
     return total
-
-
-def _notes(
-    mapping: PartsMap, kernels: Sequence[_Kernel], numbers: Mapping[str, set[int]], unlaunched: int
-) -> Iterator[str]:
-    """Yield what the trace has and the parts have not."""
-    taken = {(r.annotation, n) for r in mapping.parts for n in numbers[r.stream]}
-    left: dict[tuple[str | None, int], list[_Kernel]] = {}
-    for kernel in kernels:
-        if (kernel.annotation, kernel.stream) not in taken:
-            left.setdefault((kernel.annotation, kernel.stream), []).append(kernel)
-    for (annotation, stream), some in left.items():
-        name = "no annotation of the mapping" if annotation is None else annotation
-        yield f"left out: {_busy(some):,.0f} us of {name} on stream {stream}"
-    if unlaunched:
-        yield f"left out: {unlaunched} kernels whose launch is not in the trace"
-    if any(rule.time == "wall" for rule in mapping.parts):
-        yield "wall times include gaps between kernels: a calibration, not what the kernels take"

@@ -16,7 +16,7 @@ from pipesat.parts.parts import Parts
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.parts.answer import ChunkOp, LeastTime, PairTimes
+    from pipesat.parts.answer import LeastTime, Ops, PairTimes
     from pipesat.parts.parts import Plan
 
 
@@ -100,7 +100,7 @@ def pair_times(
             )
 
     alone = {op: search([op], []) for op in single}
-    together = {two: search(two, [alone[op] for op in two]) for two in twos}
+    together: dict[Ops, LeastTime] = {two: search(two, [alone[op] for op in two]) for two in twos}
     found = PairTimes(parts, alone, together, by=by)
     return found if into is None else replace(found, problem=into_problem(found, into))
 
