@@ -23,8 +23,7 @@ TYPE_CHECKING = False  # so that not even typing is imported before a command he
 if TYPE_CHECKING:
     import typing
 
-    from pipesat.choose.ask import advise
-    from pipesat.choose.ask_plan import plan
+    from pipesat.choose.ask import advise, plan
     from pipesat.core.errors import (
         BadInput,
         Infeasible,
@@ -68,7 +67,7 @@ _HOMES = {
     "export": "workflows.exports",
     "frontier": "workflows.memory",
     "min_memory": "workflows.memory",
-    "plan": "choose.ask_plan",
+    "plan": "choose.ask",
     "profile": "workflows.profiles",
     "read": "report.study",
     "report": "report.study",
@@ -95,8 +94,8 @@ _METHODS = {
     "peak_memory": "core.metrics",
     "png_of": "picture.notebook",
     "read_problem": "files.problem_file",
-    "save_advice": "choose.advice_files",
-    "save_plan": "choose.plan_document",
+    "save_advice": "choose.files",
+    "save_plan": "choose.files",
     "save_result": "workflows.exports",
     "schedule_of": "workflows.schedules",
     "usual": "workflows.hand_written",

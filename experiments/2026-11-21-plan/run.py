@@ -19,12 +19,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pipesat.choose.ask_plan import columns, quick_orders
-from pipesat.choose.candidates import Question
+from pipesat.choose.candidates import Space
+from pipesat.choose.orders import COLUMNS, quick_orders
 from pipesat.choose.phases import run_plan
 from pipesat.choose.picture import plan_pictures
 from pipesat.choose.plan import Plan
-from pipesat.choose.plan_document import plan_document
 from pipesat.choose.search import Findings, Search
 from pipesat.choose.splits import balanced_partition, even_partition
 from pipesat.core.metrics import peak_memory
@@ -59,9 +58,10 @@ def main() -> None:
         plan = planned(layers, shape, options.time_limit)
         row = figures(name, plan, cap)
         print(json.dumps(row), flush=True)
-        rows.append(row | {"plan": plan_document(plan)})
+        rows.append(row | {"plan": plan.document()})
         if name == PICTURE:
-            files["plan.png"] = plan_pictures(plan)["png"]
+            drawn = plan_pictures(plan.space.layers, plan.chosen, plan.standing)
+            files["plan.png"] = drawn["plan.png"]
     about = {
         "date": str(date.today()),
         "cores": len(os.sched_getaffinity(0)),
@@ -86,9 +86,9 @@ def common_memory(layers: Layers, p: int, m: int) -> int:
 
 def planned(layers: Layers, shape: Pipeline, time_limit: float) -> Plan:
     solver = solver_of("makespan", None, 0)
-    known = Findings(Question.of(layers, [shape]))
+    known = Findings(Space.of(layers, shapes=[shape]))
     search = Search(known, quick_orders, solver, Deadline(time_limit))
-    return run_plan(search, written=columns(), versions=versions())
+    return run_plan(search, written=COLUMNS, versions=versions())
 
 
 def figures(name: str, plan: Plan, cap: int) -> dict[str, Any]:

@@ -1,37 +1,38 @@
-"""From a question to an answer: rows that users know, our search, and what is proven of both."""
+"""The two questions, as users ask them: the best plan of layers, and which schedule to take."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipesat.core.amounts import SECONDS, amount, one_in_unit, rate
-from pipesat.core.arguments import public
-from pipesat.core.errors import BadInput
-from pipesat.core.progress import doing
+from pipesat.core.amounts import in_unit, one_in_unit, rate
+from pipesat.core.arguments import public, require_once
+from pipesat.core.errors import BadInput, said_of
+from pipesat.core.machine import usable_cores
+from pipesat.core.schedule import Objective
 from pipesat.core.settings import (
     Amount,
+    Chunks,
     Devices,
     Microbatches,
+    RecomputeChoice,
     Runtime,
     Seconds,
     Seed,
+    Target,
     Tokens,
     Workers,
 )
 from pipesat.core.solving import Deadline, Listener
+from pipesat.placement.geometry import PlacementChoice
 
 if TYPE_CHECKING:  # what a question needs is imported once it is asked: help is for reading
     from pipesat.choose.advice import Advice
     from pipesat.choose.plan import Plan
-    from pipesat.choose.question import Question
-    from pipesat.core.claims import Bound
     from pipesat.layers.layer import Layers
     from pipesat.parts.parts import Parts
     from pipesat.profile.file import Profile
@@ -40,10 +41,116 @@ QUICK: Final = 20.0
 """Seconds with ``quick``."""
 _SEARCHING: Final = 0.92  # of the time limit; then rows are timed again, checked and shown
 _TIMED_AGAIN: Final = 0.97
-RESERVED: Final = Fraction(1, 20)
-"""Of the memory, kept free unless a reserve is given."""
-_MOST_DEVICES: Final = 4096
-_MOST_AMOUNT: Final = 10**12
+
+
+@public
+def plan(
+    layers: Layers | str | Path,
+    devices: Devices,
+    microbatches: Microbatches,
+    *,
+    memory: int | str | Sequence[int | str] | None = None,
+    reserve: int | str = 0,
+    placement: PlacementChoice = "chain",
+    chunks: Sequence[Chunks] = (),
+    latency: Amount = 0,
+    bandwidth: float | Fraction | str | None = None,
+    recompute: RecomputeChoice = "never",
+    layouts: Sequence[str] = (),
+    compare: bool = True,
+    target: Target | None = None,
+    objective: Objective = "makespan",
+    time_limit: Seconds = 120.0,
+    workers: Workers | None = None,
+    seed: Seed = 0,
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+) -> Plan:
+    """Cut uneven layers into stages, place and order them: all three together, with a bound.
+
+    Parameters
+    ----------
+    layers
+        The layers or profile file (JSON). Or what :func:`pipesat.read` returns.
+    devices
+        Pipeline ranks.
+    microbatches
+        Microbatches.
+    memory
+        Capacity of every device, static memory included, one for all or one each, in the layers'
+        memory unit, or as 80GiB; ``None``: unlimited.
+    reserve
+        Memory that every device keeps free for fragments and communication buffers. On top of the
+        layers' own ``reserve``.
+    placement
+        Where stages may lie. With ``any``, all three are tried.
+    chunks
+        Stages per device of a loop, as many shapes as values; ``None``: 2.
+    latency
+        Delay of every link, in time units.
+    bandwidth
+        Size units per time unit that links carry: 50, 0.5 or 1/3; ``None``: unlimited.
+    recompute
+        Which stages may compute activations again.
+    layouts
+        A split to compare with, can be repeated: Megatron-LM's string, or a .json file of module
+        names per stage.
+    compare
+        Compare with the even and the balanced split.
+    target
+        Plan only what this runtime runs: whole backwards on the first stage and where stages
+        recompute; ``None``: any order. See :func:`for_runtime`.
+
+    Raises
+    ------
+    Infeasible
+        If no partition of any shape fits into memory.
+    BadInput
+        If a value is wrong, or the layers cannot be cut so.
+    """
+    from pipesat.choose.candidates import Space
+    from pipesat.choose.given import delay_of, hand_of, require_choice, with_reserve
+    from pipesat.choose.orders import COLUMNS, quick_orders
+    from pipesat.choose.phases import run_plan
+    from pipesat.choose.search import Findings, Search
+    from pipesat.choose.splits import for_runtime, shapes_to_try
+    from pipesat.layers.from_profile import read_layers_or_profile
+    from pipesat.workflows.studies import solver_of, versions
+
+    source = ""
+    if isinstance(layers, str | Path):
+        source, layers = str(layers), read_layers_or_profile(Path(layers))
+    require_once("chunks", chunks)
+    require_once("layouts", layouts)
+    unit = layers.memory_unit
+    layers = with_reserve(layers, one_in_unit("reserve", reserve, unit))
+    require_choice(layers, recompute, source)
+    capacity = None if memory is None else in_unit("memory", memory, unit)
+    delay = delay_of(latency, bandwidth, layers)
+    with said_of(source):
+        shapes, left_out = shapes_to_try(
+            layers,
+            devices=devices,
+            microbatches=microbatches,
+            placement=placement,
+            chunks=chunks,
+            memory=capacity,
+            delay=delay,
+        )
+    if target is not None:
+        layers, shapes = for_runtime(layers, shapes, target)
+    known = Findings(Space.of(layers, recompute, shapes, objective))
+    solver = solver_of(objective, workers, seed)  # imports, before the clock starts
+    deadline = Deadline(time_limit, stop or threading.Event())
+    return run_plan(
+        Search(known, quick_orders, solver, deadline, listener),
+        hand=[hand_of(text, layers, shapes[0]) for text in layouts],
+        written=COLUMNS if compare else None,
+        left_out=left_out,
+        seed=seed,
+        workers=workers or usable_cores(),
+        versions=versions(),
+    )
 
 
 @public
@@ -132,12 +239,18 @@ def advise(
     >>> print(advice)
     >>> advice.save("advice")
     """
-    from pipesat.choose.advice import Advice
-    from pipesat.choose.ends import ends_of
-    from pipesat.choose.families import chosen_of, shown_rows
-    from pipesat.choose.given import Run, given
-    from pipesat.choose.knobs import families_text, not_tried
-    from pipesat.choose.pairs import layer_parts, with_times
+    from pipesat.choose.advice import Advice, ends_of
+    from pipesat.choose.given import (
+        Run,
+        copy_rate,
+        given,
+        require_room,
+        require_units,
+        with_parts,
+        with_reserve,
+    )
+    from pipesat.choose.question import Question
+    from pipesat.choose.table import shown_rows
     from pipesat.choose.work import Work
 
     if gpu is not None and tokens is not None:
@@ -145,170 +258,33 @@ def advise(
         raise BadInput(text, where="tokens", value=tokens)
     whole = Deadline(min(QUICK, time_limit) if quick else time_limit, stop or threading.Event())
     known = given(model, Run(gpu, length, batch, tensor_parallel))
-    layers = known.layers
-    if layers.estimate and note is not None:
-        note(f"pipesat: all costs are an estimate: {layers.estimate}")
+    if known.layers.estimate and note is not None:
+        note(f"pipesat: all costs are an estimate: {known.layers.estimate}")
     if gpu is not None:
-        _require_units(memory=memory, reserve=reserve)
-    unit = layers.memory_unit
+        require_units(memory=memory, reserve=reserve)
+    unit = known.layers.memory_unit
     capacity = known.memory if memory is None else one_in_unit("memory", memory, unit, up=False)
-    question = _question(
+    free = None if reserve is None else one_in_unit("reserve", reserve, unit)
+    layers = with_reserve(known.layers, free, capacity)
+    question = Question(
         layers,
         devices,
         microbatches,
         capacity,
-        None if reserve is None else one_in_unit("reserve", reserve, unit),
-        target,
+        layers.reserve - known.layers.reserve,
         latency,
         known.bandwidth if bandwidth is None else rate("bandwidth", bandwidth),
+        target,
         known.tokens if tokens is None else tokens,
+        None if copy_bandwidth is None else copy_rate(copy_bandwidth, layers),
     )
-    own = _parts(known.parts, parts)
-    if own is not None:
-        of_layer = layer_parts(own)
-        untimed = question.layers
-        question = replace(
-            question, layers=with_times(untimed, of_layer), parts=of_layer, untimed=untimed
-        )
-        if capacity is not None and not any(question.layers.amounts("held_after_F")):
-            expected = "parts do not say what layers hold: give layers that do, and parts"
-            raise BadInput(expected, where="memory", value=memory)
-    if copy_bandwidth is not None:
-        question = replace(question, copy_rate=_copy_rate(copy_bandwidth, layers))
-    _require_room(question)
+    question = with_parts(question, known.parts, parts)
+    require_room(question)
     work = Work(question, Deadline(_SEARCHING * whole.limit, whole.stop), workers, seed, listener)
-    work.write()
-    found = work.search()
-    work.offload()
-    work.complete()
-    work.settle()
-    chosen, over = chosen_of(work.rows), partial(whole.past, _TIMED_AGAIN)
-    with doing("timing rows at the ends of the estimate's range"):
-        ends = tuple(ends_of(question, shown_rows(work.rows), chosen, over))
+    found = work.done()
+    over = partial(whole.past, _TIMED_AGAIN)
+    ends = tuple(ends_of(question, shown_rows(work.rows), over))
     if over():
         work.left_out["times at the ends of the estimate's range"] = "not all in time"
-    return Advice(
-        question,
-        tuple(work.rows),
-        chosen,
-        found,
-        tuple(work.left_out.items()),
-        whole.seconds,
-        None
-        if found is None or chosen is None or chosen.candidate.first is None
-        else _bound_of_any_layers(question, found),
-        (*families_text(work.untried),),
-        not_tried(work.untried, work.unbuilt),
-        ends,
-    )
-
-
-def _parts(of_model: Parts | None, also: Parts | str | Path | None) -> Parts | None:
-    from pipesat.parts.file import read_parts
-    from pipesat.parts.parts import Parts
-
-    if also is None:
-        return of_model
-    if of_model is not None:
-        raise BadInput("the model has parts already", where="parts", value=str(also))
-    return also if isinstance(also, Parts) else read_parts(also)
-
-
-def _require_units(**amounts: int | str | None) -> None:
-    """Refuse bare numbers where no file says what they are of."""
-    for name, text in amounts.items():
-        if isinstance(text, str) and text.strip().isdecimal() and int(text):
-            expected = f"expected an amount with its unit, as {text.strip()}GiB"
-            raise BadInput(expected, where=name, value=text)
-
-
-def _copy_rate(given: float | Fraction | str, layers: Layers) -> Fraction:
-    """Memory units per time unit; a text is an amount per second."""
-    where, second = "copy_bandwidth", SECONDS.get(layers.time_unit)
-    if not isinstance(given, str):
-        return rate(where, given)
-    if second is None:
-        expected = f"a time unit of seconds is needed, the layers have {layers.time_unit!r}"
-        raise BadInput(expected, where=where, value=given)
-    each = amount("memory_unit", f"1{layers.memory_unit}")
-    copied = Fraction(amount(where, given), each) * second
-    if not copied:
-        raise BadInput("expected more than 0", where=where, value=given)
-    return copied
-
-
-def _require_room(question: Question) -> None:
-    """Pass unless memory surely cannot hold a layer, or all of them: no search is needed then.
-
-    Raises
-    ------
-    Infeasible
-        With the layer, and what it needs.
-    BadInput
-        If the layers can be cut for no placement.
-    """
-    from pipesat.choose.bounds import why_nothing_fits
-    from pipesat.choose.candidates import Question as PlanQuestion
-    from pipesat.choose.search import Findings
-    from pipesat.choose.splits import shapes_to_try
-
-    shapes = shapes_to_try(
-        question.layers,
-        devices=question.devices,
-        microbatches=question.microbatches,
-        placement="any",
-        memory=question.memory,
-    )
-    known = Findings(PlanQuestion.of(question.layers, shapes.pipelines, recompute="choose"))
-    for state in known.states:
-        state.why_not = why_nothing_fits(question.layers, state.shape)
-    known.require_possible()
-
-
-def _bound_of_any_layers(question: Question, found: Plan) -> Bound | None:
-    """What no schedule of the searched shapes is below, whichever layers recompute."""
-    from pipesat.choose.bounds import shape_bound
-    from pipesat.choose.cut_terms import cheapest
-
-    least = cheapest(question.layers)
-    shapes = [state.shape for state in found.known.states if not state.why_not]
-    bounds = [shape_bound(least, shape, "makespan") for shape in shapes]
-    return min(bounds, key=lambda bound: bound.value, default=None)
-
-
-def _question(
-    layers: Layers,
-    devices: int,
-    microbatches: int,
-    memory: int | None,
-    reserve: int | None,
-    target: Runtime,
-    latency: int,
-    bandwidth: Fraction | None,
-    tokens: int | None,
-) -> Question:
-    from pipesat.choose.question import RUNTIMES, Question
-
-    if target not in RUNTIMES:
-        raise BadInput(f"expected one of {', '.join(RUNTIMES)}", where="target", value=target)
-    if not 1 <= devices <= _MOST_DEVICES:
-        expected = f"expected 1 to {_MOST_DEVICES}"
-        raise BadInput(expected, where="devices", value=devices)
-    free = reserve
-    if free is None:
-        free = 0 if memory is None else ceil(RESERVED * memory)
-    most = _MOST_AMOUNT if memory is None else memory
-    if not 0 <= free <= most:
-        what = "" if memory is None else ", the memory"
-        raise BadInput(f"expected 0 to {most}{what}", where="reserve", value=free)
-    return Question(
-        replace(layers, reserve=layers.reserve + free),
-        devices,
-        microbatches,
-        memory,
-        free,
-        latency,
-        bandwidth,
-        target,
-        tokens,
-    )
+    left_out, rows = tuple(work.left_out.items()), tuple(work.rows)
+    return Advice(question, rows, found, left_out, whole.seconds, work.any_layers(found), ends)

@@ -1,14 +1,15 @@
-"""What a plan is asked: layers, shapes, objective and what may recompute; its candidates.
+"""What a search is over: layers, shapes and which stages may recompute; and its candidates.
 
-:class:`Recomputation` is the one place that says what a search may choose. ``never``: layers have
-no variant at all, so nothing can recompute, whatever a proposal says. ``where-needed``: a partition
+:class:`Space` is the one place that says what a search may choose. ``never``: layers have no
+variant at all, so nothing can recompute, whatever a proposal says. ``where-needed``: a partition
 decides, by :func:`where_needed`. ``choose``: any stage that has a layer with a variant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -25,16 +26,16 @@ from pipesat.layers.devices import Recompute
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b
 from pipesat.layers.rules import neighbours
-from pipesat.layers.split import FORBIDDEN
+from pipesat.layers.split import FORBIDDEN, StageCost
 from pipesat.layers.stages import problem_of_split, static_of_devices
 
 Flags: TypeAlias = tuple[bool, ...]
 """Which stages recompute, one per stage; empty: none."""
 
 
-@dataclass(frozen=True)
-class Recomputation:
-    """What a choice of recomputation leaves of the layers, and which flags it allows.
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Layers to cut, the choice of recomputation, shapes to cut them for, and the objective.
 
     Attributes
     ----------
@@ -44,12 +45,22 @@ class Recomputation:
     """
 
     layers: Layers
-    choice: RecomputeChoice
+    choice: RecomputeChoice = "never"
+    shapes: tuple[Pipeline, ...] = ()
+    objective: Objective = "makespan"
+    _costs: dict[int, StageCost] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, layers: Layers, choice: RecomputeChoice) -> Recomputation:
-        """Return the space of a choice."""
-        return cls(variants(layers)[0] if choice == "never" else layers, choice)
+    def of(
+        cls,
+        layers: Layers,
+        choice: RecomputeChoice = "never",
+        shapes: Sequence[Pipeline] = (),
+        objective: Objective = "makespan",
+    ) -> Space:
+        """Return the space; layers lose the variants that the choice does not admit."""
+        admitted = variants(layers)[0] if choice == "never" else layers
+        return cls(admitted, choice, tuple(shapes), objective)
 
     @property
     def free(self) -> bool:
@@ -101,6 +112,35 @@ class Recomputation:
             return ("never",)
         return ("where_needed", "never", "always") if self.free else ("where_needed",)
 
+    def made(
+        self,
+        shape: Pipeline,
+        partition: tuple[range, ...],
+        wanted: Flags = (),
+        name: str = "",
+        number: int = -1,
+    ) -> Candidate:
+        """Return a candidate; without the number of a shape, one that only stands for comparison.
+
+        What recomputes is what the choice allows.
+
+        Raises
+        ------
+        BadInput
+            If it breaks a flag or a tie.
+        """
+        flags = self.settled(shape, partition, wanted)
+        problem = problem_of_split(self.layers, partition, shape, recompute=flags)
+        return Candidate(shape, partition, flags, problem, self.objective, number, name)
+
+    def own_bound(self, number: int, partition: Sequence[range]) -> int:
+        """What the closed forms of single stages say of a partition, whoever recomputes."""
+        if number not in self._costs:
+            self._costs[number] = stage_cost(self.layers, self.shapes[number], self.objective)
+        ends = (np.array([[[part.start]], [[part.stop]]]) for part in partition)
+        values = [int(self._costs[number](a, b, s)[0, 0]) for s, (a, b) in enumerate(ends)]
+        return max((value for value in values if value < FORBIDDEN), default=0)
+
 
 def has_variant(layers: Layers, part: range) -> bool:
     """Whether a stage of these layers differs when it recomputes."""
@@ -120,34 +160,28 @@ def where_needed(layers: Layers, shape: Pipeline, partition: Sequence[range]) ->
     On a device with several stages, those that save most memory come first.
     """
     flags = [False] * shape.stages
-    flying = usual_in_flight(shape)
     static = static_of_devices(layers, partition, shape)
-
-    def held(stage: int) -> int:
-        part, again = partition[stage], flags[stage]
-        one = sum(layers.layers[k].amount("held_after_F", recompute=again) for k in part)
-        return flying[stage] * one
-
+    plain, again = (
+        [
+            flying * sum(layers.layers[k].amount("held_after_F", recompute=flag) for k in part)
+            for part, flying in zip(partition, usual_in_flight(shape), strict=True)
+        ]
+        for flag in (False, True)
+    )
     for device, stages in enumerate(shape.stages_on):
-        capacity = shape.capacities[device]
-        if capacity is None:
-            continue
-        saving = []
-        for stage in stages:
-            plain, flags[stage] = held(stage), True
-            saving.append((plain - held(stage), stage))
-            flags[stage] = False
-        for saved, stage in sorted(saving, reverse=True):
-            if saved <= 0 or static[device] + sum(map(held, stages)) <= capacity:
+        capacity, held = shape.capacities[device], static[device] + sum(plain[s] for s in stages)
+        for saved, stage in sorted(((plain[s] - again[s], s) for s in stages), reverse=True):
+            if capacity is None or saved <= 0 or held <= capacity:
                 break
             flags[stage] = True
+            held -= saved
     return tuple(flags)
 
 
 Key: TypeAlias = tuple[int, tuple[int, ...], Flags]
 """Shape, cuts, which stages recompute: what a candidate is remembered by."""
 
-_MOST_KEPT = 5
+_MOST_KEPT: Final = 5
 
 
 @dataclass(eq=False)
@@ -156,10 +190,16 @@ class Candidate:
 
     Attributes
     ----------
+    shape_number
+        Of its shape in the search; -1: it stands for comparison.
     proposed_by
         Who came up with it, for tables.
-    bound
-        What no schedule of this partition is below.
+    runtime
+        Whose restrictions the problem obeys, ``None``: any order.
+    first
+        How many transformer layers of every stage recompute, besides whole stages; ``None``: none.
+    offload
+        Whether its stages may copy activations to the host.
     schedules
         Checked ones, the best first, of different sources.
     effort
@@ -168,29 +208,28 @@ class Candidate:
         Improvements that its solves reported.
     baseline
         The best hand-written schedule of it that fits.
-    runtime
-        Whose restrictions the problem obeys, ``None``: any order.
-    first
-        How many transformer layers of every stage recompute, besides whole stages; ``None``: none.
-    offload
-        Whether its stages may copy activations to the host.
     """
 
-    shape_number: int
     shape: Pipeline
     partition: tuple[range, ...]
     recompute: Flags
     problem: Problem
-    proposed_by: str
-    bound: Bound
+    objective: Objective = "makespan"
+    shape_number: int = -1
+    proposed_by: str = ""
+    runtime: Runtime | None = None
+    first: int | None = None
+    offload: bool = False
     schedules: list[Schedule] = field(default_factory=list)
     effort: int = 0
     expanded: bool = False
     history: tuple[Improvement, ...] = ()
     baseline: Baseline | None = None
-    runtime: Runtime | None = None
-    first: int | None = None
-    offload: bool = False
+
+    @cached_property
+    def bound(self) -> Bound:
+        """What no schedule of this partition is below."""
+        return closed_form_bound(self.problem, self.objective)
 
     @property
     def stages(self) -> tuple[object, ...]:
@@ -207,20 +246,23 @@ class Candidate:
         """Which stages recompute, one value per stage."""
         return self.recompute or (False,) * len(self.partition)
 
-    def value(self, objective: Objective) -> int | None:
+    @property
+    def value(self) -> int | None:
         """Value of its best schedule."""
-        return self.schedules[0].value(objective) if self.schedules else None
+        return self.schedules[0].value(self.objective) if self.schedules else None
 
-    def proven(self, objective: Objective) -> bool:
+    @property
+    def proven(self) -> bool:
         """Whether no schedule of this partition is better than its best."""
-        return self.value(objective) == self.bound.value
+        return self.value == self.bound.value
 
-    def keep(self, schedule: Schedule, objective: Objective) -> None:
+    def keep(self, schedule: Schedule) -> None:
         """Keep a checked schedule, of every source the best."""
-        rest = [s for s in self.schedules if s.source != schedule.source]
-        same = [s for s in self.schedules if s.source == schedule.source]
-        best = min([*same, schedule], key=lambda s: s.value(objective))
-        self.schedules = sorted([*rest, best], key=lambda s: s.value(objective))[:_MOST_KEPT]
+        ranked = sorted([*self.schedules, schedule], key=lambda s: s.value(self.objective))
+        best: dict[str, Schedule] = {}
+        for one in ranked:
+            best.setdefault(one.source, one)
+        self.schedules = [*best.values()][:_MOST_KEPT]
 
     def prove(self, bound: Bound) -> None:
         """Keep a bound if it is better."""
@@ -231,82 +273,3 @@ class Candidate:
 def key_of(shape_number: int, partition: tuple[range, ...], recompute: Flags) -> Key:
     """What a partition is remembered by, with the flags that its recomputation settled on."""
     return shape_number, tuple(part.stop for part in partition), recompute
-
-
-CostOfStage: TypeAlias = Callable[[int, int, int], int]
-"""(begin, end, stage) -> what the closed forms say of that stage."""
-
-_LARGEST_TABLE: Final = 4_000_000  # cells
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """Layers to cut, shapes to cut them for, the objective and the choice of recomputation."""
-
-    space: Recomputation
-    shapes: tuple[Pipeline, ...]
-    objective: Objective
-    _costs: dict[int, CostOfStage] = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def of(
-        cls,
-        layers: Layers,
-        shapes: Sequence[Pipeline],
-        objective: Objective = "makespan",
-        recompute: RecomputeChoice = "never",
-    ) -> Question:
-        """Return the question; layers lose the variants that the choice does not admit."""
-        return cls(Recomputation.of(layers, recompute), tuple(shapes), objective)
-
-    @property
-    def layers(self) -> Layers:
-        """The layers, with the variants that the choice admits."""
-        return self.space.layers
-
-    def made(
-        self,
-        shape: Pipeline,
-        partition: tuple[range, ...],
-        wanted: Flags = (),
-        name: str = "",
-        number: int = -1,
-    ) -> Candidate:
-        """Return a candidate; without the number of a shape, one that only stands for comparison.
-
-        The only way to make one: what recomputes is what the choice allows.
-
-        Raises
-        ------
-        BadInput
-            If it breaks a flag or a tie.
-        """
-        flags = self.space.settled(shape, partition, wanted)
-        problem = problem_of_split(self.layers, partition, shape, recompute=flags)
-        bound = closed_form_bound(problem, self.objective)
-        return Candidate(number, shape, partition, flags, problem, name, bound)
-
-    def own_bound(self, number: int, partition: Sequence[range]) -> Bound:
-        """What the closed forms of single stages say of a partition, whoever recomputes."""
-        cost = self._cost_of(number)
-        values = [cost(part.start, part.stop, stage) for stage, part in enumerate(partition)]
-        known = (value for value in values if value < FORBIDDEN)
-        return Bound(max(known, default=0), "closed form of one stage")
-
-    def _cost_of(self, number: int) -> CostOfStage:
-        """Cost of one stage in a shape, from a table of all if that is not too large."""
-        if number not in self._costs:
-            shape, count = self.shapes[number], len(self.layers)
-            cost = stage_cost(self.layers, shape, self.objective)
-            if shape.stages * (count + 1) ** 2 <= _LARGEST_TABLE:
-                a, b = np.arange(count + 1)[:, None], np.arange(count + 1)[None, :]
-                tables = [
-                    np.broadcast_to(cost(a, b, s), (count + 1, count + 1))
-                    for s in range(shape.stages)
-                ]
-                self._costs[number] = lambda a, b, stage: int(tables[stage][a, b])
-            else:
-                self._costs[number] = lambda a, b, stage: int(
-                    cost(np.array([[a]]), np.array([[b]]), stage)[0, 0]
-                )
-        return self._costs[number]

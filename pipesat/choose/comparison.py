@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pipesat.choose.candidates import Candidate
+from pipesat.choose.orders import HandWritten
 from pipesat.choose.search import Findings, Search
 from pipesat.choose.splits import balanced_partition, even_partition
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, change, tenable
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
-from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
-from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import retime
 from pipesat.layers.pipeline import Pipeline, shape_name
 
-HandWritten: TypeAlias = Mapping[str, Callable[[Problem], Schedule]]
-"""Column of the table -> what makes its schedule; it may not apply."""
+PLAN: Final = "plan"
 
-PLAN = "plan"
+Hand: TypeAlias = tuple[str, Pipeline, tuple[range, ...]]
+"""Name, shape and partition of a split that a user gives."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,6 @@ class Cell:
     fits: bool = False
     why_not: str = ""
 
-    @property
-    def valid(self) -> int | None:
-        """The value, if the schedule fits."""
-        return self.value if self.fits else None
-
 
 @dataclass
 class SplitRow:
@@ -51,157 +45,123 @@ class SplitRow:
     cells: dict[str, Cell] = field(default_factory=dict)
     why_not: str = ""
 
-    def best(self, objective: Objective) -> int | None:
+    @property
+    def best(self) -> int | None:
         """Value of the best order found."""
-        return None if self.candidate is None else self.candidate.value(objective)
+        return None if self.candidate is None else self.candidate.value
 
-    def bound(self, objective: Objective) -> Bound | None:
+    @property
+    def bound(self) -> Bound | None:
         """What no order of this split, recomputing as it does, is below."""
-        if self.candidate is None:
-            return None
-        return tenable(self.best(objective), self.candidate.bound)[0]
+        return None if self.candidate is None else tenable(self.best, self.candidate.bound)[0]
+
+    def document(self) -> dict[str, Any]:
+        """Return it ready for JSON; what is unknown is ``None``."""
+        own, bound = self.candidate, self.bound
+        return {
+            "name": self.name,
+            "placement": None if own is None else shape_name(own.shape),
+            "layers_per_stage": None if own is None else [len(part) for part in own.partition],
+            "recompute": None if own is None else [*own.flags],
+            "schedules": {
+                name: {"value": cell.value, "fits": cell.fits, "why_not": cell.why_not or None}
+                for name, cell in self.cells.items()
+            },
+            "best_order": self.best,
+            "lower_bound": None if bound is None else bound.value,
+            "why_not": self.why_not or None,
+        }
 
 
 @doing("making the even and the balanced split")
-def rows_to_compare(
-    known: Findings, hand: Sequence[tuple[str, Pipeline, tuple[range, ...]]]
-) -> list[SplitRow]:
+def rows_to_compare(known: Findings, hand: Sequence[Hand]) -> list[SplitRow]:
     """Return rows of the even and the balanced split of a chain, and of splits given by hand.
 
     Those that are partitions of a shape of the search become its candidates, the others stand for
     comparison alone. Where recomputation may be chosen, stages recompute that 1F1B needs it for.
     """
-    chain = _chain_of(known.question.shapes[0])
+    chain = replace(known.space.shapes[0], placement="chain")
+    splits = {"even split": even_partition, "cost-balanced split": balanced_partition}
     rows = []
-    for name, split in (
-        ("even split", even_partition),
-        ("cost-balanced split", balanced_partition),
-    ):
+    for name, split in splits.items():
         try:
-            partition = split(known.question.layers, chain)
+            rows.append(_row(known, name, chain, split(known.space.layers, chain)))
         except (BadInput, Infeasible, NotApplicable) as error:
             rows.append(SplitRow(name, None, why_not=str(error)))
-        else:
-            rows.append(_row(known, name, chain, partition))
-    rows += [_row(known, name, shape, partition) for name, shape, partition in hand]
-    return rows
-
-
-def _chain_of(shape: Pipeline) -> Pipeline:
-    return replace(shape, placement="chain")
+    return rows + [_row(known, *given) for given in hand]
 
 
 def _row(known: Findings, name: str, shape: Pipeline, partition: tuple[range, ...]) -> SplitRow:
-    flags = next(known.question.space.first(shape, partition))
-    number = next((n for n, own in enumerate(known.question.shapes) if _same(own, shape)), -1)
-    if number >= 0 and all(partition) and not known.states[number].why_not:
+    space = known.space
+    flags = next(space.first(shape, partition))
+    same = (n for n, own in enumerate(space.shapes) if own.homes == shape.homes)
+    number = next(same, None)
+    if number is not None and all(partition) and not known.states[number].why_not:
         candidate = known.consider(number, partition, flags, name)
         if candidate is not None:
             return SplitRow(name, candidate)
     try:
-        return SplitRow(name, known.question.made(shape, partition, flags, name))
+        return SplitRow(name, space.made(shape, partition, flags, name))
     except BadInput as error:
         return SplitRow(name, None, why_not=str(error))
-
-
-def _same(one: Pipeline, other: Pipeline) -> bool:
-    return one.homes == other.homes
 
 
 @doing("comparing with hand-written schedules")
 def fill(search: Search, rows: Sequence[SplitRow], written: HandWritten, seconds: float) -> None:
     """Make the hand-written schedules of every row, and let the solver order each for a while."""
     for row in rows:
-        _write(search, row, written)
-    solved = [row.candidate for row in rows if row.candidate is not None]
-    for candidate in solved:
-        share = seconds / len(solved)
-        if search.deadline.stop.is_set() or candidate.proven(search.objective):
+        write(search, row, written)
+    candidates = [row.candidate for row in rows if row.candidate is not None]
+    for candidate in candidates:
+        if search.deadline.stop.is_set():
+            return
+        search.evaluate(candidate, 1, seconds / len(candidates))
+        if not candidate.proven and search.deadline.left:
+            search.solve(candidate, seconds / len(candidates), drop=False)
+
+
+def write(search: Search, row: SplitRow, written: HandWritten) -> None:
+    """Make the hand-written schedules of a row."""
+    own, objective = row.candidate, search.known.space.objective
+    if own is None:
+        return
+    for name, build in written.items():
+        try:
+            schedule = build(own.problem)
+        except NotApplicable as error:
+            row.cells[name] = Cell(why_not=str(error))
             continue
-        search.evaluate(candidate, 1, share)
-        if not candidate.proven(search.objective) and search.deadline.left:
-            search.solve(candidate, share, drop=False)
+        if objective == "span":
+            schedule = retime(own.problem, schedule, "span", schedule.source)
+        violations = check(own.problem, schedule)
+        why_not = violations[0].message if violations else ""
+        row.cells[name] = Cell(schedule.value(objective), not violations, why_not)
+        if not violations:
+            search.offer(own, schedule)
 
 
-@doing("comparing with hand-written schedules")
-def row_of_plan(search: Search, written: HandWritten) -> SplitRow:
-    """The best candidate's row."""
-    row = SplitRow(PLAN, search.known.best)
-    _write(search, row, written)
-    return row
-
-
-def _write(search: Search, row: SplitRow, written: HandWritten) -> None:
-    if row.candidate is not None:
-        row.cells = {n: _cell(search, row.candidate, build) for n, build in written.items()}
-
-
-def _cell(search: Search, candidate: Candidate, build: Callable[[Problem], Schedule]) -> Cell:
-    problem = candidate.problem
-    try:
-        schedule = build(problem)
-    except NotApplicable as error:
-        return Cell(why_not=str(error))
-    if search.objective == "span":
-        schedule = retime(problem, schedule, "span", schedule.source)
-    violations = check(problem, schedule)
-    if violations:
-        return Cell(schedule.value(search.objective), why_not=violations[0].message)
-    search.offer(candidate, schedule)
-    return Cell(schedule.value(search.objective), fits=True)
-
-
-def gains(rows: Sequence[SplitRow], objective: Objective) -> Iterator[str]:
+def gains(rows: Sequence[SplitRow]) -> Iterator[str]:
     """Say how much of the gain comes from the partition, and how much from the order.
 
     The columns' first hand-written schedule (1F1B) is the common ground.
     """
     even, plan = rows[0], rows[-1]
-    start, end = _first(even), plan.best(objective)
-    if not start or end is None:
+    column = next((name for name, cell in even.cells.items() if cell.value is not None), "")
+    start, end = even.cells.get(column, Cell()), plan.best
+    if not start.value or end is None or plan.candidate is None:
         return
-    (column, value), fits = start
-    beyond = "" if fits else ", which needs more memory than there is,"
+    beyond = "" if start.fits else ", which needs more memory than there is,"
     yield (
-        f"from {even.name} with {column}{beyond} to the plan: {value} to {end}, "
-        f"{change(end, value, 1)}"
+        f"from {even.name} with {column}{beyond} to the plan: {start.value} to {end}, "
+        f"{change(end, start.value, 1)}"
     )
-    order = even.best(objective)
-    if order is not None:
-        yield f"the order alone (even split, best order found): {change(order, value, 1)}"
-    moved = plan.cells.get(column)
-    if moved is not None and moved.value is not None:
+    if even.best is not None:
+        gain = change(even.best, start.value, 1)
+        yield f"the order alone (even split, best order found): {gain}"
+    moved = plan.cells.get(column, Cell())
+    if moved.value is not None:
         more = "" if moved.fits else ", with more memory than there is"
-        same = plan.candidate is None or plan.candidate.shape.placement == "chain"
-        what = "the partition" if same else "partition and placement"
-        yield (f"{what} alone (the plan's, with {column}{more}): {change(moved.value, value, 1)}")
-
-
-def _first(row: SplitRow) -> tuple[tuple[str, int], bool] | None:
-    for name, cell in row.cells.items():
-        if cell.value is not None:
-            return (name, cell.value), cell.fits
-    return None
-
-
-def comparison_document(rows: Sequence[SplitRow], objective: Objective) -> list[dict[str, object]]:
-    """The rows, ready for JSON; what is unknown is ``None``."""
-    return [
-        {
-            "name": row.name,
-            "placement": None if row.candidate is None else shape_name(row.candidate.shape),
-            "layers_per_stage": (
-                None if row.candidate is None else [len(p) for p in row.candidate.partition]
-            ),
-            "recompute": None if row.candidate is None else [*row.candidate.flags],
-            "schedules": {
-                name: {"value": cell.value, "fits": cell.fits, "why_not": cell.why_not or None}
-                for name, cell in row.cells.items()
-            },
-            "best_order": row.best(objective),
-            "lower_bound": None if bound is None else bound.value,
-            "why_not": row.why_not or None,
-        }
-        for row in rows
-        for bound in [row.bound(objective)]
-    ]
+        chain = plan.candidate.shape.placement == "chain"
+        what = "the partition" if chain else "partition and placement"
+        gain = change(moved.value, start.value, 1)
+        yield f"{what} alone (the plan's, with {column}{more}): {gain}"

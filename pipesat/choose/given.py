@@ -1,21 +1,48 @@
-"""What ``advise`` is asked about: layers from a file, a profile, parts, or a published model."""
+"""What is asked, from what users give: layers from a file, a profile, parts, or a published model.
+
+Arguments become one question in the layers' units; what is wrong with one is said of it by name.
+"""
 
 from __future__ import annotations
 
 import os.path
 import re
+from dataclasses import replace
 from fractions import Fraction
+from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pipesat.choose.pairs import layers_of_parts
-from pipesat.core.errors import BadInput
+from pipesat.choose.bounds import why_nothing_fits
+from pipesat.choose.candidates import Space
+from pipesat.choose.comparison import Hand
+from pipesat.choose.pairs import layer_parts, layers_of_parts, with_times
+from pipesat.choose.question import Question
+from pipesat.choose.search import Findings
+from pipesat.choose.splits import shapes_to_try
+from pipesat.core.amounts import SECONDS, amount, rate
+from pipesat.core.errors import BadInput, said_of
 from pipesat.core.progress import doing
+from pipesat.core.settings import RecomputeChoice
+from pipesat.files.strict_json import read_json
+from pipesat.layers.file import LARGEST_FILE, parse_layers
+from pipesat.layers.from_profile import layers_of_profile
 from pipesat.layers.layer import Layers
+from pipesat.layers.layout import layout_of_module_names, parse_layout, partition_of_layout
+from pipesat.layers.megatron import partition_of_pattern
+from pipesat.layers.pipeline import Delay, Pipeline, link_delay
+from pipesat.layers.roofline import LIKELY
+from pipesat.layers.rules import check_partition
+from pipesat.parts.file import parse_parts, read_parts
 from pipesat.parts.parts import Parts
-from pipesat.profile.file import Profile
+from pipesat.profile.file import Profile, read_profile
+from pipesat.profile.published import SHAPES, named_gpu, named_shape
+from pipesat.workflows.from_profile import estimate_layers
 
 _MODULE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_MOST_AMOUNT: Final = 10**12
+RESERVED: Final = Fraction(1, 20)
+"""Of the memory, kept free unless a reserve is given."""
 
 
 class Run(NamedTuple):
@@ -54,7 +81,7 @@ def given(model: Layers | Parts | Profile | str | Path, run: Run) -> Given:
     if isinstance(model, Parts):
         return Given(layers_of_parts(model), parts=model)
     if isinstance(model, Profile):
-        return _of_profile(model)
+        return Given(layers_of_profile(model))
     if run.gpu is not None:
         if os.path.exists(model):
             text = "a file has its costs: expected the name of a published model"
@@ -67,19 +94,7 @@ def given(model: Layers | Parts | Profile | str | Path, run: Run) -> Given:
     return _of_file(model)
 
 
-def _of_profile(profile: Profile) -> Given:
-    from pipesat.layers.from_profile import layers_of_profile
-
-    return Given(layers_of_profile(profile))
-
-
 def _of_file(path: str | Path) -> Given:
-    from pipesat.files.strict_json import read_json
-    from pipesat.layers.file import LARGEST_FILE, parse_layers
-    from pipesat.parts.file import parse_parts
-    from pipesat.profile.file import read_profile
-    from pipesat.profile.published import SHAPES
-
     if not os.path.exists(path):
         if str(path) in SHAPES:
             raise BadInput("a published model needs a GPU to estimate its costs for", where="gpu")
@@ -101,22 +116,147 @@ def _of_file(path: str | Path) -> Given:
         own = parse_parts(document, str(path))
         return Given(layers_of_parts(own), parts=own)
     if isinstance(kind, str) and kind.startswith("pipesat.profile/"):
-        return _of_profile(read_profile(path))
+        return Given(layers_of_profile(read_profile(path)))
     return Given(parse_layers(document, str(path)))
 
 
 def _estimated(model: str, gpu: str, run: Run) -> Given:
     """Costs of a published model by the roofline; memory and links are the GPU's."""
-    from pipesat.layers.roofline import LIKELY
-    from pipesat.profile.published import named_gpu, named_shape
-    from pipesat.workflows.from_profile import estimate_layers
-
     each, device = run.length or named_shape(model).length, named_gpu(gpu)
     options = {"length": each, "batch": run.batch, "tensor_parallel": run.tensor_parallel}
     carried = Fraction(str(device.link_bandwidth * LIKELY.traffic)) * 1000  # 10^9/s: bytes per us
-    return Given(
-        estimate_layers(model, gpu, **options),
-        device.memory // 2**20,
-        carried,
-        each * run.batch,
+    layers = estimate_layers(model, gpu, **options)
+    return Given(layers, device.memory // 2**20, carried, each * run.batch)
+
+
+def with_reserve(layers: Layers, reserve: int | None, memory: int | None = None) -> Layers:
+    """Return layers with a reserve on top of their own; ``None``: 5 % of the memory.
+
+    Raises
+    ------
+    BadInput
+        If it is below 0, or above the memory or what a problem can hold.
+    """
+    if reserve is None:
+        reserve = 0 if memory is None else ceil(RESERVED * memory)
+    if memory is not None and reserve > memory:
+        raise BadInput(f"expected 0 to {memory}, the memory", where="reserve", value=reserve)
+    if not 0 <= reserve <= _MOST_AMOUNT - layers.reserve:
+        raise BadInput(
+            f"expected 0 or more, with the layers' own {layers.reserve} at most 10^12",
+            where="reserve",
+            value=reserve,
+        )
+    return replace(layers, reserve=layers.reserve + reserve)
+
+
+def with_parts(question: Question, own: Parts | None, also: Parts | str | Path | None) -> Question:
+    """Return a question whose transformer layers take the times of their parts.
+
+    Raises
+    ------
+    BadInput
+        If there are parts of the model and others, or memory is limited and no layer holds any.
+    """
+    if also is not None:
+        if own is not None:
+            raise BadInput("the model has parts already", where="parts", value=str(also))
+        own = also if isinstance(also, Parts) else read_parts(also)
+    if own is None:
+        return question
+    if question.memory is not None and not any(question.layers.amounts("held_after_F")):
+        expected = "parts do not say what layers hold: give layers that do, and parts"
+        raise BadInput(expected, where="memory", value=question.memory)
+    parts = layer_parts(own)
+    timed = with_times(question.layers, parts)
+    return replace(question, layers=timed, parts=parts, untimed=question.layers)
+
+
+def require_units(**amounts: int | str | None) -> None:
+    """Refuse bare numbers where no file says what they are of."""
+    for name, text in amounts.items():
+        if isinstance(text, str) and text.strip().isdecimal() and int(text):
+            expected = f"expected an amount with its unit, as {text.strip()}GiB"
+            raise BadInput(expected, where=name, value=text)
+
+
+def copy_rate(given: float | Fraction | str, layers: Layers) -> Fraction:
+    """Return memory units per time unit; a text is an amount per second."""
+    where, second = "copy_bandwidth", SECONDS.get(layers.time_unit)
+    if not isinstance(given, str):
+        return rate(where, given)
+    if second is None:
+        expected = f"a time unit of seconds is needed, the layers have {layers.time_unit!r}"
+        raise BadInput(expected, where=where, value=given)
+    each = amount("memory_unit", f"1{layers.memory_unit}")
+    copied = Fraction(amount(where, given), each) * second
+    if not copied:
+        raise BadInput("expected more than 0", where=where, value=given)
+    return copied
+
+
+def require_room(question: Question) -> None:
+    """Pass unless memory surely cannot hold a layer, or all of them: no search is needed then.
+
+    Raises
+    ------
+    Infeasible
+        With the layer, and what it needs.
+    BadInput
+        If the layers can be cut for no placement.
+    """
+    shapes, _ = shapes_to_try(
+        question.layers,
+        devices=question.devices,
+        microbatches=question.microbatches,
+        placement="any",
+        memory=question.memory,
     )
+    known = Findings(Space.of(question.layers, "choose", shapes))
+    for state in known.states:
+        state.why_not = why_nothing_fits(question.layers, state.shape)
+    known.require_possible()
+
+
+def require_choice(layers: Layers, recompute: RecomputeChoice, source: str) -> None:
+    """Pass if layers have the costs that a choice of recomputation needs."""
+    if recompute != "never" and not layers.recomputable:
+        raise BadInput(
+            f"no layer has costs with recomputation, which recompute={recompute} needs: "
+            'give some layers the key "recompute"',
+            source=source,
+            where="layers",
+        )
+
+
+def delay_of(latency: int, bandwidth: float | Fraction | str | None, layers: Layers) -> Delay:
+    """Return the delay of links; what no problem can state is refused."""
+    delay = link_delay(latency, None if bandwidth is None else rate("bandwidth", bandwidth))
+    longest = max(delay(layer.output) for layer in layers.layers)
+    if longest > _MOST_AMOUNT:
+        raise BadInput(
+            f"a transfer would take {longest} time units, expected at most 10^12",
+            where="latency" if bandwidth is None else "bandwidth",
+            value=latency if bandwidth is None else str(bandwidth),
+        )
+    return delay
+
+
+def hand_of(text: str, layers: Layers, some: Pipeline) -> Hand:
+    """Return a layout as a partition; its number of stages says in which shape."""
+    with said_of(text if text.endswith(".json") else ""):
+        if layers.hybrid and not text.endswith(".json"):
+            partition, name = partition_of_pattern(text, layers), text
+        else:
+            if text.endswith(".json"):
+                found = layout_of_module_names(read_json(Path(text), 64 << 20))
+            else:
+                found = parse_layout(text, devices=some.devices)
+            partition, name = partition_of_layout(found, layers), found.text
+        chunks, rest = divmod(len(partition), some.devices)
+        if rest:
+            expected = f"expected a multiple of {some.devices}, the devices"
+            raise BadInput(f"{len(partition)} stages, {expected}", value=text)
+        shape = replace(some, placement="chain" if chunks == 1 else "loop", chunks=chunks)
+        check_partition(layers, partition, shape.homes)
+        return f"layout {name}", shape, partition

@@ -3,341 +3,244 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.choose.answer import Answer, memory_text, parts_text, time_text
-from pipesat.choose.ends import End
-from pipesat.choose.families import best_not_run, compared
-from pipesat.choose.question import Question
-from pipesat.choose.rows import OURS, Row
-from pipesat.choose.runtimes import stages_text
-from pipesat.choose.table import needed_without, plain_row
+from pipesat.choose.advice import Advice
+from pipesat.choose.rows import OURS, Row, best_of, published_in, stages_text
+from pipesat.choose.table import needed_without
+from pipesat.choose.tables import load_of
 from pipesat.core.amounts import rounded, rounded_down
-from pipesat.core.claims import (
-    Standing,
-    against,
-    at_most,
-    change,
-    difference,
-    percent,
-    plural,
-    ratio,
-)
+from pipesat.core.claims import Standing, against, at_most, change, difference, percent, ratio
 from pipesat.core.showing import Facts, sentences
 
-_HEAVY: Final = 1.5  # times the usual layer: worth naming
+_KNOWN: Final = {"1f1b": "1F1B", "interleaved-1f1b": "interleaved 1F1B"}
+"""What users know, to compare with."""
 
 
-def lines_of(answer: Answer) -> Facts:
+def lines_of(advice: Advice) -> Facts:
     """Return the lines of the advice, the most important first."""
-    row = answer.chosen
+    question, row, easy = advice.question, advice.chosen, advice.plain
+    doubt = ("Doubt", sentences(_doubts(advice)))
     if row is None:
-        found = sorted(answer.rows, key=lambda row: row.makespan)
+        found = sorted(advice.rows, key=lambda row: row.makespan)
         why = found[0].why_not if found else "none was built in time"
-        none = f"nothing: {answer.question.runtime} can run none of these schedules, {why}"
-        return [("Take", none), ("Doubt", sentences(_doubts(answer)))]
-    question, easy = answer.question, plain_row(answer)
+        return [("Take", f"nothing: {question.runtime} can run none of these: {why}"), doubt]
     estimate = " (estimate)" if question.layers.estimate else ""
-    time = time_text(question, row.makespan)
-    without = ""
+    must = row.by_hand or "nothing by hand"
     if easy is not None:
-        setting = f" ({easy.setting})" if easy.setting else ""
-        without = f"{name_of(easy, cited=True)}{setting}: {time_text(question, easy.makespan)}"
+        must += f": it is {against(row.makespan, easy.makespan, 'without', 1)}"
+    elif row.setting:
+        must += f" ({row.setting})"
     return [
-        ("Take", f"{name_of(row, cited=True)}: {time} a step{estimate}"),
-        ("You must", _work(row, easy)),
-        ("Without", without),
-        ("Gain", sentences(_gains(answer, row))),
-        ("Limit", sentences([*_bottleneck(answer, row), *_memory(answer, row)])),
-        ("Proof", sentences(_proof(answer, row))),
-        ("Offload", sentences(_offload(answer, row))),
-        ("Doubt", sentences(_doubts(answer))),
-        ("Next", _next(answer)),
+        ("Take", f"{_cited(row)}: {question.time(row.makespan)} a step{estimate}"),
+        ("You must", must),
+        ("Without", "" if easy is None else f"{_cited(easy)}: {question.time(easy.makespan)}"),
+        ("Gain", sentences(_gains(advice, row))),
+        ("Limit", sentences([*_bottleneck(advice, row), *_memory(advice, row)])),
+        ("Proof", sentences(_proof(advice, row))),
+        ("Offload", sentences(_offload(advice, row))),
+        doubt,
+        ("Next", _next(advice)),
     ]
 
 
-def details_of(answer: Answer) -> Iterator[tuple[str, str]]:
+def details_of(advice: Advice) -> Iterator[tuple[str, str]]:
     """Yield what else is known: layout, what does not run, the ends of an estimate's ranges."""
-    row, question = answer.chosen, answer.question
+    question, row, other = advice.question, advice.chosen, advice.best_not_run
     if row is not None:
         yield "layout", row.layout(question).text
-        other = best_not_run(answer.rows)
         if other is not None and other.makespan < row.makespan:
-            time = time_text(question, other.makespan)
             gain = change(other.makespan, row.makespan, 1)
-            text = f"{name_of(other, cited=True)} would take {time}, {gain}. {other.why_not}"
-            yield "does not run", ". ".join([text, *of_order(other, "that order")])
+            text = f"{_cited(other)} would take {question.time(other.makespan)}, {gain}"
+            yield "does not run", sentences([text, other.why_not, of_order(other, "that order")])
         yield "estimate", question.layers.estimate
-    for end in answer.ends if row is not None else ():
+    for end in advice.ends:
         best, least = end.least
-        what = f"{end.words}, each in its own order"
-        yield "range", f"{what}: {name_of(best)} is the shortest, {time_text(question, least)}"
-    for name, why in answer.left_out:
+        yield "range", f"{end.words}, {_name(best)} is the shortest, {question.time(least)}"
+    for name, why in advice.left_out:
         yield "left out", f"{name}: {why}"
 
 
-def name_of(row: Row, *, cited: bool = False) -> str:
-    """Name a row: schedule, with where it was published if it is ``cited``, placement, split."""
+def _name(row: Row) -> str:
+    """Name a row: schedule, placement, split."""
     own = "pipesat's order" if row.name == OURS else row.name
-    if cited and row.published:
-        own += f" ({row.published})"
     group = "" if row.group is None else f" in groups of {row.group}"
+    return f"{own}{group}, {_where(row)} split"
+
+
+def _cited(row: Row) -> str:
+    published = published_in(row.name)
+    return _name(row).replace(row.name, f"{row.name} ({published})", 1) if published else _name(row)
+
+
+def _where(row: Row) -> str:
     split = "pipesat's" if row.split == OURS else row.split
-    return f"{own}{group}, {_place(row.placement)}, {split} split"
+    return f"{_place(row.placement)}, {split}"
 
 
 def _place(placement: str) -> str:
     return placement.replace("vee", "V")
 
 
-def _work(row: Row, easy: Row | None) -> str:
-    """What is to be done by hand, and what that saves."""
-    if not row.by_hand:
-        return f"nothing by hand ({row.setting})" if row.setting else "nothing by hand"
-    if easy is None or easy.makespan == row.makespan:
-        return row.by_hand
-    return f"{row.by_hand}: it is {against(row.makespan, easy.makespan, 'without', 1)}"
+def _gains(advice: Advice, row: Row) -> Iterator[str]:
+    """What is gained over schedules as frameworks ship them, and over the best of their name."""
+    seen = []
+    for name, shown in _KNOWN.items():
+        usual = [x for x in advice.rows if x.split == "even" and x.group is None and not x.by_hand]
+        shipped, best = best_of(usual, name), best_of(advice.rows, name)
+        for label, other in ((f"{shown} as shipped", shipped), (f"the best {shown} found", best)):
+            if other is row:
+                yield f"none: this is {label}"
+            elif other is not None and other not in seen:
+                time = advice.question.time(other.makespan)
+                yield f"{against(row.makespan, other.makespan, label, 1)} ({time})"
+            seen.append(other)
 
 
-def _gains(answer: Answer, row: Row) -> Iterator[str]:
-    """What is gained over 1F1B as frameworks ship it, and over the best rows that users know."""
-    question = answer.question
-    even = [x for x in answer.rows if x.name == "1f1b" and x.split == "even"]
-    able = [x for x in even if x.runs and not x.by_hand]
-    shipped = min(able, key=lambda x: x.makespan, default=None)
-    if even and shipped is None:
-        yield "1F1B as shipped (even split, nothing by hand) was not found to fit"
-    others = [("1F1B as shipped", shipped)]
-    others += [(f"the best {label}", other) for label, other in compared(question, answer.rows)]
-    seen = {id(None)}
-    for label, other in others:
-        if other is row:
-            yield f"none: this is {label}"
-        elif other is not None and id(other) not in seen:
-            gain = against(row.makespan, other.makespan, label, 1)
-            yield f"{gain} ({time_text(question, other.makespan)})"
-        seen.add(id(other))
-
-
-@dataclass(frozen=True)
-class _Busiest:
-    """The device with most to do: its work per microbatch, and its heaviest layer."""
-
-    device: int
-    work: int
-    layer: int
-    heaviest: int
-    again: int
-
-
-def _busiest(answer: Answer, row: Row) -> _Busiest:
-    layers = answer.question.layers
-    recomputing = row.recomputes(answer.question)
-
-    def work(layer: int, *, again: bool) -> int:
-        one = layers.layers[layer]
-        split = one.amount("B", recompute=again) + one.amount("W", recompute=again)
-        return one.amount("F", recompute=again) + min(one.amount("BW", recompute=again), split)
-
-    found = []
-    for device in range(answer.question.devices):
-        own = [
-            layer
-            for part, home in zip(row.partition, row.shape.homes, strict=True)
-            for layer in part
-            if home == device
-        ]
-        each = {layer: work(layer, again=layer in recomputing) for layer in own}
-        plain = sum(work(layer, again=False) for layer in each)
-        total = sum(each.values())
-        most = max(each, key=lambda layer: each[layer], default=0)
-        found.append(_Busiest(device, total, most, each.get(most, 0), total - plain))
-    return max(found, key=lambda one: one.work)
-
-
-def _bottleneck(answer: Answer, row: Row) -> Iterator[str]:
-    question = answer.question
+def _bottleneck(advice: Advice, row: Row) -> Iterator[str]:
+    question, layers = advice.question, advice.question.layers
     if question.parts is not None:
         every = question.microbatches * len(row.problem.stages)
-        yield (
-            f"{row.pairs} of its {every} forwards run together with a backward"
-            if row.pairs
-            else "nothing runs together in it"
-        )
+        yield f"{row.pairs} of its {every} forwards run together with a backward"
         return
-    busiest = _busiest(answer, row)
-    busy = percent(ratio(question.microbatches * busiest.work, row.makespan), 0)
-    text = f"the bottleneck is rank {busiest.device}, busy {busy} of the time"
-    work = sorted(layer.amount("F") + layer.amount("BW") for layer in question.layers.layers)
-    usual, equal = work[len(work) // 2], question.work
-    share = percent(ratio(busiest.heaviest, busiest.work), 0)
-    label = question.layers.label(busiest.layer)
-    if busiest.heaviest * question.devices > equal:
+    loads = [load_of(row.problem, device) for device in range(question.devices)]
+    device = max(range(question.devices), key=loads.__getitem__)
+    busy = percent(ratio(loads[device], row.makespan), 0)
+    text = f"the bottleneck is rank {device}, busy {busy} of the time"
+    own = [k for stage in row.shape.stages_on[device] for k in row.partition[stage]]
+    heaviest = max(own, key=question.work_of, default=0)
+    if question.work_of(heaviest) * question.devices > question.work:
+        most = question.microbatches * question.work_of(heaviest)
+        share = percent(ratio(most, loads[device]), 0)
+        label = layers.label(heaviest)
         yield f"{text}, {label} alone is {share} of that and more than an equal share of all work"
         yield "no split evens it out: shard that layer over more devices, or use fewer devices"
-    elif busiest.heaviest > _HEAVY * usual:
-        yield f"{text}, {label} is {share} of that"
-    elif busiest.again:
-        yield f"{text}, recomputing is {percent(ratio(busiest.again, busiest.work), 0)} of that"
-    else:
-        over = difference(question.devices * busiest.work, equal)
-        yield f"{text}, with {at_most(over, 0)} more than an equal share" if over else text
+        return
+    over = difference(question.devices * loads[device], question.microbatches * question.work)
+    yield f"{text}, with {at_most(over, 0)} more than an equal share" if over else text
 
 
-def _memory(answer: Answer, row: Row) -> Iterator[str]:
-    question = answer.question
+def _memory(advice: Advice, row: Row) -> Iterator[str]:
+    question, first = advice.question, row.candidate.first
     if question.memory is None:
         return
-    if not row.again and row.candidate.first is None:
-        free = memory_text(question, question.memory - question.reserve, rounded)
-        most = memory_text(question, max(row.peaks) - question.reserve)
+    if not row.again and first is None:
+        free = question.amount(question.memory - question.reserve, rounded)
+        most = question.amount(max(row.peaks) - question.reserve)
         yield f"nothing has to recompute: {most} of {free} are used at most"
         return
-    who = stages_text(row.again)
-    if row.candidate.first is not None:
-        count = "" if row.candidate.first == 1 else f"{row.candidate.first} "
-        who = f"the first {count}transformer {plural(row.candidate.first, 'layer')} of every stage"
+    who = f"the first {first} of each stage's layers" if first else stages_text(row.again)
     need = needed_without(question, row)
-    text = f"to fit into memory, {who} {plural(len(row.again), 'recompute', '')}"
-    yield f"{text}: {need}" if need else text
+    yield f"recomputed to fit into memory: {who}" + (f": {need}" if need else "")
 
 
-def _offload(answer: Answer, row: Row) -> Iterator[str]:
-    """What offloading would bring, by a checked schedule; "nothing" and "cannot" only if proven."""
-    question = answer.question
-    found = min(
-        (x for x in answer.rows if x.candidate.offload), key=lambda x: x.makespan, default=None
-    )
+def _offload(advice: Advice, row: Row) -> Iterator[str]:
+    """What offloading would bring, by a checked schedule; "cannot" only if that is proven."""
+    question = advice.question
+    some = (x for x in advice.rows if x.candidate.offload)
+    found = min(some, key=lambda x: x.makespan, default=None)
     if found is None:
         return
-    takes = time_text(question, found.makespan)
-    where = f"{_place(found.placement)}, {'pipesat' if found.split == OURS else found.split} split"
-    if found.makespan >= row.makespan:
-        least = closed_form_bound(found.problem, "makespan").value
-        at_least = time_text(question, least, rounded_down)
-        if least >= row.makespan:
-            yield f"it cannot help ({where}): at your bandwidth it takes {at_least} or more"
-        else:
-            yield f"no better schedule with it was found: {takes} ({where})"
-            yield f"{at_least} are not ruled out"
+    takes, where = question.time(found.makespan), f"{_where(found)} split"
+    if found.makespan < row.makespan:
+        gain = change(found.makespan, row.makespan, 1)
+        yield f"{found.offloaded} (stage, microbatch) instead would take {takes} ({where}), {gain}"
+        yield found.why_not
         return
-    gain = change(found.makespan, row.makespan, 1)
-    yield f"{found.offloaded} (stage, microbatch) instead would take {takes} ({where}), {gain}"
-    yield found.why_not
-    plain = question.candidate(found.partition, found.shape, (), found.candidate.runtime)
-    keep = plain.problem.with_memory(None)
-    least = closed_form_bound(keep, "makespan").value
-    if found.makespan <= least:
-        yield "it would cost nothing at your bandwidth: no memory makes this split shorter"
+    least = closed_form_bound(found.problem, "makespan").value
+    at_least = question.time(least, rounded_down)
+    if least >= row.makespan:
+        yield f"it cannot help ({where}): at your bandwidth it takes {at_least} or more"
     else:
-        at_least = time_text(question, least, rounded_down)
-        yield f"with any memory this split takes at least {at_least}"
+        yield f"no better schedule with it was found: {takes} ({where})"
+        yield f"{at_least} are not ruled out"
 
 
-def _searched(answer: Answer) -> str:
+def _searched(advice: Advice, row: Row) -> str:
     """Name what a bound is proven for: schedules that torch runs, or any."""
-    question = answer.question
+    question, shapes = advice.question, _place(advice.shapes)
     runs = f" that {question.runtime} runs" if question.any_order else ""
-    shapes = _place(answer.shapes)
-    if answer.plan is None:
+    if advice.plan is None:
         return f"schedule{runs} of this split in a {shapes} that pairs F with BW alone"
-    keeps = " without offloading" if answer.question.may_offload else ""
-    again = ""
-    if answer.question.may_recompute:
-        any_layers = answer.chosen is not None and answer.chosen.candidate.first is not None
-        again = ", whichever layers recompute," if any_layers else ", whichever stages recompute,"
+    keeps = " without offloading" if question.may_offload else ""
+    what = "layers" if row.candidate.first is not None else "stages"
+    again = f", whichever {what} recompute," if question.may_recompute else ""
     return f"schedule{runs}{keeps} on any split of {shapes}{again}"
 
 
-def of_order(row: Row, what: str) -> Iterator[str]:
-    """Say what is proven of an order, if its problem was searched: nothing is cut otherwise."""
-    if row.bound is None:
-        return
+def of_order(row: Row, what: str) -> str:
+    """Say what is proven of an order on its split, with what recomputes there."""
     again = " and these stages recomputing" if row.again or row.candidate.first is not None else ""
-    standing = Standing(row.makespan, row.bound.value, of="the order")
+    standing = Standing(row.makespan, row.candidate.bound.value, of="the order")
     if standing.proven:
-        yield f"{what} is proven optimal for this split{again}"
-    else:
-        yield f"for this split{again}, {what} can still gain {standing.gap_text(1)} at most"
+        return f"{what} is proven optimal for this split{again}"
+    return f"for this split{again}, {what} can still gain {standing.gap_text(1)} at most"
 
 
-def _proof(answer: Answer, row: Row) -> Iterator[str]:
-    question, standing, bound = answer.question, answer.standing, answer.bound
-    megatron = not question.any_order
-    any_order = ", in any order, also such as Megatron-LM cannot run" if megatron else ""
+def _proof(advice: Advice, row: Row) -> Iterator[str]:
+    standing, bound = advice.standing, advice.bound
     if bound is None:
         yield "no bound is known for it"
     elif standing.proven:
-        yield f"proven optimal of all: no {_searched(answer)} is shorter"
+        yield f"proven optimal of all: no {_searched(advice, row)} is shorter"
     else:
-        least = time_text(question, bound.value, rounded_down)
+        least = advice.question.time(bound.value, rounded_down)
+        own = "" if advice.question.any_order else ", in any order, also such as it cannot run"
         yield (
-            f"at most {standing.gap_text(1)} less is possible: no {_searched(answer)} takes less "
-            f"than {least}{any_order}"
+            f"at most {standing.gap_text(1)} less is possible: no {_searched(advice, row)} takes "
+            f"less than {least}{own}"
         )
-    if not standing.proven and answer.plan is not None:
-        yield from of_order(row, "this order")
-    if bound is not None and (others := answer.not_searched):
-        yield f"in a {' or '.join(others)} interleaved 1F1B alone was tried, and nothing is proven"
+    if not standing.proven and advice.plan is not None:
+        yield of_order(row, "this order")
+    if others := advice.not_searched:
+        yield f"in a {' or '.join(others)} only known schedules were tried, and nothing is proven"
 
 
-def _doubts(answer: Answer) -> Iterator[str]:
+def _doubts(advice: Advice) -> Iterator[str]:
     """What is assumed, estimated or not tried."""
-    question = answer.question
+    question, about = advice.question, advice.question.layers.estimate_range
     if question.layers.estimate:
-        text, about = "all costs are an estimate", question.layers.estimate_range
-        if about is not None:
-            text += f" (x {about[0] / 1000:.2f} to {about[1] / 1000:.2f})"
-        yield text
+        times = f" (x {about[0] / 1000:.2f} to {about[1] / 1000:.2f})" if about else ""
+        yield f"all costs are an estimate{times}"
         if question.tokens:
             yield f"a microbatch is taken to have {question.tokens:,} tokens"
-        yield from _at_the_ends(answer)
+        yield from _at_the_ends(advice)
     else:
         yield "costs are taken as exact"
     if not question.latency and question.bandwidth is None:
         yield "links are taken as free"
     if question.memory is not None and question.reserve:
-        free, memory = (
-            memory_text(question, amount, rounded) for amount in (question.reserve, question.memory)
+        free, all_of_it = (question.amount(x, rounded) for x in (question.reserve, question.memory))
+        yield f"{free} of {all_of_it} per rank are kept free"
+    if question.parts is not None:
+        yield (
+            f"times are the least that the parts of {question.parts.source} can take on their "
+            "streams, in another order they take longer"
         )
-        yield f"{free} of {memory} per rank are kept free"
-    if text := parts_text(question):
-        yield text
-    if answer.untried:
-        yield f"not tried, as time ended before: {', '.join(answer.untried)}"
-    if answer.fewer:
-        yield f"interleaved 1F1B: {answer.fewer}"
-    yield from (f"no bound is claimed: {text}" for text in answer.contradictions)
+    if advice.untried:
+        yield f"not tried, as time ended before: {', '.join(advice.untried)}"
+    yield from (f"no bound is claimed: {text}" for text in advice.contradictions)
 
 
-def _at_the_ends(answer: Answer) -> Iterator[str]:
+def _at_the_ends(advice: Advice) -> Iterator[str]:
     """Whether the advice stays the shortest at all ends of the estimate's ranges."""
-    chosen, ends = answer.chosen, answer.ends
-    if chosen is None or not ends:
+    chosen = advice.chosen
+    if chosen is None or not advice.ends:
         return
-
-    def gain(end: End) -> float:
-        return 1 - end.least[1] / max(1, end.of(chosen))
-
-    worst = max(ends, key=gain)
+    worst = min(advice.ends, key=lambda end: end.least[1] / max(1, end.of(chosen)))
     row, least = worst.least
     if least >= worst.of(chosen):
-        yield (
-            "the advice is the same with all compute, the head alone, or the time of W "
-            "against B at either end of the estimate's range"
-        )
-        return
-    shorter = change(least, worst.of(chosen), 1)
-    yield (f"the advice depends on it: {worst.words}, {name_of(row)} is {shorter}")
+        yield "the advice is the same at the ends of the estimate's ranges"
+    else:
+        shorter = change(least, worst.of(chosen), 1)
+        yield f"the advice depends on it: {worst.words}, {_name(row)} is {shorter}"
 
 
-def _next(answer: Answer) -> str:
+def _next(advice: Advice) -> str:
     """The next thing to do."""
-    question: Question = answer.question
-    if question.layers.estimate:
+    if advice.question.layers.estimate:
         return "measure your layers with pipesat profile, then pipesat advise with its file"
-    if not question.any_order:
+    if not advice.question.any_order:
         return "run one step with these flags, and compare its time with this one"
     return "run the order, then pipesat timeline compare says where measured times differ"

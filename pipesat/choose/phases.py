@@ -11,21 +11,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product, zip_longest
 from math import prod
-from typing import Final, TypeAlias
+from typing import Final
 
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.choose.bounds import flags_below, partitions_below, shape_bound
 from pipesat.choose.candidates import Candidate
-from pipesat.choose.comparison import HandWritten, SplitRow, fill, row_of_plan, rows_to_compare
-from pipesat.choose.conclusion import answer
+from pipesat.choose.comparison import PLAN, Hand, SplitRow, fill, rows_to_compare, write
 from pipesat.choose.cut_terms import cheapest
-from pipesat.choose.plan import Plan
-from pipesat.choose.search import Findings, Search
+from pipesat.choose.orders import HandWritten
+from pipesat.choose.plan import Plan, concluded
+from pipesat.choose.search import Findings, Search, promise
 from pipesat.choose.splits import proposals
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.progress import doing
 from pipesat.core.solving import LEAST_SECONDS
-from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.split import FORBIDDEN, LARGEST_COST
 from pipesat.layers.stages import problem_of_split
 
@@ -64,10 +63,10 @@ def bound_shapes(known: Findings) -> None:
     BadInput
         If the only shape's flags and ties leave no partition.
     """
-    question = known.question
+    space = known.space
     for state in known.states:
         try:
-            state.bound = shape_bound(question.layers, state.shape, question.objective)
+            state.bound = shape_bound(space.layers, state.shape, space.objective)
         except (BadInput, Infeasible) as error:
             if isinstance(error, BadInput) and len(known.states) == 1:
                 raise
@@ -89,8 +88,7 @@ def propose(search: Search, reach: Reach) -> None:
 
 
 def _proposed(known: Findings, number: int) -> Iterator[Candidate | None]:
-    question = known.question
-    for proposal in proposals(question.space, question.shapes[number], question.objective):
+    for proposal in proposals(known.space, known.space.shapes[number]):
         yield known.consider(number, *proposal)
 
 
@@ -99,7 +97,7 @@ def move(search: Search, reach: Reach) -> None:
     """Move one layer of the best, or toggle one stage's recomputation, while it helps."""
     known = search.known
     while not search.deadline.past(reach.moving):
-        ordered = sorted((c for c in known.candidates if c.schedules), key=known.promise)
+        ordered = sorted((c for c in known.candidates if c.schedules), key=promise)
         pending = next((c for c in ordered[: reach.width] if not c.expanded), None)
         bound = known.bound
         if pending is None or not known.beatable(0 if bound is None else bound.value):
@@ -112,13 +110,13 @@ def _expand(search: Search, candidate: Candidate, reach: Reach) -> None:
     known = search.known
     before, around = known.value, []
     name = candidate.proposed_by.removesuffix(", moved") + ", moved"
-    for partition, flags in known.question.space.around(candidate):
+    for partition, flags in known.space.around(candidate):
         near = known.consider(candidate.shape_number, partition, flags, name)
         if near is not None and near.effort == 0 and known.beatable(near.bound.value):
             around.append(near)
         if search.deadline.past(reach.moving):
             return
-    for near in sorted(around, key=known.promise):
+    for near in sorted(around, key=promise):
         if known.beatable(near.bound.value):
             search.evaluate(near, 1)
         if search.deadline.past(reach.moving) or known.value != before:
@@ -191,8 +189,8 @@ def _rule_out(search: Search, reach: Reach) -> None:
 def _listed(search: Search, reach: Reach, number: int, value: int) -> bool:
     """Make candidates of all partitions below a value; whether that was possible."""
     known = search.known
-    question, state = known.question, known.states[number]
-    found = partitions_below(question.layers, state.shape, question.objective, value)
+    space, state = known.space, known.states[number]
+    found = partitions_below(space.layers, state.shape, space.objective, value)
     if found is None:
         return False
     rest: list[int] = []
@@ -217,31 +215,27 @@ def _choices(
     known: Findings, number: int, partition: tuple[range, ...], value: int
 ) -> Iterator[tuple[bool, ...]] | None:
     """Which flags may be below a value; ``None`` if they are too many to try."""
-    question = known.question
-    if not question.space.free:
+    space = known.space
+    if not space.free:
         return iter([()])
-    shape = question.shapes[number]
-    allowed = flags_below(question.layers, shape, question.objective, partition, value)
+    allowed = flags_below(space.layers, space.shapes[number], space.objective, partition, value)
     return None if prod(map(len, allowed)) > _MOST_CHOICES else product(*allowed)
 
 
 def _least_of(known: Findings, number: int, partition: tuple[range, ...]) -> int:
     """A bound for all choices of recomputation on a partition."""
-    question = known.question
-    own = question.own_bound(number, partition).value
+    space = known.space
+    own = space.own_bound(number, partition)
     if not known.beatable(own):
         return own
     try:
-        least = problem_of_split(cheapest(question.layers), partition, question.shapes[number])
+        least = problem_of_split(cheapest(space.layers), partition, space.shapes[number])
     except BadInput:  # tied layers on two devices
         return FORBIDDEN
-    return max(own, closed_form_bound(least, question.objective).value)
+    return max(own, closed_form_bound(least, space.objective).value)
 
 
 _FOR_COMPARISON: Final = 0.15  # of the time limit
-
-Hand: TypeAlias = tuple[str, Pipeline, tuple[range, ...]]
-"""Name, shape and partition of a split that a user gives."""
 
 
 def run_plan(
@@ -283,8 +277,9 @@ def run_plan(
     solve_survivors(search)
     _go_on(search, reach)
     if written is not None:
-        rows.append(row_of_plan(search, written))
-    return answer(
+        rows.append(SplitRow(PLAN, search.known.best))
+        write(search, rows[-1], written)
+    return concluded(
         search.known,
         rows,
         left_out,

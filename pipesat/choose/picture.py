@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pipesat.choose.candidates import Candidate
+from pipesat.choose.tables import devices_of, stages_of
 from pipesat.core.amounts import time_text
-from pipesat.picture.style import (
-    CAPACITY,
-    FILL,
-    GRID,
-    HELD,
-    INK,
-    MEANING,
-    OUTLINE,
-    STATIC,
+from pipesat.core.claims import Standing
+from pipesat.layers.layer import Layers
+from pipesat.layers.pipeline import shape_name
+from pipesat.picture.figures import (
+    blank_figure,
+    figure_of,
+    in_brackets,
+    png_and_svg,
+    unit_of_memory,
+    unit_of_time,
 )
+from pipesat.picture.style import CAPACITY, FILL, GRID, HELD, INK, MEANING, OUTLINE, STATIC
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,52 +30,41 @@ if TYPE_CHECKING:
 _MOST_NAMED: Final = 40  # stages; more only have numbers
 
 
-def plan_pictures(plan: Plan) -> dict[str, bytes]:
-    """Draw the chosen partition; return its files: ``png``, and ``svg``."""
-    from pipesat.picture.figures import figure_of, png_and_svg
-
-    return png_and_svg(figure_of(lambda: _figure(plan)))
+def plan_pictures(layers: Layers, chosen: Candidate, standing: Standing) -> dict[str, bytes]:
+    """Draw a partition; return its files, ``plan.png`` and ``plan.svg``."""
+    drawn = png_and_svg(figure_of(partial(_figure, layers, chosen, standing)))
+    return {f"plan.{kind}": data for kind, data in drawn.items()}
 
 
 def figure_of_plan(plan: Plan) -> Figure | None:
     """Draw a plan as a figure of its own, ``None`` if there is none."""
-    from pipesat.picture.figures import figure_of
+    if plan.chosen is None:
+        return None
+    return figure_of(partial(_figure, plan.space.layers, plan.chosen, plan.standing))
 
-    return None if plan.chosen is None else figure_of(lambda: _figure(plan))
 
-
-def _figure(plan: Plan) -> Figure:
-    """Draw the chosen partition."""
-    from pipesat.choose.plan_tables import devices_of, stages_of
-    from pipesat.picture.figures import blank_figure
-
-    stages, devices = stages_of(plan.chosen, plan.question.layers), devices_of(plan.chosen)
+def _figure(layers: Layers, chosen: Candidate, standing: Standing) -> Figure:
+    stages, devices = stages_of(chosen, layers), devices_of(chosen)
+    estimated = " (estimated costs)" if layers.estimate else ""
+    proof = standing.verdict + ("" if standing.bound is None else " over all partitions")
+    value = "unknown" if standing.value is None else time_text(standing.value, layers.time_unit)
+    title = (
+        f"{layers.name or 'plan'}{estimated}, {shape_name(chosen.shape)} on {len(devices)}\n"
+        f"{chosen.objective} {value}, {proof}"
+    )
     width = max(10.0, min(20.0, 2.0 + 0.4 * max(len(stages), len(devices))))
-    figure = blank_figure(width, 6.5, _title(plan))
+    figure = blank_figure(width, 6.5, title)
     times, memory = figure.subplots(2, 1)
-    _draw_times(times, stages, len(devices), plan)
-    _draw_memory(memory, devices, plan)
+    _draw_times(times, stages, chosen, layers.time_unit)
+    _draw_memory(memory, devices, layers.memory_unit)
     return figure
 
 
-def _title(plan: Plan) -> str:
-    from pipesat.layers.pipeline import shape_name
-
-    layers, chosen = plan.question.layers, plan.chosen
-    where = "" if chosen is None else f", {shape_name(chosen.shape)} on {chosen.shape.devices}"
-    verdict = plan.standing.verdict
-    proof = verdict if plan.bound is None else f"{verdict} over all partitions"
-    name = f"{layers.name or 'plan'}{' (estimated costs)' if layers.estimate else ''}{where}"
-    value = time_text(plan.value, layers.time_unit) if plan.value is not None else "unknown"
-    return f"{name}\n{plan.question.objective} {value}, {proof}"
-
-
-def _draw_times(axes: Axes, stages: list[dict[str, Any]], devices: int, plan: Plan) -> None:
+def _draw_times(
+    axes: Axes, stages: list[dict[str, Any]], chosen: Candidate, time_unit: str
+) -> None:
     """One bar per stage: F, B and W on top of each other, or F and BW where it cannot be split."""
-    from pipesat.picture.figures import in_brackets, unit_of_time
-
-    problem = None if plan.chosen is None else plan.chosen.problem
-    split = [problem is None or problem.stages[at].may_split for at in range(len(stages))]
+    split = [stage.may_split for stage in chosen.problem.stages]
     heights = {
         kind: [
             stage[kind] if kind == "F" or (kind == "BW") != apart else 0
@@ -79,17 +73,14 @@ def _draw_times(axes: Axes, stages: list[dict[str, Any]], devices: int, plan: Pl
         for kind in FILL
     }
     total = [sum(parts) for parts in zip(*heights.values(), strict=True)]
-    scale, unit = unit_of_time(plan.question.layers.time_unit, max(total, default=0))
+    exact, unit = unit_of_time(time_unit, max(total))
+    scale, on = float(exact), chosen.shape.stages_on
     bars = {MEANING[kind]: (FILL[kind], each) for kind, each in heights.items() if any(each)}
     _stack(axes, bars, scale)
-    loads = [0] * devices
-    for stage, work in zip(stages, total, strict=True):
-        loads[stage["device"]] += work
-    most = max(range(devices), key=loads.__getitem__)
-    busiest = [at for at, stage in enumerate(stages) if stage["device"] == most]
+    most = max(range(len(on)), key=lambda device: sum(total[stage] for stage in on[device]))
     axes.bar(
-        busiest,
-        [total[at] * scale for at in busiest],
+        on[most],
+        [total[stage] * scale for stage in on[most]],
         width=0.92,
         facecolor="none",
         edgecolor=CAPACITY,
@@ -100,25 +91,19 @@ def _draw_times(axes: Axes, stages: list[dict[str, Any]], devices: int, plan: Pl
         counts = [f"{len(s['layers'])}{' R' if s['recompute'] else ''}" for s in stages]
         tops = axes.bar(range(len(stages)), [scale * work for work in total], facecolor="none")
         axes.bar_label(tops, counts, fontsize=8, color=INK, padding=2)
-    labels = [
-        str(place) if len(stages) == devices else f"{place}\nd{stage['device']}"
-        for place, stage in enumerate(stages)
-    ]
     axes.set_ylim(0, 1.12 * max(1, *total) * scale)
+    labels = [f"{s['stage']}\nd{s['device']}" for s in stages]
     _finish(axes, in_brackets("time per microbatch", unit), labels)
-    note = "stage; above each bar its number of layers"
-    note += "" if len(stages) == devices else ", below its device"
+    note = "stage, its device; above each bar its number of layers"
     recomputes = ", R: recomputes" if any(stage["recompute"] for stage in stages) else ""
     axes.set_xlabel(note + recomputes, fontsize=8)
 
 
-def _draw_memory(axes: Axes, devices: list[dict[str, Any]], plan: Plan) -> None:
+def _draw_memory(axes: Axes, devices: list[dict[str, Any]], memory_unit: str) -> None:
     """One bar per device: static memory and the peak of activations; the cap as a line."""
-    from pipesat.picture.figures import in_brackets, unit_of_memory
-
     caps = [(at, d["memory"]) for at, d in enumerate(devices) if d["memory"] is not None]
     tallest = max([1, *(cap for _, cap in caps), *(device["peak"] for device in devices)])
-    exact, unit = unit_of_memory(plan.question.layers.memory_unit, tallest)
+    exact, unit = unit_of_memory(memory_unit, tallest)
     scale = float(exact)
     bars = {
         "static: weights, gradients, optimizer": (STATIC, [d["static"] for d in devices]),

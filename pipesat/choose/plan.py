@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pipesat.choose.candidates import Candidate, Question
+from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.choose.candidates import Candidate, Flags, Space
 from pipesat.choose.comparison import SplitRow, gains
-from pipesat.choose.plan_tables import devices_of, layout_text, split_table, stage_table, stages_of
 from pipesat.choose.search import Findings
+from pipesat.choose.tables import (
+    devices_of,
+    layout_text,
+    module_names,
+    split_table,
+    stage_table,
+    stages_of,
+)
 from pipesat.core.amounts import rounded_down, time_text
 from pipesat.core.attached import attached
-from pipesat.core.claims import Bound, Standing, Status, percent, ratio, require_best
-from pipesat.core.errors import Contradiction
+from pipesat.core.checker import check
+from pipesat.core.claims import Bound, Standing, Status, percent, ratio, tenable
+from pipesat.core.errors import Fault
 from pipesat.core.metrics import peak_memory
+from pipesat.core.ops import Item, Op, Pair, Unreadable, members
+from pipesat.core.progress import doing
 from pipesat.core.result import Result
+from pipesat.core.schedule import Schedule
 from pipesat.core.showing import Displayed, Facts, Table, sentences
 from pipesat.core.summary import peak_text
 from pipesat.layers.pipeline import shape_name
-from pipesat.layers.stages import remarks
+from pipesat.layers.stages import problem_with_recompute, remarks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
+FORMAT: Final = "pipesat.plan/1"
 _ROOM: Final = 0.03  # of a device's memory, less than this free is told
 _NOT_COMPLETE: Final = (
     "some partitions are only known by the bound of a simpler question: too many, or too many ways "
@@ -53,7 +65,6 @@ class Plan(Displayed):
     """
 
     known: Findings
-    chosen: Candidate | None
     result: Result | None
     bound: Bound | None
     rows: tuple[SplitRow, ...]
@@ -62,14 +73,19 @@ class Plan(Displayed):
     contradictions: tuple[str, ...] = ()
 
     @property
-    def question(self) -> Question:
-        """What was asked."""
-        return self.known.question
+    def space(self) -> Space:
+        """What was searched."""
+        return self.known.space
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The best partition."""
+        return self.known.best
 
     @property
     def value(self) -> int | None:
         """Value of the best schedule."""
-        return None if self.chosen is None else self.chosen.value(self.question.objective)
+        return self.known.value
 
     @property
     def standing(self) -> Standing:
@@ -96,50 +112,44 @@ class Plan(Displayed):
         """Return what was found, what is proven over all partitions, and what it gains."""
         if self.chosen is None or self.result is None or self.value is None:
             return [("Take", "nothing: no plan was found in time, none is proven impossible")]
-        problem, schedule = self.result.problem, self.result.schedule
-        time = time_text(self.value, problem.time_unit)
-        shape, order = shape_name(self.chosen.shape), self.chosen.schedules[0].source
+        problem, schedule, own = self.result.problem, self.result.schedule, self.chosen
+        time, order = time_text(self.value, problem.time_unit), own.schedules[0].source
         doubts = [
             *self.remarks,
             *([] if self.complete or self.status == "optimal" else [_NOT_COMPLETE]),
         ]
-        peaks = "" if schedule is None else peak_text(problem, peak_memory(problem, schedule))
+        loads = [device["load"] for device in devices_of(own)]
+        busy = percent(ratio(max(loads), self.value), 1)
+        sizes = ", ".join(str(len(part)) for part in own.partition)
         return [
             (
                 "Take",
-                f"{shape} on {self.chosen.shape.devices} devices, order of {order}: {time} a"
-                f" step ({self.question.objective})",
+                f"{shape_name(own.shape)} on {own.shape.devices} devices, order of {order}: {time}"
+                f" a step ({self.space.objective})",
             ),
-            ("Layers", layout_text(self.chosen, self.question.layers) or self._sizes()),
+            ("Layers", layout_text(own, self.space.layers) or f"{sizes} per stage"),
             ("Proof", self._proof()),
             ("This split", "" if self.status == "optimal" else self.result.proof()),
             ("Gain", sentences(self.gains)),
-            ("Limit", self._busiest()),
-            ("Memory", peaks),
+            (
+                "Limit",
+                f"the bottleneck is device {loads.index(max(loads))}, busy {busy} of the time",
+            ),
+            (
+                "Memory",
+                "" if schedule is None else peak_text(problem, peak_memory(problem, schedule)),
+            ),
             ("Doubt", sentences(doubts)),
             ("Searched", f"{len(self.known.candidates)} partitions, {self.seconds:.1f} s"),
         ]
 
     def _proof(self) -> str:
         """Say what is proven over all partitions of the placements that were searched."""
+        least = ""
+        if self.bound is not None:
+            least = time_text(self.bound.value, self.space.layers.time_unit, rounded_down)
         names = [shape_name(state.shape) for state in self.known.states if not state.why_not]
-        where = f", over all partitions of {', '.join(names)}"
-        if self.bound is None:
-            return self.standing.verdict + where
-        unit = self.question.layers.time_unit
-        least = time_text(self.bound.value, unit, rounded_down)
-        return self.standing.proof(least) + where
-
-    def _sizes(self) -> str:
-        """Return how many layers every stage has: in a V there is no layout string."""
-        parts = () if self.chosen is None else self.chosen.partition
-        return f"{', '.join(str(len(part)) for part in parts)} per stage"
-
-    def _busiest(self) -> str:
-        loads = [device["load"] for device in devices_of(self.chosen)]
-        busiest = max(range(len(loads)), key=loads.__getitem__)
-        busy = percent(ratio(loads[busiest], self.value), 1)
-        return f"the bottleneck is device {busiest}, busy {busy} of the time"
+        return f"{self.standing.proof(least)}, over all partitions of {', '.join(names)}"
 
     def details(self) -> Facts:
         """Return what proves it, how it was found, and what was left out."""
@@ -154,24 +164,16 @@ class Plan(Displayed):
         ]
 
     def tables(self) -> Iterator[Table]:
-        """Yield the stages, then the splits of frameworks beside the plan's.
-
-        Raises
-        ------
-        Contradiction
-            If a stage breaks the choice of recomputation, or a split found is better than the plan.
-        """
-        require_consistent(self)
-        chosen, objective = self.chosen, self.question.objective
-        if chosen is not None:
-            yield stage_table(stages_of(self.chosen, self.question.layers), devices_of(self.chosen))
+        """Yield the stages, then the splits of frameworks beside the plan's."""
+        if self.chosen is not None:
+            yield stage_table(self.chosen, self.space.layers)
         if self.rows:
-            placement = "" if chosen is None else chosen.shape.placement
-            yield split_table(self.rows, objective, placement, free=self.question.space.free)
+            placement = "" if self.chosen is None else self.chosen.shape.placement
+            yield split_table(self.rows, placement, free=self.space.free)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per stage: device, layers, costs."""
-        return stages_of(self.chosen, self.question.layers)
+        return stages_of(self.chosen, self.space.layers)
 
     def plot(self) -> Figure | None:
         """Draw time and memory of every stage; return a matplotlib figure."""
@@ -192,60 +194,161 @@ class Plan(Displayed):
     @property
     def remarks(self) -> tuple[str, ...]:
         """What the numbers do not say."""
-        if self.chosen is None:
+        layers, own = self.space.layers, self.chosen
+        if own is None:
             return ()
-        own = remarks(self.question.layers, self.chosen.partition, self.chosen.shape)
+        said = (f"all times and memory are an estimate: {layers.estimate}",)
         dropped = (f"no bound is claimed: {text}" for text in self.contradictions)
-        estimate = self.question.layers.estimate
-        said = (f"all times and memory are an estimate: {estimate}",) if estimate else ()
-        return (*said, *own, *_too_full(self), *dropped, *_better_elsewhere(self))
+        return (
+            *(said if layers.estimate else ()),
+            *remarks(layers, own.partition, own.shape),
+            *self._too_full(),
+            *dropped,
+            *self._better_elsewhere(),
+        )
+
+    def _too_full(self) -> Iterator[str]:
+        """A device that a real run may not fit on: little is free for what no layer says."""
+        layers = self.space.layers
+        for number, device in enumerate(devices_of(self.chosen)):
+            memory, peak = device["memory"], device["peak"]
+            if memory and memory - peak + layers.reserve < _ROOM * memory:
+                unit = f" {layers.memory_unit}".rstrip()
+                yield (
+                    f"device {number} fills {percent(peak / memory, 1)} of its memory, "
+                    f"{memory - peak}{unit} are left. Fragments and communication buffers have no "
+                    "room. A reserve keeps some free"
+                )
+                return
+
+    def _better_elsewhere(self) -> Iterator[str]:
+        """Splits given by hand that were no part of the search, and are better than its best."""
+        for row in self.rows:
+            if row.best is not None and self.value is not None and row.best < self.value:
+                yield (
+                    f"{row.name}, with {row.best}, is better than the plan: it is outside of what "
+                    "was searched (another placement, or a stage without layers)"
+                )
 
     @property
     def gains(self) -> tuple[str, ...]:
         """Which part of the gain comes from the partition, and which from the order."""
-        return tuple(gains(self.rows, self.question.objective)) if len(self.rows) > 1 else ()
+        return tuple(gains(self.rows)) if len(self.rows) > 1 else ()
+
+    def document(self, schedule_path: str | None = None) -> dict[str, Any]:
+        """Return ``pipesat.plan/1``, ready for JSON."""
+        chosen, layers = self.chosen, self.space.layers
+        keys = ("placement", "stages", "devices", "microbatches")
+        return {
+            "format": FORMAT,
+            "name": layers.name,
+            "status": self.status,
+            "objective": self.space.objective,
+            "value": self.value,
+            "lower_bound": None if self.bound is None else self.bound.value,
+            "lower_bound_source": None if self.bound is None else self.bound.source,
+            "every_partition_accounted_for": self.complete,
+            "gap": self.gap,
+            "shape": None if chosen is None else {key: getattr(chosen.shape, key) for key in keys},
+            "proposed_by": None if chosen is None else chosen.proposed_by,
+            "recompute": self.space.choice,
+            "stages": stages_of(chosen, layers),
+            "devices": devices_of(chosen),
+            "layout": layout_text(chosen, layers),
+            "module_fqns_per_model_part": module_names(chosen, layers),
+            "considered": [*self._considered()],
+            "comparison": [row.document() for row in self.rows],
+            "gains": [*self.gains],
+            "remarks": [*self.remarks],
+            "result": None if self.result is None else self.result.document(schedule_path),
+            "wall_s": round(self.seconds, 3),
+        }
+
+    def _considered(self) -> Iterator[dict[str, Any]]:
+        """Yield shapes that were searched, each with its bound, and those that were left out."""
+        known = self.known
+        for number, state in enumerate(known.states):
+            bound = None if self.contradictions else known.bound_of(number)
+            yield {
+                "shape": shape_name(state.shape),
+                "lower_bound": None if bound is None else bound.value,
+                "lower_bound_source": None if bound is None else bound.source,
+                "partitions": len(known.candidates_of(number)),
+                "every_partition_accounted_for": known.accounted_for(number),
+                "why_not": state.why_not or None,
+            }
+        for name, why in self.left_out:
+            yield {
+                "shape": name,
+                "lower_bound": None,
+                "lower_bound_source": None,
+                "partitions": 0,
+                "every_partition_accounted_for": True,
+                "why_not": why,
+            }
 
 
-def require_consistent(plan: Plan) -> None:
-    """Raise ``Contradiction`` unless flags obey the choice and the best is the best."""
-    known, space = plan.known, plan.question.space
-    for candidate in all_candidates(known, plan.rows):
-        allowed = space.settled(candidate.shape, candidate.partition, candidate.recompute)
-        if allowed != candidate.recompute:
-            raise Contradiction(
-                f"recomputation is {space.choice}, but stages of {candidate.proposed_by} have "
-                f"{candidate.recompute}, expected {allowed}"
-            )
-    found = ((c.proposed_by, c.value(known.question.objective)) for c in known.candidates)
-    require_best("the plan", known.value, found)
+@doing("checking the answer")
+def concluded(
+    known: Findings,
+    rows: Sequence[SplitRow],
+    left_out: Sequence[tuple[str, str]],
+    *,
+    seconds: float,
+    seed: int,
+    workers: int,
+    versions: Mapping[str, str],
+) -> Plan:
+    """Put together what a search has found.
+
+    A proof that a checked schedule refutes is dropped, and all others with it; the schedules stay.
+    """
+    chosen, bound = known.best, known.bound
+    refuted = [*known.contradictions]
+    for one in (*known.candidates, *(row.candidate for row in rows)):
+        refuted += [] if one is None else tenable(one.value, one.bound)[1]
+    refuted += tenable(known.value, bound)[1]
+    if refuted:
+        bound = None
+    result = None
+    if chosen is not None:
+        problem, schedule, own = chosen.problem, chosen.schedules[0], chosen.bound
+        if known.space.free:
+            # with recomputing as a mode: what is proven of these stages says nothing of others
+            problem = problem_with_recompute(known.space.layers, chosen.partition, chosen.shape)
+            schedule = _in_modes(schedule, chosen.flags)
+            if violations := check(problem, schedule):
+                raise Fault(f"with recomputing as a mode, a plan is not valid: {violations[0]}")
+            own = closed_form_bound(problem, known.space.objective)
+        of_all = known.bound_of(chosen.shape_number) if known.space.free else bound
+        best = max((b for b in (own, of_all) if b is not None), key=lambda proof: proof.value)
+        proof = None if refuted else best
+        standing = Standing(chosen.value, None if proof is None else proof.value)
+        result = Result(
+            problem=problem,
+            status=standing.status,
+            objective=known.space.objective,
+            schedule=schedule,
+            bound=proof,
+            baseline=chosen.baseline,
+            wall_s=seconds,
+            seed=seed,
+            workers=workers,
+            versions=dict(versions),
+            history=chosen.history,
+        )
+    told = tuple(dict.fromkeys(refuted))
+    return Plan(known, result, bound, tuple(rows), tuple(left_out), seconds, told)
 
 
-def all_candidates(known: Findings, rows: Sequence[SplitRow]) -> list[Candidate]:
-    """Return the candidates of the search and of the comparison."""
-    return [*known.candidates, *(row.candidate for row in rows if row.candidate is not None)]
+def _in_modes(schedule: Schedule, flags: Flags) -> Schedule:
+    def op_of(op: Op) -> Op:
+        return op._replace(mode=int(flags[op.stage]))
 
+    def item_of(item: Item | Unreadable) -> Item | Unreadable:
+        if isinstance(item, Pair):
+            return Pair(*map(op_of, members(item)))
+        return op_of(item) if isinstance(item, Op) else item
 
-def _too_full(plan: Plan) -> Iterator[str]:
-    """A device that a real run may not fit on: hardly anything is free for what no layer says."""
-    reserve = plan.question.layers.reserve
-    for number, device in enumerate(devices_of(plan.chosen)):
-        memory, peak = device["memory"], device["peak"]
-        if memory and memory - peak + reserve < _ROOM * memory:
-            unit = f" {plan.question.layers.memory_unit}".rstrip()
-            yield (
-                f"device {number} fills {percent(peak / memory, 1)} of its memory, {memory - peak}"
-                f"{unit} are left. Fragments and communication buffers have no room. A reserve "
-                "keeps some free"
-            )
-            return
-
-
-def _better_elsewhere(plan: Plan) -> Iterator[str]:
-    """Splits given by hand that were no part of the search, and are better than its best."""
-    for row in plan.rows:
-        value = row.best(plan.question.objective)
-        if value is not None and plan.value is not None and value < plan.value:
-            yield (
-                f"{row.name}, with {value}, is better than the plan: it is outside of what was "
-                "searched (another placement, or a stage without layers)"
-            )
+    rows = (tuple(t._replace(item=item_of(t.item)) for t in row) for row in schedule.devices)
+    return replace(schedule, devices=tuple(rows))

@@ -1,20 +1,19 @@
-"""What is asked: layers on devices, under a memory cap, for a runtime."""
+"""What advise is asked: layers on devices, under a memory cap, for a runtime."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Final, cast, get_args
+from typing import cast
 
-from pipesat.choose.ask_plan import for_runtime
-from pipesat.choose.candidates import Candidate, Flags, Recomputation
+from pipesat.choose.candidates import Candidate, Flags, Space
 from pipesat.choose.pairs import LayerParts, with_offload, with_pairs
-from pipesat.choose.splits import Shapes
-from pipesat.core.claims import Bound
+from pipesat.choose.splits import for_runtime
+from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
 from pipesat.core.problem import Problem
 from pipesat.core.settings import Runtime, Target
-from pipesat.export import RUNTIMES as RECORDS
+from pipesat.export import RUNTIMES
 from pipesat.export.runtime import Runtime as Record
 from pipesat.export.runtime import with_pairs_of
 from pipesat.layers.layer import Layers
@@ -22,8 +21,6 @@ from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Pipeline, link_delay
 from pipesat.layers.stages import problem_of_split
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
-
-RUNTIMES: Final = get_args(Runtime)
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ class Question:
     @property
     def record(self) -> Record:
         """What its runtime can run."""
-        return RECORDS[self.runtime]
+        return RUNTIMES[self.runtime]
 
     @property
     def any_order(self) -> bool:
@@ -87,9 +84,9 @@ class Question:
         return None if not self.any_order and placement == "vee" else self.runtime
 
     @cached_property
-    def space(self) -> Recomputation:
+    def space(self) -> Space:
         """Which stages may recompute as searches move from one candidate to the next."""
-        return Recomputation.of(self.layers, "choose" if self.may_recompute else "never")
+        return Space.of(self.layers, "choose" if self.may_recompute else "never")
 
     @property
     def free(self) -> Target | None:
@@ -113,15 +110,6 @@ class Question:
     def _shapes(self) -> dict[tuple[OneRoutePlacement, int], Pipeline]:
         return {}
 
-    def as_run(self, shape: Pipeline, runtime: Runtime | None) -> tuple[Layers, Pipeline]:
-        """Return layers and shape with what a runtime cannot run ruled out; ``None``: nothing."""
-        if runtime is None:
-            return self.layers, shape
-        if not RECORDS[runtime].any_order:
-            return self.layers, replace(shape, backward="fused")
-        layers, shapes = for_runtime(self.layers, Shapes((shape,)), runtime)
-        return layers, shapes.pipelines[0]
-
     def candidate(
         self,
         partition: tuple[range, ...],
@@ -138,12 +126,12 @@ class Question:
         """
         key = partition, shape.homes, recompute, runtime, first, offload
         if key not in self.candidates:
-            problem = self._problem(partition, shape, recompute, runtime, first, offload=offload)
+            problem = self._problem(partition, shape, recompute, runtime, first)
+            if offload and self.copy_rate is not None:
+                layers = self.untimed or self.layers
+                problem = with_offload(problem, layers, partition, self.copy_rate)
             self.candidates[key] = Candidate(
-                *(-1, shape, partition, recompute, problem, "", Bound(0, "")),
-                runtime=runtime,
-                first=first,
-                offload=offload,
+                shape, partition, recompute, problem, runtime=runtime, first=first, offload=offload
             )
         return self.candidates[key]
 
@@ -174,25 +162,32 @@ class Question:
         recompute: Flags,
         runtime: Runtime | None,
         first: int | None,
-        *,
-        offload: bool,
     ) -> Problem:
-        layers, pipeline = self.as_run(shape, runtime)
+        layers = self.layers
+        if runtime is not None:
+            layers, (shape,) = for_runtime(layers, [shape], runtime)
         if first is not None:
             layers = first_recomputed(layers, partition, first)
-        problem = problem_of_split(layers, partition, pipeline, recompute=recompute)
-        if self.parts is not None:
-            problem = with_pairs(problem, layers, partition, self.parts)
-            if runtime is not None:
-                problem = with_pairs_of(problem, RECORDS[runtime])
-        if not offload or self.copy_rate is None:
+        problem = problem_of_split(layers, partition, shape, recompute=recompute)
+        if self.parts is None:
             return problem
-        return with_offload(problem, self.untimed or layers, partition, self.copy_rate)
+        problem = with_pairs(problem, layers, partition, self.parts)
+        return problem if runtime is None else with_pairs_of(problem, RUNTIMES[runtime])
+
+    def work_of(self, layer: int) -> int:
+        """Compute of one microbatch in a layer, not recomputed, the least of both ways."""
+        one = self.layers.layers[layer]
+        return one.amount("F") + min(one.amount("BW"), one.amount("B") + one.amount("W"))
 
     @cached_property
     def work(self) -> int:
-        """Compute of one microbatch in all layers, nothing recomputed, the least of both ways."""
-        return sum(
-            layer.amount("F") + min(layer.amount("BW"), layer.amount("B") + layer.amount("W"))
-            for layer in self.layers.layers
-        )
+        """Compute of one microbatch in all layers."""
+        return sum(map(self.work_of, range(len(self.layers))))
+
+    def time(self, value: int, towards: Rounding = rounded) -> str:
+        """Show a time in milliseconds where its unit is known; a lower limit rounded down."""
+        return time_text(value, self.layers.time_unit, towards)
+
+    def amount(self, value: int, towards: Rounding = rounded_up) -> str:
+        """Show memory in GiB, MiB, ... where its unit is one of bytes: a need is rounded up."""
+        return memory_text(value, self.layers.memory_unit, towards)

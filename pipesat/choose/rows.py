@@ -1,32 +1,50 @@
-"""The rows of an answer: each one a schedule that the checker has seen, of the question's layers.
+"""The rows of an answer: a candidate with a schedule and a name, and what its runtime makes of it.
 
-:func:`require_same_question` holds all of them to that, in one place.
+Every schedule has been through the checker. What the runtime that is asked for can run today, its
+exporter says, row by row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from pipesat.choose.ask_plan import SOME_SETTINGS
 from pipesat.choose.candidates import Candidate, has_variant
-from pipesat.choose.pairs import OFFLOAD
+from pipesat.choose.orders import SOME_SETTINGS
+from pipesat.choose.pairs import OFFLOAD, WHY_NOT
 from pipesat.choose.question import Question
 from pipesat.core.amounts import SECONDS
 from pipesat.core.checker import check
-from pipesat.core.claims import Bound, ratio, require_best
-from pipesat.core.errors import Contradiction
+from pipesat.core.claims import ratio
+from pipesat.core.errors import BadInput, Contradiction, NotApplicable
 from pipesat.core.metrics import mode_counts, pair_counts, peak_memory
+from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.core.showing import ranges
+from pipesat.export import EXPORTERS
+from pipesat.export.as_run import as_run
+from pipesat.export.options import Checkpointing, Options
 from pipesat.layers.layout import MegatronLayout, layout_of_partition
-from pipesat.layers.megatron import first_recomputed
+from pipesat.layers.megatron import group_sizes, layout_option, refusal
 from pipesat.layers.pipeline import Pipeline, shape_name
 from pipesat.workflows.hand_written import baselines
 
 OURS: Final = "ours"
 _OWN: Final = "pipesat"  # the source of hand-written schedules that nobody else has published
+PLAINEST_FIRST: Final = (
+    "1f1b",
+    "interleaved-1f1b",
+    "zb-h1",
+    "interleaved-zb",
+    "zb-v",
+    "dualpipev",
+    "interleaved-overlapped",
+)
+"""What the table always has. Of two rows that are as fast, the plainer one is advised: one of these
+by its place, then another published schedule, ours, and what offloads."""
+_FULL: Final = "full activation checkpointing, which its configuration sets"
 
 
 def credited(source: str) -> str:
@@ -44,19 +62,6 @@ def published_in(name: str) -> str:
     return "" if entry is None or entry.source == _OWN else entry.source
 
 
-PLAINEST_FIRST: Final = (
-    "1f1b",
-    "interleaved-1f1b",
-    "zb-h1",
-    "interleaved-zb",
-    "zb-v",
-    "dualpipev",
-    "interleaved-overlapped",
-)
-"""What the table always has. Of two rows that are as fast, the plainer one is advised: one of these
-by its place, then another published schedule, ours, and what offloads."""
-
-
 @dataclass(frozen=True)
 class Row:
     """One schedule on one split.
@@ -64,7 +69,7 @@ class Row:
     Attributes
     ----------
     name
-        Of the published schedule that its order is, or :data:`~pipesat.choose.rows.OURS`.
+        Of the published schedule that its order is, or :data:`OURS`.
     split
         ``even``, ``balanced`` or ``ours``.
     candidate
@@ -107,16 +112,6 @@ class Row:
         return self.candidate.problem
 
     @property
-    def bound(self) -> Bound | None:
-        """What no schedule of its problem is below, where its order was searched by itself."""
-        return self.candidate.bound if self.candidate.bound.value else None
-
-    @property
-    def published(self) -> str:
-        """The paper or program that its order was published in; empty if only our search has it."""
-        return published_in(self.name)
-
-    @property
     def makespan(self) -> int:
         """Of the schedule, in the layers' time unit."""
         return self.schedule.makespan
@@ -136,10 +131,6 @@ class Row:
         """``chain``, ``vee`` or ``loop of 3``."""
         return shape_name(self.shape)
 
-    def layout(self, question: Question) -> MegatronLayout:
-        """Which layers every stage has."""
-        return layout_of_partition(question.layers, self.partition)
-
     @property
     def again(self) -> tuple[int, ...]:
         """Stages that recompute."""
@@ -155,14 +146,9 @@ class Row:
         """How many times two ops run together."""
         return sum(pair_counts(self.schedule).values())
 
-    def recomputes(self, question: Question) -> frozenset[int]:
-        """Return the layers that recompute."""
-        stages = {k for stage in self.again for k in self.partition[stage]}
-        if self.candidate.first is not None:
-            layers = question.layers
-            changed = first_recomputed(layers, self.partition, self.candidate.first).layers
-            stages |= {k for k, one in enumerate(changed) if one is not layers.layers[k]}
-        return frozenset(k for k in stages if question.layers.layers[k].recomputed is not None)
+    def layout(self, question: Question) -> MegatronLayout:
+        """Which layers every stage has."""
+        return layout_of_partition(question.layers, self.partition)
 
     def all_again(self, question: Question) -> bool:
         """Whether every stage that can recompute does."""
@@ -191,7 +177,7 @@ class Row:
         """Return the row ready for JSON; what is unknown is ``None``."""
         return {
             "schedule": self.name,
-            "published": self.published or None,
+            "published": published_in(self.name) or None,
             "split": self.split,
             "placement": self.placement,
             "layout": self.layout(question).text,
@@ -221,6 +207,28 @@ def rank(row: Row) -> tuple[bool, bool, int, bool, int]:
     return not row.fits, not row.runs, row.makespan, row.by_hand != "", plain
 
 
+def best_of(rows: Iterable[Row], name: str) -> Row | None:
+    """Return the fastest row of a schedule that runs."""
+    return min((row for row in rows if row.name == name and row.runs), key=rank, default=None)
+
+
+def plain_of(rows: Iterable[Row]) -> Row | None:
+    """Return the best row that runs as it is exported."""
+    return min((row for row in rows if row.runs and not row.by_hand), key=rank, default=None)
+
+
+def row_of(
+    build: Callable[[Problem], Schedule],
+    name: str,
+    split: str,
+    candidate: Candidate,
+    group: int | None = None,
+) -> Row:
+    """Build a schedule and return its row, not yet marked."""
+    schedule = build(candidate.problem)
+    return Row(name, split, candidate, schedule, fits(candidate.problem, schedule), group=group)
+
+
 def fits(problem: Problem, schedule: Schedule) -> bool:
     """Whether a schedule keeps to the memory; what breaks any other rule is refused.
 
@@ -231,24 +239,69 @@ def fits(problem: Problem, schedule: Schedule) -> bool:
     """
     if not check(problem, schedule):
         return True
-    roomy = problem.with_memory(None)
-    if violations := check(roomy, schedule):
+    if violations := check(problem.with_memory(None), schedule):
         raise Contradiction(f"{schedule.source} is no schedule of its problem: {violations[0]}")
     return False
 
 
-def require_same_question(
-    question: Question, rows: Iterable[Row], named: Iterable[Row], best: Row | None
-) -> None:
-    """Raise ``Contradiction`` unless what the answer names are checked schedules of one question.
+def marked(question: Question, row: Row) -> Row:
+    """Return a row with why its runtime cannot run it, and what is to be done by hand."""
+    if not row.fits:
+        return replace(row, why_not="needs more memory than there is")
+    if row.candidate.offload:
+        return replace(row, why_not=WHY_NOT)
+    if not question.any_order:
+        return replace(row, why_not=_why_not_its_own(question, row))
+    try:
+        EXPORTERS[question.runtime](row.problem, row.schedule, options_of(question, row))
+    except (NotApplicable, BadInput) as error:
+        return replace(row, why_not=str(error))
+    if question.record.in_python:
+        row = replace(row, schedule=as_run(row.problem, row.schedule, question.record).schedule)
+    setting, by_hand = to_do(question, row)
+    return replace(row, setting=setting, by_hand=by_hand)
 
-    Every row ``named`` is of the question's own stages, its schedule goes through the checker, and
-    no row that runs is better than the best. All rows were checked when they were made.
+
+def options_of(question: Question, row: Row) -> Options:
+    """Return what the exporter is told besides problem and schedule.
+
+    A framework's one switch is off where stages have to be checkpointed in the user's own code.
     """
-    for row in named:
-        if row.candidate not in question.candidates.values():
-            raise Contradiction(f"{row.name} ({row.split} split) answers another question")
-        if fits(row.problem, row.schedule) != row.fits:
-            raise Contradiction(f"{row.name} ({row.split} split) is wrong about its memory")
-    found = [(f"{row.name} ({row.split} split)", row.makespan) for row in rows if row.runs]
-    require_best("the advice", None if best is None else best.makespan, found)
+    if not question.record.takes_layers:
+        return Options()
+    switch: Checkpointing = "full" if row.setting else "none"
+    return Options(layers=row.layout(question).counts, checkpointing=switch)
+
+
+def _why_not_its_own(question: Question, row: Row) -> str:
+    """Say why a runtime that runs orders of its own, Megatron-LM, does not run a row."""
+    if row.name not in question.record.built_in or row.candidate.runtime != question.runtime:
+        return "Megatron-LM runs orders of its own: 1F1B, interleaved and combined 1F1B"
+    if row.again and not row.all_again(question):
+        return "Megatron-LM recomputes on all stages alike"
+    try:
+        layout_option(question.layers, row.partition)
+    except NotApplicable as error:
+        return str(error)
+    p, m = question.devices, question.microbatches
+    if row.group is None:
+        return refusal(p, row.shape.stages // p, m) or ""
+    if row.group in group_sizes(p, m):
+        return ""
+    return f"Megatron-LM refuses groups of {row.group}: the last one would be too small"
+
+
+def to_do(question: Question, row: Row) -> tuple[str, str]:
+    """What has to be set, and what to be written by hand, for stages that recompute and pairs."""
+    if not row.again:
+        return "", question.record.in_turn if row.pairs else ""
+    splits = any(isinstance(i, Op) and i.kind == "B" for line in row.schedule.order for i in line)
+    if question.record.one_switch and row.all_again(question) and not splits:
+        return _FULL, ""
+    return "", f"checkpoint {stages_text(row.again)} in your own code"
+
+
+def stages_text(stages: tuple[int, ...]) -> str:
+    """Name stages: ``stage 3``, ``stages 0-3``, ``stages 0-2, 5``."""
+    word = "stage" if len(stages) == 1 else "stages"
+    return f"{word} {ranges(stages)}".replace("\N{EN DASH}", "-")

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pipesat.bounds.feasibility import preflight
-from pipesat.choose.candidates import Candidate, Flags, Key, Question, key_of
+from pipesat.choose.candidates import Candidate, Flags, Key, Space, key_of
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Improvement
-from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.schedule import Schedule
 from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve
 from pipesat.core.timing import retime
 from pipesat.layers.pipeline import Pipeline, shape_name
@@ -54,7 +54,7 @@ class Findings:
     ``contradictions`` what the solver said that a checked schedule refutes.
     """
 
-    question: Question
+    space: Space
     states: list[ShapeState] = field(init=False)
     memo: dict[Key, Candidate | None] = field(default_factory=dict)
     best: Candidate | None = None
@@ -62,12 +62,12 @@ class Findings:
     contradictions: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.states = [ShapeState(shape) for shape in self.question.shapes]
+        self.states = [ShapeState(shape) for shape in self.space.shapes]
 
     @property
     def value(self) -> int | None:
         """The best value."""
-        return None if self.best is None else self.best.value(self.question.objective)
+        return None if self.best is None else self.best.value
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -126,13 +126,7 @@ class Findings:
     def unresolved(self) -> list[Candidate]:
         """Candidates that may be better than the best, the most promising first."""
         found = [c for c in self.candidates if self.beatable(c.bound.value)]
-        return sorted(found, key=self.promise)
-
-    def promise(self, candidate: Candidate) -> tuple[int, int, Key]:
-        """Key to sort by: the value, or the bound before there is one."""
-        value = candidate.value(self.question.objective)
-        promised = candidate.bound.value if value is None else value
-        return promised, candidate.bound.value, candidate.key
+        return sorted(found, key=promise)
 
     def require_possible(self) -> None:
         """Raise ``Infeasible`` if there is a reason against every shape."""
@@ -150,40 +144,44 @@ class Findings:
         ``wanted`` are flags of recomputation: the choice says what becomes of them.
         """
         shape = self.states[number].shape
-        key = key_of(number, partition, self.question.space.settled(shape, partition, wanted))
+        key = key_of(number, partition, self.space.settled(shape, partition, wanted))
         if key not in self.memo:
             self.memo[key] = self._new(key, partition, name)
         return self.memo[key]
 
     def _new(self, key: Key, partition: tuple[range, ...], name: str) -> Candidate | None:
         number, _, flags = key
-        question, state = self.question, self.states[number]
+        state = self.states[number]
         try:
-            check_partition(question.layers, partition, state.shape.homes)
+            check_partition(self.space.layers, partition, state.shape.homes)
         except BadInput:
             return None
         try:
-            made = question.made(state.shape, partition, flags, name, number)
+            made = self.space.made(state.shape, partition, flags, name, number)
             preflight(made.problem)
         except BadInput:  # an amount of a stage is beyond what a problem can hold
-            state.unwritable[key] = question.own_bound(number, partition).value
+            state.unwritable[key] = self.space.own_bound(number, partition)
             return None
         except Infeasible:
             return None
-        made.prove(question.own_bound(number, partition))
         made.prove(state.bound or made.bound)
         return made
 
     def keep(self, candidate: Candidate, schedule: Schedule) -> bool:
         """Keep a schedule if it is the candidate's best and valid; whether it is."""
-        objective = self.question.objective
-        value, known = schedule.value(objective), candidate.value(objective)
+        value, known = schedule.value(self.space.objective), candidate.value
         if (known is not None and value >= known) or check(candidate.problem, schedule):
             return False
-        candidate.keep(schedule, objective)
+        candidate.keep(schedule)
         if candidate.shape_number >= 0 and self.beatable(value):
             self.best = candidate
         return True
+
+
+def promise(candidate: Candidate) -> tuple[int, int, Key]:
+    """Key to sort by: the value, or the bound before there is one."""
+    value, bound = candidate.value, candidate.bound.value
+    return bound if value is None else value, bound, candidate.key
 
 
 Orders: TypeAlias = Callable[[Problem, int], Iterator[Schedule]]
@@ -201,29 +199,25 @@ class Search:
     listener: Listener | None = None
     told: tuple[int | None, int | None] | None = None
 
-    @property
-    def objective(self) -> Objective:
-        """What is made small."""
-        return self.known.question.objective
-
     def evaluate(self, candidate: Candidate, effort: int, seconds: float | None = None) -> None:
         """Make hand-written and greedy schedules of a candidate, keep what the checker passes."""
-        if candidate.effort >= effort or candidate.proven(self.objective):
+        if candidate.effort >= effort or candidate.proven:
             return
         expires = time.monotonic() + (self.deadline.left if seconds is None else seconds)
         for schedule in self.orders(candidate.problem, effort):
             self.offer(candidate, schedule)
             over = time.monotonic() > expires and candidate.schedules
-            if over or self.deadline.stop.is_set() or candidate.proven(self.objective):
+            if over or self.deadline.stop.is_set() or candidate.proven:
                 break
         candidate.effort = max(candidate.effort, effort)
 
     def offer(self, candidate: Candidate, schedule: Schedule) -> None:
         """Time the order of a hand-written schedule for the objective; keep it if it is better."""
-        if self.objective == "span":
+        objective = self.known.space.objective
+        if objective == "span":
             schedule = retime(candidate.problem, schedule, "span", schedule.source)
         if self._kept(candidate, schedule):
-            candidate.baseline = Baseline(schedule.source, schedule.value(self.objective))
+            candidate.baseline = Baseline(schedule.source, schedule.value(objective))
 
     def _kept(self, candidate: Candidate, schedule: Schedule) -> bool:
         before = self.known.best
@@ -238,7 +232,7 @@ class Search:
         if self.listener is not None and self.told != (value, least):
             self.told = (value, least)
             source = f"{shape_name(candidate.shape)}, {candidate.proposed_by}: {source}"
-            unit = self.known.question.layers.time_unit
+            unit = self.known.space.layers.time_unit
             self.listener(Improvement(self.deadline.seconds, value, least, source, unit))
 
     def solve(self, candidate: Candidate, seconds: float, *, drop: bool = True) -> None:
@@ -273,9 +267,7 @@ class Search:
         candidate.effort = 3
         if result.bound is not None:
             candidate.prove(result.bound)
-        if result.baseline is not None:
-            baseline = candidate.baseline
-            if baseline is None or result.baseline.value < baseline.value:
-                candidate.baseline = result.baseline
+        found = [one for one in (candidate.baseline, result.baseline) if one is not None]
+        candidate.baseline = min(found, key=lambda one: one.value, default=None)
         if result.schedule is not None:
             self._kept(candidate, result.schedule)

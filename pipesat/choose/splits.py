@@ -8,8 +8,8 @@ each.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from math import ceil
@@ -19,12 +19,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipesat.choose.bounds import flags_below, stage_cost
-from pipesat.choose.candidates import Flags, Recomputation, usual_in_flight
+from pipesat.choose.candidates import Flags, Space, usual_in_flight
 from pipesat.choose.cut_terms import cheapest
 from pipesat.core.arrays import Ints
-from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable, said_of
 from pipesat.core.schedule import Objective
+from pipesat.export import RUNTIMES
 from pipesat.files.strict_json import MOST_STAGES
 from pipesat.layers.devices import check_cuttable, smallest_largest
 from pipesat.layers.layer import Layers
@@ -36,14 +36,6 @@ from pipesat.placement.geometry import CHUNKS, OneRoutePlacement, PlacementChoic
 from pipesat.placement.partition import even
 
 
-@dataclass(frozen=True)
-class Shapes:
-    """What can be tried, and why the rest cannot."""
-
-    pipelines: tuple[Pipeline, ...]
-    left_out: tuple[tuple[str, str], ...] = ()
-
-
 def shapes_to_try(
     layers: Layers,
     *,
@@ -53,9 +45,8 @@ def shapes_to_try(
     chunks: Sequence[int] = (),
     memory: int | Sequence[int | None] | None = None,
     delay: Delay = no_delay,
-    backward: Backward = "either",
-) -> Shapes:
-    """Return the pipelines of a placement, or of all three.
+) -> tuple[list[Pipeline], list[tuple[str, str]]]:
+    """Return the pipelines of a placement, or of all three, and why others are left out.
 
     Parameters
     ----------
@@ -72,6 +63,7 @@ def shapes_to_try(
         raise BadInput(
             "only a loop has a choice: placement loop or any", where="chunks", value=[*chunks]
         )
+    several = placement == "any"
     names: tuple[OneRoutePlacement, ...] = (
         ("chain", "vee", "loop") if placement == "any" else (placement,)
     )
@@ -86,7 +78,6 @@ def shapes_to_try(
                 chunks=count,
                 memory=memory,
                 delay=delay,
-                backward=backward,
             )
             _ = shape.capacities  # refuses a list of another length
             try:
@@ -95,16 +86,33 @@ def shapes_to_try(
                     raise BadInput(expected, where="stages", value=shape.stages)
                 check_cuttable(layers, shape)
             except BadInput as error:
-                if len(names) == 1:
+                if not several:
                     raise
                 left_out.append((shape_name(shape), str(error)))
                 continue
-            if devices == 1 and name == "vee" and len(names) > 1:  # a loop of two is the same
-                continue
-            found.append(shape)
+            if not (several and devices == 1 and name == "vee"):  # a loop of two is the same
+                found.append(shape)
     if not found:
         raise BadInput("; ".join(f"{name}: {why}" for name, why in left_out))
-    return Shapes(tuple(found), tuple(left_out))
+    return found, left_out
+
+
+def for_runtime(
+    layers: Layers, shapes: Iterable[Pipeline], runtime: str
+) -> tuple[Layers, list[Pipeline]]:
+    """Return layers and shapes whose schedules a runtime runs as they are.
+
+    In torch the first stage's backward is whole: it does nothing in its input-gradient op and
+    everything in the other. So is that of stages that recompute: split, both halves would. A
+    runtime that runs orders of its own runs all backwards whole.
+    """
+    record = RUNTIMES[runtime]
+    if not record.any_order:
+        return layers, [replace(shape, backward="fused") for shape in shapes]
+    first, *rest = layers.layers
+    first = replace(first, fused=first.fused or record.first_whole)
+    pipelines = [replace(shape, recompute_whole=True) for shape in shapes]
+    return replace(layers, layers=(first, *rest)), pipelines
 
 
 _IN_FLIGHT: Final = tuple(map(Fraction, ("1", "1/2", "2", "3/4", "1/4", "3/2")))
@@ -115,7 +123,7 @@ _RELIEF: Final = (102, 105, 110, 120)  # per cent that an end's load counts
 class Proposal(NamedTuple):
     """A partition, which of its stages might recompute, and who says so.
 
-    What becomes of the flags is for :class:`~pipesat.choose.candidates.Recomputation` to say.
+    What becomes of the flags is for :class:`~pipesat.choose.candidates.Space` to say.
     """
 
     partition: tuple[range, ...]
@@ -123,14 +131,14 @@ class Proposal(NamedTuple):
     name: str
 
 
-def proposals(space: Recomputation, shape: Pipeline, objective: Objective) -> Iterator[Proposal]:
+def proposals(space: Space, shape: Pipeline) -> Iterator[Proposal]:
     """Yield partitions of a shape, the usually best ones first; some may be equal."""
     layers = space.layers
     for name, partition in _plain(layers, shape):
         for flags in space.first(shape, partition):
             yield Proposal(partition, flags, name)
     if shape.stages == shape.devices:
-        yield from _least_closed_form(layers, shape, objective)
+        yield from _least_closed_form(layers, shape, space.objective)
     for name, lines, flying in _stand_ins(shape):
         for recompute in space.of_splits:
             with contextlib.suppress(Infeasible, NotApplicable):

@@ -1,20 +1,18 @@
-"""What is shown above the advice, and what its files say besides the order.
+"""The table above the advice: which rows it has, how they are shown, and what goes with one.
 
 The best of what users know, and ours. Megatron-LM's flags, and what recomputing and pairs take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import compress
-from typing import Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
-from pipesat.choose.answer import Answer, memory_text, time_text
-from pipesat.choose.families import plain_of
+from pipesat.choose.orders import SCHEDULES
+from pipesat.choose.pairs import OFFLOAD
 from pipesat.choose.question import Question
-from pipesat.choose.rows import Row
-from pipesat.choose.runtimes import stages_text
-from pipesat.choose.written import SCHEDULES
+from pipesat.choose.rows import PLAINEST_FIRST, Row, published_in, rank, stages_text
+from pipesat.choose.tables import by_columns
 from pipesat.core.amounts import rounded_down
 from pipesat.core.claims import percent
 from pipesat.core.errors import NotApplicable
@@ -29,50 +27,71 @@ from pipesat.layers.megatron import (
 )
 from pipesat.workflows.hand_written import baseline
 
+if TYPE_CHECKING:
+    from pipesat.choose.advice import Advice
 
-def table_of(answer: Answer) -> Table:
-    """Return the rows that are shown; columns without an entry are left out."""
-    question, rows = answer.question, answer.shown
-    holds = question.parts is None or any(max(row.peaks) for row in rows)
-    columns = [
-        Column("schedule", number=False),
-        Column("split", number=False),
-        Column("placement", number=False),
-        Column("recomputes", number=False, spare=2),
-        Column("time"),
-        Column("tokens/s", spare=3),
-        Column("of\nideal", spare=4),
-        Column("pairs", spare=1),
-        Column("memory"),
-        Column(f"runs in\n{question.runtime}", number=False),
-    ]
-    lines = [
-        [
-            row.name if row.group is None else f"{row.name}, groups of {row.group}",
-            row.split,
-            row.placement,
-            _recomputes(row) if question.may_recompute else "",
-            time_text(question, row.makespan),
-            _tokens(row.tokens_per_second(question)),
-            "" if question.parts is not None else percent(row.share_of_ideal(question), 0),
-            "" if question.parts is None else str(row.pairs),
-            memory_text(question, max(row.peaks) - question.reserve) if holds else "",
-            _runs(row),
-        ]
-        for row in rows
-    ]
-    needed = [any(line[i] for line in lines) for i in range(len(columns))]
-    title = "times and memory are an estimate" if question.layers.estimate else ""
-    shown = [[*compress(line, needed)] for line in lines]
-    return Table([*compress(columns, needed)], shown, title)
+_ALWAYS: Final = (*PLAINEST_FIRST, OFFLOAD)
+PLAIN: Final = "nothing-by-hand"
+"""Folder of the best row that is exported and run as it is."""
 
 
-def tables_of(answer: Answer) -> Iterator[Table]:
-    """Yield the table of schedules, and what Megatron-LM is started with."""
-    yield table_of(answer)
-    if not answer.question.any_order and answer.chosen is not None:
-        flags = megatron_flags(answer.question, answer.chosen).rstrip().split("\n")
-        yield Table([Column("flags for Megatron-LM", number=False)], flags)
+def shown_rows(rows: Iterable[Row]) -> list[Row]:
+    """Return the table: 1F1B on every split that differs, of all other schedules the best row.
+
+    The best that runs with nothing by hand is among them. Ours, and published schedules that few
+    users know, are there where no other row is as good; what fits and does not run, only if nothing
+    of its name does.
+    """
+    ranked = sorted(rows, key=rank)
+    kept: dict[tuple[str, str], Row] = {}
+    running = {row.name for row in ranked if row.runs}
+    for row in ranked:
+        if row.name in _ALWAYS and (row.runs or not row.fits or row.name not in running):
+            split = row.split if row.name == "1f1b" else ""
+            if all(row.partition != k.partition for k in kept.values() if k.name == row.name):
+                kept.setdefault((row.name, split), row)
+    shown = [*kept.values()]
+    easy = [row for row in ranked if row.runs and not row.by_hand][:1]
+    for row in [*easy, *(row for row in ranked if row.name not in _ALWAYS)]:
+        if row not in shown and not any(_as_good(other, row) for other in shown):
+            shown.append(row)
+    return sorted(shown, key=lambda row: (not row.fits, *rank(row)[2:]))
+
+
+def _as_good(other: Row, row: Row) -> bool:
+    """Whether another row leaves no reason to take a row."""
+    easier = not other.by_hand or row.by_hand != ""
+    runs = other.fits >= row.fits and other.runs >= row.runs
+    return runs and easier and other.makespan <= row.makespan and other.name != OFFLOAD
+
+
+def table_of(question: Question, rows: list[Row]) -> Table:
+    """Return rows as a table; columns without an entry are left out."""
+    paired = question.parts is not None
+    holds = not paired or any(max(row.peaks) for row in rows)
+    cells = {
+        Column("schedule", number=False): [_named(row) for row in rows],
+        Column("split", number=False): [row.split for row in rows],
+        Column("placement", number=False): [row.placement for row in rows],
+        Column("recomputes", number=False, spare=2): [
+            _recomputes(row) if question.may_recompute else "" for row in rows
+        ],
+        Column("time"): [question.time(row.makespan) for row in rows],
+        Column("tokens/s", spare=3): [_tokens(row.tokens_per_second(question)) for row in rows],
+        Column("of\nideal", spare=4): [
+            "" if paired else percent(row.share_of_ideal(question), 0) for row in rows
+        ],
+        Column("pairs", spare=1): [str(row.pairs) if paired else "" for row in rows],
+        Column("memory"): [
+            question.amount(max(row.peaks) - question.reserve) if holds else "" for row in rows
+        ],
+        Column(f"runs in\n{question.runtime}", number=False): [_runs(row) for row in rows],
+    }
+    return by_columns(cells, "times and memory are an estimate" if question.layers.estimate else "")
+
+
+def _named(row: Row) -> str:
+    return row.name if row.group is None else f"{row.name}, groups of {row.group}"
 
 
 def _recomputes(row: Row) -> str:
@@ -95,8 +114,9 @@ def _runs(row: Row) -> str:
 
 def megatron_flags(question: Question, row: Row) -> str:
     """Return Megatron-LM's options for a row that it runs, one per line."""
+    published = published_in(row.name)
     lines = [
-        *([f"# {row.name}: {row.published}"] if row.published else []),
+        *([f"# {row.name}: {published}"] if published else []),
         f"--pipeline-model-parallel-size={question.devices}",
         layout_option(question.layers, row.partition),
     ]
@@ -109,27 +129,12 @@ def megatron_flags(question: Question, row: Row) -> str:
     lines.append(
         f"# --global-batch-size = {question.microbatches} x --micro-batch-size x data parallel size"
     )
-    if not question.layers.hybrid and (silent := _not_of_the_model(question)):
+    roles = {layer.role for layer in question.layers.layers}
+    ends = {"embedding": "E (the embedding)", "head": "L (the loss)"}
+    silent = " and ".join(text for role, text in ends.items() if role not in roles)
+    if silent and not question.layers.hybrid:  # parts alone have no embedding and no loss
         lines.append(f"# Megatron-LM wants {silent} in its layout, which times here do not count")
     return "\n".join(lines) + "\n"
-
-
-def _not_of_the_model(question: Question) -> str:
-    """Name what a layout has and the layers do not: parts alone have no embedding and no loss."""
-    roles = {layer.role for layer in question.layers.layers}
-    names = {"embedding": "E (the embedding)", "head": "L (the loss)"}
-    return " and ".join(text for role, text in names.items() if role not in roles)
-
-
-PLAIN: Final = "nothing-by-hand"
-"""Folder of the best row that is exported and run as it is."""
-
-
-def plain_row(answer: Answer) -> Row | None:
-    """Return the best row that runs as it is exported, if the chosen one needs work by hand."""
-    if answer.chosen is None or not answer.chosen.by_hand:
-        return None
-    return plain_of(answer.rows)
 
 
 def needed_without(question: Question, row: Row) -> str:
@@ -142,34 +147,34 @@ def needed_without(question: Question, row: Row) -> str:
         peaks = peak_memory(plain, baseline(name, plain))
     except NotApplicable:
         return ""
-    need, room = max(peaks) - question.reserve, question.memory - question.reserve
-    if need <= room:
+    if max(peaks) <= question.memory:
         return ""
-    rank, needed = peaks.index(max(peaks)), memory_text(question, need)
-    there = memory_text(question, room, rounded_down)
-    return f"without, {name} would need {needed} on rank {rank}, and there are {there}"
+    needed = question.amount(max(peaks) - question.reserve)
+    there = question.amount(question.memory - question.reserve, rounded_down)
+    where = f"on rank {peaks.index(max(peaks))}"
+    return f"without, {name} would need {needed} {where}, and there are {there}"
 
 
-def remark_of(answer: Answer, row: Row) -> str:
+def remark_of(advice: Advice, row: Row) -> str:
     """Return what a row's configuration cannot say, for its comments: whose order it is, too."""
-    whose = f"The order is {row.name}: {row.published}." if row.published else ""
-    return " ".join(filter(None, (_to_do(answer, row), whose)))
+    published = published_in(row.name)
+    whose = f"The order is {row.name}: {published}." if published else ""
+    return " ".join(filter(None, (_to_do(advice, row), whose)))
 
 
-def _to_do(answer: Answer, row: Row) -> str:
+def _to_do(advice: Advice, row: Row) -> str:
     """What has to be done besides, and what times count on; empty: nothing."""
-    plain = row is answer.chosen and plain_row(answer) is not None
+    plain = row is advice.chosen and advice.plain is not None
     there = f" The best found that needs nothing by hand is in {PLAIN}/." if plain else ""
     if not row.again:
         by_hand = f"{row.by_hand[:1].upper()}{row.by_hand[1:]}"
         return f"{by_hand}; times of this order count on it.{there}" if by_hand else ""
-    need = needed_without(answer.question, row)
+    need = needed_without(advice.question, row)
     counts = f"times and memory of this order count on it{f' ({need})' if need else ''}."
     if not row.by_hand:
         return f"Full activation checkpointing is set: {counts}" if row.setting else ""
-    text = (
+    return (
         f"Checkpoint {stages_text(row.again)} in your own code, every layer of each, and no other "
         f"stage: {counts} Their backwards are never split; what is said here against activation "
-        "checkpointing is meant for the other stages: the switch for all of them is off."
+        f"checkpointing is meant for the other stages: the switch for all of them is off.{there}"
     )
-    return text + there

@@ -5,66 +5,49 @@ All of it is in wall-clock time: what is not done by then is named in the answer
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from itertools import chain
+from typing import Final
 
-from pipesat.choose.ask_plan import plan
-from pipesat.choose.candidates import Flags, has_variant
-from pipesat.choose.families import (
-    best_hand_written,
-    better_on_table,
-    in_order,
-    named_rows,
-    on_same_stages,
-    shown_rows,
-    unsettled,
-    written_on,
-)
-from pipesat.choose.knobs import Build, Family, families, families_text, moved_rows
+from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.choose.advice import NOT_BUILT
+from pipesat.choose.ask import plan
+from pipesat.choose.bounds import shape_bound
+from pipesat.choose.candidates import Candidate
+from pipesat.choose.cut_terms import cheapest
+from pipesat.choose.known import builds, cut, hand_written_of, moved_rows, plainly_named, rows_on
 from pipesat.choose.pairs import OFFLOAD
+from pipesat.choose.plan import Plan
 from pipesat.choose.question import Question
-from pipesat.choose.rows import Row, credited, fits, rank
-from pipesat.choose.runtimes import marked
-from pipesat.choose.written import cut
+from pipesat.choose.rows import Row, best_of, credited, fits, marked, plain_of, rank, row_of
+from pipesat.choose.table import shown_rows
+from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.progress import doing
 from pipesat.core.result import Improvement
 from pipesat.core.schedule import Schedule
-from pipesat.core.settings import RecomputeChoice
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
-from pipesat.layers.layer import Layer, Layers
-from pipesat.layers.pipeline import Pipeline
+from pipesat.heuristics.registry import GiveUp
+from pipesat.workflows.hand_written import baseline
 from pipesat.workflows.solve import solve
 
-if TYPE_CHECKING:
-    from pipesat.choose.candidates import Candidate
-    from pipesat.choose.plan import Plan
-    from pipesat.heuristics.registry import GiveUp
-
 # Shares of the time limit by which each is over
-_FAMILIES: Final = 0.5  # one build of every family; most take a fraction of it
-_WRITTEN: Final = 0.25  # their other builds
-_MOVED: Final = 0.3  # moving their layouts
-_MEGATRON: Final = 0.4  # Megatron-LM's knobs
-_MEGATRON_MOVED: Final = 0.5
-_ORDERS: Final = 0.4  # other orders for every row
+_FIRST: Final = 0.5  # one build of every family; most take a fraction of it
+_OTHERS: Final = 0.3  # their other builds
+_MOVED: Final = 0.4  # moving their splits
 # Shares that are kept for what comes later
-_OFFLOADING: Final = 0.2  # what offloading would bring
-_ALIKE: Final = 0.15  # a plan in which all stages recompute or none
-_SETTLING: Final = 0.3  # the order of what is advised, and other orders of what is named
-_COMPLETING: Final = 0.1  # of that, the latter
-_ALL_ORDERS: Final = 2  # the effort of a candidate of which every order was made
-_FIRST: Final = 0.6  # of the rest, the former before what runs with nothing by hand
+_OFFLOADING: Final = 0.2
+_SETTLING: Final = 0.3  # searching the orders of what is advised and shown
+_ADVISED: Final = 0.6  # of that, for the first of several
+_SEARCHED: Final = 3  # the effort of a candidate whose order was searched
 
 
 @dataclass
 class Work:
-    """Rows so far, and the time there is.
-
-    ``untried`` are families that no row was built of, ``unbuilt`` other builds, in the time.
-    """
+    """Rows so far, and the time there is."""
 
     question: Question
     deadline: Deadline
@@ -73,86 +56,50 @@ class Work:
     listener: Listener | None
     rows: list[Row] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
-    untried: tuple[Family, ...] = ()
-    unbuilt: tuple[Build, ...] = ()
     told: int | None = None  # the best bound of the whole question so far
     _there: set[tuple[object, ...]] = field(default_factory=set)
+    _tried: set[tuple[str, Candidate]] = field(default_factory=set)
+
+    def done(self) -> Plan | None:
+        """Do all of it; return our search's plan."""
+        self.write()
+        self.complete(_MOVED)
+        found = self.search()
+        self.offload()
+        self.complete()
+        self.settle()
+        return found
 
     @doing("building schedules that users know")
     def write(self) -> None:
-        """Build what users know: one of every family first, then the others and the knobs.
+        """Build what users know: one of every family first, then the others, then moved splits.
 
         The first one recomputes nowhere or everywhere; what lies between comes after all of these.
         """
-        question, megatron = self.question, not self.question.any_order
-        known = families(question, self.left_out.__setitem__)
-        builds = [family.builds() for family in known]
-        firsts = [first for first, *_ in builds]
-        left = self._build(firsts, _FAMILIES, lambda: True, at_least=1)
-        self.untried = tuple(build.family for build in left)
-        for name in families_text(self.untried):
-            self.left_out[name] = "not built in time"
-        others = [build for row in zip_longest(*(rest for _, *rest in builds)) for build in row]
-        others = (firsts if question.may_recompute else []) + [build for build in others if build]
-        share = _MEGATRON if megatron else _WRITTEN
-        self.unbuilt = tuple(self._build(others, share, self._past(share)))
-        for build in self.unbuilt:
-            if build.family not in self.untried:
-                self.left_out[f"more settings of {build.family.name}"] = "not built in time"
-        until = self._until(_MEGATRON_MOVED if megatron else _MOVED)
-        for row in moved_rows(question, [*self.rows], until):
-            self._add(row)
-        for row in shown_rows(self.rows):
-            self._try_orders(row, _ORDERS)
-
-    def _build(
-        self, builds: Sequence[Build], share: float, over: GiveUp, at_least: int = 0
-    ) -> list[Build]:
-        """Add the rows of builds until a share of the time is over; return those that are left."""
-        for number, build in enumerate(builds):
-            if number >= at_least and self.deadline.past(share):
-                return [*builds[number:]]
-            for row in build.rows(self.question, self.left_out.__setitem__, over):
+        question, left_out = self.question, self.left_out.__setitem__
+        firsts, *others = builds(question, left_out)
+        for number, build in enumerate(firsts):
+            if number and self.deadline.past(_FIRST):
+                left_out(build.family, NOT_BUILT)
+                continue
+            for row in build.rows(question, left_out, lambda: True):
                 self._add(row)
-        return []
-
-    def _until(self, share: float) -> Deadline:
-        """The deadline of a share of the time."""
-        return Deadline(share * self.deadline.limit, self.deadline.stop, self.deadline.began)
+        again = firsts if question.may_recompute else []
+        for build in chain(again, *others):
+            if self.deadline.past(_OTHERS):
+                self.left_out.setdefault(build.family, "not every setting built in time")
+                continue
+            for row in build.rows(question, left_out, self._past(_OTHERS)):
+                self._add(row)
+        for row in moved_rows(question, [*self.rows], self._past(_MOVED)):
+            self._add(row)
 
     def _past(self, share: float) -> GiveUp:
-        return lambda: self.deadline.past(share)
+        return partial(self.deadline.past, share)
 
-    def _try_orders(self, row: Row, share: float) -> None:
-        """Add the shortest hand-written order of a row's stages, if it is shorter than all known.
-
-        What there is time for: no more once a share of the limit is over.
-        """
-        candidate = self.question.in_any_order(row.candidate)
-        if candidate.offload or candidate.effort >= _ALL_ORDERS:
-            return
-        best, all_made = best_hand_written(candidate.problem, self._past(share))
-        if all_made:
-            candidate.effort = _ALL_ORDERS
-        if best is not None and self._is_shorter(best, candidate):
-            self._add(in_order(self.question, row, best))
-
-    def _is_shorter(self, schedule: Schedule, candidate: Candidate) -> bool:
-        """Whether a schedule is shorter than all that are known on the same stages."""
-        same = on_same_stages(self.rows, candidate)
-        return all(schedule.makespan < row.makespan for row in same if row.fits)
-
-    @property
-    def not_all_orders(self) -> bool:
-        """Whether some hand-written schedule was not tried on a row that the answer names."""
-        named = (row.candidate for row in named_rows(self.question, self.rows))
-        orders = (self.question.in_any_order(one) for one in named if not one.offload)
-        return any(one.effort < _ALL_ORDERS for one in orders)
-
-    @property
-    def best(self) -> int | None:
-        """The least makespan of what runs, so far."""
-        return min((row.makespan for row in self.rows if row.runs), default=None)
+    def _kept(self, share: float) -> float:
+        """Seconds that are left but for a share of the limit."""
+        return self.deadline.left - share * self.deadline.limit
 
     def _add(self, row: Row) -> None:
         """Add a row, unless it is there under its name: zb-h1 may be 1F1B, which comes first."""
@@ -161,90 +108,93 @@ class Work:
             return
         self._there.add(key)
         self.rows.append(row)
-        best = self.best
         if row.fits and self.listener is not None:
             source = f"{row.placement}, {row.split} split: {row.schedule.source}"
             unit = self.question.layers.time_unit
-            self.listener(Improvement(self.deadline.seconds, best, self.told, source, unit))
+            seconds = self.deadline.seconds
+            self.listener(Improvement(seconds, self._best, self.told, source, unit))
 
-    def _add_ours(self, row: Row) -> None:
-        """Add what we found, and what users know on the same split."""
-        self._add(row)
-        there = {(known.name, known.candidate) for known in self.rows}
-        for written in written_on(self.question, row, self._past(1 - _SETTLING)):
-            if (written.name, written.candidate) not in there:
-                self._add(written)
-
-    @doing("trying hand-written schedules on every problem of the table")
-    def complete(self, share: float = 1 - _SETTLING + _COMPLETING) -> None:
-        """Try what users know on every problem of the table, and all orders on what is named."""
-        known = -1
-        while known != len(self.rows) and not self.deadline.past(share):
-            known = len(self.rows)
-            for row in better_on_table(self.question, self.rows, self._past(share)):
-                self._add(row)
-            for named in named_rows(self.question, self.rows):
-                self._try_orders(named, share)
-
-    @doing("searching the order of what is advised")
-    def settle(self) -> None:
-        """Search for the order of what is advised, and as time allows, of what else is shown."""
-        searched: list[Candidate] = []
-        while not self.deadline.over and (left := unsettled(self.question, self.rows, searched)):
-            share = _FIRST if not searched and len(left) > 1 else 1.0
-            searched.append(self.question.in_any_order(left[0].candidate))
-            self._search_order(left[0], self.deadline.left * share)
-            self.complete(1.0)
-        if self.not_all_orders:
-            self.left_out["other hand-written schedules"] = "not all tried in time on all rows"
+    @property
+    def _best(self) -> int | None:
+        """The least makespan of what runs, so far."""
+        return min((row.makespan for row in self.rows if row.runs), default=None)
 
     def search(self) -> Plan | None:
         """Search over splits, placements, recomputation and orders; add what was found as rows."""
         question = self.question
         if question.parts is not None:
+            if question.memory is not None:
+                self.left_out["recomputation"] = "not searched together with pairs"
             self._search_pairs()
             return None
-        again = question.may_recompute
-        alike = again and question.record.one_switch
-        kept = _SETTLING + _ALIKE * alike + _OFFLOADING * question.may_offload
-        kept *= self.deadline.limit
-        found = self._plan(
-            question.layers, "choose" if again else "never", self.deadline.left - kept
+        best = min((row for row in self.rows if row.runs), key=rank, default=None)
+        chunks = 2 if best is None else max(2, best.shape.stages // question.devices)
+        found = plan(
+            question.layers,
+            question.devices,
+            question.microbatches,
+            memory=question.memory,
+            placement="any",
+            chunks=sorted({2, chunks}),
+            latency=question.latency,
+            bandwidth=question.bandwidth,
+            recompute=question.space.choice,
+            target=question.free,
+            compare=True,  # the even and the balanced split are solved too, memory short or not
+            time_limit=max(
+                LEAST_SECONDS, self._kept(_SETTLING + _OFFLOADING * question.may_offload)
+            ),
+            workers=self.workers,
+            seed=self.seed,
+            listener=self._listening(of_all=True),
+            stop=self.deadline.stop,
         )
         if found.chosen is not None:
-            row = self._ours(found.chosen, found.chosen.recompute)
-            self._add_ours(row)
-            if alike and row.by_hand:
-                self._search_alike()
+            chosen, schedule = found.chosen, found.chosen.schedules[0]
+            shape = question.shape(chosen.shape.placement, chosen.shape.chunks)
+            own = question.candidate(chosen.partition, shape, chosen.recompute, question.free)
+            self._add_found("ours", own, schedule)
+            for name in hand_written_of(question, shape.placement):
+                with contextlib.suppress(NotApplicable):  # a stage too few, or many, for it
+                    over = self._past(1 - _SETTLING)
+                    for row in rows_on(question, name, "ours", shape, own.partition, over=over):
+                        self._add(row)
         return found
 
     def _search_pairs(self) -> None:
         """Search orders with pairs: on the best split of a chain, of a V and of a loop."""
-        if self.question.memory is not None:
-            self.left_out["recomputation"] = "not searched together with pairs"
         unlike: dict[str, Row] = {}
         for row in sorted(self.rows, key=rank):
             unlike.setdefault(row.shape.placement, row)
-        kept = (_SETTLING + _OFFLOADING * self.question.may_offload) * self.deadline.limit
         for number, row in enumerate(unlike.values()):
-            left = max(0.0, self.deadline.left - kept)
-            if number and left < LEAST_SECONDS:
-                where = row.shape.placement
-                self.left_out[f"our search in a {where}"] = "not begun in time"
-                continue
-            self._search_order(row, left / (len(unlike) - number))
+            kept = self._kept(_SETTLING + _OFFLOADING * self.question.may_offload)
+            self._search_order(row, kept / (len(unlike) - number))
 
-    def _search_order(self, row: Row, seconds: float) -> None:
-        """Search for an order on a row's stages; add it if it is shorter, and its bound to all."""
-        candidate = self.question.in_any_order(row.candidate)
-        same = [other.schedule for other in on_same_stages(self.rows, candidate)]
-        name = f"our search ({row.split} split, {row.placement})"
-        schedule = self._solved(candidate, seconds, name, same)
-        if schedule is None:
+    def _add_found(self, split: str, candidate: Candidate, schedule: Schedule) -> None:
+        """Add a schedule that a search has found, by the name of who published it."""
+        fitting = fits(candidate.problem, schedule)
+        row = Row(credited(schedule.source), split, candidate, schedule, fitting)
+        self._add(marked(self.question, row))
+
+    @doing("searching schedules that offload")
+    def offload(self) -> None:
+        """What offloading would bring, on the best split and on the balanced one in a chain."""
+        question = self.question
+        if not question.may_offload:
             return
-        new = all(other.candidate is not candidate for other in self.rows)
-        if new or self._is_shorter(schedule, candidate):
-            self._add(in_order(self.question, row, schedule))
+        line = question.shape("chain")
+        best = min((row for row in self.rows if row.fits), key=lambda r: r.makespan, default=None)
+        asked = {} if best is None else {(best.partition, best.shape): best.split}
+        with contextlib.suppress(BadInput, Infeasible, NotApplicable):
+            roomy = replace(line, memory=None)
+            asked.setdefault((cut("balanced", question.layers, roomy), line), "balanced")
+        for number, ((partition, shape), split) in enumerate(asked.items()):
+            own = question.candidate(partition, shape, (), question.free, offload=True)
+            seconds = max(self._kept(_SETTLING), 0.05 * self.deadline.limit)
+            name = f"offload ({split} split)"
+            schedule = self._solved(own, seconds / (len(asked) - number), name)
+            if schedule is not None:
+                self._add(marked(question, Row(OFFLOAD, split, own, schedule, fits=True)))
 
     def _solved(
         self, candidate: Candidate, seconds: float, name: str, known: Sequence[Schedule] = ()
@@ -259,87 +209,93 @@ class Work:
             listener=self._listening() if known else None,
             stop=self.deadline.stop,
         )
+        candidate.effort = _SEARCHED
         if found.schedule is None:
             self.left_out[name] = found.explanation or "no schedule was found in time"
         elif found.bound is not None:
             candidate.prove(found.bound)
         return found.schedule
 
-    @doing("searching schedules that offload")
-    def offload(self) -> None:
-        """What offloading would bring, on the best split and on the balanced one in a chain."""
-        question = self.question
-        if not question.may_offload:
-            return
-        best = min((row for row in self.rows if row.fits), key=lambda r: r.makespan, default=None)
-        asked = [] if best is None else [(best.split, best.shape, best.partition)]
-        chain = question.shape("chain")
-        roomy = replace(chain, memory=None)
-        try:
-            asked.append(("balanced", chain, cut("balanced", question.layers, roomy)))
-        except (BadInput, Infeasible, NotApplicable) as error:
-            self.left_out["offload (balanced split)"] = str(error)
-        unlike = {(shape, part): (split, shape, part) for split, shape, part in reversed(asked)}
-        for number, (split, shape, partition) in enumerate(unlike.values()):
-            left = self.deadline.left - _SETTLING * self.deadline.limit
-            left = max(left, 0.05 * self.deadline.limit)  # one schedule is made
-            self._offload_on(split, shape, partition, left / (len(unlike) - number))
+    @doing("trying hand-written schedules on every problem of the table")
+    def complete(self, share: float = 1.0) -> None:
+        """Try what users know on the problem of every row of the table, until nothing is better.
 
-    def _offload_on(
-        self, split: str, shape: Pipeline, partition: tuple[range, ...], seconds: float
-    ) -> None:
-        question = self.question
-        candidate = question.candidate(partition, shape, (), question.free, offload=True)
-        schedule = self._solved(candidate, seconds, f"offload ({split} split)")
-        if schedule is not None:
-            self._add(marked(question, Row(OFFLOAD, split, candidate, schedule, fits=True)))
+        The advice says how much shorter it is than the best 1F1B. That is true only if 1F1B was
+        tried wherever it could run, also on what our search found, with its recomputation.
+        """
+        known = -1
+        while known != len(self.rows) and not self.deadline.past(share):
+            known = len(self.rows)
+            for row in shown_rows(self.rows):
+                self._try_known(row, self._past(share))
 
-    def _search_alike(self) -> None:
-        """What a configuration can say: no stage recomputes, or if that does not fit, all do."""
-        layers, kept = self.question.layers, _SETTLING + _OFFLOADING * self.question.may_offload
-        seconds = self.deadline.left - kept * self.deadline.limit
-        try:
-            chosen = self._plan(layers, "never", seconds, of_all=False).chosen
-            if chosen is not None:
-                self._add_ours(self._ours(chosen, ()))
-        except Infeasible:
-            all_again = replace(layers, layers=tuple(map(_again, layers.layers)))
-            chosen = self._plan(all_again, "never", seconds, of_all=False).chosen
-            if chosen is not None:
-                flags = tuple(has_variant(layers, part) for part in chosen.partition)
-                self._add_ours(self._ours(chosen, flags))
-
-    def _plan(
-        self, layers: Layers, recompute: RecomputeChoice, seconds: float, *, of_all: bool = True
-    ) -> Plan:
-        question = self.question
-        return plan(
-            layers,
-            question.devices,
-            question.microbatches,
-            memory=question.memory,
-            placement="any",
-            chunks=self._chunks(),
-            latency=question.latency,
-            bandwidth=question.bandwidth,
-            recompute=recompute,
-            target=question.free,
-            compare=True,  # the even and the balanced split are solved too, memory short or not
-            time_limit=max(LEAST_SECONDS, seconds),
-            workers=self.workers,
-            seed=self.seed,
-            listener=self._listening(of_all=of_all),
-            stop=self.deadline.stop,
+    def _try_known(self, row: Row, over: GiveUp) -> None:
+        question, asked, shape = self.question, row.candidate, row.shape
+        runtime = question.runtime_in(shape.placement)
+        own = question.candidate(
+            asked.partition, shape, asked.recompute, runtime, first=asked.first
         )
+        for name in hand_written_of(question, shape.placement):
+            if over() or (name, own) in self._tried:
+                continue
+            self._tried.add((name, own))
+            with contextlib.suppress(NotApplicable):
+                made = row_of(partial(baseline, name), name, row.split, own)
+                made = plainly_named(question, made)
+                best = best_of(self.rows, made.name)
+                if made.fits and (best is None or made.makespan < best.makespan):
+                    self._add(marked(question, made))
+
+    @doing("searching the order of what is advised")
+    def settle(self) -> None:
+        """Search for the order of what is advised, and as time allows, of what else is shown."""
+        while not self.deadline.over and (left := self._unsettled()):
+            share = _ADVISED if len(left) > 1 else 1.0
+            self._search_order(left[0], self.deadline.left * share)
+            self.complete()
+
+    def _unsettled(self) -> list[Row]:
+        """Return the rows whose order is worth a search, the most important first.
+
+        These are the advice and the best with nothing by hand; for a runtime with orders of its
+        own, the best in any order; then other rows of the table that could become shorter than the
+        best.
+        """
+        question = self.question
+        rows = [row for row in self.rows if row.fits and not row.candidate.offload]
+        able = [row for row in rows if row.runs or not question.any_order]
+        best = min(able, key=lambda row: rank(row)[2:], default=None)
+        if best is None:
+            return []
+        plain = plain_of(rows) if question.any_order else None
+        left: dict[Candidate, Row] = {}
+        for row in [best, *([] if plain is None else [plain]), *shown_rows(rows)]:
+            own = question.in_any_order(row.candidate)
+            named = row is best or row is plain
+            if named or closed_form_bound(own.problem, "makespan").value < best.makespan:
+                left.setdefault(own, row)
+        return [row for own, row in left.items() if own.effort < _SEARCHED]
+
+    def _search_order(self, row: Row, seconds: float) -> None:
+        """Search for an order on a row's stages; add it if it is shorter, and its bound to all."""
+        own = self.question.in_any_order(row.candidate)
+        same = [x for x in self.rows if x.candidate.stages == own.stages]
+        name = f"our search ({row.split} split, {row.placement})"
+        schedule = self._solved(own, seconds, name, [x.schedule for x in same])
+        new = all(x.candidate is not own for x in same)
+        if schedule is None:
+            return
+        if new or all(schedule.makespan < x.makespan for x in same if x.fits):
+            self._add_found(row.split, own, schedule)
 
     def _listening(self, *, of_all: bool = False) -> Listener:
         """Hear a search as a part of this one: time goes on, and the best is that of all.
 
-        A bound is passed on only where it is one of the whole question: not that of one split, or
-        of recomputing nowhere or everywhere, alone, nor that of whole stages where layers of a
-        stage may recompute. From then on it is told with all that follows.
+        A bound is passed on only where it is one of the whole question: not that of one split, nor
+        that of whole stages where layers of a stage may recompute. From then on it is told with all
+        that follows.
         """
-        best, began = self.best, self.deadline.seconds
+        best, began = self._best, self.deadline.seconds
         of_all = of_all and all(row.candidate.first is None for row in self.rows)
 
         def listen(improvement: Improvement) -> None:
@@ -347,33 +303,20 @@ class Work:
                 self.told = max(improvement.bound, self.told or 0)
             if self.listener is not None:
                 values = [v for v in (best, improvement.value) if v is not None]
-                self.listener(
-                    improvement._replace(
-                        seconds=began + improvement.seconds,
-                        value=min(values, default=None),
-                        bound=self.told,
-                    )
-                )
+                seconds, value = began + improvement.seconds, min(values, default=None)
+                self.listener(improvement._replace(seconds=seconds, value=value, bound=self.told))
 
         return listen
 
-    def _chunks(self) -> tuple[int, ...]:
-        """Stages per device of the loops to search: 2, and that of the best so far."""
-        best = min((r for r in self.rows if r.runs), key=lambda r: r.makespan, default=None)
-        loops = {2}
-        if best is not None:
-            loops.add(max(2, best.shape.stages // self.question.devices))
-        return tuple(sorted(loops))
+    def any_layers(self, found: Plan | None) -> Bound | None:
+        """Return what no schedule of the searched shapes is below, whichever layers recompute.
 
-    def _ours(self, chosen: Candidate, flags: Flags) -> Row:
-        question, schedule = self.question, chosen.schedules[0]
-        shape = question.shape(chosen.shape.placement, chosen.shape.chunks)
-        own = question.candidate(chosen.partition, shape, flags, question.free)
-        fitting = fits(own.problem, schedule)
-        return marked(question, Row(credited(schedule.source), "ours", own, schedule, fitting))
-
-
-def _again(layer: Layer) -> Layer:
-    if layer.recomputed is None:
-        return layer
-    return replace(layer, costs=layer.recomputed, recomputed=None, fused=True)
+        ``None`` unless the advice recomputes some layers of a stage: then a plan's bound is enough.
+        """
+        best = min((row for row in self.rows if row.runs), key=rank, default=None)
+        if found is None or best is None or best.candidate.first is None:
+            return None
+        least = cheapest(self.question.layers)
+        shapes = [state.shape for state in found.known.states if not state.why_not]
+        bounds = [shape_bound(least, shape, "makespan") for shape in shapes]
+        return min(bounds, key=lambda bound: bound.value, default=None)

@@ -69,7 +69,7 @@ def advise(asked: Asked) -> int:
     Writes configuration, order, report and every row of the table into DIR. Ctrl-C keeps the best
     so far.
     """
-    from pipesat.choose.advice_files import save_advice
+    from pipesat.choose.files import save_advice
     from pipesat.core.solving import LEAST_SECONDS
 
     writing = 0.0 if asked.output is None else min(_WRITING * asked.limit, _LONGEST_WRITING)
@@ -122,10 +122,8 @@ def plan(asked: Asked) -> int:
     Writes plan.json, plan.png, plan.svg, layout.txt, and all that `solve` writes into DIR. Ctrl-C
     keeps the best plan so far.
     """
-    from pipesat.choose.plan_document import plan_document
-
     found: Plan = asked.answer(lambda found, folder, lines: found.save(folder, lines))
-    asked.show(found, lambda: plan_document(found, asked.written))
+    asked.show(found, lambda: found.document(asked.written))
     return asked.end(contradictions=found.contradictions)
 
 

@@ -10,34 +10,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import pipesat
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.choose.advice import Advice
-from pipesat.choose.advice_files import result_of
-from pipesat.choose.answer import memory_text, time_text
-from pipesat.choose.families import (
-    best_hand_written,
-    in_order,
-    named_rows,
-    shown_rows,
-)
-from pipesat.choose.knobs import Build, Family, families, families_text, not_tried
+from pipesat.choose.advice import NOT_BUILT, Advice
+from pipesat.choose.candidates import Candidate
+from pipesat.choose.files import result_of
+from pipesat.choose.known import Build, builds, rows_on
 from pipesat.choose.lines import of_order
-from pipesat.choose.plan import Plan
-from pipesat.choose.question import RUNTIMES, Question, Runtime
-from pipesat.choose.rows import Row, published_in, require_same_question
-from pipesat.choose.runtimes import stages_text
-from pipesat.choose.table import megatron_flags
+from pipesat.choose.question import Question
+from pipesat.choose.rows import Row, credited, marked, published_in, stages_text
+from pipesat.choose.table import megatron_flags, shown_rows
 from pipesat.choose.work import Work
 from pipesat.core.checker import check
-from pipesat.core.claims import Bound
-from pipesat.core.errors import BadInput, Contradiction, Infeasible
+from pipesat.core.claims import Bound, Standing
+from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.result import Improvement
+from pipesat.core.settings import Runtime
 from pipesat.core.solving import Deadline
 from pipesat.files.folder import FILES, FOLDERS, LIST
 from pipesat.files.problem_file import read_problem
@@ -45,6 +39,7 @@ from pipesat.heuristics import BASELINES
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import parse_layout, partition_of_layout
 from pipesat.workflows.from_profile import estimate_layers
+from pipesat.workflows.hand_written import hand_written
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.paths import ROOT
@@ -76,11 +71,14 @@ def megatron() -> Advice:
     return asked(microbatches=5, target="megatron")
 
 
+def tell(name: str, why: str) -> None:
+    del name, why
+
+
 def first_rows(question: Question) -> Iterator[Row]:
     """Every family's rows on both splits, in groups of one microbatch per device."""
-    for family in families(question, lambda name, why: None):
-        for build in family.builds()[:2]:
-            yield from build.rows(question, lambda name, why: None, lambda: False)
+    for build in chain(*builds(question, tell)[:2]):
+        yield from build.rows(question, tell)
 
 
 def rows_of(advice: Advice, name: str) -> Iterator[Row]:
@@ -90,14 +88,12 @@ def rows_of(advice: Advice, name: str) -> Iterator[Row]:
 def test_the_baseline_of_the_advice_is_one_that_its_runtime_runs(megatron: Advice) -> None:
     """Of Megatron-LM's problem any order is valid, and shorter ones are known than its own."""
     question, row = megatron.question, next(rows_of(megatron, "1f1b"))
-    chain = replace(megatron, rows=(row,), chosen=row)
-    shorter = in_order(
-        question, row, BASELINES["zb-h1"](question.in_any_order(row.candidate).problem)
+    own = question.in_any_order(row.candidate)
+    shorter = marked(
+        question, Row("zb-h1", "even", own, BASELINES["zb-h1"](own.problem), fits=True)
     )
-    assert (shorter.name, shorter.runs, shorter.makespan < row.makespan) == ("zb-h1", False, True)
-    found = result_of(
-        replace(chain, rows=(row, shorter)), replace(row, candidate=shorter.candidate)
-    )
+    assert (shorter.runs, shorter.makespan < row.makespan) == (False, True)
+    found = result_of(replace(megatron, rows=(row, shorter)), replace(row, candidate=own))
     assert found.baseline is None
 
 
@@ -132,31 +128,6 @@ def test_an_answer_shows_itself_in_a_few_lines(plain: Advice) -> None:
     assert labels == LABELS
     assert "interleaved-zb" in plain._repr_html_()
     assert not any(";" in text for _, text in plain.facts()[1:])  # Take cites
-
-
-@pytest.mark.parametrize("changed", [{"microbatches": 5}, {"layers": SIX}, {}])
-def test_a_row_that_answers_something_else_is_refused(
-    plain: Advice, changed: dict[str, Any]
-) -> None:
-    """Or that breaks the rules: stages of another question, here a schedule with its ops lost."""
-    first = next(row for row in plain.rows if row.name == "1f1b")
-    rest = [row for row in plain.rows if row is not first]
-    require_same_question(plain.question, plain.rows, plain.rows, plain.chosen)
-    other = replace(plain.question, **changed)
-    shape, cut = other.shape("chain"), (range(2), range(2, len(other.layers)))
-    broken = replace(first, candidate=other.candidate(cut, shape, (), "torch"))
-    if not changed:
-        broken = replace(first, schedule=replace(first.schedule, devices=((), ())))
-    with pytest.raises(Contradiction, match=r"1f1b \(even split\)|no schedule of its problem"):
-        replace(plain, rows=(broken, *rest))
-
-
-def test_a_better_row_than_the_advice_is_refused(plain: Advice) -> None:
-    worst = max(plain.rows, key=lambda row: row.makespan)
-    with pytest.raises(Contradiction, match="the advice is called the best"):
-        replace(plain, chosen=worst)
-    with pytest.raises(Contradiction, match="the advice is called the best"):
-        replace(plain, chosen=None)
 
 
 def test_progress_shows_bounds_of_the_whole_question_and_keeps_them(plain: Advice) -> None:
@@ -203,7 +174,7 @@ def test_no_baseline_on_a_problem_of_the_table_is_better_than_the_best_of_its_na
     runtime: str,
 ) -> None:
     """What the hand-written schedules make of the problems that the folder has in ``rows/``."""
-    advice = asked(UNEVEN, memory=20, reserve=0, target=runtime, time_limit=3.0)
+    advice = asked(UNEVEN, memory=20, reserve=0, target=runtime, time_limit=6.0)
     tried = 0
     for row in advice.shown:
         for name in NAMES.get(row.placement, ()):
@@ -223,36 +194,20 @@ def test_no_baseline_on_a_problem_of_the_table_is_better_than_the_best_of_its_na
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["torch", "megatron"])
-def test_no_hand_written_schedule_beats_what_the_answer_names(runtime: str) -> None:
-    """Nor any that users do not know: what ``pipesat compare`` makes of the same problems.
-
-    Unless time ended before all were tried, which the answer says then.
-    """
+def test_no_hand_written_schedule_beats_the_advice(runtime: str) -> None:
+    """Nor any that users do not know: what ``pipesat compare`` makes of the same stages."""
     advice = asked(UNEVEN, memory=20, reserve=0, target=runtime, time_limit=8.0)
     question = advice.question
-    if "other hand-written schedules" in dict(advice.left_out):
-        return
-    for row in named_rows(question, advice.rows):
-        own = runtime if runtime != "megatron" else None
-        problem = question.under(row.candidate, own).problem
-        made = [
-            one.makespan
-            for one in pipesat.compare(problem, search=False).rows
-            if one.valid and one.makespan is not None and published_in(one.name)
-        ]
-        same = [
-            x for x in advice.rows if (x.partition, x.placement) == (row.partition, row.placement)
-        ]
-        assert made
-        assert min(made) >= min(
-            x.makespan for x in same if x.candidate.recompute == row.candidate.recompute
-        )
+    assert advice.chosen is not None
+    own = question.in_any_order(advice.chosen.candidate)
+    made = [
+        one.makespan
+        for one in pipesat.compare(own.problem, search=False).rows
+        if one.valid and one.makespan is not None and published_in(one.name)
+    ]
+    assert min(made) >= min(x.makespan for x in advice.rows if x.candidate.stages == own.stages)
     ours = [row for row in advice.shown if row.name == "ours"]
     assert all(x.makespan > row.makespan for row in ours for x in advice.shown if easier(x, row))
-
-
-def stages(row: Row) -> tuple[object, ...]:
-    return row.candidate.stages
 
 
 def easier(other: Row, row: Row) -> bool:
@@ -264,21 +219,13 @@ def test_what_is_proven_of_the_order_alone_is_said(plain: Advice) -> None:
     """A fifth below its time, or nothing: only where all splits are not proven anyway."""
     row = plain.chosen
     assert row is not None
-    known = Bound(row.makespan * 4 // 5, "a proof")
     texts = []
-    for bound in (known, known._replace(value=row.makespan)):
-        own = replace(row, candidate=replace(row.candidate, bound=bound))
-        texts.append("; ".join(of_order(own, "this order")))
+    for value in (row.makespan * 4 // 5, row.makespan):
+        own: Candidate = replace(row.candidate)
+        own.bound = Bound(value, "a proof")
+        texts.append(of_order(replace(row, candidate=own), "this order"))
     assert re.fullmatch(r"for this split, this order can still gain 2\d\.\d % at most", texts[0])
     assert texts[1] == "this order is proven optimal for this split"
-    assert (
-        list(
-            of_order(
-                replace(row, candidate=replace(row.candidate, bound=Bound(0, ""))), "this order"
-            )
-        )
-        == []
-    )
 
 
 def test_a_split_of_two_names_is_one_row(plain: Advice) -> None:
@@ -289,33 +236,28 @@ def test_a_split_of_two_names_is_one_row(plain: Advice) -> None:
     assert len(shown_rows([row, other])) == 2
 
 
-def test_what_time_ended_before_is_named() -> None:
+def test_builds_of_loops() -> None:
     """Six layers on two devices make loops of 2 and 3; groups of 2 and 4 for 4 microbatches."""
-    known = families(Question(SIX, 2, 4, None, 0, 0, None, "torch"), lambda name, why: None)
-    loops = [family for family in known if family.name == "interleaved-1f1b"]
-    assert [(family.shape.chunks, family.groups) for family in loops] == [
-        (2, (None, 4)),  # of 3, the last one would be of 1
-        (3, (None, 4)),
+    known = builds(Question(SIX, 2, 4, None, 0, 0, None, "torch"), tell)
+    loops = [[b for b in some if b.name == "interleaved-1f1b"] for some in known]
+    assert known[0][0].family == "1f1b in a chain"
+    assert [[(b.shape.chunks, b.group, b.split) for b in some] for some in loops] == [
+        [(chunks, group, split) for chunks in (2, 3)]
+        for group in (None, 4)  # of 3, the last one would be of 1
+        for split in ("balanced", "even")
     ]
-    assert families_text(known[:1]) == ["1f1b in a chain"]
-    assert families_text(loops) == ["interleaved-1f1b in loops of 2\N{EN DASH}3"]
-    more = loops[0].builds()
-    assert not_tried(loops[1:], more) == (
-        "a loop of 3 not tried in time, not every size of groups tried in time"
-    )
-    assert not_tried([], more[:2]) == ""
 
 
 TALL = replace(layers_of([entry(1, 1, 1, 1) for _ in range(24)]), time_unit="ms")
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", get_args(Runtime))
 @pytest.mark.parametrize("limit", [0.0, 6.0, 1000.0])
 def test_every_family_has_a_build_before_any_has_two(
     runtime: Runtime, limit: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long one takes: here a second. Half of the time is for first ones; one is made."""
-    taken: list[Family] = []
+    taken: list[str] = []
 
     def rows(build: Build, *_: object) -> Iterator[Row]:
         taken.append(build.family)
@@ -325,19 +267,17 @@ def test_every_family_has_a_build_before_any_has_two(
     monkeypatch.setattr(Build, "rows", rows)
     work = Work(Question(TALL, 2, 8, None, 0, 0, None, runtime), Deadline(limit), 1, 0, None)
     work.write()
-    known = families(work.question, lambda name, why: None)
+    known = [build.family for build in builds(work.question, tell)[0]]
     begun = min(len(known), int(limit / 2) + 1)
     assert taken[:begun] == known[:begun]
     assert len(taken) == begun or len(taken) > begun == len(known)
-    assert work.untried == tuple(known[begun:])
-    for text in families_text(work.untried):
-        assert work.left_out[text] == "not built in time"
+    assert [name for name, why in work.left_out.items() if why == NOT_BUILT] == known[begun:]
 
 
 def test_what_was_not_tried_is_named_where_nothing_runs(plain: Advice) -> None:
-    none = replace(plain, rows=(), chosen=None, untried=("zb-v in a vee",))
+    none = replace(plain, rows=(), left_out=(("zb-v in a vee", NOT_BUILT),))
     lines = dict(none.facts())
-    assert lines["Take"].endswith("can run none of these schedules, none was built in time")
+    assert lines["Take"].endswith("can run none of these: none was built in time")
     assert lines["Doubt"].endswith("Not tried, as time ended before: zb-v in a vee")
 
 
@@ -357,15 +297,14 @@ def test_what_should_fit_is_built_first() -> None:
     Of 24 layers that hold 1 each, (2 v + 1) 12 / v: 30, 28, 27 and 26 with v of 2, 3, 4 and 6.
     """
     question = Question(TALL, 2, 8, 27, 0, 0, None, "megatron")
-    known = families(question, lambda name, why: None)
+    known = builds(question, tell)[0]
     assert known[0].name == "1f1b"
-    loops = [family for family in known if family.name == "interleaved-1f1b"]
+    loops = [build for build in known if build.name == "interleaved-1f1b"]
     fits = {
-        family.shape.chunks: row.fits
-        for family in loops
-        if family.shape.chunks in (2, 3, 4, 6)
-        for build in family.builds()[:1]  # the even split is balanced too
-        for row in build.rows(question, lambda name, why: None, lambda: False)
+        build.shape.chunks: row.fits
+        for build in loops
+        if build.shape.chunks in (2, 3, 4, 6)
+        for row in build.rows(question, tell)  # the even split is balanced too
     }
     assert fits == {4: True, 6: True, 3: False, 2: False}
     assert [*fits] == [4, 6, 3, 2]  # those last that lack most
@@ -508,7 +447,7 @@ def test_what_was_not_searched_is_said(plain: Advice) -> None:
     assert plain.not_searched == []  # four layers make loops of 2 alone
     assert six.not_searched in ([], ["loop of 3"])  # there if the time was enough to build it
     for advice in (plain, six):
-        said = "was tried, and nothing is proven" in dict(advice.facts())["Proof"]
+        said = "only known schedules were tried" in dict(advice.facts())["Proof"]
         assert said == bool(advice.not_searched)
 
 
@@ -539,7 +478,6 @@ def test_megatron_recomputes_the_first_layers_of_every_stage() -> None:
     (even,) = rows_of(advice, "1f1b")
     assert (even.candidate.first, even.again, even.makespan, max(even.peaks)) == (1, (), 35, 10)
     assert even.runs
-    assert even.recomputes(advice.question) == {0, 2}
     flags = megatron_flags(advice.question, even).splitlines()
     assert flags[3:6] == [
         "--recompute-granularity=full",
@@ -601,15 +539,14 @@ def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path
     microbatches hold 16, recomputes: 1F1B alone is by hand, as long as no order does without.
     """
     advice = asked(memory=10, reserve=1, target="torchtitan", time_limit=1.0)
-    known = min(rows_of(advice, "1f1b"), key=lambda row: row.makespan)
+    chain = advice.question.shape("chain")
+    known, plainest = rows_on(advice.question, "1f1b", "even", chain, (range(2), range(2, 4)))
     assert known.again == (0,)
-    order = best_hand_written(known.problem).best
-    assert order is not None
-    row = in_order(advice.question, known, order)
-    rows = tuple(x for x in advice.rows if x.placement == "chain" and x.makespan > row.makespan)
-    plain = [x for x in rows if x.runs and not x.by_hand]
-    assert plain
-    advice = replace(advice, rows=(*rows, row), chosen=row)
+    made = [schedule for _, schedule in hand_written(known.problem, "makespan") if schedule]
+    order = min((s for s in made if not check(known.problem, s)), key=lambda s: s.makespan)
+    own = Row(credited(order.source), known.split, known.candidate, order, fits=True)
+    row = marked(advice.question, own)
+    advice = replace(advice, rows=(known, plainest, row))
     advice.save(tmp_path)
     files = [tmp_path / f"schedule{suffix}" for suffix in (".toml", ".py", ".hazards.txt")]
     before = [" ".join(file.read_text().replace("#", " ").split()) for file in files]
@@ -617,38 +554,37 @@ def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path
         assert "Checkpoint stage 0 in your own code" in text
         assert "without, 1f1b would need 16 on rank 0, and there are 9" in text
     compile(files[1].read_text(), "schedule.py", "exec")
-    best = min(plain, key=lambda row: row.makespan)
     other = read_problem(tmp_path / "nothing-by-hand" / "problem.json")
-    assert other.sha256 == best.problem.sha256
-    for path, taken in (("", row), ("nothing-by-hand", best)):  # as it lies, nothing left to set
+    assert other.sha256 == plainest.problem.sha256
+    for path, taken in (
+        ("", row),
+        ("nothing-by-hand", plainest),
+    ):  # as it lies, nothing left to set
         words = tomllib.loads((tmp_path / path / "schedule.toml").read_text())
         all_again = bool(taken.again) and not taken.by_hand
         assert words["activation_checkpoint"]["mode"] == ("full" if all_again else "none")
     for path in ("", "nothing-by-hand/"):
         files = [tmp_path / path / name for name in ("problem.json", "schedule.json")]
-        takes = (best if path else row).makespan
+        takes = (plainest if path else row).makespan
         assert re.search(rf"makespan {takes}\b", cli("check", *files).out)
 
 
 def test_the_picture_is_of_the_split_that_is_advised(
     plain: Advice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plan's own best split may be another: here it has none at all."""
-    drawn: list[Plan] = []
+    """The plan's own best split may be another."""
+    drawn: list[tuple[Layers, Candidate, Standing]] = []
 
-    def draw(plan: Plan) -> dict[str, bytes]:
-        drawn.append(plan)
-        return {"png": b"", "svg": b""}
+    def draw(*told: Any) -> dict[str, bytes]:
+        drawn.append(told)  # type: ignore[arg-type]
+        return {"plan.png": b"", "plan.svg": b""}
 
-    monkeypatch.setattr(import_module("pipesat.choose.advice_files"), "plan_pictures", draw)
-    row = plain.chosen
-    assert plain.plan is not None
+    monkeypatch.setattr(import_module("pipesat.choose.files"), "plan_pictures", draw)
+    plain.save(tmp_path)
+    row, ((_, chosen, standing),) = plain.chosen, drawn
     assert row is not None
-    replace(plain, plan=replace(plain.plan, chosen=None)).save(tmp_path)
-    (plan,) = drawn
-    assert plan.chosen is not None
-    assert (plan.value, plan.bound) == (row.makespan, plain.bound)
-    assert (plan.chosen.partition, plan.chosen.shape) == (row.partition, row.shape)
+    assert (chosen.value, standing) == (row.makespan, plain.standing)
+    assert (chosen.partition, chosen.shape) == (row.partition, row.shape)
 
 
 def test_a_plan_of_an_estimate_says_so() -> None:
@@ -743,14 +679,14 @@ def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
 def test_times_and_memory_are_shown_in_units_that_show_them(plain: Advice) -> None:
     layers = replace(FOUR, time_unit="us", memory_unit="MiB")
     question = replace(plain.question, layers=layers)
-    assert [time_text(question, value) for value in (1_234_567, 99_000, 7)] == [
+    assert [question.time(value) for value in (1_234_567, 99_000, 7)] == [
         "1,234.6 ms",
         "99 ms",
         "0.007 ms",
     ]
-    assert [memory_text(question, value) for value in (40960, 20)] == ["40 GiB", "20 MiB"]
+    assert [question.amount(value) for value in (40960, 20)] == ["40 GiB", "20 MiB"]
     unknown = replace(question, layers=replace(layers, time_unit="", memory_unit="cells"))
-    assert (time_text(unknown, 7), memory_text(unknown, 7)) == ("7", "7 cells")
+    assert (unknown.time(7), unknown.amount(7)) == ("7", "7 cells")
 
 
 def test_stages_are_named_in_runs() -> None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pipesat
-from pipesat.choose.ends import _w_against_b
+from pipesat.choose.advice import varied
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
 from tests.conftest import Run
@@ -60,7 +60,8 @@ def test_the_head_and_w_against_b_are_varied_alone() -> None:
     stages = [{"F": 20, "B": 20, "W": 20}, {"F": 27, "B": 27, "W": 27}]
     lighter = pipesat.Problem.chain(2, 4, **{k: [s[k] for s in stages] for k in "FBW"})
     assert ends["the head alone", 0.32].of(row) == lighter.schedule("1f1b").makespan
-    moved = _w_against_b(advice.question, row, Fraction(20, 100)).stages
+    other = varied(advice.question, "W / B", Fraction(20, 100))
+    moved = other.under(row.candidate, "torch").problem.stages
     assert [(s.F, s.B, s.W, s.BW) for s in moved] == [(20, 34, 6, 40), (40, 68, 12, 80)]
     assert ends["W / B", 0.2].of(row) == row.makespan
 

@@ -15,7 +15,7 @@ import pipesat
 from pipesat.choose.advice import Advice
 from pipesat.choose.pairs import layer_parts, with_times
 from pipesat.choose.rows import Row
-from pipesat.choose.table import _not_of_the_model, megatron_flags, remark_of
+from pipesat.choose.table import megatron_flags, remark_of
 from pipesat.choose.work import Work
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
@@ -115,7 +115,8 @@ def test_megatrons_flags_of_pairs(megatron: Advice) -> None:
     blocks = megatron.question.layers.layers
     named = [replace(blocks[0], role="embedding"), *blocks[1:-1], replace(blocks[-1], role="head")]
     layers = replace(megatron.question.layers, layers=tuple(named))
-    assert not _not_of_the_model(replace(megatron.question, layers=layers))
+    said = megatron_flags(replace(megatron.question, layers=layers), megatron.chosen)
+    assert "in its layout" not in said
     plain = megatron_flags(megatron.question, best(megatron, "interleaved-1f1b"))
     assert "overlap" not in plain
 

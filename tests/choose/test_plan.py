@@ -15,7 +15,6 @@ import pytest
 
 import pipesat
 from pipesat.bounds.closed_form import closed_form_bound, closed_form_bounds
-from pipesat.choose.ask_plan import columns
 from pipesat.choose.bounds import (
     flags_below,
     partitions_below,
@@ -25,10 +24,10 @@ from pipesat.choose.bounds import (
 )
 from pipesat.choose.candidates import where_needed
 from pipesat.choose.cut_terms import cheapest, variants
+from pipesat.choose.orders import COLUMNS
 from pipesat.choose.phases import Reach, bound_shapes, propose, run_plan
 from pipesat.choose.picture import plan_pictures
 from pipesat.choose.plan import Plan
-from pipesat.choose.plan_document import plan_document
 from pipesat.choose.splits import balanced_partition, even_partition, shapes_to_try
 from pipesat.core.checker import check
 from pipesat.core.claims import change
@@ -376,13 +375,15 @@ def test_the_cheapest_of_both_variants() -> None:
 
 def test_shapes() -> None:
     layers = layers_of([entry(1, 1, 1)] * 5)
-    found = shapes_to_try(layers, devices=2, microbatches=2, placement="any", chunks=[2, 3])
-    assert [(s.placement, s.stages) for s in found.pipelines] == [
+    found, left_out = shapes_to_try(
+        layers, devices=2, microbatches=2, placement="any", chunks=[2, 3]
+    )
+    assert [(s.placement, s.stages) for s in found] == [
         ("chain", 2),
         ("vee", 4),
         ("loop", 4),
     ]
-    (why,) = found.left_out
+    (why,) = left_out
     assert why[0] == "loop of 3"
     assert "6 stages, but only 5 layers" in why[1]
 
@@ -414,7 +415,7 @@ def compared() -> Plan:
     layout = parse_layout("Et*14|t*12L")
     hand = [("by hand", shape, partition_of_layout(layout, layers))]
     search = searched(layers, [shape], time_limit=8.0)  # a little for the other splits' orders
-    return run_plan(search, hand=hand, written=columns())
+    return run_plan(search, hand=hand, written=COLUMNS)
 
 
 def test_the_comparison_is_made_of_the_splits_own_problems(compared: Plan) -> None:
@@ -428,10 +429,10 @@ def test_the_comparison_is_made_of_the_splits_own_problems(compared: Plan) -> No
         assert even.cells[column].fits == (check(problem, schedule) == [])
     for row in (even, balanced, by_hand, plan):
         assert row.candidate is not None
-        best = row.best("makespan")
+        best = row.best
         assert best is not None
         assert best >= row.candidate.bound.value
-        assert all(best <= cell.valid for cell in row.cells.values() if cell.valid is not None)
+        assert all(best <= cell.value for cell in row.cells.values() if cell.fits)  # type: ignore[operator]
         assert compared.value is not None
         assert compared.value <= best
     assert compared.status == "optimal"
@@ -439,7 +440,7 @@ def test_the_comparison_is_made_of_the_splits_own_problems(compared: Plan) -> No
 
 def test_the_gain_is_told_apart(compared: Plan) -> None:
     even, *_, plan = compared.rows
-    start, order, end = even.cells["1F1B"].value, even.best("makespan"), compared.value
+    start, order, end = even.cells["1F1B"].value, even.best, compared.value
     partition = plan.cells["1F1B"].value
     assert start is not None
     assert partition is not None
@@ -455,11 +456,11 @@ def test_the_gain_is_told_apart(compared: Plan) -> None:
 
 @pytest.mark.slow
 def test_a_picture_of_stages_and_memory(compared: Plan) -> None:
-    files = plan_pictures(compared)
-    assert files["png"].startswith(b"\x89PNG")
-    texts = "".join(ET.fromstring(files["svg"]).itertext())
+    files = plan_pictures(compared.space.layers, compared.chosen, compared.standing)  # type: ignore[arg-type]
+    assert files["plan.png"].startswith(b"\x89PNG")
+    texts = "".join(ET.fromstring(files["plan.svg"]).itertext())
     assert texts is not None
-    bars = files["svg"].count(b"clip-path")
+    bars = files["plan.svg"].count(b"clip-path")
     assert bars >= 2 * 3 + 2 * 2 + 1  # F, B, W of two stages; static and held of two devices; cap
     figure = compared.plot()
     assert figure is not None
@@ -475,7 +476,7 @@ def test_the_document_has_null_for_what_is_unknown() -> None:
     search.deadline.stop.set()
     bound_shapes(search.known)
     plan = run_plan(search)
-    document = plan_document(plan)
+    document = plan.document()
     assert json.loads(json.dumps(document)) == document
     if plan.value is None:
         assert document["value"] is None

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipesat.choose.candidates import Question
-from pipesat.choose.conclusion import answer
+from pipesat.choose.candidates import Space
 from pipesat.choose.phases import Reach, bound_shapes, propose
+from pipesat.choose.plan import concluded
 from pipesat.choose.search import Search
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
@@ -107,10 +107,10 @@ def test_a_candidate_has_the_flags_that_the_choice_allows(choice: str) -> None:
     """
     entries = [TEMPTING[0], entry(2, 3, 1, 4), TEMPTING[0]]
     shape = Pipeline(devices=3, microbatches=3, memory=8)
-    question = searched(layers_of(entries), [shape], recompute=choice).known.question
+    space = searched(layers_of(entries), [shape], recompute=choice).known.space
     parts = partition_of((0, 1, 2, 3))
     wanted = product((False, True), repeat=3)
-    flags = {question.made(shape, parts, some).flags for some in wanted}
+    flags = {space.made(shape, parts, some).flags for some in wanted}
     assert (
         flags
         == {
@@ -130,8 +130,8 @@ def test_neighbours_stay_within_the_choice() -> None:
     moved = ((range(1), range(1, 3)), ())
     shape = Pipeline(devices=2, microbatches=2)
     for choice in RECOMPUTE:
-        asked = Question.of(layers, [shape], recompute=choice)  # type: ignore[arg-type]
-        near = [*asked.space.around(asked.made(shape, parts))]
+        space = Space.of(layers, choice, [shape])  # type: ignore[arg-type]
+        near = [*space.around(space.made(shape, parts))]
         assert near == [moved, (parts, (True, False))][: 1 + (choice == "choose")]
 
 
@@ -238,7 +238,7 @@ def test_a_refuted_proof_is_dropped_and_the_schedule_kept() -> None:
     assert search.known.best is not None
     assert search.known.value is not None
     search.known.best.bound = Bound(search.known.value + 1, "a wrong argument")
-    plan = answer(search.known, [], [], seconds=0.0, seed=0, workers=1, versions={})
+    plan = concluded(search.known, [], [], seconds=0.0, seed=0, workers=1, versions={})
     assert plan.status == "feasible"
     assert plan.bound is None
     assert plan.gap is None

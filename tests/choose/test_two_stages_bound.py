@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pipesat.choose.bounds import shape_bound
-from pipesat.choose.candidates import Recomputation
+from pipesat.choose.candidates import Space
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.schedule import Objective
 from pipesat.layers.file import parse_layers
@@ -29,7 +29,7 @@ def compared(seed: int) -> str:
     case: Case = replace(drawn, known={}, microbatches=draw.randint(2, 3))
     if None in case.capacities:
         return "unlimited"
-    layers = Recomputation.of(parse_layers(case.document), recompute).layers  # type: ignore[arg-type]
+    layers = Space.of(parse_layers(case.document), recompute).layers  # type: ignore[arg-type]
     shape = Pipeline(
         devices=case.devices,
         microbatches=case.microbatches,

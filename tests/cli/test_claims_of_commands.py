@@ -16,7 +16,8 @@ import pytest
 
 import pipesat.solver
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.choose import candidates, plan_document
+from pipesat.choose import candidates
+from pipesat.choose.plan import Plan
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Contradiction, Fault
@@ -275,13 +276,13 @@ def test_plan(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_plan_that_contradicts_itself_keeps_its_schedule(
     cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: Any) -> None:
+    def refuse(*_: Any) -> None:
         raise Contradiction("the plan is called the best and has 9, but another has 8")
 
     out = tmp_path / "out"
     assert cli("plan", save(LAYERS), *PLAN, "-o", out).code == 0
     assert (out / "plan.json").exists()
-    monkeypatch.setattr(plan_document, "require_consistent", refuse)
+    monkeypatch.setattr(Plan, "document", refuse)
     told(cli("plan", save(LAYERS), *PLAN, "-o", out), out, "another has 8")
     assert not {"plan.json", "plan.png", "plan.svg"} & {path.name for path in out.iterdir()}
     assert cli("check", out / "problem.json", out / "schedule.json").code == 0

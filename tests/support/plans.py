@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipesat.choose.ask_plan import quick_orders
-from pipesat.choose.candidates import Question
+from pipesat.choose.candidates import Space
+from pipesat.choose.orders import quick_orders
 from pipesat.choose.phases import run_plan
 from pipesat.choose.plan import Plan
 from pipesat.choose.search import Findings, Search
@@ -40,7 +40,8 @@ def searched(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Sear
         return deterministic(problem, objective=objective, **given)
 
     deadline = Deadline(options.pop("time_limit", 600.0))  # never reached: everything is proven
-    known = Findings(Question.of(layers, shapes, objective, **options))
+    choice = options.pop("recompute", "never")
+    known = Findings(Space.of(layers, choice, shapes, objective))
     return Search(known, quick_orders, solver, deadline)
 
 

@@ -4,73 +4,74 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
-from itertools import compress
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pipesat.choose.candidates import Candidate
 from pipesat.choose.comparison import Cell, SplitRow
-from pipesat.core.claims import percent
+from pipesat.core.claims import percent, ratio
 from pipesat.core.errors import NotApplicable
 from pipesat.core.metrics import peak_memory
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective
 from pipesat.core.showing import Column, Table, number
 from pipesat.core.stage import COSTS
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import layout_text_of
 
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
-
-_LIKE = {
+_LONGEST: Final = 30  # names
+_LIKE: Final = {
     "loop": "in a loop, interleaved-1f1b and interleaved-zb stand for 1F1B and ZB-H1",
     "vee": "in a V, zb-v stands for ZB-H1",
 }
 
 
-def stage_table(stages: Sequence[dict[str, Any]], devices: Sequence[dict[str, Any]]) -> Table:
+def by_columns(
+    cells: Mapping[Column, Sequence[str]], title: str = "", notes: Sequence[str] = ()
+) -> Table:
+    """Return a table of columns; those without an entry are left out."""
+    shown = {column: texts for column, texts in cells.items() if any(texts)}
+    return Table([*shown], [[*line] for line in zip(*shown.values(), strict=True)], title, notes)
+
+
+def stage_table(candidate: Candidate, layers: Layers) -> Table:
     """Return a line per stage; a device's memory stands with its first stage."""
-    most = max([device["load"] for device in devices], default=0)
-    some_again = any(stage["recompute"] for stage in stages)
-    several = len(stages) > len(devices)
-    columns = [
-        Column("stage"),
-        Column("device"),
-        Column("layers", number=False),
-        Column("recom-\npute", number=False),
-        Column("F"),
-        Column("B"),
-        Column("W"),
-        Column("load", spare=2),
-        Column("static", spare=3),
-        Column("activa-\ntions", spare=4),
-        Column("peak"),
-        Column("cap", spare=1),
-        Column("of cap", spare=1),
+    stages, devices = stages_of(candidate, layers), devices_of(candidate)
+    several, most = len(stages) > len(devices), max(device["load"] for device in devices)
+    firsts = {stage["device"]: stage["stage"] for stage in reversed(stages)}
+    owned = [
+        _of_device(devices[s["device"]], most) if firsts[s["device"]] == s["stage"] else {}
+        for s in stages
     ]
-    shown: set[int] = set()
-    rows = []
-    for stage in stages:
-        device = devices[stage["device"]]
-        cells = [str(stage["stage"]), str(stage["device"]), _layers_text(stage)]
-        cells += ["yes" if stage["recompute"] else "", *(str(stage[kind]) for kind in "FBW")]
-        again = stage["device"] in shown
-        shown.add(stage["device"])
-        rows.append([*cells, *([""] * 6 if again else _of_device(device, most))])
-    needed = [True, several, True, some_again] + [True] * (len(columns) - 4)
-    return Table([*compress(columns, needed)], [[*compress(row, needed)] for row in rows])
+    return by_columns(
+        {
+            Column("stage"): [str(s["stage"]) for s in stages],
+            Column("device"): [str(s["device"]) if several else "" for s in stages],
+            Column("layers", number=False): [_layers_text(s) for s in stages],
+            Column("recom-\npute", number=False): ["yes" * s["recompute"] for s in stages],
+            **{Column(kind): [str(s[kind]) for s in stages] for kind in "FBW"},
+            **{head: [texts.get(head, "") for texts in owned] for head in _OF_DEVICE},
+        }
+    )
 
 
-def _of_device(device: dict[str, Any], most: int) -> list[str]:
-    cap = device["memory"]
-    return [
-        percent(device["load"] / most if most else 0.0, 0),
-        str(device["static"]),
-        str(device["activations"]),
-        str(device["peak"]),
-        "-" if cap is None else str(cap),
-        "-" if not cap else percent(device["peak"] / cap, 0),
+_OF_DEVICE: Final = (
+    Column("load", spare=2),
+    Column("static", spare=3),
+    Column("activa-\ntions", spare=4),
+    Column("peak"),
+    Column("cap", spare=1),
+    Column("of cap", spare=1),
+)
+
+
+def _of_device(device: dict[str, Any], most: int) -> dict[Column, str]:
+    texts = [
+        percent(ratio(device["load"], most) or 0.0, 0),
+        *(number(device[key]) for key in ("static", "activations", "peak", "memory")),
+        percent(ratio(device["peak"], device["memory"]), 0),
     ]
+    return dict(zip(_OF_DEVICE, texts, strict=True))
 
 
 def _layers_text(stage: dict[str, Any]) -> str:
@@ -79,34 +80,20 @@ def _layers_text(stage: dict[str, Any]) -> str:
         return "none"
     where = f"{first}" if len(names) == 1 else f"{first}-{first + len(names) - 1}"
     ends = names[0] if len(names) == 1 else f"{names[0]} .. {names[-1]}"
-    if ends == f"layer {where}":
-        return where
-    longest = 26
-    return f"{where}  {ends if len(ends) <= longest else ends[: longest - 1] + '…'}"
+    return where if ends == f"layer {where}" else f"{where}  {_short(ends)}"
 
 
-def split_table(
-    rows: Sequence[SplitRow], objective: Objective, placement: str, *, free: bool
-) -> Table:
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def split_table(rows: Sequence[SplitRow], placement: str, *, free: bool) -> Table:
     """Return a line per split: the hand-written schedules on it, the best found, the bound."""
-    heads = list(dict.fromkeys(name for row in rows for name in row.cells))
-    columns = [
-        Column("split", number=False),
-        *(Column(head) for head in heads),
-        Column("best order\nfound"),
-        Column("bound of\nthis split", spare=2),
-    ]
-    longest, notes, lines, beyond = 30, [], [], False
-    for row in rows:
-        name = row.name if len(row.name) <= longest else row.name[: longest - 1] + "…"
-        cells = [_cell(row.cells.get(head)) for head in heads]
-        beyond = beyond or any(cell.startswith("(") for cell in cells)
-        bound = row.bound(objective)
-        least = None if bound is None else bound.value
-        lines.append([name, *cells, number(row.best(objective)), number(least)])
-        if row.why_not:
-            notes.append(f"{row.name}: {row.why_not}")
-    if beyond:
+    heads = dict.fromkeys(name for row in rows for name in row.cells)
+    cells = {head: [_cell(row.cells.get(head)) for row in rows] for head in heads}
+    bounds = [row.bound for row in rows]
+    notes = [f"{row.name}: {row.why_not}" for row in rows if row.why_not]
+    if any(text.startswith("(") for texts in cells.values() for text in texts):
         notes.insert(0, "(in parentheses: needs more memory than there is)")
     if placement in _LIKE:
         notes.append(_LIKE[placement])
@@ -115,7 +102,17 @@ def split_table(
             "the splits above the plan recompute on the stages that 1F1B would not fit on; their "
             "bounds are for that choice"
         )
-    return Table(columns, lines, notes=notes)
+    return by_columns(
+        {
+            Column("split", number=False): [_short(row.name) for row in rows],
+            **{Column(head): texts for head, texts in cells.items()},
+            Column("best order\nfound"): [number(row.best) for row in rows],
+            Column("bound of\nthis split", spare=2): [
+                number(None if bound is None else bound.value) for bound in bounds
+            ],
+        },
+        notes=notes,
+    )
 
 
 def _cell(cell: Cell | None) -> str:
@@ -185,6 +182,4 @@ def module_names(chosen: Candidate | None, layers: Layers) -> list[list[str]] | 
         return None
     names = [[layers.layers[k].name for k in part] for part in chosen.partition]
     flat = [name for stage in names for name in stage]
-    if all(map(_DOTTED.fullmatch, flat)) and any("." in name for name in flat):
-        return names
-    return None
+    return names if all(map(_DOTTED.fullmatch, flat)) and any("." in x for x in flat) else None

@@ -1,0 +1,137 @@
+"""The folders of answers: of a plan, and of an advice with configuration, order and every row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pipesat.choose.advice import Advice
+from pipesat.choose.picture import plan_pictures
+from pipesat.choose.plan import Plan
+from pipesat.choose.rows import Row, options_of, published_in
+from pipesat.choose.table import PLAIN, megatron_flags, remark_of
+from pipesat.choose.tables import layout_text, module_names
+from pipesat.core.claims import Standing
+from pipesat.core.result import Baseline, Result
+from pipesat.export import EXPORTERS, FILE_NAMES
+from pipesat.export.result_folder import result_files
+from pipesat.files.folder import write_folder
+from pipesat.files.schedule_file import schedule_bytes
+from pipesat.layers.file import layers_bytes
+from pipesat.report.study import report
+
+
+def save_plan(plan: Plan, folder: str | Path, log: Sequence[str] = ()) -> str | None:
+    """Write every file of a plan into a folder; return the path of its schedule, if there is one.
+
+    Raises
+    ------
+    BadInput
+        If the folder cannot be written.
+    Contradiction
+        If the plan contradicts itself; then its schedule is written all the same.
+    """
+    result, chosen, layers = plan.result, plan.chosen, plan.space.layers
+    made = None if result is None else result_files(Path(folder), result, log)
+    files = {} if made is None else made.files
+    path = None if made is None else made.schedule
+    if (text := layout_text(chosen, layers)) is not None:
+        files["layout.txt"] = f"{text}\n".encode()
+    if (names := module_names(chosen, layers)) is not None:
+        files["module_fqns.json"] = _json(names)
+
+    def claims() -> dict[str, bytes]:
+        return {"plan.json": _json(plan.document(path))}
+
+    def pictures() -> dict[str, bytes]:
+        if made is None or chosen is None:
+            return {}
+        return plan_pictures(layers, chosen, plan.standing) | made.pictures()
+
+    write_folder(Path(folder), files, claims=claims, pictures=pictures)
+    return path
+
+
+def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> None:
+    """Write every file of an answer.
+
+    Raises
+    ------
+    BadInput
+        If the folder cannot be written.
+    Contradiction
+        If the answer contradicts itself; then the schedule is written all the same.
+    """
+    folder, question, row, easy = Path(folder), advice.question, advice.chosen, advice.plain
+    layers = replace(question.layers, reserve=question.layers.reserve - question.reserve)
+    files = {"layers.json": layers_bytes(layers)}
+    for name, shown in advice.files.items():
+        files[f"{name}.problem.json"] = _json(shown.problem.document)
+        files[f"{name}.json"] = schedule_bytes(shown.problem, shown.schedule)
+    made = None
+    if row is not None:
+        for_torch = question.any_order and not question.record.in_python
+        made = result_files(folder, result_of(advice, row), log, orders=for_torch)
+        files |= made.files | _configuration(advice, row)
+    if easy is not None:
+        plain = {
+            "problem.json": _json(easy.problem.document),
+            "schedule.json": schedule_bytes(easy.problem, easy.schedule),
+            **_configuration(advice, easy, PLAIN),
+        }
+        files |= {f"{PLAIN}/{name}": data for name, data in plain.items()}
+
+    def claims() -> dict[str, bytes]:
+        return {"advice.json": _json(advice.document())}
+
+    def pictures() -> dict[str, bytes]:
+        if made is None or row is None:
+            return {}
+        drawn = made.pictures() | {"report.html": report(folder, baselines=False).html}
+        if advice.plan is None:
+            return drawn
+        # of the split that is advised: the one that the plan found may be another
+        advised = replace(row.candidate, schedules=[row.schedule])
+        return plan_pictures(question.layers, advised, advice.standing) | drawn
+
+    write_folder(folder, files, claims=claims, pictures=pictures)
+
+
+def _configuration(advice: Advice, row: Row, place: str = "") -> dict[str, bytes]:
+    """What the runtime is handed: its file, with what belongs beside it; where it is to lie."""
+    question, file = advice.question, Path(FILE_NAMES[advice.question.runtime])
+    if not question.any_order:
+        return {file.name: megatron_flags(question, row).encode()}
+    options = replace(
+        options_of(question, row), remark=remark_of(advice, row), output=Path(place, file)
+    )
+    exported = EXPORTERS[question.runtime](row.problem, row.schedule, options)
+    beside = {file.with_suffix(suffix).name: data for suffix, data in exported.beside.items()}
+    return {file.name: exported.data, **beside}
+
+
+def result_of(advice: Advice, row: Row) -> Result:
+    """Return a row as the result of a solve, with the best that is proven of its problem."""
+    own = None if advice.plan is None else advice.plan.result
+    bounds = [row.candidate.bound, *([] if advice.bound is None else [advice.bound])]
+    bound = max(bounds, key=lambda bound: bound.value)
+    same = [x for x in advice.rows if x.runs and published_in(x.name) and x.problem == row.problem]
+    best = min(same, key=lambda other: other.makespan, default=None)
+    return Result(
+        problem=row.problem,
+        status=Standing(row.makespan, bound.value, of="this row").status,
+        objective="makespan",
+        schedule=row.schedule,
+        bound=bound,
+        baseline=None if best is None else Baseline(best.name, best.makespan),
+        wall_s=advice.seconds,
+        seed=0 if own is None else own.seed,
+        workers=1 if own is None else own.workers,
+        versions={} if own is None else own.versions,
+    )
+
+
+def _json(document: object) -> bytes:
+    return (json.dumps(document, indent=1) + "\n").encode()

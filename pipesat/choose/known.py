@@ -1,0 +1,308 @@
+"""Proposals that users know: hand-written schedules on the even and the balanced split.
+
+A family is one schedule in one shape. Each has one build before any has a second one, and those
+come first whose activations should fit into memory: whenever time ends, what is left is named.
+
+Interleaved 1F1B runs in groups of microbatches whose size Megatron-LM lets its user choose within
+guards (:mod:`pipesat.layers.megatron`), which recomputes all layers, or as many first ones on every
+stage. For torch the same is searched, over fewer stages per rank, and any stages may recompute.
+Splits are moved layer by layer while that makes the schedule shorter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import zip_longest
+from typing import Final
+
+from pipesat.choose.candidates import Flags, has_variant, usual_in_flight
+from pipesat.choose.orders import SCHEDULES
+from pipesat.choose.question import Question
+from pipesat.choose.rows import Row, marked, rank, row_of, to_do
+from pipesat.choose.splits import balanced_partition, even_partition
+from pipesat.choose.tables import load_of
+from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.heuristics.registry import GiveUp, never
+from pipesat.layers.layer import Layers
+from pipesat.layers.megatron import group_sizes, most_blocks, overlap_options, refusal
+from pipesat.layers.pipeline import Pipeline, shape_name
+from pipesat.layers.stages import static_of_devices
+from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
+from pipesat.workflows.hand_written import baseline
+
+_SPLITS: Final = {"even": even_partition, "balanced": balanced_partition}
+_MOST_CHUNKS: Final = 8
+_MOST_OF_TORCH: Final = 4  # time is needed for our own search
+_GROUPS: Final = 4  # sizes tried per shape beside the usual one
+_IN_GROUPS: Final = ("interleaved-1f1b", "interleaved-overlapped")
+_MOVED: Final = 4  # rows whose splits are moved
+_NO_SPLIT: Final = (BadInput, Infeasible, NotApplicable)
+
+LeftOut = Callable[[str, str], None]
+"""Told the name of what has no row, and why."""
+Made = Callable[..., Row]
+"""Called with flags of recomputation, and how many first layers of each stage recompute."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """A hand-written schedule in a shape, on a split, in groups of so many microbatches."""
+
+    name: str
+    shape: Pipeline
+    split: str
+    group: int | None = None
+
+    @property
+    def family(self) -> str:
+        """Schedule and shape."""
+        return f"{self.name} in a {shape_name(self.shape)}"
+
+    def rows(self, question: Question, left_out: LeftOut, over: GiveUp = never) -> Iterator[Row]:
+        """Yield its rows, with what recomputing suits it; both splits may be one: the even one."""
+        try:
+            partition = cut(self.split, question.layers, self.shape)
+            alike = partition == _cut_or_none(_other(self.split), question.layers, self.shape)
+            if not alike or self.split != "even":
+                split = "even" if alike else self.split
+                yield from rows_on(
+                    question, self.name, split, self.shape, partition, self.group, over
+                )
+        except _NO_SPLIT as error:
+            group = "" if self.group is None else f", groups of {self.group}"
+            left_out(f"{self.family}{group} ({self.split} split)", str(error))
+
+
+def _other(split: str) -> str:
+    return "balanced" if split == "even" else "even"
+
+
+@lru_cache(maxsize=256)
+def cut(split: str, layers: Layers, shape: Pipeline) -> tuple[range, ...]:
+    """Return the even or the balanced split of a shape.
+
+    Raises
+    ------
+    BadInput, Infeasible, NotApplicable
+        If there is none.
+    """
+    return _SPLITS[split](layers, shape)
+
+
+def _cut_or_none(split: str, layers: Layers, shape: Pipeline) -> tuple[range, ...] | None:
+    try:
+        return cut(split, layers, shape)
+    except _NO_SPLIT:
+        return None
+
+
+def hand_written_of(question: Question, placement: OneRoutePlacement) -> tuple[str, ...]:
+    """Return the names that the table has of a placement, for the runtime."""
+    names, parts = SCHEDULES[placement], question.parts is not None
+    if parts and placement == "loop":
+        names += ("interleaved-overlapped",)
+    if question.any_order:
+        return names
+    own = (*question.record.built_in, *(["dualpipev"] if parts else []))  # to compare with pairs
+    return tuple(name for name in names if name in own)
+
+
+def builds(question: Question, left_out: LeftOut) -> list[list[Build]]:
+    """Return the builds of every family in rounds: the first of each, the second of each, and on.
+
+    In every round those come first that should fit; of those, what is usually best.
+    """
+    p, m, any_order = question.devices, question.microbatches, question.any_order
+    sizes = group_sizes(p, m) if p > 1 else []
+    if not any_order and question.parts is None:
+        option, *_ = overlap_options()
+        left_out(option, "searched if --parts says what a layer's ops are made of")
+    if not any_order and not sizes:
+        names = hand_written_of(question, "loop")
+        left_out(" and ".join(names), refusal(p, 2, m) or "")
+    tried = [*dict.fromkeys([*(s for s in sizes if m % s == 0), *sizes])][: 1 + _GROUPS]
+    others = [size for size in tried if size != p]
+    usual = [None] if any_order or p in tried else []  # one microbatch per device
+    most = min(_MOST_OF_TORCH if any_order else _MOST_CHUNKS, len(question.layers) // p)
+    shapes = [question.shape("chain"), question.shape("vee"), question.shape("loop")]
+    shapes += [question.shape("loop", chunks) for chunks in range(CHUNKS + 1, most + 1)]
+    families = []
+    for shape in sorted(shapes, key=lambda shape: _lacking(question, shape)):
+        for name in hand_written_of(question, shape.placement):
+            grouped = name in _IN_GROUPS
+            groups = [*usual, *others] if grouped else [None] if shape.chunks == CHUNKS else []
+            own = [Build(name, shape, s, group) for group in groups for s in ("balanced", "even")]
+            families.append(own)
+    rounds = zip_longest(*filter(None, families))
+    return [[build for build in one if build is not None] for one in rounds]
+
+
+def _lacking(question: Question, shape: Pipeline) -> int:
+    """What the usual number of microbatches in flight lacks on the even split; 0: it should fit.
+
+    Activations that can be recomputed count as if they were.
+    """
+    layers = question.layers
+    partition = _cut_or_none("even", layers, shape)
+    if question.memory is None or partition is None:
+        return 0
+    held = layers.amounts("held_after_F", recompute=question.may_recompute)
+    need = [*static_of_devices(layers, partition, shape)]
+    usual = usual_in_flight(shape)
+    if shape.placement == "vee":  # of the 2 p on a device, fewer on a stage that is nearer the end
+        usual = tuple(min(shape.microbatches, shape.stages - s) for s in range(shape.stages))
+    for part, home, flying in zip(partition, shape.homes, usual, strict=True):
+        need[home] += flying * sum(held[layer] for layer in part)
+    return max(0, max(need) - question.memory)
+
+
+def rows_on(
+    question: Question,
+    name: str,
+    split: str,
+    shape: Pipeline,
+    partition: tuple[range, ...],
+    group: int | None = None,
+    over: GiveUp = never,
+) -> Iterator[Row]:
+    """Yield the row of the recomputation with which a schedule runs fastest.
+
+    If that needs work by hand, the fastest that needs none follows. If nothing fits, it is what
+    needs least memory. Once it is ``over``, no more ways to recompute are tried.
+
+    Raises
+    ------
+    NotApplicable
+        If the schedule does not exist on this shape.
+    """
+    runtime = question.runtime_in(shape.placement)
+    build = partial(baseline, name, group=group)
+
+    def made(flags: Flags = (), first: int | None = None) -> Row:
+        candidate = question.candidate(partition, shape, flags, runtime, first=first)
+        return row_of(build, name, split, candidate, group)
+
+    if runtime is not None and not question.any_order:
+        rows = [*_first_layers(question, made, partition, over)]
+    else:
+        rows = [*_less_and_less(question, made, partition, over)]
+    best = marked(question, plainly_named(question, min(rows, key=_worth)))
+    yield best
+    easy = [row for row in rows if row.fits and not to_do(question, row)[1]]
+    if best.by_hand and easy:
+        yield marked(question, plainly_named(question, min(easy, key=_worth)))
+
+
+def _worth(row: Row) -> tuple[bool, int, int]:
+    return not row.fits, row.makespan if row.fits else max(row.peaks), len(row.again)
+
+
+def _all_of(question: Question, partition: tuple[range, ...]) -> Flags:
+    return tuple(has_variant(question.layers, part) for part in partition)
+
+
+def _first_layers(
+    question: Question, made: Made, partition: tuple[range, ...], over: GiveUp
+) -> Iterator[Row]:
+    """Nothing recomputes, or as few first layers of every stage as fit, or all."""
+    row = made()
+    yield row
+    if not question.may_recompute:
+        return
+    for first in () if row.fits else range(1, most_blocks(question.layers, partition)):
+        row = made((), first)
+        yield row
+        if row.fits or over():  # more would only take longer
+            break
+    yield made(_all_of(question, partition))
+
+
+def _less_and_less(
+    question: Question, made: Made, partition: tuple[range, ...], over: GiveUp
+) -> Iterator[Row]:
+    """Nothing recomputes, or all stages, or ever more of them.
+
+    The next one is always of the device that needs most memory of those that have one left, and
+    there the stage that saves most. Which stages these are does not depend on how much memory there
+    is, so whatever fits into some memory is also tried with more: more never makes the best of them
+    worse. The end is left out where recomputing makes the devices' work alone longer than the best
+    so far takes.
+    """
+    row = made()
+    yield row
+    if not question.may_recompute:
+        return
+    every = made(_all_of(question, partition))
+    yield every
+    homes, saved = row.shape.homes, [_saved(question, part) for part in partition]
+    left = {stage for stage, able in enumerate(_all_of(question, partition)) if able}
+    flags = [False] * len(partition)
+    best = min((x.makespan for x in (row, every) if x.fits), default=None)
+    while len(left) > 1 and (best is None or _load(row) <= best) and not over():
+        peaks = row.peaks
+        *_, latest = max((peaks[homes[stage]], saved[stage], -stage) for stage in left)
+        stage = -latest
+        left.remove(stage)
+        flags[stage] = True
+        row = made(tuple(flags))
+        yield row
+        if row.fits:
+            best = row.makespan if best is None else min(best, row.makespan)
+
+
+def _saved(question: Question, part: range) -> int:
+    own = [question.layers.layers[k] for k in part]
+    return sum(
+        one.amount("held_after_F") - one.amount("held_after_F", recompute=True) for one in own
+    )
+
+
+def _load(row: Row) -> int:
+    """What the busiest device has to do."""
+    return max(load_of(row.problem, device) for device in range(row.shape.devices))
+
+
+def plainly_named(question: Question, row: Row) -> Row:
+    """Call a row by the plainest name that has its order: of some problems, zb-h1 is 1F1B."""
+    names = hand_written_of(question, row.shape.placement)
+    for name in names[: names.index(row.name)] if row.name in names else ():
+        with contextlib.suppress(NotApplicable):
+            if baseline(name, row.problem).order == row.schedule.order:
+                return replace(row, name=name, group=None)
+    return row
+
+
+def moved_rows(question: Question, rows: Iterable[Row], over: GiveUp) -> Iterator[Row]:
+    """Yield better rows: the splits of the best ones, moved a layer at a time while it helps."""
+    able = (row for row in rows if row.runs or (row.fits and question.any_order))
+    best: dict[tuple[object, ...], Row] = {}
+    for row in sorted(able, key=rank):
+        best.setdefault((row.name, row.shape, row.group), row)
+    for start in [*best.values()][:_MOVED]:
+        last = start
+        while (better := _better_neighbour(question, last, over)) is not None:
+            yield better
+            last = better
+        if last is not start:
+            yield from rows_on(
+                question, last.name, "ours", last.shape, last.partition, last.group, over
+            )
+
+
+def _better_neighbour(question: Question, row: Row, over: GiveUp) -> Row | None:
+    """The best neighbour that runs, if it is better."""
+    build, asked, best = partial(baseline, row.name, group=row.group), row.candidate, row
+    for partition, wanted in question.space.around(asked):
+        if over():
+            break
+        flags = question.space.settled(row.shape, partition, wanted)
+        near = question.candidate(partition, row.shape, flags, asked.runtime, first=asked.first)
+        with contextlib.suppress(NotApplicable):
+            made = row_of(build, row.name, "ours", near, row.group)
+            if made.fits and made.makespan < best.makespan:
+                made = marked(question, made)
+                best = made if made.runs else best
+    return None if best is row else best

@@ -1,0 +1,67 @@
+"""Which hand-written schedules are tried: on candidates of a search, and for the tables."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Final, TypeAlias
+
+from pipesat.core.errors import NotApplicable
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
+from pipesat.core.timing import time_order
+from pipesat.heuristics import BASELINES
+from pipesat.heuristics.list_scheduling import Policy, list_schedules
+from pipesat.heuristics.zb_auto import filled_orders
+from pipesat.placement.geometry import OneRoutePlacement, one_route_placement_of
+
+_QUICK: Final = {"chain": ("zb-h1",), "vee": ("zb-v",), "loop": ("interleaved-zb",)}
+_ALL: Final = {
+    "chain": ("1f1b", "zb-auto"),
+    "vee": ("v-half", "v-min", "dualpipev", "v-auto"),
+    "loop": ("interleaved-1f1b", "gis", "gis-h"),
+}
+_FILLED: Final = 2  # settings of zb-auto
+SOME_SETTINGS: Final = ", some settings"
+"""Ends the source of a published schedule that is the best of fewer orders than it has."""
+_POLICIES: Final = [Policy(0.25), Policy(1.0, pace=1.5), Policy(0.25, pace=1.25)]
+SCHEDULES: Final[dict[OneRoutePlacement, tuple[str, ...]]] = {
+    "chain": ("1f1b", "zb-h1"),
+    "loop": ("interleaved-1f1b", "interleaved-zb"),
+    "vee": ("zb-v", "dualpipev"),
+}
+"""Hand-written schedules that users know, by placement, the plainest first."""
+
+
+def quick_orders(problem: Problem, effort: int) -> Iterator[Schedule]:
+    """Yield a few schedules of a problem, the cheap ones first; with effort 2, published ones too.
+
+    Which ones: measured on layers like those in examples/, they come closest to the best of all.
+    """
+    kind = one_route_placement_of(problem)
+    for name in _QUICK[kind] if effort == 1 else _ALL[kind]:
+        with contextlib.suppress(NotApplicable):
+            yield BASELINES[name](problem)
+    if effort > 1:
+        return
+    if kind == "chain":
+        with contextlib.suppress(NotApplicable):
+            for _, filled in zip(range(_FILLED), filled_orders(problem), strict=False):
+                yield time_order(problem, filled.order, source=f"zb-auto{SOME_SETTINGS}")
+    yield from list_schedules(problem, chosen=[Policy()] if kind == "chain" else _POLICIES)
+
+
+HandWritten: TypeAlias = Mapping[str, Callable[[Problem], Schedule]]
+"""Column of a table -> what makes its schedule; it may not apply."""
+
+
+def _like(names: dict[str, str], problem: Problem) -> Schedule:
+    return BASELINES[names[one_route_placement_of(problem)]](problem)
+
+
+COLUMNS: Final[HandWritten] = {
+    "1F1B": partial(_like, {"chain": "1f1b", "vee": "1f1b", "loop": "interleaved-1f1b"}),
+    "ZB-H1": partial(_like, {"chain": "zb-h1", "vee": "zb-v", "loop": "interleaved-zb"}),
+}
+"""What stands beside the best order found: 1F1B and ZB-H1, or what is like them elsewhere."""
