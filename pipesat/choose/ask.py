@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from pipesat.core.amounts import in_unit, one_in_unit, rate
 from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.machine import usable_cores
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import (
     Amount,
@@ -110,12 +109,9 @@ def plan(
     """
     from pipesat.choose.candidates import Space
     from pipesat.choose.given import delay_of, hand_of, require_choice, with_reserve
-    from pipesat.choose.orders import COLUMNS, quick_orders
-    from pipesat.choose.phases import run_plan
-    from pipesat.choose.search import Findings, Search
+    from pipesat.choose.phases import plan_of
     from pipesat.choose.splits import for_runtime, shapes_to_try
     from pipesat.layers.from_profile import read_layers_or_profile
-    from pipesat.workflows.studies import solver_of, versions
 
     source = ""
     if isinstance(layers, str | Path):
@@ -139,17 +135,15 @@ def plan(
         )
     if target is not None:
         layers, shapes = for_runtime(layers, shapes, target)
-    known = Findings(Space.of(layers, recompute, shapes, objective))
-    solver = solver_of(objective, workers, seed)  # imports, before the clock starts
-    deadline = Deadline(time_limit, stop or threading.Event())
-    return run_plan(
-        Search(known, quick_orders, solver, deadline, listener),
-        hand=[hand_of(text, layers, shapes[0]) for text in layouts],
-        written=COLUMNS if compare else None,
-        left_out=left_out,
+    return plan_of(
+        Space.of(layers, recompute, shapes, objective),
+        Deadline(time_limit, stop or threading.Event()),
+        listener,
+        workers=workers,
         seed=seed,
-        workers=workers or usable_cores(),
-        versions=versions(),
+        hand=[hand_of(text, layers, shapes[0]) for text in layouts],
+        compare=compare,
+        left_out=left_out,
     )
 
 
@@ -239,7 +233,8 @@ def advise(
     >>> print(advice)
     >>> advice.save("advice")
     """
-    from pipesat.choose.advice import Advice, ends_of
+    from pipesat.choose.advice import Advice
+    from pipesat.choose.answer import ends_of
     from pipesat.choose.given import (
         Run,
         copy_rate,

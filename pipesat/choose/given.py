@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pipesat.choose.bounds import why_nothing_fits
-from pipesat.choose.candidates import Space
 from pipesat.choose.comparison import Hand
 from pipesat.choose.pairs import layer_parts, layers_of_parts, with_times
 from pipesat.choose.question import Question
 from pipesat.choose.search import Findings
-from pipesat.choose.splits import shapes_to_try
 from pipesat.core.amounts import SECONDS, amount, rate
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.progress import doing
@@ -205,14 +203,7 @@ def require_room(question: Question) -> None:
     BadInput
         If the layers can be cut for no placement.
     """
-    shapes, _ = shapes_to_try(
-        question.layers,
-        devices=question.devices,
-        microbatches=question.microbatches,
-        placement="any",
-        memory=question.memory,
-    )
-    known = Findings(Space.of(question.layers, "choose", shapes))
+    known = Findings(question.searched()[0])
     for state in known.states:
         state.why_not = why_nothing_fits(question.layers, state.shape)
     known.require_possible()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.choose.advice import Advice
+from pipesat.choose.answer import Answer
 from pipesat.choose.rows import OURS, Row, best_of, published_in, stages_text
 from pipesat.choose.table import needed_without
 from pipesat.choose.tables import load_of
@@ -18,12 +18,12 @@ _KNOWN: Final = {"1f1b": "1F1B", "interleaved-1f1b": "interleaved 1F1B"}
 """What users know, to compare with."""
 
 
-def lines_of(advice: Advice) -> Facts:
+def lines_of(answer: Answer) -> Facts:
     """Return the lines of the advice, the most important first."""
-    question, row, easy = advice.question, advice.chosen, advice.plain
-    doubt = ("Doubt", sentences(_doubts(advice)))
+    question, row, easy = answer.question, answer.chosen, answer.plain
+    doubt = ("Doubt", sentences(_doubts(answer)))
     if row is None:
-        found = sorted(advice.rows, key=lambda row: row.makespan)
+        found = sorted(answer.rows, key=lambda row: row.makespan)
         why = found[0].why_not if found else "none was built in time"
         return [("Take", f"nothing: {question.runtime} can run none of these: {why}"), doubt]
     estimate = " (estimate)" if question.layers.estimate else ""
@@ -36,18 +36,18 @@ def lines_of(advice: Advice) -> Facts:
         ("Take", f"{_cited(row)}: {question.time(row.makespan)} a step{estimate}"),
         ("You must", must),
         ("Without", "" if easy is None else f"{_cited(easy)}: {question.time(easy.makespan)}"),
-        ("Gain", sentences(_gains(advice, row))),
-        ("Limit", sentences([*_bottleneck(advice, row), *_memory(advice, row)])),
-        ("Proof", sentences(_proof(advice, row))),
-        ("Offload", sentences(_offload(advice, row))),
+        ("Gain", sentences(_gains(answer, row))),
+        ("Limit", sentences([*_bottleneck(answer, row), *_memory(answer, row)])),
+        ("Proof", sentences(_proof(answer, row))),
+        ("Offload", sentences(_offload(answer, row))),
         doubt,
-        ("Next", _next(advice)),
+        ("Next", _next(answer)),
     ]
 
 
-def details_of(advice: Advice) -> Iterator[tuple[str, str]]:
+def details_of(answer: Answer) -> Iterator[tuple[str, str]]:
     """Yield what else is known: layout, what does not run, the ends of an estimate's ranges."""
-    question, row, other = advice.question, advice.chosen, advice.best_not_run
+    question, row, other = answer.question, answer.chosen, answer.best_not_run
     if row is not None:
         yield "layout", row.layout(question).text
         if other is not None and other.makespan < row.makespan:
@@ -55,10 +55,10 @@ def details_of(advice: Advice) -> Iterator[tuple[str, str]]:
             text = f"{_cited(other)} would take {question.time(other.makespan)}, {gain}"
             yield "does not run", sentences([text, other.why_not, of_order(other, "that order")])
         yield "estimate", question.layers.estimate
-    for end in advice.ends:
+    for end in answer.ends:
         best, least = end.least
         yield "range", f"{end.words}, {_name(best)} is the shortest, {question.time(least)}"
-    for name, why in advice.left_out:
+    for name, why in answer.left_out:
         yield "left out", f"{name}: {why}"
 
 
@@ -83,23 +83,23 @@ def _place(placement: str) -> str:
     return placement.replace("vee", "V")
 
 
-def _gains(advice: Advice, row: Row) -> Iterator[str]:
+def _gains(answer: Answer, row: Row) -> Iterator[str]:
     """What is gained over schedules as frameworks ship them, and over the best of their name."""
     seen = []
     for name, shown in _KNOWN.items():
-        usual = [x for x in advice.rows if x.split == "even" and x.group is None and not x.by_hand]
-        shipped, best = best_of(usual, name), best_of(advice.rows, name)
+        usual = [x for x in answer.rows if x.split == "even" and x.group is None and not x.by_hand]
+        shipped, best = best_of(usual, name), best_of(answer.rows, name)
         for label, other in ((f"{shown} as shipped", shipped), (f"the best {shown} found", best)):
             if other is row:
                 yield f"none: this is {label}"
             elif other is not None and other not in seen:
-                time = advice.question.time(other.makespan)
+                time = answer.question.time(other.makespan)
                 yield f"{against(row.makespan, other.makespan, label, 1)} ({time})"
             seen.append(other)
 
 
-def _bottleneck(advice: Advice, row: Row) -> Iterator[str]:
-    question, layers = advice.question, advice.question.layers
+def _bottleneck(answer: Answer, row: Row) -> Iterator[str]:
+    question, layers = answer.question, answer.question.layers
     if question.parts is not None:
         every = question.microbatches * len(row.problem.stages)
         yield f"{row.pairs} of its {every} forwards run together with a backward"
@@ -121,8 +121,8 @@ def _bottleneck(advice: Advice, row: Row) -> Iterator[str]:
     yield f"{text}, with {at_most(over, 0)} more than an equal share" if over else text
 
 
-def _memory(advice: Advice, row: Row) -> Iterator[str]:
-    question, first = advice.question, row.candidate.first
+def _memory(answer: Answer, row: Row) -> Iterator[str]:
+    question, first = answer.question, row.candidate.first
     if question.memory is None:
         return
     if not row.again and first is None:
@@ -135,10 +135,10 @@ def _memory(advice: Advice, row: Row) -> Iterator[str]:
     yield f"recomputed to fit into memory: {who}" + (f": {need}" if need else "")
 
 
-def _offload(advice: Advice, row: Row) -> Iterator[str]:
+def _offload(answer: Answer, row: Row) -> Iterator[str]:
     """What offloading would bring, by a checked schedule; "cannot" only if that is proven."""
-    question = advice.question
-    some = (x for x in advice.rows if x.candidate.offload)
+    question = answer.question
+    some = (x for x in answer.rows if x.candidate.offload)
     found = min(some, key=lambda x: x.makespan, default=None)
     if found is None:
         return
@@ -157,11 +157,11 @@ def _offload(advice: Advice, row: Row) -> Iterator[str]:
         yield f"{at_least} are not ruled out"
 
 
-def _searched(advice: Advice, row: Row) -> str:
+def _searched(answer: Answer, row: Row) -> str:
     """Name what a bound is proven for: schedules that torch runs, or any."""
-    question, shapes = advice.question, _place(advice.shapes)
+    question, shapes = answer.question, _place(answer.shapes)
     runs = f" that {question.runtime} runs" if question.any_order else ""
-    if advice.plan is None:
+    if answer.plan is None:
         return f"schedule{runs} of this split in a {shapes} that pairs F with BW alone"
     keeps = " without offloading" if question.may_offload else ""
     what = "layers" if row.candidate.first is not None else "stages"
@@ -178,34 +178,34 @@ def of_order(row: Row, what: str) -> str:
     return f"for this split{again}, {what} can still gain {standing.gap_text(1)} at most"
 
 
-def _proof(advice: Advice, row: Row) -> Iterator[str]:
-    standing, bound = advice.standing, advice.bound
+def _proof(answer: Answer, row: Row) -> Iterator[str]:
+    standing, bound = answer.standing, answer.bound
     if bound is None:
         yield "no bound is known for it"
     elif standing.proven:
-        yield f"proven optimal of all: no {_searched(advice, row)} is shorter"
+        yield f"proven optimal of all: no {_searched(answer, row)} is shorter"
     else:
-        least = advice.question.time(bound.value, rounded_down)
-        own = "" if advice.question.any_order else ", in any order, also such as it cannot run"
+        least = answer.question.time(bound.value, rounded_down)
+        own = "" if answer.question.any_order else ", in any order, also such as it cannot run"
         yield (
-            f"at most {standing.gap_text(1)} less is possible: no {_searched(advice, row)} takes "
+            f"at most {standing.gap_text(1)} less is possible: no {_searched(answer, row)} takes "
             f"less than {least}{own}"
         )
-    if not standing.proven and advice.plan is not None:
+    if not standing.proven and answer.plan is not None:
         yield of_order(row, "this order")
-    if others := advice.not_searched:
+    if others := answer.not_searched:
         yield f"in a {' or '.join(others)} only known schedules were tried, and nothing is proven"
 
 
-def _doubts(advice: Advice) -> Iterator[str]:
+def _doubts(answer: Answer) -> Iterator[str]:
     """What is assumed, estimated or not tried."""
-    question, about = advice.question, advice.question.layers.estimate_range
+    question, about = answer.question, answer.question.layers.estimate_range
     if question.layers.estimate:
         times = f" (x {about[0] / 1000:.2f} to {about[1] / 1000:.2f})" if about else ""
         yield f"all costs are an estimate{times}"
         if question.tokens:
             yield f"a microbatch is taken to have {question.tokens:,} tokens"
-        yield from _at_the_ends(advice)
+        yield from _at_the_ends(answer)
     else:
         yield "costs are taken as exact"
     if not question.latency and question.bandwidth is None:
@@ -218,17 +218,17 @@ def _doubts(advice: Advice) -> Iterator[str]:
             f"times are the least that the parts of {question.parts.source} can take on their "
             "streams, in another order they take longer"
         )
-    if advice.untried:
-        yield f"not tried, as time ended before: {', '.join(advice.untried)}"
-    yield from (f"no bound is claimed: {text}" for text in advice.contradictions)
+    if answer.untried:
+        yield f"not tried, as time ended before: {', '.join(answer.untried)}"
+    yield from (f"no bound is claimed: {text}" for text in answer.contradictions)
 
 
-def _at_the_ends(advice: Advice) -> Iterator[str]:
+def _at_the_ends(answer: Answer) -> Iterator[str]:
     """Whether the advice stays the shortest at all ends of the estimate's ranges."""
-    chosen = advice.chosen
-    if chosen is None or not advice.ends:
+    chosen = answer.chosen
+    if chosen is None or not answer.ends:
         return
-    worst = min(advice.ends, key=lambda end: end.least[1] / max(1, end.of(chosen)))
+    worst = min(answer.ends, key=lambda end: end.least[1] / max(1, end.of(chosen)))
     row, least = worst.least
     if least >= worst.of(chosen):
         yield "the advice is the same at the ends of the estimate's ranges"
@@ -237,10 +237,10 @@ def _at_the_ends(advice: Advice) -> Iterator[str]:
         yield f"the advice depends on it: {worst.words}, {_name(row)} is {shorter}"
 
 
-def _next(advice: Advice) -> str:
+def _next(answer: Answer) -> str:
     """The next thing to do."""
-    if advice.question.layers.estimate:
+    if answer.question.layers.estimate:
         return "measure your layers with pipesat profile, then pipesat advise with its file"
-    if not advice.question.any_order:
+    if not answer.question.any_order:
         return "run one step with these flags, and compare its time with this one"
     return "run the order, then pipesat timeline compare says where measured times differ"

@@ -15,18 +15,20 @@ from typing import Final
 
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.choose.bounds import flags_below, partitions_below, shape_bound
-from pipesat.choose.candidates import Candidate
+from pipesat.choose.candidates import Candidate, Space
 from pipesat.choose.comparison import PLAN, Hand, SplitRow, fill, rows_to_compare, write
 from pipesat.choose.cut_terms import cheapest
-from pipesat.choose.orders import HandWritten
+from pipesat.choose.orders import COLUMNS, HandWritten, quick_orders
 from pipesat.choose.plan import Plan, concluded
 from pipesat.choose.search import Findings, Search, promise
 from pipesat.choose.splits import proposals
 from pipesat.core.errors import BadInput, Infeasible
+from pipesat.core.machine import usable_cores
 from pipesat.core.progress import doing
-from pipesat.core.solving import LEAST_SECONDS
+from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
 from pipesat.layers.split import FORBIDDEN, LARGEST_COST
 from pipesat.layers.stages import problem_of_split
+from pipesat.workflows.studies import solver_of, versions
 
 _SURVIVORS: Final = 8  # in the first round of solves
 _ROUNDS: Final = 4
@@ -236,6 +238,30 @@ def _least_of(known: Findings, number: int, partition: tuple[range, ...]) -> int
 
 
 _FOR_COMPARISON: Final = 0.15  # of the time limit
+
+
+def plan_of(
+    space: Space,
+    deadline: Deadline,
+    listener: Listener | None,
+    *,
+    workers: int | None,
+    seed: int,
+    hand: Sequence[Hand] = (),
+    compare: bool = True,
+    left_out: Sequence[tuple[str, str]] = (),
+) -> Plan:
+    """Search a space with the solver and the schedules that users know; see :func:`run_plan`."""
+    solver = solver_of(space.objective, workers, seed)
+    return run_plan(
+        Search(Findings(space), quick_orders, solver, deadline, listener),
+        hand=hand,
+        written=COLUMNS if compare else None,
+        left_out=left_out,
+        seed=seed,
+        workers=workers or usable_cores(),
+        versions=versions(),
+    )
 
 
 def run_plan(

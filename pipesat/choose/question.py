@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import cast
 
 from pipesat.choose.candidates import Candidate, Flags, Space
 from pipesat.choose.pairs import LayerParts, with_offload, with_pairs
-from pipesat.choose.splits import for_runtime
+from pipesat.choose.splits import for_runtime, shapes_to_try
 from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
 from pipesat.core.problem import Problem
-from pipesat.core.settings import Runtime, Target
+from pipesat.core.settings import Runtime
 from pipesat.export import RUNTIMES
 from pipesat.export.runtime import Runtime as Record
 from pipesat.export.runtime import with_pairs_of
@@ -89,9 +89,9 @@ class Question:
         return Space.of(self.layers, "choose" if self.may_recompute else "never")
 
     @property
-    def free(self) -> Target | None:
+    def free(self) -> Runtime | None:
         """Whose restrictions a searched order obeys: a runtime with its own runs no other."""
-        return cast("Target", self.runtime) if self.any_order else None
+        return self.runtime if self.any_order else None
 
     def shape(self, placement: OneRoutePlacement, chunks: int = CHUNKS) -> Pipeline:
         """Return the pipeline of a placement, the same one whenever it is asked for."""
@@ -105,6 +105,28 @@ class Question:
                 delay=link_delay(self.latency, self.bandwidth),
             )
         return self._shapes[placement, chunks]
+
+    def searched(self, chunks: Sequence[int] = ()) -> tuple[Space, list[tuple[str, str]]]:
+        """Return what a search is over, in all placements, and shapes that are left out.
+
+        Raises
+        ------
+        BadInput
+            If the layers can be cut for no placement.
+        """
+        layers = self.layers
+        shapes, left_out = shapes_to_try(
+            layers,
+            devices=self.devices,
+            microbatches=self.microbatches,
+            placement="any",
+            chunks=chunks,
+            memory=self.memory,
+            delay=link_delay(self.latency, self.bandwidth),
+        )
+        if self.any_order:  # else a searched order obeys no restriction, and cannot run
+            layers, shapes = for_runtime(layers, shapes, self.runtime)
+        return Space.of(layers, self.space.choice, shapes), left_out
 
     @cached_property
     def _shapes(self) -> dict[tuple[OneRoutePlacement, int], Pipeline]:

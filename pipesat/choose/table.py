@@ -6,8 +6,9 @@ The best of what users know, and ours. Megatron-LM's flags, and what recomputing
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pipesat.choose.answer import Answer
 from pipesat.choose.orders import SCHEDULES
 from pipesat.choose.pairs import OFFLOAD
 from pipesat.choose.question import Question
@@ -26,9 +27,6 @@ from pipesat.layers.megatron import (
     recompute_options,
 )
 from pipesat.workflows.hand_written import baseline
-
-if TYPE_CHECKING:
-    from pipesat.choose.advice import Advice
 
 _ALWAYS: Final = (*PLAINEST_FIRST, OFFLOAD)
 PLAIN: Final = "nothing-by-hand"
@@ -155,21 +153,21 @@ def needed_without(question: Question, row: Row) -> str:
     return f"without, {name} would need {needed} {where}, and there are {there}"
 
 
-def remark_of(advice: Advice, row: Row) -> str:
+def remark_of(answer: Answer, row: Row) -> str:
     """Return what a row's configuration cannot say, for its comments: whose order it is, too."""
     published = published_in(row.name)
     whose = f"The order is {row.name}: {published}." if published else ""
-    return " ".join(filter(None, (_to_do(advice, row), whose)))
+    return " ".join(filter(None, (_to_do(answer, row), whose)))
 
 
-def _to_do(advice: Advice, row: Row) -> str:
+def _to_do(answer: Answer, row: Row) -> str:
     """What has to be done besides, and what times count on; empty: nothing."""
-    plain = row is advice.chosen and advice.plain is not None
+    plain = row is answer.chosen and answer.plain is not None
     there = f" The best found that needs nothing by hand is in {PLAIN}/." if plain else ""
     if not row.again:
         by_hand = f"{row.by_hand[:1].upper()}{row.by_hand[1:]}"
         return f"{by_hand}; times of this order count on it.{there}" if by_hand else ""
-    need = needed_without(advice.question, row)
+    need = needed_without(answer.question, row)
     counts = f"times and memory of this order count on it{f' ({need})' if need else ''}."
     if not row.by_hand:
         return f"Full activation checkpointing is set: {counts}" if row.setting else ""

@@ -13,13 +13,13 @@ from itertools import chain
 from typing import Final
 
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.choose.advice import NOT_BUILT
-from pipesat.choose.ask import plan
+from pipesat.choose.answer import NOT_BUILT
 from pipesat.choose.bounds import shape_bound
 from pipesat.choose.candidates import Candidate
 from pipesat.choose.cut_terms import cheapest
 from pipesat.choose.known import builds, cut, hand_written_of, moved_rows, plainly_named, rows_on
 from pipesat.choose.pairs import OFFLOAD
+from pipesat.choose.phases import plan_of
 from pipesat.choose.plan import Plan
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, best_of, credited, fits, marked, plain_of, rank, row_of
@@ -129,25 +129,15 @@ class Work:
             return None
         best = min((row for row in self.rows if row.runs), key=rank, default=None)
         chunks = 2 if best is None else max(2, best.shape.stages // question.devices)
-        found = plan(
-            question.layers,
-            question.devices,
-            question.microbatches,
-            memory=question.memory,
-            placement="any",
-            chunks=sorted({2, chunks}),
-            latency=question.latency,
-            bandwidth=question.bandwidth,
-            recompute=question.space.choice,
-            target=question.free,
-            compare=True,  # the even and the balanced split are solved too, memory short or not
-            time_limit=max(
-                LEAST_SECONDS, self._kept(_SETTLING + _OFFLOADING * question.may_offload)
-            ),
+        space, left_out = question.searched(sorted({2, chunks}))
+        seconds = self._kept(_SETTLING + _OFFLOADING * question.may_offload)
+        found = plan_of(
+            space,
+            Deadline(max(LEAST_SECONDS, seconds), self.deadline.stop),
+            self._listening(of_all=True),
             workers=self.workers,
             seed=self.seed,
-            listener=self._listening(of_all=True),
-            stop=self.deadline.stop,
+            left_out=left_out,
         )
         if found.chosen is not None:
             chosen, schedule = found.chosen, found.chosen.schedules[0]
