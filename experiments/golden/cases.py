@@ -105,7 +105,7 @@ def _of_problem(name: str, found: Any, document: Document) -> Iterator[Case]:
         yield Case(f"commands/compare/{name}", files, asks)
     if _turn(f"memory {name}", 12):
         levers = " --by-mode" if any(stage.get("modes") for stage in document["stages"]) else ""
-        asks = [Ask(f"frontier {clock} --points 3 --time-limit 1{levers}", held)]
+        asks = [Ask(f"frontier {clock} --caps points=3 --time-limit 1{levers}", held)]
         words = "frontier p.json --workers 1 --json --within 10% --time-limit 1"
         asks.append(Ask(words, held, "min-memory"))
         yield Case(f"commands/memory/{name}", files, asks)
@@ -186,7 +186,7 @@ def _of_layers(name: str, document: Document) -> Iterator[Case]:
 
 def _of_files(world: dict[str, Document]) -> Iterator[Case]:
     """What makes files from files."""
-    each = "--times F=4,B=5,W=3 --held after_F=10,after_B=4"
+    each = "--times F=4,B=5,W=3 --memory held_after_F=10,held_after_B=4"
     new = {
         "chain": f"{each} --devices 4 --microbatches 8 --link-delay 1 --memory 1f1b*0.75",
         "loop": f"{each} --devices 2 --microbatches 4 --placement loop,chunks=3 --times BW=7",
@@ -195,9 +195,9 @@ def _of_files(world: dict[str, Document]) -> Iterator[Case]:
         "by-length": f"{each} --devices 2 --lengths lengths.json,order=same --reference 1024 "
         "--quadratic 0.2",
         "joined": f"{each} --devices 2 --lengths lengths.json --reference 1024 --tolerance 0.4",
-        "layers": f"{each} --devices 4 --microbatches 8 --layers 12 --cut balanced",
+        "layers": f"{each} --devices 4 --microbatches 8 --times layers=12 --placement cut=balanced",
         "fused": f"{each} --devices 3 --microbatches 2 --backward fused --memory 40,static=7",
-        "pair-time": f"{each} --devices 2 --microbatches 4 --pair-time 11 --pair-time F+F=7",
+        "pair-time": f"{each} --devices 2 --microbatches 4 --overlap pair=11,pair=F+F=7",
         "uneven": "--times F=4,5,6,B=5,5,8,W=3 --devices 3 --microbatches 4",
         "bad": f"{each} --devices 2 --microbatches 0",
     }
@@ -205,10 +205,10 @@ def _of_files(world: dict[str, Document]) -> Iterator[Case]:
     yield Case("commands/new", {"lengths.json": EXAMPLES / "lengths.json"}, asks)
     profiles = {
         "chain": "",
-        "vee": "--placement vee --memory 9GiB --links links.json",
+        "vee": "--placement vee --memory 9GiB --link-delay file=links.json",
         "high": "--cost high --training optimizer=sgd,receive=held --memory reserve=1GiB",
         "no-modes": "--modes offload,copy_bandwidth=20GiB,copy_channels=1",
-        "balanced": "--cut balanced --backward either --link-delay 50",
+        "balanced": "--placement cut=balanced --backward either --link-delay 50",
     }
     sized = "profile.json --devices 2 --microbatches 4"
     asks = [

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipesat.cli.derived import given
-from pipesat.cli.exits import (
-    INFEASIBLE,
-    keeping,
-    naming,
-    note,
-    prepared,
-    refuse_contradictions,
-)
+from pipesat.cli.exits import INFEASIBLE, note, prepared, refuse_contradictions
 from pipesat.cli.options import with_members
 from pipesat.cli.process import Interrupts
 from pipesat.cli.terminal import console, print_answer, print_json
@@ -66,9 +59,6 @@ class Asked:
             if "stop" in self.parameters and "stop" not in more:
                 more = {"stop": around.enter_context(self.interrupts).stop} | more
             around.enter_context(prepared(self.output if save else None))
-            around.enter_context(keeping(self.output))
-            if (file := self._first()) is not None:
-                around.enter_context(naming(file))
             values = self.read = self._values(more) | more
             heard = {"listener", "note", "stop"} & self.parameters.keys()
             if heard and not {"watch"} & self.parameters.keys() and "listener" not in more:
@@ -104,11 +94,10 @@ class Asked:
 
         The document may be a function that makes it.
         """
-        with keeping(self.output):
-            if self["as_json"]:
-                print_json(document() if callable(document) else document)
-            else:
-                print_answer(answer, [*more, *self._written()], verbose=self["verbose"])
+        if self["as_json"]:
+            print_json(document() if callable(document) else document)
+        else:
+            print_answer(answer, [*more, *self._written()], verbose=self["verbose"])
 
     def _written(self) -> Facts:
         """Where files are, and which of them is to be read before a run."""
@@ -126,7 +115,7 @@ class Asked:
         for warning in [text for result in results for text in result.warnings]:
             note(f"pipesat: warning: {warning}")
         refuted = [text for result in results for text in result.contradictions]
-        refuse_contradictions([*refuted, *contradictions], self.output)
+        refuse_contradictions([*refuted, *contradictions])
         if results and results[0].status == "infeasible":
             note(f"pipesat: infeasible: {results[0].explanation}")
             return INFEASIBLE
@@ -146,7 +135,8 @@ class Asked:
         self.lines = found.lines
         return found
 
-    def _first(self) -> Path | None:
+    @property
+    def file(self) -> Path | None:
         """The file that complaints are about: the first argument, unless ``about`` is another."""
         if self.about is not None:
             return self.about
@@ -165,6 +155,20 @@ class Asked:
                 read = isinstance(value, Path) and ("Path" not in kinds or "Timeline" in kinds)
                 values[name] = _read(value, kinds, values) if read else value
         return values
+
+
+def listing(name: str, text: str, answer: Callable[[], Displayed]) -> click.Option:
+    """Return a flag that prints an answer and ends the command, whatever else is given."""
+
+    def shown(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+        del param
+        if wanted:
+            print_answer(answer())
+            ctx.exit()
+
+    return click.Option(
+        [name], is_flag=True, callback=shown, is_eager=True, expose_value=False, help=text
+    )
 
 
 def read_problem(path: Path, classes: int | None = None) -> Problem:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pipesat.cli.exits import end_of_run, options_named
-from pipesat.cli.options import Argument, Option, with_members
+from pipesat.cli.exits import CHECK_FAILED, named, print_failure
+from pipesat.cli.options import Argument, Option
 from pipesat.core.attached import attached
-from pipesat.core.errors import RunFailed
+from pipesat.core.errors import BadInput, Contradiction, NotApplicable, RunFailed
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
@@ -59,11 +59,6 @@ class Command(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return its own parameters, and those of every command."""
         return [*super().get_params(ctx), *GLOBAL]
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; complaints about a parameter name its option."""
-        with options_named([*with_members(self.params)]):
-            return super().invoke(ctx)
 
     def get_help(self, ctx: click.Context) -> str:
         """Return the help, whose lines are not broken within options."""
@@ -212,7 +207,13 @@ def command(
             try:
                 return body(asked)
             except RunFailed as error:
-                end_of_run(error, asked.interrupts.exit_code)
+                print_failure(error)
+                return asked.interrupts.exit_code or CHECK_FAILED
+            except Contradiction as error:
+                error.kept = error.kept or str(asked.output or "")
+                raise
+            except (BadInput, NotApplicable) as error:
+                raise named(error, asked.file) from None
 
         name = body.__name__.strip("_").replace("_", "-")
         return Command(name, made=made, example=example, help=body.__doc__, callback=callback)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pipesat.cli.asked import listing
 from pipesat.cli.commands import command
 from pipesat.cli.exits import note
-from pipesat.cli.options import Argument, Option, listing
+from pipesat.cli.options import Argument, Option
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Said, table_of
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
     from pipesat.risk.report import LinksRow
-    from pipesat.workflows.comparison import Comparisons
+    from pipesat.workflows.compare import Comparisons
     from pipesat.workflows.risk import Risk
 
 
@@ -87,7 +88,7 @@ OPTIONS: Final = (
     "compare",
     example="pipesat compare problem.json mine.json --time-limit 20",
     names={"target": "--for", "layers": "--layers-per-stage"},
-    without=("result", "schedules", "search", "solve_one"),
+    without=("result", "schedules", "search", "solve_one", "placements"),
     follow={"noise": ("samples", "baselines")},
     extra=(_SCHEDULES, _LISTED, *OPTIONS),
     output="DIR",
@@ -98,9 +99,10 @@ def compare(asked: Asked) -> int:
     Schedules of your own have a row each, and a line says how far above the optimum they are at
     most. The search starts from them too.
 
-    With -o, also write what `solve` writes. With --placements, the problem has one stage per
-    device, and --layers-per-stage states that stages divide. Each placement is solved within the
-    time limit and has a folder of its own. With costs per layer, use `plan --placement any`.
+    With -o, also write what `solve` writes. --layers-per-stage states that stages divide: then the
+    same layers are placed in a loop, a V and bidirectional, too. The problem has one stage per
+    device. Each placement is solved within the time limit and has a folder of its own. With costs
+    per layer, use `plan --placement any`.
     """
     if any(option.name in asked.given for option in OPTIONS):
         return compare_risks(asked)
@@ -131,7 +133,13 @@ def compare(asked: Asked) -> int:
             write(folder, one.placement, one.result)
 
     schedules = {str(path): path for path in asked["schedules"]}
-    found: Comparisons = asked.answer(save, schedules=schedules, solve_one=solve_one, listener=None)
+    found: Comparisons = asked.answer(
+        save,
+        schedules=schedules,
+        solve_one=solve_one,
+        placements="layers" in asked.given,
+        listener=None,
+    )
     if found.layers and asked["as_json"]:  # rows do not repeat it
         note(f"pipesat: {statement_of(found.layers)}")
     asked.show(found, lambda: [asdict(row) for row in found.rows])
@@ -147,7 +155,7 @@ def compare_risks(asked: Asked) -> int:
     """Value a schedule where links queue, and where times vary, beside the best baselines."""
     from pipesat.core.attached import attached
 
-    searched = ("output", "time_limit", "workers", "placements", "layers", "target")
+    searched = ("output", "time_limit", "workers", "layers", "target")
     asked.refuse(searched, "where times vary or links queue, nothing is searched")
     if len(asked["schedules"]) != 1:
         text = "expected one where times vary or links queue: a file, a folder or a name"

@@ -111,7 +111,12 @@ def solve(asked: Asked) -> int:
     example="pipesat plan layers.json --devices 8 --microbatches 32 --memory 40GiB",
     names={"latency": "--link-delay", "target": "--for"},
     metavars={"memory": "CAP[,CAP...]", "reserve": "AMOUNT", "bandwidth": "X"},
-    follow={"memory": ("reserve",), "placement": ("chunks",), "latency": ("bandwidth",)},
+    follow={
+        "memory": ("reserve",),
+        "placement": ("chunks",),
+        "latency": ("bandwidth",),
+        "layouts": ("compare",),
+    },
     output="DIR",
 )
 def plan(asked: Asked) -> int:
@@ -145,14 +150,14 @@ _LEAST = (
 
 @command(
     "frontier",
-    example="pipesat frontier problem.json --points 8 -o curve",
+    example="pipesat frontier problem.json --caps points=8 -o curve",
     names={
-        "count": "--points",
         "target": "--for",
         "placements": "--placement",
         "layers": "--layers-per-stage",
     },
     metavars={"caps": "CAP[,CAP...]"},
+    follow={"caps": {"points": "count"}},
     extra=_LEAST,
     output="DIR",
 )

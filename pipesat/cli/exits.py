@@ -8,13 +8,12 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import click
 
+from pipesat.cli.options import with_members
 from pipesat.core.errors import (
     BadInput,
     Contradiction,
@@ -122,17 +121,6 @@ def print_warning(message: Warning | str) -> None:
 
 
 @contextlib.contextmanager
-def keeping(folder: Path | None) -> Iterator[None]:
-    """Let a contradiction say that files are in a folder: what was found is written by now."""
-    try:
-        yield
-    except Contradiction as error:
-        if folder is not None and not error.kept:
-            error.kept = str(folder)
-        raise
-
-
-@contextlib.contextmanager
 def prepared(folder: Path | None) -> Iterator[None]:
     """Make the folder for results; what was made goes again if nothing came of it."""
     if folder is None:
@@ -149,11 +137,11 @@ def prepared(folder: Path | None) -> Iterator[None]:
         raise
 
 
-def refuse_contradictions(found: Sequence[str], folder: Path | None) -> None:
+def refuse_contradictions(found: Sequence[str]) -> None:
     """End with 1 if checked schedules have refuted proofs, which were dropped."""
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise Contradiction(f"{found[0]}{more}", "" if folder is None else str(folder))
+        raise Contradiction(f"{found[0]}{more}")
 
 
 def note(text: str) -> None:
@@ -168,67 +156,33 @@ def print_failure(error: RunFailed) -> None:
         note(f"  {line}")
 
 
-def end_of_run(error: RunFailed, interrupted: int) -> NoReturn:
-    """End a command whose run failed, with 1 or 128 + signal."""
-    print_failure(error)
-    raise click.exceptions.Exit(interrupted or CHECK_FAILED) from None
-
-
 def one_line(text: str) -> str:
     """Keep a message on one line and free of control characters, whatever a file put into it."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-_OPTIONS: Final[ContextVar[dict[str, str]]] = ContextVar("options")
-"""Of the command that runs: its options by the names of their parameters."""
-
-
-@contextmanager
-def options_named(params: Sequence[click.Parameter]) -> Iterator[None]:
-    """Name the option in complaints about a parameter, for as long as its command runs."""
-    options = (one for one in params if one.param_type_name == "option")
-    _OPTIONS.set({one.name or "": max(one.opts, key=len) for one in options})
-    try:
-        yield
-    except BadInput as error:
-        if (named := _with_option(error)) is None:
-            raise
-        raise named from error
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Name the file in what is raised about the problem that was read from it."""
-    try:
-        yield
-    except NotApplicable as error:
-        raise NotApplicable(f"{path}: {with_options(str(error))}") from None
-    except BadInput as error:
-        if error.source or not error.where or error.where.startswith("-"):
-            raise
-        text = with_options(error.expected)
-        named = BadInput(text, source=str(path), where=error.where, value=error.value)
-        raise (_with_option(error) or named) from None
+def named(error: PipesatError, file: Path | None) -> PipesatError:
+    """Return a complaint about a parameter as one about its option, or else about the file."""
+    if isinstance(error, NotApplicable) and file is not None:
+        return NotApplicable(f"{file}: {with_options(str(error))}")
+    if not isinstance(error, BadInput) or error.source or not re.match("[A-Za-z_]", error.where):
+        return error
+    options, name = _options(), re.split("[^A-Za-z_]", error.where)[0]
+    option = options.get(name) or options.get(name.removesuffix("s"))  # repeated: the singular
+    source = "" if option or file is None else str(file)
+    where, text = option or error.where, with_options(error.expected)
+    return BadInput(text, source=source, where=where, value=error.value)
 
 
 def with_options(text: str) -> str:
     """Return a text in which each parameter in backquotes that is an option is named as one."""
-    options = _OPTIONS.get({})
+    options = _options()
     return re.sub(r"`([A-Za-z_]+)`", lambda name: f"`{options.get(name[1], name[1])}`", text)
 
 
-def _with_option(error: BadInput) -> BadInput | None:
-    """Return a complaint about a parameter as one about its option; ``None`` if there is none.
-
-    A repeated option has the singular of the parameter's name.
-    """
-    found = re.match(r"[A-Za-z_]+", error.where)
-    if found is None or error.source:
-        return None
-    options = _OPTIONS.get({})
-    option = options.get(found[0]) or options.get(found[0].removesuffix("s"))
-    return (
-        None
-        if option is None
-        else BadInput(with_options(error.expected), where=option, value=error.value)
-    )
+def _options() -> dict[str, str]:
+    """The options of the command that runs, by the names of their parameters."""
+    context = click.get_current_context(silent=True)
+    params = with_members(context.command.params if context else ())
+    options = (one for one in params if isinstance(one, click.Option))
+    return {one.name or "": max(one.opts, key=len) for one in options}

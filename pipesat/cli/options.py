@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from pipesat.core.errors import BadInput
-
-if TYPE_CHECKING:
-    from pipesat.core.showing import Displayed
 
 
 class Argument(click.Argument):
@@ -79,22 +76,6 @@ def settings(name: str, text: str) -> Option:
 
     return Option(
         [f"--{name}"], metavar="KEY=VALUE", help=text, expose_value=False, callback=nothing_else
-    )
-
-
-def listing(name: str, text: str, answer: Callable[[], Displayed]) -> click.Option:
-    """Return a flag that prints an answer and ends the command, whatever else is given."""
-
-    def shown(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-        from pipesat.cli.terminal import print_answer
-
-        del param
-        if wanted:
-            print_answer(answer())
-            ctx.exit()
-
-    return click.Option(
-        [name], is_flag=True, callback=shown, is_eager=True, expose_value=False, help=text
     )
 
 

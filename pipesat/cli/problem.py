@@ -41,7 +41,6 @@ app = Group(
 @command(
     "workflows.from_numbers:problem_from_numbers",
     example="pipesat problem new --devices 4 --microbatches 8 --times F=10,B=10,W=8",
-    names={"split": "--cut"},
     metavars={
         "lengths": "FILE",
         "held_after_F": "N[,N...]",
@@ -54,16 +53,15 @@ app = Group(
         "pair_time": "[KIND+KIND=]TIME",
     },
     follow={
-        "times": ("F", "B", "W", "BW"),
-        "held": {"after_F": "held_after_F", "after_B": "held_after_B"},
+        "times": ("F", "B", "W", "BW", "layers"),
         "lengths": ("order",),
-        "placement": ("chunks",),
-        "memory": ("static",),
+        "placement": {"chunks": "chunks", "cut": "split"},
+        "memory": ("static", "held_after_F", "held_after_B"),
+        "overlap": {"pair": "pair_time"},
         "units": {"time": "time_unit", "memory": "memory_unit"},
     },
     extra=(
         settings("times", "Costs, one for all or a list with one each."),
-        settings("held", "Memory, one for all or a list with one each."),
         settings("units", "Units of all times and all memory."),
     ),
     output="[FILE]",
@@ -71,7 +69,7 @@ app = Group(
 def new(asked: Asked) -> None:
     """Write a problem from costs of stages, or of layers.
 
-    A cost is one number for every stage (with --layers: for every layer), or a list with one each.
+    A cost is one number for every stage (with layers=N: for every layer), or a list with one each.
     Lists that are longer than there are stages are of layers. Without -o, it is printed.
     """
     write_problem(asked, asked.answer())
@@ -126,7 +124,6 @@ _LAYERS = click.Option(
 @command(
     "workflows.from_profile:problem_from_profile",
     example="pipesat problem from-profile profile.json --devices 4 --microbatches 8",
-    names={"split": "--cut"},
     metavars={
         "memory": "AMOUNT[,AMOUNT...]",
         "training": "KEY=VALUE[,...]",
@@ -136,7 +133,8 @@ _LAYERS = click.Option(
         "links": "FILE",
     },
     follow={
-        "placement": ("chunks",),
+        "placement": {"chunks": "chunks", "cut": "split"},
+        "link_delay": {"file": "links"},
         "memory": ("reserve",),
         "modes": ("copy_bandwidth", "copy_channels"),
         "backward": ("split_limit",),

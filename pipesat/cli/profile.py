@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from pipesat.cli.asked import listing
 from pipesat.cli.commands import command
-from pipesat.cli.options import listing, settings
+from pipesat.cli.options import settings
 from pipesat.core.showing import Said, table_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _LISTED = listing("--list", "List the configurations and their sources, and exit
         "compile": "BACKEND",
     },
     follow={
-        "device": ("dtype", "threads"),
+        "device": ("dtype", "threads", "compile", "checkpoint"),
         "samples": ("warm_up", "timeout"),
         "stages": {"cut": "split"},
         "measure": {"modes": "measure_modes", "links": "measure_links"},

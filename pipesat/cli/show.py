@@ -13,7 +13,7 @@ import click
 from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import command
 from pipesat.cli.derived import writable
-from pipesat.cli.exits import naming, one_line, refuse_contradictions
+from pipesat.cli.exits import one_line, refuse_contradictions
 from pipesat.cli.options import Argument, Option
 from pipesat.cli.terminal import console, print_json
 from pipesat.core.arguments import require_once
@@ -88,13 +88,12 @@ def show(asked: Asked) -> None:
     _refuse_unused(asked)
     given = asked["given"]
     files = {asked[kind]: kind for kind in ("html", "png", "svg") if asked[kind]}
-    with naming(given):
-        if os.path.isdir(given):
-            made = _show_folder(asked, given, files)
-        elif asked["schedule"] is None:
-            made = _show_file(asked, given)
-        else:
-            made = _show_schedule(asked, given, files)
+    if os.path.isdir(given):
+        made = _show_folder(asked, given, files)
+    elif asked["schedule"] is None:
+        made = _show_file(asked, given)
+    else:
+        made = _show_schedule(asked, given, files)
     for path, content in made.items():
         add_files(path.parent, {path.name: content})
         said = one_line(f"{path} ({len(content) / 1e3:.1f} kB)")
@@ -196,7 +195,8 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
         html = "html" in files.values()
         with asked.progress() as told, doing("making the page" if html else "drawing"):
             made = report(folder, baselines=asked["baselines"] and html, note=told.note)
-        refuse_contradictions(made.contradictions, folder)
+        asked.output = folder
+        refuse_contradictions(made.contradictions)
         return {path: _drawn(made, kind, path) for path, kind in files.items()}
     if os.path.exists(folder / NAME):
         rows = [*read_rows(folder / NAME).values()]

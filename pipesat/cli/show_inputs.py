@@ -119,18 +119,18 @@ def _layer_rows(layers: Layers) -> Iterator[dict[str, Any]]:
         layer, after = each[begin], each[end] if end < len(each) else None
         if after and not after.tied_to and replace(after, name=layer.name) == layer:
             continue
-        flags = [flag for flag in ("first", "last", "with_next", "fused") if getattr(layer, flag)]
+        flags: list[str] = [layer.role] if layer.role else []
+        flags += [flag for flag in ("first", "last", "with_next", "fused") if getattr(layer, flag)]
         if layer.tied_to:
             flags.append(f"tied to {layer.tied_to}, {layer.tie.replace('_', ' ')}")
         flags += ["recompute"] * (layer.recomputed is not None)
-        amounts = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
         yield {
             "layers": str(begin) if end - begin == 1 else f"{begin} to {end - 1}",
             "name": layer.name if end - begin == 1 else f"{layer.name} to {each[end - 1].name}",
-            **{kind: layer.amount(kind) for kind in amounts},
+            **{kind: layer.amount(kind) for kind in ("F", "B", "W", "BW")},
             "static": layers.static[begin],
+            **{kind: layer.amount(kind) for kind in ("held_after_F", "held_after_B")},
             "output": layer.output,
-            "role": layer.role or None,
             "flags": ", ".join(flags) or None,
         }
         begin = end

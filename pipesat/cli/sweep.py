@@ -40,6 +40,7 @@ _START = 1.0  # seconds around a solve, for the estimate
     example="pipesat sweep sweep.toml --dry-run",
     names={"folder": "-o/--output"},
     metavars={"spec": "SPEC", "folder": "DIR", "ray": "ADDRESS"},
+    follow={"processes": ("ray", "max_cases")},
     extra=(_CSV,),
 )
 def sweep(asked: Asked) -> int:
@@ -49,7 +50,7 @@ def sweep(asked: Asked) -> int:
     where it was ended, whatever ended it. A case that fails or exceeds its time or memory is a row
     that says so.
 
-    For --ray, install Ray: pip install 'ray>=2.40'.
+    For --processes ray=auto, install Ray: pip install 'ray>=2.40'.
     """
     from pipesat.files.atomic import write_file
 

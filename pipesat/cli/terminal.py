@@ -8,12 +8,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from pipesat.cli.exits import one_line
 from pipesat.core.showing import Column, Table
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from pipesat.core.showing import Displayed, Facts
 
 _NARROWEST = 20  # of a last column whose texts are wrapped
@@ -21,6 +21,8 @@ _NARROWEST = 20  # of a last column whose texts are wrapped
 
 def console(*, err: bool = False) -> Console:
     """Console for results, or for progress and messages; names are never read as markup."""
+    from rich.console import Console  # slow to import
+
     return Console(stderr=err, markup=False, emoji=False, highlight=False)
 
 

@@ -91,7 +91,10 @@ def refit(asked: Asked) -> None:
     "workflows.traces:import_trace",
     example="pipesat timeline import pp_data -o imported",
     metavars={"paths": "TRACE", "patterns": "FILE"},
-    follow={"memory": ("static", "held"), "shape": ("chunks", "microbatches")},
+    follow={
+        "memory": ("static", "held"),
+        "shape": ("chunks", "microbatches", "replica", "skip", "patterns"),
+    },
     extra=(settings("shape", "What the files do not say."),),
     output="DIR",
 )

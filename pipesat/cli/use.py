@@ -45,6 +45,7 @@ def check(asked: Asked) -> int:
     order, by rank. An assignment file, as balance writes it, is judged replica by replica.
     """
     from pipesat.core.metrics import peak_memory
+    from pipesat.core.ops import members
     from pipesat.hangs.verdict import posted_in, verdict
     from pipesat.replicas.judge import check_assignment
 
@@ -55,8 +56,11 @@ def check(asked: Asked) -> int:
     asked.refuse(["lengths"], "only an assignment file has lengths")
     violations: list[Violation] = asked.answer(runtime=None)
     problem, timed = asked.read["problem"], asked.read["schedule"]
-    said = f"makespan {timed.makespan}, span {timed.span}"
-    peaks = None if violations else peak_memory(problem, timed)
+    peaks, said = None, ""
+    if not violations:
+        peaks = peak_memory(problem, timed)
+        ops = sum(len(members(item)) for row in timed.order for item in row)  # a pair is two
+        said = f"{ops} ops, makespan {timed.makespan}, span {timed.span}"
     document = {"makespan": timed.makespan, "span": timed.span, "peak_memory": peaks}
     if violations or not asked["runtime"]:
         return _judged(asked, violations, said, document)
@@ -125,7 +129,7 @@ def export(asked: Asked) -> None:
     "run",
     example="pipesat run problem.json 1f1b --verify -o timeline.json",
     follow={
-        "steps": ("warm_up", "timeout"),
+        "steps": ("warm_up", "timeout", "scale"),
         "model": {"cut": "split"},
         "measure": {"memory": "measure_memory"},
     },

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from pipesat.core.amounts import rounded_up, significant
 from pipesat.core.attached import attached
+from pipesat.core.claims import percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,6 +44,7 @@ class Table:
 
 
 _UPPER_LIMITS: Final = ("gap", "to_best", "to_bound", "share_of_1f1b")  # rounded up
+_SHARES: Final = ("bubble_of_makespan", "bubble_of_span", "of_capacity")
 
 
 def table_of(
@@ -66,6 +68,8 @@ def _cell(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if not isinstance(value, float):
         return "-" if value is None else str(value)
+    if name in _SHARES:
+        return percent(value)
     if name in _UPPER_LIMITS:
         return significant(value, 4, rounded_up)
     return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"

@@ -180,7 +180,7 @@ def _load_ray() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
-        raise BadInput("--ray needs Ray: pip install 'ray>=2.40'") from None
+        raise BadInput("`ray` needs Ray: pip install 'ray>=2.40'") from None
     return ray
 
 

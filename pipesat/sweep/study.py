@@ -327,7 +327,7 @@ def sweep(
     if data.most_cases > max_cases:
         raise BadInput(
             f"up to {data.most_cases} cases, expected at most {max_cases}. If you mean it: "
-            f"--max-cases {data.most_cases}",
+            f"--processes max_cases={data.most_cases}",
             source=source,
         )
     _refuse_too_many(data, processes, ray, source)

@@ -1,20 +1,27 @@
-"""The hand-written schedules of a problem beside the answer to it."""
+"""The hand-written schedules of a problem beside the answer to it: one table of schedules."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from pipesat.core.amounts import time_text
 from pipesat.core.arguments import public
+from pipesat.core.claims import at_most, excess, require_best
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Seconds, Seed, Target, Workers
+from pipesat.core.showing import Displayed, Facts, Table, table_of
+from pipesat.core.summary import fullest, statement_of, units_of
 from pipesat.core.timing import retime
+from pipesat.placement.other_placements import same_layers_elsewhere
 from pipesat.workflows.best_known import with_given, with_hand_written
-from pipesat.workflows.comparison import Comparison, Comparisons
 from pipesat.workflows.hand_written import (
+    SOLVER_ROW,
+    ScheduleRow,
     against_best,
     hand_written_for,
     row_of,
@@ -32,7 +39,202 @@ if TYPE_CHECKING:
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
     from pipesat.core.solving import Listener
-    from pipesat.workflows.hand_written import ScheduleRow
+
+_BASIS = (
+    "the same layers, devices, memory per device, link delays and microbatches; {stated}. A loop "
+    "of 2 and a V cut each stage in two between layers (of an odd number, one part has a layer "
+    "more; if an amount does not divide, the first part takes the rest). Static memory goes with "
+    "its layers. The hop from the last device to the first takes the slowest link's delay. "
+    "bidirectional has two replicas of every layer, with the static memory of both, and half of "
+    "the microbatches in each direction."
+)
+
+
+@dataclass(frozen=True, repr=False, slots=True)
+class Comparisons(Displayed):
+    """A table of schedules: iterate over its rows, ``print`` it, or call ``to_frame()``.
+
+    ``comparisons`` has each placement's rows with the answer to its problem; without a search there
+    are none. ``layers`` is what was stated of its stages.
+    """
+
+    problem: Problem
+    objective: Objective
+    rows: tuple[ScheduleRow, ...]
+    comparisons: tuple[Comparison, ...] = ()
+    layers: tuple[int, ...] = ()
+
+    def __iter__(self) -> Iterator[ScheduleRow]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, name: str) -> ScheduleRow:
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise KeyError(f"{name!r}, expected one of {', '.join(row.name for row in self.rows)}")
+
+    @property
+    def best(self) -> ScheduleRow | None:
+        """The best valid row; the solver's where it is as good as a hand-written one."""
+        return next((row for row in self.sorted() if row.valid), None)
+
+    @property
+    def result(self) -> Result | None:
+        """The answer to the problem as it is, ``None`` without a search."""
+        return self.comparisons[0].result if self.comparisons else None
+
+    def sorted(self) -> list[ScheduleRow]:
+        """Return the rows, the best valid one first."""
+
+        def rank(row: ScheduleRow) -> tuple[bool, float, bool]:
+            value = row.value(self.objective)
+            return not row.valid, math.inf if value is None else value, row.name != SOLVER_ROW
+
+        return sorted(self.rows, key=rank)
+
+    def facts(self) -> Facts:
+        """Return the answer of the search, or the best row, and how many there are."""
+        said: list[tuple[str, str]] = []
+        if not self.comparisons:
+            best, text = self.best, "nothing: none fits"
+            if best is not None:
+                time = time_text(best.value(self.objective) or 0, self.problem.time_unit)
+                text = f"{best.name}: {time} ({self.objective}), the best hand-written schedule"
+            said.append(("Take", text))
+        for one in self.comparisons:
+            if one.placement is None:
+                said += one.result.answer()
+            else:
+                result = one.result
+                said.append((one.placement, f"{result.taken()}, {result.standing.verdict}"))
+            said += [("Yours", f"{row.name}: {one.above(row)}") for row in one.own]
+        left = sum(not row.valid for row in self.rows)
+        return [*said, ("Left out", f"schedules that do not fit or apply: {left}" if left else "")]
+
+    def details(self) -> Facts:
+        """Return why schedules have no line in the table, and on what placements agree."""
+        shown = {row.name for row in self.rows if row.valid or self._over(row)}
+        reasons = {
+            row.name: row.why_not or ""
+            for row in self.rows
+            if row.name not in {*shown, SOLVER_ROW} and _wanted(row)
+        }
+        groups: dict[str, list[str]] = {}
+        for name, reason in reasons.items():
+            groups.setdefault(reason, []).append(name)
+        ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+        said = [("does not apply", f"{', '.join(names)}: {reason}") for reason, names in ordered]
+        if len(self.comparisons) > 1:
+            said.append(("basis", _BASIS.format(stated=statement_of(self.layers))))
+        return said
+
+    def tables(self) -> Iterator[Table]:
+        """Yield the schedules that apply, the best valid one first, then those over capacity."""
+        rows = self.sorted()
+        rows = [row for row in rows if row.valid] + [row for row in rows if self._over(row)]
+        other = "span" if self.objective == "makespan" else "makespan"
+        names = [
+            *("name", "placement", self.objective, "to_best", "to_bound"),
+            *(f"bubble_of_{self.objective}", "peak_memory", "of_capacity"),
+            *(other, f"bubble_of_{other}"),
+        ]
+        records = [
+            {name: self._record(row)[name] for name in names}
+            | {"fits": "over capacity" if self._over(row) else None}
+            for row in rows
+        ]
+        heading = "; ".join([*units_of(self.problem), f"order and ratios by {self.objective}"])
+        yield table_of(records, f"{self.problem.name or 'problem'}: {heading}")
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per schedule, the best valid one first."""
+        return [self._record(row) for row in self.sorted()]
+
+    def _record(self, row: ScheduleRow) -> dict[str, Any]:
+        bubble = row.bubble or {"makespan": None, "span": None}
+        peak, share = None, None
+        if row.peak_memory:
+            problem = self._problem_of(row)
+            device = fullest(problem, row.peak_memory)
+            peak, capacity = row.peak_memory[device], problem.devices[device].memory
+            if capacity is not None:
+                share = peak / capacity if capacity else float(peak > 0)
+        return {
+            "name": row.name,
+            "placement": row.placement,
+            "makespan": row.makespan,
+            "span": row.span,
+            "bubble_of_makespan": bubble["makespan"],
+            "bubble_of_span": bubble["span"],
+            "peak_memory": peak,
+            "of_capacity": share,
+            "to_best": row.ratio_to_best,
+            "to_bound": row.ratio_to_bound,
+            "valid": row.valid,
+            "why_not": row.why_not,
+        }
+
+    def _problem_of(self, row: ScheduleRow) -> Problem:
+        found = (one.problem for one in self.comparisons if one.placement == row.placement)
+        return next(found, self.problem)
+
+    def _over(self, row: ScheduleRow) -> bool:
+        """Whether a schedule exceeds a capacity, and nothing is wrong besides."""
+        pairs = zip(self._problem_of(row).devices, row.peak_memory or (), strict=False)
+        return any(device.memory is not None and peak > device.memory for device, peak in pairs)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The rows of one problem, and the answer to it; ``placement`` if there are several.
+
+    ``given`` names the rows of a user's own schedules.
+
+    Raises
+    ------
+    Contradiction
+        If a valid row is better than the answer, or below its bound.
+    """
+
+    placement: str | None
+    problem: Problem
+    result: Result
+    rows: tuple[ScheduleRow, ...]
+    given: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        objective = self.result.objective
+        valid = [(row.name, row.value(objective)) for row in self.rows if row.valid]
+        require_best(SOLVER_ROW, self.result.value, valid)
+
+    @property
+    def own(self) -> list[ScheduleRow]:
+        """The rows of a user's own schedules."""
+        return [row for row in self.rows if row.name in self.given]
+
+    def above(self, row: ScheduleRow) -> str:
+        """Say how far a row is above the best, and above the optimum at most."""
+        result, value, bound = self.result, row.value(self.result.objective), self.result.bound
+        above = excess(value, result.value, row.name)
+        if result.standing.proven:
+            return "optimal" if above == 0 else f"{at_most(above)} above the optimum"
+        said = (
+            "as good as the best found" if above == 0 else f"{at_most(above)} above the best found"
+        )
+        if bound is not None and bound.value > 0:
+            said += f", at most {at_most(excess(value, bound.value, row.name))} above the optimum"
+        return said
+
+
+def _wanted(row: ScheduleRow) -> bool:
+    """Whether a row's reason is the one to tell: that of the placement the schedule is made for."""
+    from pipesat.heuristics import BASELINES
+
+    home = BASELINES[row.baseline].placement
+    return row.placement is None or home == "any" or row.placement.startswith(home)
 
 
 @public
@@ -118,7 +320,10 @@ def compare(
         text = "with other placements, there are no schedules to compare: they are of this one"
         raise BadInput(text, where="schedules", value=", ".join(given))
     if placements:
-        several = tuple(compare_placements(problem, solved, stated))
+        several = tuple(
+            comparison_of(solved(name, placed), name)
+            for name, placed in same_layers_elsewhere(problem, stated).items()
+        )
         rows = against_best((row for one in several for row in one.rows), objective)
         return Comparisons(problem, objective, tuple(rows), several, tuple(stated))
     if result is None and not search:
@@ -164,18 +369,3 @@ def _given(
         name: replace(valid_schedule(problem, schedule), source=name)
         for name, schedule in schedules.items()
     }
-
-
-def compare_placements(
-    problem: Problem, solve_one: Callable[[str | None, Problem], Result], layers: Sequence[int] = ()
-) -> Iterator[Comparison]:
-    """Yield the comparison of a chain, then of its layers in each other placement.
-
-    ``solve_one`` is handed a placement's name and problem; ``layers`` states of how many equal
-    layers the stages are made. The rows' ratios to the best are within their placement:
-    :func:`pipesat.workflows.hand_written.against_best` relates all of them.
-    """
-    from pipesat.placement.other_placements import same_layers_elsewhere
-
-    for name, placed in same_layers_elsewhere(problem, layers).items():
-        yield comparison_of(solve_one(name, placed), name)

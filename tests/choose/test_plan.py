@@ -632,7 +632,8 @@ def test_memory_with_a_unit(cli: Run, save: Save) -> None:
         "--time-limit",
         5,
         "--json",
-        "--no-compare",
+        "--layout",
+        "compare=no",
     )
     assert [device["memory"] for device in outcome.json["devices"]] == [1024, 1024]
     assert outcome.json["comparison"] == []

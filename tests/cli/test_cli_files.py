@@ -47,7 +47,7 @@ def schedule_text(devices: Rows, problem: Problem = PROBLEM) -> dict[str, Any]:
 
 def test_check_passes_a_valid_schedule(cli: Run, save: Save) -> None:
     problem, schedule = save(PROBLEM), save(schedule_text(rows()), "s.json")
-    assert cli("check", problem, schedule) == (0, "Valid  makespan 9, span 9\n", "")
+    assert cli("check", problem, schedule) == (0, "Valid  8 ops, makespan 9, span 9\n", "")
     outcome = cli("check", problem, schedule, "--json")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.json == {

@@ -43,7 +43,7 @@ def test_the_least_that_has_to_be_said(cli: Run) -> None:
 
 def test_every_flag(cli: Run) -> None:
     flags = (
-        "--times BW=16,17 --held after_F=5,6,after_B=2 --link-delay 3 --memory 100,200,static=8 "
+        "--times BW=16,17 --link-delay 3 --memory 100,200,static=8,held_after_F=5,6,held_after_B=2 "
         "--backward fused --overlap 3/4 --name n --units time=us,memory=MiB"
     )
     document = new(cli, *flags.split())
@@ -83,16 +83,16 @@ def test_placements(cli: Run, flags: list[object], devices: list[int]) -> None:
 
 def test_layers_are_cut_evenly_or_balanced(cli: Run) -> None:
     # five equal layers: 3 and 2
-    assert [s["F"] for s in new(cli, "--layers", 5)["stages"]] == [30, 20]
+    assert [s["F"] for s in new(cli, "--times", "layers=5")["stages"]] == [30, 20]
     # F 30 10 10 10 and B + W = 18 each: whole layers of 48, 28, 28, 28; evenly 76 and 56, and no
     # cut is better: after the first layer it would be 48 and 84
     layers = ("--times", "F=30,10,10,10")
     assert [s["F"] for s in new(cli, *layers)["stages"]] == [40, 20]
-    assert [s["F"] for s in new(cli, *layers, "--cut", "balanced")["stages"]] == [40, 20]
+    assert [s["F"] for s in new(cli, *layers, "--placement", "cut=balanced")["stages"]] == [40, 20]
     # 100 + 18, then 28 three times: after the first, 118 and 84
     heavy = ("--times", "F=100,10,10,10")
     assert [s["F"] for s in new(cli, *heavy)["stages"]] == [110, 20]
-    assert [s["F"] for s in new(cli, *heavy, "--cut", "balanced")["stages"]] == [100, 30]
+    assert [s["F"] for s in new(cli, *heavy, "--placement", "cut=balanced")["stages"]] == [100, 30]
 
 
 @pytest.mark.parametrize(
@@ -101,19 +101,17 @@ def test_layers_are_cut_evenly_or_balanced(cli: Run) -> None:
     [("1f1b", 207), ("1f1b*0.75", 157), ("1F1B * 1.5", 307), ("1f1b*0", 7), ("12", 12)],
 )
 def test_memory_as_a_share_of_1f1bs(cli: Run, text: str, capacity: int) -> None:
-    document = new(cli, "--held", "after_F=100", "--memory", "static=7", "--memory", text)
+    document = new(cli, "--memory", "held_after_F=100", "--memory", "static=7", "--memory", text)
     assert [device["memory"] for device in document["devices"]] == [capacity] * 2
 
 
 def test_the_share_is_of_the_same_layers_whatever_the_placement(cli: Run) -> None:
     for placement in ("chain", "loop", "vee", "bidirectional"):
         flags = (
-            "--layers",
-            4,
-            "--held",
-            "after_F=10",
+            "--times",
+            "layers=4",
             "--memory",
-            "1f1b",
+            "1f1b,held_after_F=10",
             "--placement",
             placement,
         )
@@ -154,12 +152,12 @@ def test_names_of_any_characters(cli: Run) -> None:
         (["--times", "F=١"], "--times F: got '١'"),
         (["--times", "F=1,2,B=1,2,3"], "--times B: 3 values, expected 2 as `--times F` says"),
         (
-            ["--layers", 4, "--times", "W=1,2"],
-            "--times W: 2 values, expected 4 as `--layers` says",
+            ["--times", "layers=4", "--times", "W=1,2"],
+            "--times W: 2 values, expected 4 as `--times layers` says",
         ),
         (
-            ["--layers", 1],
-            "--layers: 1 values, expected 2, one per stage .or more, one per layer.",
+            ["--times", "layers=1"],
+            "--times layers: 1 values, expected 2, one per stage .or more, one per layer.",
         ),
         (
             ["--times", "F=9999999999999"],
@@ -173,9 +171,9 @@ def test_names_of_any_characters(cli: Run) -> None:
         (["--memory", "static=1,2,3"], "static: 3 values, expected 2"),
         (["--overlap", "0.75"], "--overlap: got '0.75', expected NUM/DEN"),
         (["--overlap", "0/4"], r"overlap.FB\[0\]: got 0"),
-        (["--pair-time", "F+I=3"], r"--pair-time: got 'F\+I=3', expected KIND\+KIND=TIME"),
-        (["--pair-time", "BW+F=3", "--pair-time", "9"], r"F\+BW is there already"),
-        (["--pair-time", "0"], r"overlap.pairs\[0\].time: got 0"),
+        (["--overlap", "pair=F+I=3"], r"--overlap pair: got 'F\+I=3', expected KIND\+KIND=TIME"),
+        (["--overlap", "pair=BW+F=3", "--overlap", "pair=9"], r"F\+BW is there already"),
+        (["--overlap", "pair=0"], r"overlap.pairs\[0\].time: got 0"),
         (["--microbatches", 10**9], "expected an integer from 1 to 2000000"),
     ],
 )
@@ -219,8 +217,8 @@ def test_a_folder_that_is_missing(cli: Run, tmp_path: Path) -> None:
 def test_one_time_for_all_pairs_of_two_kinds(cli: Run) -> None:
     sizes = {"devices": 2, "microbatches": 2, "placement": "vee", "times": "F=4,B=4,W=4"}
     options = [word for key, value in sizes.items() for word in (f"--{key}", value)]
-    times = ["--pair-time", 11, "--pair-time", "W+B=6", "--pair-time", "F+F=7"]
-    times += ["--pair-time", "BW+BW=3/4"]  # a factor
+    times = ["--overlap", "pair=11,pair=W+B=6,pair=F+F=7"]
+    times += ["--overlap", "pair=BW+BW=3/4"]  # a factor
     made = cli("problem", "new", *options, *times)
     overlap = json.loads(made.out)["overlap"]
     factors = {tuple(e["ops"]): e.pop("factor") for e in overlap["pairs"] if "factor" in e}

@@ -296,7 +296,7 @@ def test_a_baseline_is_called_one_whether_written_by_hand_or_not(cli: Run, save:
 def test_compare_prints_a_table(cli: Run, save: Save) -> None:
     outcome = cli("compare", save(chain(1, 3, cap=2)))
     for name in ("gpipe", "1f1b", "zb-h1", "list-scheduling", "solver"):
-        assert re.search(rf"^ *{re.escape(name)} +9 +9 +0 % +0 % +\d", outcome.out, re.MULTILINE)
+        assert re.search(rf"^ *{re.escape(name)} +9 +1 +1 +0 % +\d", outcome.out, re.MULTILINE)
     assert "proven optimal" in outcome.out
     assert "pipesat: solving" in outcome.err
 

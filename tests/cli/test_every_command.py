@@ -79,8 +79,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "order": ("balance", "p.json", *LIMIT),
     "order span": ("balance", "p.json", "--objective", "span", *LIMIT),
     "min-memory": ("frontier", "p.json", "--within", "5%", *LIMIT, "--workers", "1"),
-    "frontier": ("frontier", "p.json", *LIMIT, "--workers", "1", "--points", "2"),
-    "levers": ("frontier", "p.json", *LIMIT, "--workers", "1", "--points", "2", "--by-mode"),
+    "frontier": ("frontier", "p.json", *LIMIT, "--workers", "1", "--caps", "points=2"),
+    "levers": ("frontier", "p.json", *LIMIT, "--workers", "1", "--caps", "points=2", "--by-mode"),
     "pairs": ("problem", "pairs", "parts.json", "--into", "p.json", "-o", "pi.json", *LIMIT),
 }
 

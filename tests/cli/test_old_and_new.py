@@ -117,7 +117,7 @@ ROWS = (
     ),
     Row(
         "(only solve and plan had --for)",
-        f"frontier p.json --points 2 --for torch {SHORT} --json",
+        f"frontier p.json --caps points=2 --for torch {SHORT} --json",
         '"cap"',
     ),
     Row("risk p.json s.json", "compare p.json 1f1b --noise 5%", "Drawn +noise 5.00 %, skew 0 %"),
@@ -133,7 +133,8 @@ ROWS = (
     ),
     Row(
         "problem new --devices 2 --microbatches 2 --F 2 --B 2 --W 1 --comm 3 --split even",
-        "problem new --devices 2 --microbatches 2 --times F=2,B=2,W=1 --link-delay 3 --cut even",
+        "problem new --devices 2 --microbatches 2 --times F=2,B=2,W=1 --link-delay 3 "
+        "--placement chain,cut=even",
         '"default": 3',
     ),
     Row(
@@ -144,7 +145,7 @@ ROWS = (
     Row(
         "problem new ... --F 2 --BW 4 --held-after-F 4 --chunks 3 --static 1 --time-unit ms",
         "problem new --devices 2 --microbatches 2 --times F=2,B=2,W=1,BW=4 "
-        "--held after_F=4,after_B=1 --placement loop,chunks=3 --memory 40,static=1 "
+        "--placement loop,chunks=3 --memory 40,static=1,held_after_F=4,held_after_B=1 "
         "--units time=ms,memory=MiB",
         r'(?s)"time_unit": "ms".*"static": 1.*"device": 1,.*"BW": 4.*"held_after_B": 1',
     ),

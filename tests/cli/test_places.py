@@ -70,7 +70,7 @@ def test_commands_work_far_down(cli: Run, deep: Path) -> None:
         ("show", deep / "compared", "--html", deep / "compared" / "report.html"),
         ("export", problem, schedule, "--to", "torch-csv", "-o", deep / "x.csv"),
         ("export", problem, deep / "schedule.csv", "--to", "schedule", "-o", deep / "b.json"),
-        ("frontier", problem, "--points", 2, "-o", deep / "frontier", *limit),
+        ("frontier", problem, "--caps", "points=2", "-o", deep / "frontier", *limit),
         ("frontier", problem, "--within", "5%", "-o", deep / "least", *limit),
     ):
         assert cli(*words).code == 0, words[0]

@@ -351,16 +351,14 @@ def test_the_commands_take_pairs(cli: Run, save: Any, tmp_path: Path) -> None:
     write_schedule(path, problem, schedule)
     checked = cli("check", file, path)
     # 4 microbatches on 2 stages, F and BW each, and one BW in two parts
-    assert (checked.code, checked.out.split(",")[0]) == (0, "valid: 17 ops")
+    assert (checked.code, checked.out.split(",")[0]) == (0, "Valid  17 ops")
     shown = cli("show", file, path, "-v")
     assert shown.code == 0
-    assert "(F1+BW0)" in shown.out.split("critical path:")[0]
-    path_lines = shown.out.split("critical path:\n")[1].splitlines()
-    lines = [line for line in path_lines if "device " in line and "from" not in line]
-    assert any("(1F1+1BW0)" in line for line in lines)
-    assert len({line.index("device") for line in lines}) == 1  # columns stay aligned
+    grid, chain_of_ops = shown.out.split("the chain")
+    assert "(F1+BW0)" in grid
+    assert "(1F1+1BW0) on device 1" in chain_of_ops
     listed = cli("show", file, path, "--steps")
-    assert "  ForwardAndBackward (1F1+1BW0)\n" in listed.out
+    assert "ForwardAndBackward  (1F1+1BW0)" in listed.out
     for form in ("trace", "torch-csv"):
         assert cli("export", file, path, "--to", form, "-o", tmp_path / f"x.{form}.csv").code == 0
     csv = tmp_path / "x.torch-csv.csv"

@@ -326,8 +326,8 @@ def test_a_second_command_leaves_nothing_of_the_first(cli: Run, save: Save, tmp_
     problem, out = save(chain(2, 2)), tmp_path / "D"
     commands = [
         ["solve"],
-        ["compare", "--placements", "--layers-per-stage", 4],
-        ["frontier", "--points", 2],
+        ["compare", "--layers-per-stage", 4],
+        ["frontier", "--caps", "points=2"],
         ["frontier", "--within", "5%"],
     ]
     alone: list[set[str]] = []
@@ -360,7 +360,7 @@ def test_every_name_is_known_before_the_work() -> None:
     ("command", "options"),
     [
         ("solve", []),
-        ("frontier", ["--points", 2, "--time-limit", 2]),
+        ("frontier", ["--caps", "points=2", "--time-limit", 2]),
         ("frontier", ["--within", "5%", "--time-limit", 2]),
     ],
 )

@@ -363,7 +363,10 @@ def test_pictures_and_tables_too(cli: Run, tmp_path: Path, words: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("run P S -o N --scale 2", "--scale: got 2.0, only times of `--virtual` can be stretched"),
+        (
+            "run P S -o N --steps scale=2",
+            "--steps scale: got 2.0, only times of `--virtual` can be stretched",
+        ),
         (
             "run P S -o N --virtual --shape width=64",
             "--shape: got 'width=64', this is of the built-in",
@@ -377,7 +380,7 @@ def test_pictures_and_tables_too(cli: Run, tmp_path: Path, words: str) -> None:
             "run P S -o N --model cut=balanced",
             "--model cut: got 'balanced', only a profile is cut here",
         ),
-        ("frontier P --caps 9 --points 3", "--points: got 3, the caps are given"),
+        ("frontier P --caps 9,points=3", "--caps points: got 3, the caps are given"),
         ("frontier P --caps 9,9", "--caps: got '9,9', 9 appears twice"),
         ("frontier C --placement chain,chain", "--placement: got 'chain,chain', chain appears"),
         (

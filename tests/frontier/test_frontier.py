@@ -430,7 +430,7 @@ def test_frontier_writes_what_check_accepts(cli: Run, save: Save, tmp_path: Path
 @pytest.mark.slow
 def test_the_table_fits_the_terminal(cli: Run, save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    words = ("--points", 3, "--placement", "chain,vee", "--layers-per-stage", 2)
+    words = ("--caps", "points=3", "--placement", "chain,vee", "--layers-per-stage", 2)
     outcome = cli("frontier", save(chain(2, 3)), *words)
     assert outcome.code == 0
     assert max(map(len, outcome.out.splitlines())) <= 80
@@ -465,7 +465,7 @@ def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
         (["frontier", "--caps", "1,half"], ["--caps", "'half'"]),
         (["frontier", "--caps", "1f1b*9999999999"], ["--caps"]),
         (["frontier", "--placement", "vee,star"], ["--placement", "star", "bidirectional"]),
-        (["frontier", "--points", "1"], ["--points"]),
+        (["frontier", "--caps", "points=1"], ["--caps points"]),
         (["frontier", "--time-limit", "0"], ["above 0"]),
         (["frontier", "--within", "five"], ["--within", "'five'", "5%"]),
         (["frontier", "--within", "-5%"], ["--within"]),
@@ -487,7 +487,7 @@ def test_stages_that_may_not_divide_are_not_cut(cli: Run, save: Save) -> None:
     outcome = cli("frontier", save(chain(2, 3)), "--placement", "chain,vee")
     assert (outcome.code, outcome.out) == (2, "")
     assert "pipesat plan LAYERS --placement any" in outcome.err
-    fast = ("--points", 2, "--json", "--time-limit", 5)
+    fast = ("--caps", "points=2", "--json", "--time-limit", 5)
     whole = cli("frontier", save(chain(2, 3)), "--placement", "chain,bidirectional", *fast)
     assert [curve["placement"] for curve in whole.json["curves"]] == ["chain", "bidirectional"]
     words = ("--placement", "vee", "--layers-per-stage", 2, *fast)

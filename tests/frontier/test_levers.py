@@ -180,7 +180,7 @@ def test_ample_memory_is_told_where_no_capacity_can_be_compared(cli: Run, save: 
         {"device": device, "F": 2, "B": 2, "W": 1, "backward": "fused", "modes": [again]}
         for device in range(2)
     ]
-    limit = ("--by-mode", "--points", "2", "--time-limit", 1, "--workers", 1)
+    limit = ("--by-mode", "--caps", "points=2", "--time-limit", 1, "--workers", 1)
     text = " ".join(cli("frontier", save(document), *limit).out.split())
     assert "with ample memory: 10 (proven optimal), reached by keep from 0 on" in text
     assert "curve at the same caps" not in text

@@ -253,7 +253,7 @@ def test_an_invalid_schedule_is_refused_first(cli: Run, save, tmp_path) -> None:
     file.write_text(text)
     outcome = cli("check", save(chain(2, 2)), file, "--runtime", "group")
     assert outcome.code == 1
-    assert "not valid" in outcome.out
+    assert "Not valid" in outcome.out
     assert "group" not in outcome.out
 
 

@@ -445,7 +445,7 @@ def test_a_result_without_the_optional_keys_is_read(folder: Path) -> None:
 def test_report_writes_one_file_with_every_schedule(cli: Run, folder: Path) -> None:
     outcome = cli("show", folder, "--html", folder / "report.html")
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.startswith(f"written: {folder / 'report.html'} (")
+    assert outcome.out.startswith(f"Written to  {folder / 'report.html'} (")
     parsed = Parsed((folder / "report.html").read_bytes())
     shown = {a["data-show"] for a in parsed.attributes("button") if "data-show" in a}
     assert {"solver", "1f1b", "gpipe", "zb-h1", "list-scheduling"} <= shown

@@ -102,7 +102,7 @@ def rows_of(problem_file: Path, output: Path) -> tuple[Problem, list[list[tuple]
 
 @needs_torch
 def test_virtual_devices(cli, files, output) -> None:
-    options = ["--virtual", "--scale", "0.5", "--steps", "3", "--steps", "warm_up=1"]
+    options = ["--virtual", "--steps", "3,scale=0.5", "--steps", "warm_up=1"]
     options += ["--verify", "--json"]
     outcome = cli("run", *files, "-o", output, *options)
     assert outcome.code == 0, outcome.err

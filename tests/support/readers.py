@@ -58,7 +58,7 @@ _LINES = [
     "solve {problem.json} -o {new}",
     "compare {problem.json}",
     "frontier {problem.json}",
-    "compare {chain.json} --placements --layers-per-stage 4",
+    "compare {chain.json} --layers-per-stage 4",
     "frontier {chain.json} --placement chain,loop --layers-per-stage 4",
     "frontier {problem.json} --caps 9,1f1b*0.5",
     "frontier {problem.json} --within 5%",
@@ -89,8 +89,8 @@ _LINES = [
     "show {layers.json}",
     "problem from-profile {profile.json} --layers -o {new}",
     "problem from-profile {profile.json} --devices 2 --microbatches 4 -o {new}",
-    "problem from-profile {profile.json} --devices 2 --microbatches 4 --links {links.json} "
-    "--placement vee --memory 9GiB -o {new}",
+    "problem from-profile {profile.json} --devices 2 --microbatches 4 "
+    "--link-delay file={links.json} --placement vee --memory 9GiB -o {new}",
     "plan {layers.json} --devices 2 --microbatches 4",
     "plan {layers.json} --devices 2 --microbatches 4 --recompute choose --placement any",
     "plan {layers.json} --devices 2 --microbatches 4 --layout {modules.json}",

@@ -75,8 +75,8 @@ def test_the_problem_of_a_case_is_that_of_problem_new(cli: Run, save: Save) -> N
     (case,) = cases_of(spec)
     words = (
         "--devices 2 --microbatches 3 --placement loop --placement chunks=3 --memory 1f1b*0.5 "
-        "--link-delay 4 --backward split --cut balanced --times F=2 --times B=3 --times W=1 "
-        "--held after_F=1 --held after_B=1 --layers 7 --memory static=5,6 --overlap 3/4"
+        "--link-delay 4 --backward split --placement cut=balanced --times F=2,B=3 --times W=1 "
+        "--memory held_after_F=1,held_after_B=1 --times layers=7 --memory static=5,6 --overlap 3/4"
     )
     outcome = cli("problem", "new", *words.split())
     assert document_of(spec, case) == outcome.json
@@ -524,10 +524,10 @@ def test_a_million_cases_have_to_be_meant(cli: Run, save: Save, tmp_path: Path) 
     many = ", ".join(map(str, range(1, 1001)))
     spec = save(small(f"devices = 1\nmicrobatches = [{many}]\nseed = [{many}]"), "sweep.toml")
     outcome = cli("sweep", spec, "-o", tmp_path / "out")
-    one_bad_line(outcome, "1000000 cases", "at most 5000", "--max-cases 1000000")
+    one_bad_line(outcome, "1000000 cases", "at most 5000", "max_cases=1000000")
     assert not (tmp_path / "out").exists()
     small_one = save(small("devices = 1\nmicrobatches = [1, 2]"), "small.toml")
-    one_bad_line(cli("sweep", small_one, "--max-cases", 1), "2 cases", "--max-cases 2")
+    one_bad_line(cli("sweep", small_one, "--processes", "max_cases=1"), "2 cases", "max_cases=2")
 
 
 def test_a_folder_that_cannot_be_written(cli: Run, save: Save, tmp_path: Path) -> None:
@@ -556,7 +556,7 @@ def test_an_address_where_nothing_listens(
 ) -> None:
     monkeypatch.setattr(pools, "_load_ray", threading.Event)  # it is not reached
     spec = save(small("devices = 1\nmicrobatches = 1"), "sweep.toml")
-    outcome = cli("sweep", spec, "-o", tmp_path / "out", "--ray", "127.0.0.1:1")
+    outcome = cli("sweep", spec, "-o", tmp_path / "out", "--processes", "ray=127.0.0.1:1")
     one_bad_line(outcome, "127.0.0.1:1", "no Ray cluster is there")
     assert not (tmp_path / "out").exists()
 
@@ -565,5 +565,5 @@ def test_without_ray(cli: Run, save: Save, tmp_path: Path, monkeypatch: pytest.M
     modules: dict[str, Any] = {"ray": None}
     monkeypatch.setitem(sys.modules, *modules.popitem())
     spec = save(small("devices = 1\nmicrobatches = 1"), "sweep.toml")
-    outcome = cli("sweep", spec, "-o", tmp_path / "out", "--ray", "auto")
+    outcome = cli("sweep", spec, "-o", tmp_path / "out", "--processes", "ray=auto")
     one_bad_line(outcome, "pip install 'ray>=2.40'")

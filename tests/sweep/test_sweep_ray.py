@@ -1,4 +1,4 @@
-"""pipesat sweep --ray against a real cluster: two nodes with their processes on this machine."""
+"""pipesat sweep on Ray against a real cluster: two nodes with their processes on this machine."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def test_sixty_cases_killed_twice(address: str, save: Save, tmp_path: Path) -> N
     spec, folder = save(SIXTY, "sweep.toml"), tmp_path / "out"
     others = set(slots())
     for _ in range(2):
-        killed_after_eight_rows(spec, folder, "--ray", address)
-    ends_with_every_case_once(spec, folder, "--ray", address)
+        killed_after_eight_rows(spec, folder, "--processes", f"ray={address}")
+    ends_with_every_case_once(spec, folder, "--processes", f"ray={address}")
     wait_until(lambda: not set(slots()) - others)
 
 
@@ -107,14 +107,14 @@ def test_a_signal_and_a_limit(address: str, save: Save, tmp_path: Path) -> None:
     short = "[[grid]]\ndevices = 1\nmicrobatches = 2\n"
     long = LONG.replace("[grid]", f"{short}[[grid]]").replace("[60, 61]", "60")
     spec, folder = save(long, "sweep.toml"), tmp_path / "out"
-    process = start(spec, folder, "--ray", address)
+    process = start(spec, folder, "--processes", f"ray={address}")
     wait_until(lambda: rows_so_far(folder) == 1)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM, err
     assert [row["result"]["value"] for row in rows_in(folder)] == [2 * 68]
     save(f"{long}[run]\nkill_after = 4\n", "sweep.toml")
-    process = start(spec, folder, "--ray", address)
+    process = start(spec, folder, "--processes", f"ray={address}")
     _, err = process.communicate()
     assert process.returncode == 0, err
     assert [row["why"] for row in rows_in(folder)] == [None, "killed after 4 s"]
@@ -122,7 +122,7 @@ def test_a_signal_and_a_limit(address: str, save: Save, tmp_path: Path) -> None:
 
 def test_what_a_cluster_cannot_do(address: str, cli: Run, save: Save, tmp_path: Path) -> None:
     spec = save(small("devices = 1\nmicrobatches = 1", "[run]\nworkers = 2\n"), "sweep.toml")
-    outcome = cli("sweep", spec, "-o", tmp_path / "out", "--ray", address)
+    outcome = cli("sweep", spec, "-o", tmp_path / "out", "--processes", f"ray={address}")
     one_bad_line(outcome, "run.workers", "got 2", "at most 1", "largest node")
     assert not (tmp_path / "out").exists()
 
@@ -136,6 +136,6 @@ def test_an_address_that_accepts_but_does_not_answer(
     spec = save(small("devices = 1\nmicrobatches = 1"), "sweep.toml")
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        outcome = cli("sweep", spec, "-o", tmp_path / "out", "--ray", address)
+        outcome = cli("sweep", spec, "-o", tmp_path / "out", "--processes", f"ray={address}")
     one_bad_line(outcome, address, "no Ray cluster answered within 3 s")
     assert not (tmp_path / "out").exists()

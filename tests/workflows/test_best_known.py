@@ -16,7 +16,7 @@ from pipesat.core.errors import Contradiction
 from pipesat.core.result import Baseline, Result
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.best_known import with_hand_written
-from pipesat.workflows.comparison import Comparison
+from pipesat.workflows.compare import Comparison
 from pipesat.workflows.hand_written import row_of, with_ratios
 from tests.conftest import Run
 from tests.support.problems import chain

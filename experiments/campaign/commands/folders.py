@@ -20,8 +20,8 @@ KILLED = 128 + signal.SIGKILL
 COMMANDS: dict[str, tuple[object, ...]] = {
     "solve": ("solve",),
     "compare": ("compare",),
-    "placements": ("compare", "--placements"),
-    "frontier": ("frontier", "--points", 2),
+    "placements": ("compare", "--layers-per-stage", "2"),
+    "frontier": ("frontier", "--caps", "points=2"),
     "min-memory": ("frontier", "--within", "5%"),
 }
 

@@ -94,7 +94,7 @@ def objective_of(rows: list[list[list[Any]]], objective: str) -> int:
 
 def frontier(case: Case) -> None:
     objective = an_objective(case)
-    words = [*words_of(case, objective), "--points", 4]
+    words = [*words_of(case, objective), "--caps", "points=4"]
     ran = case.run("frontier", "problem.json", *words, codes=(0, 2, 3))
     path = case.folder / "out" / "frontier.json"
     if ran.code or not path.exists():

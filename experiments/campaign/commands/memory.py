@@ -41,7 +41,7 @@ def frontier(case: Case) -> None:
     if not levers and case.rng.random() < 0.15:
         _a_cap_alone(case, document, objective)
         return
-    words = ["--points", case.rng.randint(2, 5), "--workers", 1]
+    words = ["--caps", f"points={case.rng.randint(2, 5)}", "--workers", 1]
     words += ["--time-limit", 1 if case.quick else case.rng.choice([1, 4])]
     words += ["--objective", objective]
     words += ["--by-mode"] if levers else []

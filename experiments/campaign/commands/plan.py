@@ -38,7 +38,7 @@ def case(case: Case) -> None:
     if question.bandwidth is not None:
         words += ["--link-delay", f"bandwidth={question.bandwidth}"]
     if rng.random() < 0.5:
-        words.append("--no-compare")
+        words += ["--layout", "compare=no"]
     can = question.recompute == "never" or any("recompute" in one for one in question.layers)
     ran = case.run("plan", "layers.json", *words, "-o", "out", "--json", codes=(0, 2, 3))
     if not can or ran.code == 2:
