@@ -36,10 +36,12 @@ from pipesat.picture.style import (
     HELD,
     MEANING,
     OUTLINE,
+    SHADES_OF_CHUNKS,
     STATIC,
     class_tints,
     fill,
     ink_on,
+    mode_text,
     named,
 )
 
@@ -262,15 +264,14 @@ def _of_ops(problem: Problem, rows: Rows) -> Iterator[tuple[Any, str]]:
             yield tuple(swatch(fill(kind, at)) for at in places), MEANING[kind]
     if chunks > 1:
         greys = tuple(swatch(f"{0.95 - 0.6 * at:.2f}") for at in places)
-        yield greys, "shades: first to last chunk of a device"
+        yield greys, SHADES_OF_CHUNKS
     tints = class_tints(problem)
     for tint, names in ({} if tints is None else tints.names).items():
         yield tuple(swatch(fill(kind, 0, tint)) for kind in ("F", "BW")), short(named(names), 60)
     if (rows.ops["part"] == UPPER).any():
         yield (swatch(fill("F")), swatch(fill("BW"))), "two halves: ops that overlap"
     for mode, hatch in modes_of(rows):
-        names = [s.modes[mode - 1].name for s in problem.stages if mode <= len(s.modes)]
-        yield swatch("white", hatch=hatch), short(f"mode {' or '.join(dict.fromkeys(names))}", 60)
+        yield swatch("white", hatch=hatch), short(mode_text(problem, mode), 60)
     if len(rows.copies):
         yield swatch(COPY_OUT), "O copy out"
         yield swatch(COPY_BACK), "L copy back"

@@ -29,6 +29,7 @@ MEANING: Final[dict[Kind, str]] = {
     "W": "W weight gradient",
     "BW": "BW full backward",
 }
+SHADES_OF_CHUNKS: Final = "shades: first to last chunk of a device"
 TINTS: Final = 8
 """Shades of the classes of microbatches, 0 the full one; more classes than that share shades."""
 
@@ -89,6 +90,12 @@ def named(names: Sequence[str], most: int = 4) -> str:
     if len(names) == 1:
         return f"class {shown}"
     return f"classes {shown}" + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def mode_text(problem: Problem, mode: int) -> str:
+    """Name a memory mode by its number, as the stages that have one call it."""
+    names = [stage.modes[mode - 1].name for stage in problem.stages if mode <= len(stage.modes)]
+    return f"mode {' or '.join(dict.fromkeys(names))}"
 
 
 def class_tints(problem: Problem) -> ClassTints | None:

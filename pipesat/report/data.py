@@ -11,12 +11,13 @@ pairs are listed, in ``pairs``. ``copies`` has [out, stage, microbatch, start, e
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any, Final
 
 from pipesat.core.amounts import SECONDS, SHARE, bytes_of
 from pipesat.core.metrics import measure
-from pipesat.core.ops import KINDS, PHASE_OF, Kind, Op, Pair, members
+from pipesat.core.ops import KINDS, PHASE_OF, Item, Kind, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, copied_amount, duration, memory_change, one_of_each
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
@@ -43,19 +44,18 @@ def case_data(case: ReportedCase, room: int = LARGEST) -> dict[str, Any]:
     for shown in case.shown:
         if shown.schedule is None:
             continue
-        entry = _head(shown, problem)
-        same = first_with.setdefault(shown.schedule.devices, shown.name)
-        if same == shown.name:
+        entry, devices = _head(shown, problem), shown.schedule.devices
+        if devices in first_with:
+            entry["sameAs"] = first_with[devices]
+        else:
             entry |= schedule_data(problem, shown.schedule)
             size = len(json.dumps(entry, separators=(",", ":")))
             if schedules and size > room:
-                del first_with[shown.schedule.devices]
                 continue
             room -= size
-        else:
-            entry["sameAs"] = same
+            first_with[devices] = shown.name
         schedules.append(entry)
-    amounts = _Amounts(problem)
+    stages, amounts = _stages(problem)
     return {
         "name": plain(case.name),
         "timeScale": time_scale(problem.time_unit),
@@ -69,8 +69,8 @@ def case_data(case: ReportedCase, room: int = LARGEST) -> dict[str, Any]:
             | {"static": device.static}
             for number, device in enumerate(problem.devices)
         ],
-        "stages": list(_stages(problem, amounts)),
-        "amounts": amounts.entries,
+        "stages": stages,
+        "amounts": amounts,
         "routes": list(_routes(problem)),
         "schedules": schedules,
     }
@@ -117,54 +117,47 @@ def _head(shown: Shown, problem: Problem) -> dict[str, Any]:
     }
 
 
-class _Amounts:
-    """Length, memory change and delay of each kind's ops; equal ones of two stages stand once.
+def _stages(problem: Problem) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return where each stage is, whose end each kind waits for, and where its amounts are listed.
 
-    ``delay`` is that of the input, ``copied`` what a copy to the host sets free.
+    The list has lengths, memory changes and delays of inputs by kind, and what a copy to the host
+    sets free; equal ones of two stages stand once.
     """
-
-    def __init__(self, problem: Problem) -> None:
-        self.entries: list[dict[str, Any]] = []
-        self.places: list[dict[int, dict[int, int]]] = [{} for _ in problem.stages]
-        known: dict[str, int] = {}
-        for op in one_of_each(problem):
-            if op.kind != KINDS[0]:
-                continue
-            entry = _amounts(problem, [op._replace(kind=kind) for kind in PHASE_OF])
-            place = known.setdefault(json.dumps(entry), len(self.entries))
-            if place == len(self.entries):
-                self.entries.append(entry)
+    known: dict[str, int] = {}
+    places: list[dict[int, dict[int, int]]] = [{} for _ in problem.stages]
+    for op in one_of_each(problem):
+        if op.kind == "F":
+            text = json.dumps(_amounts(problem, op))
+            of_class = places[op.stage].setdefault(op.mode, {})
             kind = problem.class_of(op.stage, op.microbatch)
-            self.places[op.stage].setdefault(op.mode, {})[kind] = place
+            of_class[kind] = known.setdefault(text, len(known))
+    stages = []
+    for number, stage in enumerate(problem.stages):
+        needs = {kind: awaited(problem, Op(number, kind, 0)) for kind in PHASE_OF}
+        entry = {
+            "device": stage.device,
+            "route": problem.route_of[number],
+            "place": problem.stages_on[stage.device].index(number),
+            "modes": [KEEP, *(plain(mode.name) for mode in stage.modes)],
+            "amounts": [
+                [place for _, place in sorted(row.items())]
+                for _, row in sorted(places[number].items())
+            ],
+            "waits": {kind: need and list(need.event[:2]) for kind, need in needs.items()},
+        }
+        stages.append(entry)
+    return stages, [json.loads(text) for text in known]
 
-    def of(self, stage: int) -> list[list[int]]:
-        """Places of a stage's entries, by mode and class."""
-        rows = self.places[stage]
-        return [[row[kind] for kind in sorted(row)] for _, row in sorted(rows.items())]
 
-
-def _amounts(problem: Problem, ops: Sequence[Op]) -> dict[str, Any]:
+def _amounts(problem: Problem, forward: Op) -> dict[str, Any]:
+    ops = [forward._replace(kind=kind) for kind in PHASE_OF]
     needs = {op.kind: awaited(problem, op) for op in ops}
     return {
         "length": {op.kind: duration(problem, op) for op in ops},
         "memory": {op.kind: list(memory_change(problem, op)) for op in ops},
         "delay": {kind: need.delay if need else 0 for kind, need in needs.items()},
-        "copied": copied_amount(problem, ops[0]),
+        "copied": copied_amount(problem, forward),
     }
-
-
-def _stages(problem: Problem, amounts: _Amounts) -> Iterator[dict[str, Any]]:
-    """Per stage: where it is, whose end each kind waits for, and the places of its amounts."""
-    for number, stage in enumerate(problem.stages):
-        needs = {kind: awaited(problem, Op(number, kind, 0)) for kind in PHASE_OF}
-        yield {
-            "device": stage.device,
-            "route": problem.route_of[number],
-            "place": problem.stages_on[stage.device].index(number),
-            "modes": [KEEP, *(plain(mode.name) for mode in stage.modes)],
-            "amounts": amounts.of(number),
-            "waits": {kind: need and list(need.event[:2]) for kind, need in needs.items()},
-        }
 
 
 def _routes(problem: Problem) -> Iterator[dict[str, Any] | None]:
@@ -181,9 +174,10 @@ def _routes(problem: Problem) -> Iterator[dict[str, Any] | None]:
 def schedule_data(problem: Problem, schedule: Schedule) -> dict[str, Any]:
     """Return one schedule's ops, idle time by cause, peaks and critical path."""
     metrics = measure(problem, schedule)
-    path = critical_path(problem, schedule)
-    first_op = [_first_ops(row) for row in schedule.devices]
-    index = [{timed.item: n for n, timed in enumerate(row)} for row in schedule.devices]
+    first_op: list[dict[Item, int]] = []  # number of each item's first op: a pair has two
+    for row in schedule.order:
+        sizes = accumulate((len(members(item)) for item in row), initial=0)
+        first_op.append(dict(zip(row, sizes, strict=False)))
     return {
         "devices": [
             _row(row, schedule.copies_of(device), several=len(problem.stages_on[device]) > 1)
@@ -194,19 +188,10 @@ def schedule_data(problem: Problem, schedule: Schedule) -> dict[str, Any]:
         ],
         "peaks": list(metrics.peak_memory),
         "path": [
-            [device, first_op[device][index[device][timed.item]], through[0]]
-            for device, timed, through in path
+            [device, first_op[device][timed.item], through[0]]  # type: ignore[index]
+            for device, timed, through in critical_path(problem, schedule)
         ],
     }
-
-
-def _first_ops(row: tuple[Timed, ...]) -> list[int]:
-    """Number of each item's first op: a pair has two."""
-    numbers, count = [], 0
-    for timed in row:
-        numbers.append(count)
-        count += 2 if isinstance(timed.item, Pair) else 1
-    return numbers
 
 
 def _row(row: tuple[Timed, ...], copies: tuple[TimedCopy, ...], *, several: bool) -> dict[str, Any]:

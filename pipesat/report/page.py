@@ -10,12 +10,12 @@ import base64
 import hashlib
 import importlib.metadata
 import importlib.resources
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from pipesat.core.amounts import rounded_down
 from pipesat.core.problem import Problem
-from pipesat.core.showing import Column, Displayed, Table
+from pipesat.core.result import Result
+from pipesat.core.showing import Displayed
 from pipesat.picture.style import (
     CAPACITY,
     COPY_BACK,
@@ -24,15 +24,16 @@ from pipesat.picture.style import (
     FILL,
     HELD,
     MEANING,
+    SHADES_OF_CHUNKS,
     STATIC,
     TINTS,
     class_tints,
     fill,
     ink_on,
+    mode_text,
     named,
 )
 from pipesat.report import tables
-from pipesat.report.assumptions import assumptions, commands, origin
 from pipesat.report.data import LARGEST, case_data
 from pipesat.report.tables import ReportedCase, plain, script_json, shown
 
@@ -68,12 +69,12 @@ def page(cases: Sequence[ReportedCase], folder: str, answer: Displayed | None = 
         templates.get_template("template.html")
         .render(
             title=cases[0].result.problem.name or "schedule",
-            lead=_lead(cases),
+            lead=_lead(cases[0].result),
             digest=_digest,
             style=_style(),
             script=_script(),
             answer=answer,
-            overview=_overview(cases),
+            overview=tables.overview(cases),
             cases=[_case(case, folder, len(cases)) for case in cases],
             version=importlib.metadata.version("pipesat"),
         )
@@ -86,92 +87,64 @@ def _case(case: ReportedCase, folder: str, count: int) -> dict[str, Any]:
     result, problem = case.result, case.result.problem
     data = case_data(case, LARGEST // count)
     memory = tables.knows_memory(case)
-    lines = [shown for shown in case.shown if shown.schedule is not None]
+    lines = [tables.line_of(one, problem) for one in case.shown if one.schedule is not None]
+    home = f"{folder.rstrip('/')}/{case.name}" if case.name else folder
     return {
         "name": case.name,
         "result": result,
         "drawn": [entry["name"] for entry in data["schedules"]],
         "memory": memory,
-        "legend": [*_legend(problem, data, memory=memory)],
-        "caption": tables.caption(case),
+        "legend": _legend(problem, data, memory=memory),
         "columns": tables.COLUMNS,
-        "rows": [tables.baseline_row(one, problem) for one in lines],
+        "rows": lines,
         "left_out": tables.left_out(case),
-        "assumptions": assumptions(problem),
+        "assumptions": tables.assumptions(problem),
         "stages": tables.stages(problem),
-        "commands": commands(result, f"{folder.rstrip('/')}/{case.name}" if case.name else folder),
-        "origin": origin(result),
+        "commands": tables.commands(result, home),
+        "origin": tables.origin(result),
         "data": script_json(data),
     }
 
 
-def _lead(cases: Sequence[ReportedCase]) -> str:
-    result = cases[0].result
+def _lead(result: Result) -> str:
     problem = result.problem
-    ops = len(result.schedule) if result.schedule is not None else 0
     microbatches = sum(route.microbatches for route in problem.routes)
     parts = [
         tables.counted(len(problem.devices), "rank"),
         tables.counted(len(problem.stages), "stage"),
         tables.counted(microbatches, "microbatch", "es"),
+        f"objective: {result.objective}",
     ]
-    if len(cases) > 1:
-        parts.append(f"{len(cases)} placements")
-    elif ops:
-        parts.append(f"{ops:,} ops")
-    parts.append(f"objective: {result.objective}")
     return ", ".join(parts)
 
 
-def _overview(cases: Sequence[ReportedCase]) -> Table:
-    """Return one line per placement."""
-    objective = cases[0].result.objective
-    lines = []
-    for case in cases:
-        result, row = case.result, case.shown[0].row
-        problem, peaks = result.problem, row.peak_memory
-        bubble = tables.percent((row.bubble or {}).get(objective))
-        peak = tables.held(problem, max(peaks) if peaks else None)
-        value = tables.time(problem, result.value)
-        bound = tables.time(problem, result.lower_bound, rounded_down)
-        lines.append([case.name, result.standing.verdict, value, bound, bubble, peak])
-    texts = (Column(name, number=False) for name in ("placement", "status"))
-    numbers = map(Column, (objective, "bound", "bubble", "largest peak"))
-    return Table([*texts, *numbers], lines)
-
-
-def _legend(
-    problem: Problem, data: dict[str, Any], *, memory: bool
-) -> Iterator[tuple[str, str, str]]:
-    """Yield sample, text and letters of what occurs in one of the schedules."""
+def _legend(problem: Problem, data: dict[str, Any], *, memory: bool) -> list[tuple[str, str, str]]:
+    """Return sample, text and letters of what occurs in one of the schedules."""
     rows = [row for schedule in data["schedules"] for row in schedule.get("devices", ())]
     letters = {letter for row in rows for letter in row["kinds"]}
-    kinds = {"F": "Ff", "B": "Bb", "W": "Ww", "BW": "Xx"}
-    for kind in FILL:
-        if letters & set(kinds[kind]):
-            yield f"kind-{kind}", MEANING[kind].partition(" ")[2], kind
+    used = {letter.upper().replace("X", "BW") for letter in letters}
+    modes = sorted({mode for row in rows for mode in row.get("modes", ())} - {0})
     tints = class_tints(problem)
-    for tint, names in {} if tints is None else tints.names.items():
-        yield f"tint-{tint}", plain(named(names)), ""
-    if any(letter.islower() for letter in letters):
-        yield "", "two halves: a pair, run as one", ""
-    if any(stage["place"] for stage in data["stages"]):
-        yield "chunks", "shades: first to last chunk of a rank", ""
-    for mode in sorted({mode for row in rows for mode in row.get("modes", ())} - {0}):
-        names = [s.modes[mode - 1].name for s in problem.stages if mode <= len(s.modes)]
-        yield f"mode-{min(mode, 3)}", plain("mode " + " or ".join(dict.fromkeys(names))), ""
-    if any("copies" in row for row in rows):
-        yield "copy-out", "O copy out", ""
-        yield "copy-back", "L copy back", ""
-    if memory:
-        yield "memory-held", "memory", ""
-    if any(device["static"] for device in data["devices"]):
-        yield "memory-static", "its static part", ""
-    if any(device["memory"] is not None for device in data["devices"]):
-        yield "memory-cap", "cap", ""
-    if any(schedule["over"] for schedule in data["schedules"]):
-        yield "memory-excess", "over the cap", ""
-    yield "critical-path", "critical path", ""
+    copied = any("copies" in row for row in rows)
+    limited = any(device["memory"] is not None for device in data["devices"])
+    occurs = [
+        *((kind in used, f"kind-{kind}", MEANING[kind].partition(" ")[2], kind) for kind in FILL),
+        *(
+            (True, f"tint-{tint}", plain(named(names)), "")
+            for tint, names in ({} if tints is None else tints.names).items()
+        ),
+        (any(map(str.islower, letters)), "", "two halves: a pair, run as one", ""),
+        (any(stage["place"] for stage in data["stages"]), "chunks", SHADES_OF_CHUNKS, ""),
+        *((True, f"mode-{min(mode, 3)}", plain(mode_text(problem, mode)), "") for mode in modes),
+        (copied, "copy-out", "O copy out", ""),
+        (copied, "copy-back", "L copy back", ""),
+        (memory, "memory-held", "memory", ""),
+        (any(d["static"] for d in data["devices"]), "memory-static", "its static part", ""),
+        (limited, "memory-cap", "cap", ""),
+        (any(s["over"] for s in data["schedules"]), "memory-excess", "over the cap", ""),
+        (True, "critical-path", "critical path", ""),
+    ]
+    return [(sample, text, letters) for there, sample, text, letters in occurs if there]
 
 
 def _style() -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import BadInput
@@ -16,7 +15,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
 from pipesat.core.settings import Target
-from pipesat.core.showing import Column, Displayed, Facts, Table
+from pipesat.core.showing import Displayed, Facts, Table
 from pipesat.files.complaint import validated
 from pipesat.files.folder import has_file, listed
 from pipesat.files.strict_json import read_json
@@ -44,28 +43,13 @@ class ResultModel(BaseModel):
     target: Annotated[Target | None, Field(alias="for")] = None
 
 
-class ColumnModel(BaseModel):
-    """A column of a table in ``advice.json``."""
-
-    head: StrictStr
-    number: StrictBool
-
-
-class TableModel(BaseModel):
-    """A table as it was shown."""
-
-    title: StrictStr
-    columns: list[ColumnModel]
-    lines: list[list[StrictStr]]
-
-
 class AdviceModel(BaseModel):
     """The lines and the table of ``advice.json``."""
 
     model_config = ConfigDict(extra="ignore")
 
     advice: dict[StrictStr, StrictStr]
-    table: TableModel
+    table: Table
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,9 +64,7 @@ class SavedAdvice(Displayed):
 
     def tables(self) -> Iterator[Table]:
         """Yield its table."""
-        table = self.model.table
-        columns = [Column(one.head, number=one.number) for one in table.columns]
-        yield Table(columns, table.lines, table.title)
+        yield self.model.table
 
 
 def read_advice(folder: Path) -> SavedAdvice | None:
@@ -97,8 +79,10 @@ def result_folders(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the result folders: the folder itself, or its placements' by name."""
     names = listed(folder)
     if names is None:  # copied, say: what is there counts
-        names = [*_problems(folder)]
-    inner = {PurePath(name).parent.name for name in names if _is_problem(name)}
+        there = (*folder.glob("problem.json"), *folder.glob("*/problem.json"))
+        names = [str(path.relative_to(folder)) for path in there]
+    paths = [PurePath(name) for name in names]
+    inner = {p.parent.name for p in paths if p.name == "problem.json" and len(p.parts) <= 2}
     if not inner:
         raise BadInput(
             "no problem.json here: expected a folder that pipesat solve -o or compare -o wrote",
@@ -109,25 +93,6 @@ def result_folders(folder: Path) -> Iterator[tuple[str, Path]]:
         return
     for name in sorted(inner, key=lambda name: (name != "chain", name)):
         yield name, folder / name
-
-
-def _is_problem(name: str) -> bool:
-    path = PurePath(name)
-    return path.name == "problem.json" and len(path.parts) <= 2
-
-
-def _problems(folder: Path) -> Iterator[str]:
-    """Yield where there is a problem: in the folder, or one below."""
-    try:
-        names = os.listdir(folder)
-        if (folder / "problem.json").is_file():
-            yield "problem.json"
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        raise BadInput(f"cannot read: {error.strerror or error}", source=str(folder)) from None
-    below = [os.path.join(name, "problem.json") for name in names]
-    yield from (name for name in below if os.path.isfile(folder / name))
 
 
 def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Result:

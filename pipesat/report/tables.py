@@ -1,22 +1,32 @@
-"""What a report shows: a result beside hand-written schedules, their tables, texts made safe."""
+"""What a report shows of results: schedules side by side, costs, assumptions; texts made safe."""
 
 from __future__ import annotations
 
 import json
+import math
+import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from pipesat.core import claims
-from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
+from pipesat.core.amounts import (
+    Rounding,
+    memory_text,
+    rounded,
+    rounded_down,
+    rounded_up,
+    time_text,
+)
 from pipesat.core.ops import Op
-from pipesat.core.problem import Problem, Stage
+from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.rules import one_of_each
 from pipesat.core.schedule import Schedule
-from pipesat.core.showing import Column, Table, ranges
-from pipesat.core.stage import KEEP, MORE
+from pipesat.core.showing import Column, Facts, Table, ranges
+from pipesat.core.stage import AMOUNTS, COSTS, KEEP
 from pipesat.core.summary import fullest
 from pipesat.workflows.best_known import with_hand_written
 from pipesat.workflows.hand_written import (
@@ -28,157 +38,8 @@ from pipesat.workflows.hand_written import (
 )
 from pipesat.workflows.hand_written import baselines as every_baseline
 
-MOST_STAGES = 256  # lines of the table of stages
-
-
-def time(problem: Problem, value: int | None, towards: Rounding = rounded) -> str:
-    """Show a time; ``unknown`` if there is none."""
-    return "unknown" if value is None else time_text(value, plain(problem.time_unit, 20), towards)
-
-
-def held(problem: Problem, value: int | None, towards: Rounding = rounded_up) -> str:
-    """Show memory; ``unknown`` if there is none."""
-    return (
-        "unknown" if value is None else memory_text(value, plain(problem.memory_unit, 40), towards)
-    )
-
-
-def counted(count: int, word: str, ending: str = "s") -> str:
-    """Show a number of things: ``1 rank``, ``2 ranks``."""
-    return f"{count:,} {claims.plural(count, word, ending)}"
-
-
-percent = partial(claims.percent, unknown="unknown")
-
-
-def knows_memory(case: ReportedCase) -> bool:
-    """Whether the problem says anything of memory: a capacity, or what something holds."""
-    limited = any(device.memory is not None for device in case.result.problem.devices)
-    return limited or any(any(shown.row.peak_memory or ()) for shown in case.shown)
-
-
-COLUMNS: Final = (
-    Column("schedule", number=False),
-    Column("fits", number=False),
-    *map(Column, ("makespan", "bubble", "span", "bubble of span")),
-    *map(Column, ("peak memory", "to best", "to bound")),
-    Column("timeline", number=False),
-)
-
-
-@dataclass(frozen=True)
-class BaselineRow:
-    """A schedule's line: the best that fit come first. ``own`` is the solver's."""
-
-    name: str
-    source: str
-    own: bool
-    valid: bool
-    fits: str
-    why_not: str
-    figures: list[str]
-
-
-def caption(case: ReportedCase) -> str:
-    """Return what the table of all schedules is called."""
-    return f"All schedules of this problem; ratios by {case.result.objective}"
-
-
-def baseline_row(shown: Shown, problem: Problem) -> BaselineRow:
-    """Return the line of a schedule."""
-    row = shown.row
-    bubble, peaks = row.bubble or {}, row.peak_memory
-    over = over_capacity(problem, peaks or ())
-    everywhere = len(over) == len(problem.devices)
-    where = "all ranks" if everywhere else counted(len(over), "rank")
-    return BaselineRow(
-        name=shown.name,
-        source=shown.source,
-        own=shown.name == SOLVER_ROW,
-        valid=bool(row.valid),
-        fits="fits" if row.valid else f"over the cap: {where}" if over else "not valid",
-        why_not="" if row.valid else plain(row.why_not or ""),
-        figures=[
-            time(problem, row.makespan),
-            percent(bubble.get("makespan")),
-            time(problem, row.span),
-            percent(bubble.get("span")),
-            held(problem, peaks[fullest(problem, peaks)] if peaks else None),
-            claims.times(row.ratio_to_best, "–"),
-            claims.times(row.ratio_to_bound, "–"),
-        ],
-    )
-
-
-def over_capacity(problem: Problem, peaks: Sequence[int]) -> list[int]:
-    """Return the devices that hold more than their capacity."""
-    held = zip(problem.devices, peaks, strict=False)
-    return [n for n, (d, peak) in enumerate(held) if d.memory is not None and peak > d.memory]
-
-
-def left_out(case: ReportedCase) -> list[tuple[str, list[str]]]:
-    """Return why schedules do not apply to the placement, with their names, most names first."""
-    groups: dict[str, list[str]] = {}
-    for shown in case.shown:
-        if shown.schedule is None and shown.name != SOLVER_ROW:
-            groups.setdefault(plain(shown.row.why_not or ""), []).append(shown.name)
-    return sorted(groups.items(), key=lambda group: -len(group[1]))
-
-
-def stages(problem: Problem) -> Table:
-    """Return the table of costs, equal stages together."""
-    lists = problem.has_lists
-    modes = problem.has_modes
-    more = [key for key in MORE if any(_states(stage, key) for stage in problem.stages)]
-    head = ["stage", "rank", *(["class"] if lists else []), *(["mode"] if modes else [])]
-    head += ["#F", "#B", "#W", "#BW", "backward", "#held after F", "#held after B"]
-    head += [f"#{key.replace('_', ' ')}" for key in more]
-    head += ["#copy out", "#copy back", "#held between"] if modes else []
-    alike: dict[tuple[str, ...], list[int]] = {}
-    for op in one_of_each(problem):
-        if op.kind == "F":
-            alike.setdefault(_costs(problem, op, lists, modes, more), []).append(op.stage)
-    lines = sorted(alike.items(), key=lambda line: line[1][0])  # stage by stage
-    rows = [
-        [_ranges(members), _ranges(sorted({problem.stages[s].device for s in members})), *costs]
-        for costs, members in lines
-    ]
-    caption = "Costs per stage and microbatch, and memory held"
-    if len(rows) > MOST_STAGES:
-        caption += f" (the first {MOST_STAGES} of {len(rows)} different ones)"
-    columns = [Column(name.lstrip("#"), number=name.startswith("#")) for name in head]
-    return Table(columns, rows[:MOST_STAGES], caption)
-
-
-def _states(stage: Stage, key: str) -> bool:
-    return key in stage.more or any(key in dict(mode.stated) for mode in stage.modes)
-
-
-def _costs(
-    problem: Problem, op: Op, lists: bool, modes: bool, more: Sequence[str]
-) -> tuple[str, ...]:
-    """Columns of a stage's amounts for one class in one mode."""
-    s = problem.amounts(op.stage, op.microbatch, op.mode)
-    cells: list[str] = []
-    if lists:
-        definitions = problem.routes[problem.route_of[op.stage]].definitions
-        kind = problem.class_of(op.stage, op.microbatch)
-        cells.append(plain(definitions[kind].name) if definitions else "all")
-    if modes:
-        own = problem.stages[op.stage].modes
-        cells.append(plain(own[op.mode - 1].name) if op.mode else KEEP)
-    cells += [*(time(problem, value) for value in (s.F, s.B, s.W, s.BW)), s.backward]
-    cells += (held(problem, getattr(s, key)) for key in ("held_after_F", "held_after_B", *more))
-    if modes and s.offload:
-        cells += [time(problem, value) for value in (s.offload.time_out, s.offload.time_in)]
-        cells.append(held(problem, s.offload.held))
-    elif modes:
-        cells += ["–"] * 3
-    return tuple(cells)
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    return plain(ranges(numbers))
+_MOST_STAGES: Final = 256  # lines of the table of stages
+_MOST_CLASSES: Final = 12  # named
 
 
 @dataclass(frozen=True)
@@ -236,6 +97,220 @@ def case_of(name: str, result: Result, baselines: Sequence[Shown]) -> ReportedCa
         return shown.schedule is None, not shown.row.valid, shown.row.value(objective) or 0
 
     return ReportedCase(name, result, (first, *sorted(others, key=rank)))
+
+
+FIGURES: Final = tuple(
+    map(
+        Column,
+        ("makespan", "bubble", "span", "bubble of span", "peak memory", "to best", "to bound"),
+    )
+)
+COLUMNS: Final = (
+    Column("schedule", number=False),
+    Column("fits", number=False),
+    *FIGURES,
+    Column("timeline", number=False),
+)
+_percent = partial(claims.percent, unknown="unknown")
+
+
+def line_of(shown: Shown, problem: Problem) -> dict[str, Any]:
+    """Return the line of a schedule; ``own`` is the solver's."""
+    row = shown.row
+    bubble, peaks = row.bubble or {}, row.peak_memory
+    over = over_capacity(problem, peaks or ())
+    return {
+        "name": shown.name,
+        "source": shown.source,
+        "own": shown.name == SOLVER_ROW,
+        "valid": row.valid,
+        "fits": "fits" if row.valid else "over the cap" if over else "not valid",
+        "why_not": "" if row.valid else plain(row.why_not or ""),
+        "figures": [
+            time(problem, row.makespan),
+            _percent(bubble.get("makespan")),
+            time(problem, row.span),
+            _percent(bubble.get("span")),
+            held(problem, peaks[fullest(problem, peaks)] if peaks else None),
+            claims.times(row.ratio_to_best, "–"),
+            claims.times(row.ratio_to_bound, "–"),
+        ],
+    }
+
+
+def overview(cases: Sequence[ReportedCase]) -> Table:
+    """Return one line per placement."""
+    lines = []
+    for case in cases:
+        result, figures = case.result, line_of(case.shown[0], case.result.problem)["figures"]
+        bound = time(result.problem, result.lower_bound, rounded_down)
+        lines.append([case.name, result.standing.verdict, bound, *figures[:-2]])
+    texts = (Column(name, number=False) for name in ("placement", "status"))
+    return Table([*texts, Column("bound"), *FIGURES[:-2]], lines)
+
+
+def over_capacity(problem: Problem, peaks: Sequence[int]) -> list[int]:
+    """Return the devices that hold more than their capacity."""
+    held = zip(problem.devices, peaks, strict=False)
+    return [n for n, (d, peak) in enumerate(held) if d.memory is not None and peak > d.memory]
+
+
+def knows_memory(case: ReportedCase) -> bool:
+    """Whether the problem says anything of memory: a capacity, or what something holds."""
+    limited = any(device.memory is not None for device in case.result.problem.devices)
+    return limited or any(any(shown.row.peak_memory or ()) for shown in case.shown)
+
+
+def left_out(case: ReportedCase) -> list[tuple[str, list[str]]]:
+    """Return why schedules do not apply to the placement, with their names, most names first."""
+    groups: dict[str, list[str]] = {}
+    for shown in case.shown:
+        if shown.schedule is None and shown.name != SOLVER_ROW:
+            groups.setdefault(plain(shown.row.why_not or ""), []).append(shown.name)
+    return sorted(groups.items(), key=lambda group: -len(group[1]))
+
+
+def stages(problem: Problem) -> Table:
+    """Return the table of costs, equal stages together."""
+    alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for op in one_of_each(problem):
+        if op.kind == "F":
+            alike.setdefault(tuple(_costs(problem, op).items()), []).append(op.stage)
+    lines = sorted(alike.items(), key=lambda line: line[1][0])  # stage by stage
+    names = dict.fromkeys(name for costs in alike for name, _ in costs)
+    rows = [
+        [
+            plain(ranges(members)),
+            plain(ranges(sorted({problem.stages[stage].device for stage in members}))),
+            *(dict(costs).get(name, "–") for name in names),
+        ]
+        for costs, members in lines[:_MOST_STAGES]
+    ]
+    caption = "Costs per stage and microbatch, and memory held"
+    if len(lines) > _MOST_STAGES:
+        caption += f" (the first {_MOST_STAGES} of {len(lines)} different ones)"
+    texts = ("stage", "rank", "class", "mode", "backward")
+    columns = [Column(name, number=name not in texts) for name in ("stage", "rank", *names)]
+    return Table(columns, rows, caption)
+
+
+def _costs(problem: Problem, op: Op) -> dict[str, str]:
+    """A stage's amounts for one class in one mode, by the name of their column."""
+    stage, own = problem.amounts(op.stage, op.microbatch, op.mode), problem.stages[op.stage]
+    cells: dict[str, str] = {}
+    if problem.has_lists:
+        definitions = problem.routes[problem.route_of[op.stage]].definitions
+        kind = problem.class_of(op.stage, op.microbatch)
+        cells["class"] = plain(definitions[kind].name) if definitions else "all"
+    if problem.has_modes:
+        cells["mode"] = plain(own.modes[op.mode - 1].name) if op.mode else KEEP
+    for key, factor in AMOUNTS.items():
+        if key in COSTS or getattr(stage, key):
+            shown = time if factor == "time" else held
+            cells[key.replace("_", " ")] = shown(problem, getattr(stage, key))
+        if key == "BW":
+            cells["backward"] = stage.backward
+    if stage.offload is not None:
+        cells["copy out"] = time(problem, stage.offload.time_out)
+        cells["copy back"] = time(problem, stage.offload.time_in)
+        cells["held between"] = held(problem, stage.offload.held)
+    return cells
+
+
+def assumptions(problem: Problem) -> Facts:
+    """Return what the model holds to be true of this problem; the page says what of every one."""
+    devices, overlap = problem.devices, problem.overlap
+    units = (plain(problem.time_unit, 20), plain(problem.memory_unit, 40))
+    routes = [
+        f"{counted(route.microbatches, 'microbatch', 'es')} through "
+        f"{counted(len(route.stages), 'stage')}"
+        for route in problem.routes
+    ]
+    offloads = any(mode.offload for stage in problem.stages for mode in stage.modes)
+    modes = dict.fromkeys(plain(mode.name) for stage in problem.stages for mode in stage.modes)
+    channels = sorted({device.copy_channels for device in devices})
+    links = [problem.link(op.stage, op.microbatch) for op in one_of_each(problem) if op.kind == "F"]
+    delays = sorted({delay for link in links if link for delay in (link.F, link.B)})
+    caps = sorted({device.memory for device in devices if device.memory is not None})
+    pairs = [] if overlap is None or not overlap.listed else [f"{len(overlap.listed)} combinations"]
+    if overlap is not None and overlap.factor is not None:
+        num, den = overlap.factor
+        pairs.append(f"an F and a BW of a rank, {num}/{den} of their sum")
+    return [
+        ("Times in", units[0] or "a unit that the problem does not name"),
+        ("Memory in", units[1] or "a unit that the problem does not name"),
+        ("Estimated", plain(problem.estimate, 300)),
+        ("Work", f"{' and '.join(routes)}, on {counted(len(devices), 'rank')}"),
+        ("Classes", "; ".join(filter(None, map(_classes, problem.routes)))),
+        ("Order", _ORDERS[problem.order] if problem.has_lists else ""),
+        ("Modes", f"keep, {', '.join(modes)}, chosen per {problem.mode_choice}" if modes else ""),
+        ("Copy channels", f"{' or '.join(map(str, channels))} of a rank" if offloads else ""),
+        ("May pair", "; ".join(pairs)),
+        ("Transfers take", _range([time(problem, delay) for delay in delays]) or "no time"),
+        ("Capacity", _range([held(problem, cap, rounded) for cap in caps]) or "no limit"),
+    ]
+
+
+_ORDERS: Final = {
+    "given": "every stage runs its F's, and its backwards, in the order of the numbers",
+    "same": "all stages of a route run their F's and their backwards in one order, which is chosen",
+    "free": "every stage runs the microbatches in an order of its own",
+}
+
+
+def _classes(route: Any) -> str:
+    counts = Counter(route.classes or ())
+    named = [
+        f"{plain(kind.name)} ({counts[place]:,})"
+        for place, kind in enumerate(route.definitions[:_MOST_CLASSES])
+    ]
+    more = len(route.definitions) - len(named)
+    return ", ".join([*named, *([f"{more:,} more"] if more else [])])
+
+
+def _range(texts: Sequence[str]) -> str:
+    """Show the first and the last of ascending amounts."""
+    return " to ".join(dict.fromkeys([*texts[:1], *texts[-1:]]))
+
+
+def commands(result: Result, folder: str) -> list[str]:
+    """Return the commands that make the result and its report again."""
+    problem, schedule = (f"{folder.rstrip('/')}/{name}.json" for name in ("problem", "schedule"))
+    seconds = max(1, math.ceil(result.wall_s))
+    solve = ["solve", problem, "-o", "again", "--objective", result.objective]
+    solve += ["--time-limit", f"{seconds}", "--workers", f"{result.workers}"]
+    solve += ["--seed", f"{result.seed}", *(["--for", result.target] if result.target else [])]
+    check = [] if result.schedule is None else [["check", problem, schedule]]
+    lines = [solve, *check, ["show", folder, "--html", "report.html"]]
+    return [plain(shlex.join(["pipesat", *line]), 1000) for line in lines]
+
+
+def origin(result: Result) -> str:
+    """Say how long the search took, with which versions, and of which problem."""
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(result.versions.items()))
+    return (
+        f"Found in {result.wall_s:.1f} s with {versions or 'unknown versions'}. "
+        "The search is limited by time, so another machine may stop with another "
+        "schedule; pipesat check verifies this one without the solver. "
+        f"Problem's digest: {result.problem.sha256}."
+    )
+
+
+def time(problem: Problem, value: int | None, towards: Rounding = rounded) -> str:
+    """Show a time; ``unknown`` if there is none."""
+    return "unknown" if value is None else time_text(value, plain(problem.time_unit, 20), towards)
+
+
+def held(problem: Problem, value: int | None, towards: Rounding = rounded_up) -> str:
+    """Show memory; ``unknown`` if there is none."""
+    return (
+        "unknown" if value is None else memory_text(value, plain(problem.memory_unit, 40), towards)
+    )
+
+
+def counted(count: int, word: str, ending: str = "s") -> str:
+    """Show a number of things: ``1 rank``, ``2 ranks``."""
+    return f"{count:,} {claims.plural(count, word, ending)}"
 
 
 LONGEST = 200  # characters of a name that a report shows

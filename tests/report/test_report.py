@@ -247,10 +247,9 @@ def test_the_page_names_classes_and_modes_in_legend_assumptions_and_costs() -> N
         assert name in legend
     assert "O copy out" in legend
     bare = re.sub(r"<[^>]*>", "|", text)
-    assert "are of 2 classes: short (2), long &lt;b&gt; (1); each has the times" in bare
-    assert "one order of the microbatches, which is chosen" in bare
-    assert "runs in one memory mode: keep, again, host &lt;b&gt;; which is chosen" in bare
-    assert "A rank has one channel for each direction" in bare
+    said = ("short (2), long &lt;b&gt; (1)", "and their backwards in one order, which is chosen")
+    for text in (*said, "keep, again, host &lt;b&gt;, chosen per microbatch", "2 of a rank"):
+        assert f"{text}|" in bare
     costs = [cell for cell in bare[bare.index("Costs per stage and") :].split("|") if cell.strip()]
     at = costs.index("host &lt;b&gt;", costs.index("long &lt;b&gt;"))
     # F, B, W, BW, backward, held after F and B, copy out, copy back, held between
@@ -564,4 +563,4 @@ def test_tables_say_times_and_memory_in_units_that_people_know(
     text = page([case_of("", result_of(problem, schedule), [])], "x").decode()
     for shown in (makespan, costs, peak):
         assert f'class="number">{shown}</td>' in text
-    assert f"limited to {peak.replace('1.87', '1.86')}." in text
+    assert f"<dt>Capacity</dt><dd>{peak.replace('1.87', '1.86')}</dd>" in text
