@@ -246,7 +246,7 @@ def assumptions(problem: Problem) -> Facts:
         ("Modes", f"keep, {', '.join(modes)}, chosen per {problem.mode_choice}" if modes else ""),
         ("Copy channels", f"{' or '.join(map(str, channels))} of a rank" if offloads else ""),
         ("May pair", "; ".join(pairs)),
-        ("Transfers take", _range([time(problem, delay) for delay in delays]) or "no time"),
+        ("Transfers take", _range([time(problem, delay) for delay in delays if any(delays)])),
         ("Capacity", _range([held(problem, cap, rounded) for cap in caps]) or "no limit"),
     ]
 
