@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -79,8 +80,12 @@ def result_folders(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the result folders: the folder itself, or its placements' by name."""
     names = listed(folder)
     if names is None:  # copied, say: what is there counts
-        there = (*folder.glob("problem.json"), *folder.glob("*/problem.json"))
-        names = [str(path.relative_to(folder)) for path in there]
+        try:
+            below = os.listdir(folder)
+        except OSError as error:
+            raise BadInput(f"cannot read: {error.strerror or error}", source=str(folder)) from None
+        there = ["problem.json", *(os.path.join(name, "problem.json") for name in below)]
+        names = [name for name in there if os.path.isfile(folder / name)]
     paths = [PurePath(name) for name in names]
     inner = {p.parent.name for p in paths if p.name == "problem.json" and len(p.parts) <= 2}
     if not inner:
