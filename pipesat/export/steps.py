@@ -23,6 +23,7 @@ the consumer, it stands where it delays least.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
@@ -34,7 +35,7 @@ from pipesat.core.timing import earliest_ends, linearize
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Schedule
+    from pipesat.core.schedule import Order, Schedule
 
 StepKind: TypeAlias = Literal[
     "RecvActivations",
@@ -96,26 +97,45 @@ def steps_of(problem: Problem, schedule: Schedule, *, at_once: bool = False) -> 
         for number, (end, length) in enumerate(zip(ends, linear.duration, strict=True))
     ]
     transfers = list(_transfers(problem, linear))
-    rows = _rows(linear, ends, len(problem.devices))
+    rows, place = _rows(linear, ends, len(problem.devices))
     for number, transfer in enumerate(transfers):
-        instant = ends[transfer.producer] if at_once else _meeting(rows, linear, ends, transfer)
+        instant = ends[transfer.producer]
+        if not at_once:
+            sender, receiver = rows[linear.device[transfer.producer]], rows[transfer.receiver]
+            instant = _meeting(sender, receiver, place[transfer.consumer], instant, transfer.delay)
         # at one instant: ops without length and transfers by dependency, then the ops that start
         events.append((instant, 0, 2 * transfer.producer + 1, number))
     steps: list[list[RankStep]] = [[] for _ in problem.devices]
     for _, _, tie, number in sorted(events):
-        item = linear.item[tie // 2]
         here = linear.device[tie // 2]
         if tie % 2 == 0:
-            steps[here].append(RankStep(compute_kind(item), item))
-            continue
-        transfer = transfers[number]
-        there = linear.device[transfer.consumer]
-        forward = transfer.needs.kind == "F"
-        send: StepKind = "SendActivations" if forward else "SendGradient"
-        receive: StepKind = "RecvActivations" if forward else "RecvGradient"
-        steps[here].append(RankStep(send, transfer.gives, there))
-        steps[there].append(RankStep(receive, transfer.needs, here))
+            steps[here].append(computed(linear.item[tie // 2]))
+        else:
+            steps[here].append(transfers[number].send)
+            steps[transfers[number].receiver].append(transfers[number].receive)
     return tuple(map(tuple, steps))
+
+
+def late_steps(problem: Problem, order: Order) -> Steps:
+    """Post each receive directly before the op that needs it, each send directly after its op.
+
+    A pair has both receives before it and both sends after it, each time the forward's first.
+    """
+    linear = linearize(problem, order)
+    before: dict[int, list[RankStep]] = defaultdict(list)
+    after: dict[int, list[RankStep]] = defaultdict(list)
+    for transfer in sorted(_transfers(problem, linear), key=lambda t: t.gives.kind != "F"):
+        before[transfer.consumer].append(transfer.receive)
+        after[transfer.producer].append(transfer.send)
+    steps: list[list[RankStep]] = [[] for _ in problem.devices]
+    for number, (device, item) in enumerate(zip(linear.device, linear.item, strict=True)):
+        steps[device] += [*before[number], computed(item), *after[number]]
+    return tuple(map(tuple, steps))
+
+
+def computed(item: Item) -> RankStep:
+    """Return the step in which an item is computed."""
+    return RankStep(compute_kind(item), item)
 
 
 def compute_kind(item: Item) -> StepKind:
@@ -125,25 +145,38 @@ def compute_kind(item: Item) -> StepKind:
 
 
 class _Transfer(NamedTuple):
-    """From item ``producer`` to item ``consumer`` of the linear order, which ops, which delay."""
+    """From item ``producer`` to item ``consumer`` of the linear order, as steps of both ranks."""
 
     producer: int
     consumer: int
-    gives: Op
-    needs: Op
+    send: RankStep
+    receive: RankStep
     delay: int
+
+    @property
+    def receiver(self) -> int:
+        """The rank that receives."""
+        return self.send.peer or 0
+
+    @property
+    def gives(self) -> Op:
+        """The op whose result is sent."""
+        return members(self.send.item)[0]
 
 
 def _transfers(problem: Problem, linear: LinearOrder) -> Iterator[_Transfer]:
     """All data that crosses devices, by consumer."""
     giver: dict[Event, tuple[int, Op]] = {}
-    for number, item in enumerate(linear.item):
+    for number, (there, item) in enumerate(zip(linear.device, linear.item, strict=True)):
         for op in members(item):
             need = awaited(problem, op)
             if need is not None:
                 producer, gives = giver[need.event]
-                if linear.device[producer] != linear.device[number]:
-                    yield _Transfer(producer, number, gives, op, need.delay)
+                if (here := linear.device[producer]) != there:
+                    send: StepKind = "SendActivations" if op.kind == "F" else "SendGradient"
+                    receive: StepKind = "RecvActivations" if op.kind == "F" else "RecvGradient"
+                    ends = RankStep(send, gives, there), RankStep(receive, op, here)
+                    yield _Transfer(producer, number, *ends, need.delay)
         for op in members(item):
             giver[op.event] = number, op
 
@@ -171,28 +204,19 @@ class _Row:
         return max(0, until - self.starts[after]) if after < len(self.starts) else 0
 
 
-class _Rows(NamedTuple):
-    devices: list[_Row]
-    place: list[int]  # of each item of the linear order, within its device
-
-
-def _rows(linear: LinearOrder, ends: list[int], devices: int) -> _Rows:
-    rows = _Rows([_Row() for _ in range(devices)], [])
+def _rows(linear: LinearOrder, ends: list[int], devices: int) -> tuple[list[_Row], list[int]]:
+    """Return the devices' rows, and the place of each item within its own."""
+    rows, place = [_Row() for _ in range(devices)], []
     for device, length, end in zip(linear.device, linear.duration, ends, strict=True):
-        row = rows.devices[device]
-        rows.place.append(len(row.starts))
-        row.starts.append(end - length)
-        row.ends.append(end)
-    return rows
+        place.append(len(rows[device].starts))
+        rows[device].starts.append(end - length)
+        rows[device].ends.append(end)
+    return rows, place
 
 
-def _meeting(rows: _Rows, linear: LinearOrder, ends: list[int], transfer: _Transfer) -> int:
+def _meeting(sender: _Row, receiver: _Row, place: int, ready: int, delay: int) -> int:
     """When a transfer happens: from the producer's end to the consumer's start less the delay."""
-    producer, consumer, *_, delay = transfer
-    sender = rows.devices[linear.device[producer]]
-    receiver = rows.devices[linear.device[consumer]]
-    place = rows.place[consumer]
-    ready, needed = ends[producer], receiver.starts[place] - delay
+    needed = receiver.starts[place] - delay
     candidates = [needed, ready]
     for gap in range(place, max(-1, place - _GAPS), -1):  # the gap before each item, going back
         opens = max(ready, receiver.ends[gap - 1] if gap else 0)

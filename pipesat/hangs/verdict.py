@@ -5,15 +5,15 @@ from __future__ import annotations
 import csv
 import re
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.claims import plural
-from pipesat.core.errors import BadInput, Fault
+from pipesat.core.errors import BadInput
 from pipesat.core.ops import Event, members
 from pipesat.core.showing import Displayed, Facts
-from pipesat.export.steps import RankStep, Steps, compute_kind, steps_of
+from pipesat.export.steps import RankStep, Steps, computed, late_steps, steps_of
 from pipesat.export.torch.companions import Companions, OwnWords
 from pipesat.export.torch.csv_file import LARGEST_FILE
 from pipesat.export.torch.lint import parse_cell
@@ -25,9 +25,9 @@ from pipesat.hangs.machine import (
     RuleName,
     Wait,
     crossed_of,
+    crossing,
     cycle_of,
-    faults,
-    late,
+    message,
     with_waits,
     word,
 )
@@ -52,35 +52,50 @@ def posted_in(path: Path, problem: Problem, order: Order) -> Steps | None:
         return None
     own = OwnWords(problem, Companions(Companions.of(path).order, None), ()).numbers
     number = {mine: theirs for theirs, mine in enumerate(own)}
-    known = {
-        f"{problem.place_of[op.stage]}{WORDS[step.kind]}{number[op.microbatch]}": step
-        for step in chain(*late(problem, order))
-        for op in members(step.item)[: step.kind in WORDS]
-    }
-    lists, dropped = [], list[BadInput]()
-    for rank, (row, cells) in enumerate(zip(order, csv.reader(text.splitlines()), strict=True), 1):
-        items, steps, gone = iter(row), list[RankStep](), set[Event]()
-        for place, cell in enumerate((cell.replace(" ", "") for cell in cells), 1):
-            if cell in known:
-                steps.append(known[cell])
-                if members(known[cell].item)[0].event in gone and "SEND_F" in cell:
-                    where = f"row {rank}, cell {place}"
-                    dropped.append(BadInput(_DROPPED, source=str(path), where=where, value=cell))
-                continue
-            if _POSTS.fullmatch(cell):
-                raise BadInput(f"{cell} carries nothing of this order", source=str(path))
-            left = len(parse_cell(cell) or ())
-            while left:  # an overlapped cell is a pair, or ops in turn
-                item = next(items)
-                steps.append(RankStep(compute_kind(item), item))
-                gone |= {op._replace(kind="F").event for op in members(item) if op.kind != "F"}
-                left -= len(members(item))
+    lists = []
+    rows = zip(order, late_steps(problem, order), csv.reader(text.splitlines()), strict=True)
+    for rank, (row, late, cells) in enumerate(rows, 1):
+        posts = {
+            f"{problem.place_of[op.stage]}{WORDS[step.kind]}{number[op.microbatch]}": step
+            for step in late
+            for op in members(step.item)[: step.kind in WORDS]
+        }
+        items, steps = iter(row), list[RankStep]()
+        for cell in (cell.replace(" ", "") for cell in cells):
+            if not _POSTS.fullmatch(cell):
+                ops = len(parse_cell(cell) or ())
+                while ops:  # an overlapped cell is a pair, or ops in turn
+                    steps.append(computed(next(items)))
+                    ops -= len(members(steps[-1].item))
+            elif cell in posts:
+                steps.append(posts.pop(cell))
+            else:
+                text = "it carries nothing of this order, or does so twice"
+                raise BadInput(text, source=str(path), where=f"row {rank}", value=cell)
+        for cell in posts:
+            raise BadInput(f"{cell} is missing", source=str(path), where=f"row {rank}")
+        for step, said in _out_of_turn(problem, steps):
+            raise BadInput(said, source=str(path), where=f"row {rank}", value=word(step))
         lists.append(tuple(steps))
-    if wrong := faults(problem, order, tuple(lists)):
-        raise BadInput(f"its sends and receives do not fit: {wrong[0]}", source=str(path))
-    for error in dropped:
-        raise error
     return tuple(lists)
+
+
+def _out_of_turn(problem: Problem, steps: list[RankStep]) -> Iterator[tuple[RankStep, str]]:
+    """Yield the steps that use what their rank does not have yet, or has no more."""
+    there, dropped = set[Event | None](), set[Event]()
+    for step in steps:
+        ops = members(step.item)
+        if step.kind.startswith("Recv"):
+            there.add(message(problem, step))
+        elif step.peer is not None and ops[0].event in dropped:
+            yield step, _DROPPED
+        elif step.peer is not None and ops[0].event not in there:
+            yield step, "it comes before its data"
+        elif step.peer is None:
+            if {need for op in ops if (need := crossing(problem, op))} - there:
+                yield step, "it comes before its data"
+            there |= {op.event for op in ops}
+            dropped |= {op._replace(kind="F").event for op in ops if op.kind != "F"}
 
 
 _LATE: Final = "each receive directly before the op that needs it, each send directly after its op"
@@ -184,31 +199,16 @@ def verdict(
 ) -> Verdict:
     """Judge a valid schedule's order, or its step lists in ``posted``. O(n log n) for n ops."""
     given = posted is not None
-    posted = posted or late(problem, schedule.order)
+    posted = posted or late_steps(problem, schedule.order)
     found = replace(_judged(problem, posted, rule), given=given)
     if found.safe:
         return found
     own = steps_of(problem, schedule, at_once=rule == "graph")
-    if wrong := step_faults(problem, schedule.order, own, rule):
-        raise Fault(f"pipesat's own order of sends and receives is not safe: {wrong[0]}")
     return replace(
         found,
         steps=_judged(problem, own, rule).steps,
         buffers=_least_buffers(problem, posted) if rule == "graph" and found.cycle else None,
     )
-
-
-def step_faults(
-    problem: Problem, order: Order, steps: Steps, rule: RuleName = "rendezvous"
-) -> list[str]:
-    """Return what is wrong with the steps of an order; empty if they run to their end. O(steps).
-
-    What is safe by ``rendezvous`` is so by every rule but ``graph``: a send may come too late.
-    """
-    if found := faults(problem, order, steps):
-        return found
-    judged = _judged(problem, steps, rule)
-    return [] if judged.safe else [f"deadlock: {judged.cyclic_wait}, crossed: {judged.mixed_up}"]
 
 
 def _judged(problem: Problem, steps: Steps, rule: RuleName) -> Verdict:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pipesat.core.ops import Pair, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
 from pipesat.core.timing import time_order
-from pipesat.export.steps import RankStep, Steps, steps_of
-from pipesat.hangs.verdict import step_faults
+from pipesat.export.steps import Steps, steps_of
 from pipesat.heuristics import BASELINES
 from pipesat.picture.text import text_grid
 from tests.conftest import Run
@@ -103,70 +101,6 @@ def test_blocking_costs_a_uniform_chain_without_delays_nothing(name: str, p: int
     problem = chain(p, 2 * p)
     schedule = BASELINES[name](problem)
     assert end_of(problem, steps_of(problem, schedule)) == schedule.makespan
-
-
-# The check
-
-
-HAND = time_order(chain(2, 2), order_of("0F0 0F1 0BW0 0BW1", "1F0 1BW0 1F1 1BW1"))
-
-
-def faults_of(first: str, second: str) -> list[str]:
-    """Faults of lists written as ``+`` send, ``-`` receive before an op's text."""
-
-    def row(text: str, peer: int) -> tuple[RankStep, ...]:
-        steps = []
-        for word in text.split():
-            item = parse_item(word.lstrip("+-"))
-            forward = not isinstance(item, Pair) and item.kind == "F"
-            if word[0] == "+":
-                steps.append(RankStep("SendActivations" if forward else "SendGradient", item, peer))
-            elif word[0] == "-":
-                steps.append(RankStep("RecvActivations" if forward else "RecvGradient", item, peer))
-            else:
-                steps.append(RankStep("Forward" if forward else "Backward", item))
-        return tuple(steps)
-
-    return step_faults(chain(2, 2), HAND.order, (row(first, 1), row(second, 0)))
-
-
-GOOD = ("0F0 +0F0 0F1 +0F1 -0BW0 0BW0 -0BW1 0BW1", "-1F0 1F0 1BW0 -1F1 +1BW0 1F1 1BW1 +1BW1")
-
-
-def test_good_lists_have_no_fault() -> None:
-    assert faults_of(*GOOD) == []
-
-
-def test_a_deadlock_is_found_and_its_members_are_named() -> None:
-    # rank 0 wants to send 0F1 first, rank 1 wants to send 1BW0 first: each waits for the other
-    crossed = "-1F0 1F0 1BW0 +1BW0 -1F1 1F1 1BW1 +1BW1"
-    (fault,) = faults_of(GOOD[0], crossed)
-    assert fault.startswith("deadlock: ")
-    assert "rank 0 waits in SEND_F 0F1 for rank 1" in fault
-    assert "waits in SEND_B 1BW0 for rank 0" in fault
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "fault"),
-    [
-        ("0F0 +0F0 0F1 -0BW0 0BW0 -0BW1 0BW1", GOOD[1], "RecvActivations 1F1 on device 1 has no"),
-        (GOOD[0] + " +0F0", GOOD[1], "SendActivations 0F0 on device 0 has no place"),
-        ("+0F0 0F0 0F1 +0F1 -0BW0 0BW0 -0BW1 0BW1", GOOD[1], "SendActivations 0F0 on device 0 com"),
-        (GOOD[0], "1F0 -1F0 1BW0 -1F1 +1BW0 1F1 1BW1 +1BW1", "Forward 1F0 on device 1 comes"),
-        ("0F1 +0F1 0F0 +0F0 -0BW0 0BW0 -0BW1 0BW1", GOOD[1], "device 0 does not compute the"),
-    ],
-)
-def test_other_faults_are_found(first: str, second: str, fault: str) -> None:
-    faults = faults_of(first, second)
-    assert any(found.startswith(fault) for found in faults), faults
-
-
-def test_a_send_to_the_wrong_peer_is_found() -> None:
-    problem = chain(3, 1)
-    schedule = BASELINES["1f1b"](problem)
-    steps = steps_of(problem, schedule)
-    wrong = tuple(step._replace(peer=2) if step.peer == 1 else step for step in steps[0])
-    assert step_faults(problem, schedule.order, (wrong, *steps[1:]))
 
 
 # The command

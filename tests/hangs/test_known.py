@@ -85,17 +85,29 @@ def test_microbatches_have_their_own_numbers(cli: Run, save, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "text"),
     [
-        (FIRST.replace("0SEND_F1,", ""), EARLY, "RecvActivations 1F1 on device 1 has no other end"),
-        (f"{FIRST},0SEND_F9", EARLY, "0SEND_F9 carries nothing of this order"),
-        (f"{FIRST},0SEND_B0", EARLY, "0SEND_B0 carries nothing of this order"),
-        (f"{FIRST},0SEND_F1", EARLY, "SendActivations 0F1 on device 0 has no place: doubled"),
-        (FIRST, f"{EARLY},0SEND_F1", "SendActivations 0F1 on device 1 has no other end"),
-        (FIRST.replace("0F0,0SEND_F0", "0SEND_F0,0F0"), EARLY, "comes before its data"),
-        (FIRST, EARLY.replace("1RECV_F0,1F0", "1F0,1RECV_F0"), "1F0 on device 1 comes before"),
+        (FIRST.replace("0SEND_F1,", ""), EARLY, "row 1: 0SEND_F1 is missing"),
+        (f"{FIRST},0SEND_F9", EARLY, "row 1: got '0SEND_F9', it carries nothing of this order"),
+        (f"{FIRST},0SEND_B0", EARLY, "row 1: got '0SEND_B0', it carries nothing of this order"),
+        (
+            f"{FIRST},0SEND_F1",
+            EARLY,
+            "row 1: got '0SEND_F1', it carries nothing of this order, or does so",
+        ),
+        (FIRST, f"{EARLY},0SEND_F1", "row 2: got '0SEND_F1', it carries nothing of this order"),
+        (
+            FIRST.replace("0F0,0SEND_F0", "0SEND_F0,0F0"),
+            EARLY,
+            "row 1: got 'SEND_F 0F0', it comes",
+        ),
+        (
+            FIRST,
+            EARLY.replace("1RECV_F0,1F0", "1F0,1RECV_F0"),
+            "row 2: got '1F0', it comes",
+        ),
         (
             "0F0,0F1,0SEND_F1,0RECV_B0,0B0,0SEND_F0,0RECV_B1,0B1",
             EARLY,
-            "row 1, cell 6: got '0SEND_F0', it comes after the backward",
+            "row 1: got 'SEND_F 0F0', it comes after the backward",
         ),
     ],
 )

@@ -10,8 +10,9 @@ import pipesat
 from pipesat.core.ops import Copy
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.timing import time_order
+from pipesat.export.steps import late_steps
 from pipesat.files.problem_file import parse_problem
-from pipesat.hangs.machine import RULES, late, with_waits, word
+from pipesat.hangs.machine import RULES, with_waits, word
 from pipesat.hangs.verdict import Verdict
 from tests.conftest import Run
 from tests.support.hang_oracle import posted_late, programs, random_order, random_problem, simulate
@@ -41,7 +42,7 @@ def lists(steps: object) -> list[list[str]]:
 def test_receives_stand_directly_before_sends_directly_after() -> None:
     problem = parse_problem(document(chain(3, 2, F=1, B=1, W=1), overlap={"FB": [1, 1]}))
     order = order_of("0F0 0F1 0BW0 0BW1", "1F0 (1F1+1BW0) 1B1 1W1", "2F0 2B0 2W0 2F1 2BW1")
-    assert lists(late(problem, order))[1] == [
+    assert lists(late_steps(problem, order))[1] == [
         "RecvActivations 1F0",
         "Forward 1F0",
         "SendActivations 1F0",
@@ -59,7 +60,7 @@ def test_receives_stand_directly_before_sends_directly_after() -> None:
 
 def test_a_wait_stands_before_the_op_that_takes_the_buffer_again() -> None:
     order = order_of("0F0 0F1 0F2 0BW0 0BW1 0BW2", "1F0 1F1 1F2 1BW0 1BW1 1BW2")
-    steps = late(chain(2, 3), order)
+    steps = late_steps(chain(2, 3), order)
     first = [text for text in lists(with_waits(steps))[0] if "F" in text]
     assert first == [
         "Forward 0F0",
