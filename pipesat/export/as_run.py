@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from pipesat.core.checker import check
 from pipesat.core.claims import plural
@@ -16,11 +16,10 @@ from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.export.runtime import Runtime
-from pipesat.export.torch.adapt import whole_first_backward
+from pipesat.export.torch.adapt import each, renamed, whole_first_backward
 
 
-@dataclass(frozen=True)
-class AsRun:
+class AsRun(NamedTuple):
     """The schedule that a runtime runs, timed again, and what was changed to get there."""
 
     schedule: Schedule
@@ -91,11 +90,7 @@ def _ws_by_number(order: Order) -> Order:
     def named(op: Op) -> Op:
         return op._replace(microbatch=next(split[op.stage])) if op.kind == "W" else op
 
-    return tuple(tuple(_mapped(item, named) for item in row) for row in order)
-
-
-def _mapped(item: Item, change: Callable[[Op], Op]) -> Item:
-    return Pair(*map(change, item)) if isinstance(item, Pair) else change(item)
+    return each(order, lambda item: [renamed(item, named)])
 
 
 def _require_by_number(order: Order, runtime: Runtime) -> None:
@@ -116,42 +111,36 @@ def _without_pairs(
     problem: Problem, order: Order, runtime: Runtime, first: int
 ) -> tuple[Order, int]:
     """Put the members of pairs in turn that a runtime does not run as one; return how many."""
-    count = 0
 
-    def runs(pair: Pair) -> bool:
-        apart = runtime.first_whole and any(o.stage == first and o.kind in ("B", "W") for o in pair)
-        return not apart and runtime.runs_pair(*(op.kind for op in pair))
+    def apart(item: Item) -> bool:
+        if not isinstance(item, Pair):
+            return False
+        own = runtime.first_whole and any(o.stage == first and o.kind in ("B", "W") for o in item)
+        return own or not runtime.runs_pair(*(op.kind for op in item))
 
-    def found(item: Item) -> Iterator[Item]:
-        nonlocal count
-        if not isinstance(item, Pair) or runs(item):
-            yield item
-            return
-        count += 1
-        one, two = sorted(item, key=lambda op: op.kind != "F")
+    def found(item: Item) -> Iterable[Item]:
+        if not apart(item):
+            return [item]
+        one, two = sorted(members(item), key=lambda op: op.kind != "F")
         if (one.kind, two.kind) == ("F", "BW") and runtime.runs_pair("B", "F"):
             half = two._replace(kind="B")
             if pair_time(problem, one, half) is not None:
-                yield from (in_order(problem, Pair(one, half)), two._replace(kind="W"))
-                return
-        yield from (one, two)
+                return [in_order(problem, Pair(one, half)), two._replace(kind="W")]
+        return [one, two]
 
-    rows = tuple(tuple(new for item in row for new in found(item)) for row in order)
-    return rows, count
+    return each(order, found), sum(apart(item) for row in order for item in row)
 
 
 def _whole_first(problem: Problem, order: Order, first: int) -> Order:
     if (whole := whole_first_backward(problem, order)) is not None:
         return whole.order
 
-    def found(items: Iterable[Item]) -> Iterator[Item]:
-        for item in items:
-            if not (isinstance(item, Op) and item.stage == first and item.kind in ("B", "W")):
-                yield item
-            elif item.kind == "B":
-                yield from (item, item._replace(kind="W"))
+    def found(item: Item) -> list[Item]:
+        if not (isinstance(item, Op) and item.stage == first and item.kind in ("B", "W")):
+            return [item]
+        return [item, item._replace(kind="W")] if item.kind == "B" else []
 
-    return tuple(tuple(found(row)) for row in order)
+    return each(order, found)
 
 
 def _all_or_none(
@@ -167,13 +156,13 @@ def _all_or_none(
     def whole(item: Item) -> list[Item]:
         if isinstance(item, Op) and item.kind == "W":
             return []
-        return [_mapped(item, lambda op: op._replace(kind="BW" if op.kind == "B" else op.kind))]
+        return [renamed(item, lambda op: op._replace(kind="BW" if op.kind == "B" else op.kind))]
 
     if not is_split(order):
         return order, []
     found = []
     for change, name in ((split, "split"), (whole, "whole")):
-        made = tuple(tuple(new for item in row for new in change(item)) for row in order)
+        made = each(order, change)
         if made == order:
             return order, []
         with contextlib.suppress(ValueError, Deadlock):
@@ -196,9 +185,5 @@ def is_split(order: Order) -> bool:
 
 def by_place(problem: Problem, order: Order) -> Order:
     """Return an order whose stage k is the k-th of the route."""
-    place = {stage: number for number, stage in enumerate(problem.routes[0].stages)}
-
-    def named(op: Op) -> Op:
-        return op._replace(stage=place[op.stage])
-
-    return tuple(tuple(_mapped(item, named) for item in row) for row in order)
+    place = problem.place_of
+    return each(order, lambda i: [renamed(i, lambda op: op._replace(stage=place[op.stage]))])

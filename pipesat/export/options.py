@@ -10,6 +10,7 @@ exactly two stages per rank (r and 2p - 1 - r), the latter only for ``ZBVZeroBub
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
@@ -40,7 +41,7 @@ class Options:
     """
 
     output: Path = Path("schedule")
-    layers: tuple[int, ...] | None = None
+    layers: int | Sequence[int] | None = None
     exact: bool = False
     remark: str = ""
     checkpointing: Checkpointing | None = None
@@ -79,7 +80,8 @@ class Options:
         if self.layers is None:
             return None
         stages = len(problem.routes[0].stages)
-        layers = self.layers * stages if len(self.layers) == 1 else self.layers
+        given = [self.layers] if isinstance(self.layers, int) else self.layers
+        layers = tuple(given) * (stages if len(given) == 1 else 1)
         if len(layers) != stages:
             raise BadInput(
                 f"{len(layers)} numbers, expected {stages}, one per stage, or one for all",

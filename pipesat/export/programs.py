@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
 
 from pydantic import Field
 
 from pipesat.core.amounts import time_text
-from pipesat.core.errors import BadInput, Deadlock, Fault, NotApplicable
+from pipesat.core.errors import BadInput, Deadlock, NotApplicable
 from pipesat.core.ops import Item, Pair, members, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Exported, Schedule
 from pipesat.core.settings import Target
 from pipesat.core.timing import time_order
-from pipesat.export.as_run import AsRun, as_run, by_place, is_split
+from pipesat.export.as_run import as_run, by_place, is_split
 from pipesat.export.options import Options
 from pipesat.export.runtime import Runtime, is_vee
 from pipesat.files.complaint import validated
@@ -65,13 +64,9 @@ def program_text(
     ]
     for row in by_place(problem, schedule.order):
         lines.append('        """')
-        lines += [" ".join(map(str, some)) for some in _in_lines(row)]
+        lines += [" ".join(map(str, row[i : i + _IN_LINE])) for i in range(0, len(row), _IN_LINE)]
         lines.append('""",')
     return "\n".join([*lines, "    ],", "}", "", adapter.strip("\n"), ""])
-
-
-def _in_lines(row: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    return (row[i : i + _IN_LINE] for i in range(0, len(row), _IN_LINE))
 
 
 def read_program(path: Path, problem: Problem) -> Schedule:
@@ -147,68 +142,46 @@ def _own(problem: Problem, item: Item) -> Item:
     return in_order(problem, pair) if known and pair_time(problem, *own) is not None else pair
 
 
-class Program(NamedTuple):
-    """What a runtime is handed: header and adapter of its file, notes for who hands it over."""
-
-    header: str
-    adapter: str
-    notes: tuple[str, ...]
-
-
-def program(header: str, adapter: str, *notes: str) -> Write:
+def program(header: str, adapter: str, note: str) -> Write:
     """Return what writes the Python file of an order for a runtime."""
-    return partial(export_program, Program(header, adapter, notes))
 
-
-def export_program(
-    program: Program, runtime: Runtime, problem: Problem, schedule: Schedule, options: Options
-) -> Exported:
-    """Return the Python file of an order."""
-    made = as_run(problem, schedule, runtime)
-    if options.exact and made.changes:
-        raise NotApplicable(
-            f"{runtime.title} cannot run it as it is. Unless it is to be exact, this is changed: "
-            f"{'; '.join(made.changes)}"
+    def write(runtime: Runtime, problem: Problem, schedule: Schedule, options: Options) -> Exported:
+        made, changes = as_run(problem, schedule, runtime)
+        if options.exact and changes:
+            raise NotApplicable(
+                f"{runtime.title} cannot run it as it is. Unless it is to be exact, this is "
+                f"changed: {'; '.join(changes)}"
+            )
+        words = _words(problem, made, options)
+        title = f"From pipesat, for {runtime.title} {runtime.release}."
+        head = "\n".join([title, "", *(f"{c}\n" for c in options.comments), filled(header, words)])
+        text = program_text(problem, made, runtime, head, filled(adapter, words))
+        pairs = sum(isinstance(item, Pair) for row in made.order for item in row)
+        overlap = f", if its {pairs} pairs take what the problem says" if pairs else ""
+        now, own = (time_text(one.makespan, problem.time_unit) for one in (made, schedule))
+        told = f"makespan as {runtime.title} runs it {now}, of this schedule {own}{overlap}"
+        changed = (
+            f"the order as {runtime.title} runs it takes {made.makespan}, the schedule "
+            f'{schedule.makespan}: solve with target="{runtime.name}" (--for {runtime.name}) for '
+            "the best of the orders that it runs"
         )
-    text = _text(problem, made.schedule, runtime, program, options)
-    rows = [" ".join(map(str, row)).split() for row in by_place(problem, made.schedule.order)]
-    if [row.split() for row in order_in(text, runtime.name).rows] != rows:
-        raise Fault("the exported order does not read back as it was")
-    return Exported(
-        text.encode(),
-        notes=(
-            *made.changes,
-            *_makespans(schedule, made, runtime, problem.time_unit),
-            *program.notes,
-        ),
-        changed=_changed(schedule, made, runtime),
-    )
+        changed = "" if made.makespan == schedule.makespan else changed
+        return Exported(text.encode(), notes=(*changes, told, note), changed=changed)
+
+    return write
 
 
-def _makespans(schedule: Schedule, made: AsRun, runtime: Runtime, unit: str) -> tuple[str]:
-    pairs = sum(isinstance(item, Pair) for row in made.schedule.order for item in row)
-    overlap = f", if its {pairs} pairs take what the problem says" if pairs else ""
-    now, own = (time_text(one.makespan, unit) for one in (made.schedule, schedule))
-    return (f"makespan as {runtime.title} runs it {now}, of this schedule {own}{overlap}",)
+def filled(text: str, words: Mapping[str, object]) -> str:
+    """Return a text with each ``{word}`` replaced."""
+    for key, value in words.items():
+        text = text.replace(f"{{{key}}}", str(value))
+    return text
 
 
-def _changed(schedule: Schedule, made: AsRun, runtime: Runtime) -> str:
-    now, own = made.schedule.makespan, schedule.makespan
-    if now == own:
-        return ""
-    return (
-        f"the order as {runtime.title} runs it takes {now}, the schedule {own}: solve with "
-        f'target="{runtime.name}" (--for {runtime.name}) for the best of the orders that it runs'
-    )
-
-
-def _text(
-    problem: Problem, schedule: Schedule, runtime: Runtime, program: Program, options: Options
-) -> str:
+def _words(problem: Problem, schedule: Schedule, options: Options) -> dict[str, object]:
     chunks, vee = len(problem.stages) // len(problem.devices), is_vee(problem)
-    split = is_split(schedule.order)
-    chain = "zero-bubble" if split else "1f1b"
-    words = {
+    chain = "zero-bubble" if is_split(schedule.order) else "1f1b"
+    return {
         "ranks": len(problem.devices),
         "chunks": chunks,
         "stages": len(problem.stages),
@@ -218,12 +191,3 @@ def _text(
         "combined": str(any(isinstance(i, Pair) for row in schedule.order for i in row)).lower(),
         "stem": options.output.stem,
     }
-
-    def filled(text: str) -> str:
-        for key, value in words.items():
-            text = text.replace(f"{{{key}}}", str(value))
-        return text
-
-    head = f"From pipesat, for {runtime.title} {runtime.release}."
-    header = "\n".join([head, "", *(f"{c}\n" for c in options.comments), filled(program.header)])
-    return program_text(problem, schedule, runtime, header, filled(program.adapter))

@@ -93,9 +93,7 @@ def export(
         pattern=pattern,
     )
     if exported.changed:
-        warnings.warn(
-            exported.changed, stacklevel=3
-        )  # of the caller, beyond what looks at the arguments
+        warnings.warn(exported.changed, stacklevel=3)  # beyond what looks at the arguments
     return exported
 
 
@@ -104,34 +102,23 @@ def _exported(
     schedule: Schedule | Result | str | Path,
     to: str,
     path: str | Path | None,
-    *,
-    layers: int | Sequence[int] | None = None,
-    exact: bool = False,
-    remark: str = "",
-    checkpointing: Checkpointing | None = None,
-    pattern: str | None = None,
+    **options: Any,
 ) -> Exported:
     from pipesat.export import EXPORTERS, format_of
     from pipesat.export.options import Options
 
     to = format_of(to)
-    counts = (layers,) if isinstance(layers, int) else None if layers is None else tuple(layers)
     file = None if path is None else file_of(path, to)
-    options = Options(
-        layers=counts, exact=exact, remark=remark, checkpointing=checkpointing, pattern=pattern
-    )
-    if file is not None:
-        options = replace(options, output=file)
-    exported = EXPORTERS[to](problem, valid_schedule(problem, schedule), options)
-    if file is not None:
-        exported = replace(exported, path=file)
-        if file.name == f"{to}.py":
-            told = f"rename it before you import it: as {file.name} it hides the package {to}"
-            exported = replace(exported, notes=(*exported.notes, told))
-        if gone := _write(exported, file):
-            told = f"removed {', '.join(gone)}: of an earlier order under this name"
-            exported = replace(exported, notes=(*exported.notes, told))
-    return exported
+    asked = Options(**options) if file is None else Options(file, **options)
+    exported = EXPORTERS[to](problem, valid_schedule(problem, schedule), asked)
+    if file is None:
+        return exported
+    told = list(exported.notes)
+    if file.name == f"{to}.py":
+        told.append(f"rename it before you import it: as {file.name} it hides the package {to}")
+    if gone := _write(exported, file):
+        told.append(f"removed {', '.join(gone)}: of an earlier order under this name")
+    return replace(exported, path=file, notes=tuple(told))
 
 
 def file_of(path: str | Path, to: str) -> Path:

@@ -187,15 +187,19 @@ def test_files_of_other_names_are_named(tmp_path: Path) -> None:
         (
             None,
             modes(recompute=[[0, 0, "nap"]]),
-            "got 'nap', expected a mode of the problem, one of",
+            "'nap' is no mode of the problem that recomputes, expected one of",
         ),
         (
             None,
             modes(recompute=[[0, 2, "again"]]),
             "stage 0, microbatch 2: the order has no such",
         ),
-        (None, modes(recompute=[[0, 0, "host"]]), "got 'host', this mode offloads"),
-        (None, modes(offload=[[0, 0, "again"]]), "got 'again', this mode recomputes"),
+        (
+            None,
+            modes(recompute=[[0, 0, "host"]]),
+            "'host' is no mode of the problem that recomputes",
+        ),
+        (None, modes(offload=[[0, 0, "again"]]), "'again' is no mode of the problem that offloads"),
     ],
 )
 def test_a_file_that_contradicts_is_refused(

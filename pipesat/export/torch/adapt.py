@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import TypeVar
 
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.metrics import peak_memory
 from pipesat.core.microbatch_order import permuted
 from pipesat.core.ops import Copy, Item, Op, Pair, members
 from pipesat.core.problem import Problem
@@ -91,6 +90,16 @@ def require_torch_pipeline(problem: Problem, title: str = "torch") -> None:
             )
 
 
+def each(order: Order, change: Callable[[Item], Iterable[Item]]) -> Order:
+    """Return an order with what a change makes of every item in its place."""
+    return tuple(tuple(new for item in row for new in change(item)) for row in order)
+
+
+def renamed(item: Item, change: Callable[[Op], Op]) -> Item:
+    """Return an item with what a change makes of its ops."""
+    return Pair(*map(change, item)) if isinstance(item, Pair) else change(item)
+
+
 def _require_torch_pairs(order: Order) -> None:
     others = [
         item
@@ -116,12 +125,6 @@ def _require_in_order(entering: tuple[int, ...]) -> None:
             )
 
 
-def _forward_first(item: Item) -> Item:
-    if isinstance(item, Pair) and item.second.kind == "F":
-        return Pair(item.second, item.first)
-    return item
-
-
 def _as_torch_writes(schedule: Schedule, entering: tuple[int, ...]) -> Schedule:
     """Return a schedule with torch's numbers of its microbatches, and the F of every pair first."""
     label = {old: new for new, old in enumerate(entering)}
@@ -130,7 +133,8 @@ def _as_torch_writes(schedule: Schedule, entering: tuple[int, ...]) -> Schedule:
         return what._replace(microbatch=label[what.microbatch])
 
     def written(item: Item) -> Item:
-        return _forward_first(Pair(*map(named, item)) if isinstance(item, Pair) else named(item))
+        own = renamed(item, named)
+        return Pair(*own[::-1]) if isinstance(own, Pair) and own.second.kind == "F" else own
 
     return replace(
         schedule,
@@ -148,9 +152,7 @@ def _as_torch_writes(schedule: Schedule, entering: tuple[int, ...]) -> Schedule:
 def _last_forwards(problem: Problem, order: Order) -> tuple[int, ...]:
     last = problem.routes[0].stages[-1]
     row = order[problem.stages[last].device]
-    return tuple(
-        op.microbatch for item in row for op in members(item) if op.stage == last and op.kind == "F"
-    )
+    return tuple(op.microbatch for item in row for op in members(item) if op[:2] == (last, "F"))
 
 
 def whole_first_backward(problem: Problem, order: Order) -> Schedule | None:
@@ -159,40 +161,20 @@ def whole_first_backward(problem: Problem, order: Order) -> Schedule | None:
     Of two that are as long, at B's; of two, the one that is valid. ``None``: nothing to replace.
     """
     first = problem.routes[0].stages[0]
-    if not problem.stages[first].may_fuse or not any(
-        op.stage == first and op.kind == "B"
-        for row in order
-        for item in row
-        for op in members(item)
-    ):
+    ops = (op for row in order for item in row for op in members(item))
+    if not problem.stages[first].may_fuse or all(op[:2] != (first, "B") for op in ops):
         return None
-    options = []
-    for kept, dropped in (("B", "W"), ("W", "B")):
-        rows = []
-        for row in order:
-            items = [
-                item
-                for item in row
-                if not (isinstance(item, Op) and item.stage == first and item.kind == dropped)
-            ]
-            rows.append(
-                tuple(
-                    item._replace(kind="BW")
-                    if isinstance(item, Op) and item.stage == first and item.kind == kept
-                    else item
-                    for item in items
-                )
-            )
-        options.append(time_order(problem, tuple(rows)))
-    better, other = sorted(options, key=lambda timed: timed.makespan)
-    return better if _fits(problem, better) or not _fits(problem, other) else other
 
+    def whole(kept: str) -> Schedule:
+        def change(item: Item) -> list[Item]:
+            if not isinstance(item, Op) or item.stage != first or item.kind not in ("B", "W"):
+                return [item]
+            return [item._replace(kind="BW")] if item.kind == kept else []
 
-def _fits(problem: Problem, schedule: Schedule) -> bool:
-    if problem.order != "free":
-        return not check(problem, schedule)
-    peaks = zip(problem.devices, peak_memory(problem, schedule), strict=True)
-    return all(device.memory is None or peak <= device.memory for device, peak in peaks)
+        return time_order(problem, each(order, change))
+
+    better, other = sorted(map(whole, ("B", "W")), key=lambda timed: timed.makespan)
+    return other if check(problem, better) and not check(problem, other) else better
 
 
 def _adjacent_fused(problem: Problem, now: Schedule) -> Schedule | None:
@@ -200,57 +182,30 @@ def _adjacent_fused(problem: Problem, now: Schedule) -> Schedule | None:
 
     ``None``: there are none, or it does.
     """
-    order, found = now.order, None
-    stages = {
-        stage for stage, data in enumerate(problem.stages) if data.may_fuse
-    } & _stages_with_adjacent(order)
-    if not stages:
+    every = [stage for stage, data in enumerate(problem.stages) if data.may_fuse]
+    found = None
+    if _fused(now.order, every) == now.order:
         return None
     now = retime(problem, now)
-    size = sum(map(len, order)) * len(problem.stages)
-    attempts = [stages]
-    if size <= _MOST_OPS_FOR_STAGEWISE_FUSING:
-        attempts += [{stage} for stage in sorted(stages)]
-    for attempt in attempts:
-        candidate = _fused_on(order, attempt)
+    one_by_one = len(now) * len(problem.stages) <= _MOST_OPS_FOR_STAGEWISE_FUSING
+    for stages in [every, *([stage] for stage in every if one_by_one)]:
+        candidate = _fused(now.order, stages)
+        if candidate == now.order:
+            continue
         timed = time_order(problem, candidate)
         if timed.makespan <= now.makespan and timed.span <= now.span and not check(problem, timed):
-            order, now, found = candidate, timed, timed
-            if attempt == stages:
-                break
+            now = found = timed
     return found
 
 
-def _stages_with_adjacent(order: Order) -> set[int]:
-    return {
-        a.stage
-        for row in order
-        for a, b in pairwise(row)
-        if isinstance(a, Op) and _is_backward_and_its_w(a, b)
-    }
-
-
-def _is_backward_and_its_w(a: Item, b: Item) -> bool:
-    return (
-        isinstance(a, Op)
-        and isinstance(b, Op)
-        and (a.kind, b.kind) == ("B", "W")
-        and (a.stage, a.microbatch) == (b.stage, b.microbatch)
-    )
-
-
-def _fused_on(order: Order, stages: set[int]) -> Order:
+def _fused(order: Order, stages: Collection[int]) -> Order:
     rows = []
     for row in order:
         items: list[Item] = []
         for item in row:
-            if (
-                items
-                and isinstance(item, Op)
-                and item.stage in stages
-                and _is_backward_and_its_w(items[-1], item)
-            ):
-                items[-1] = item._replace(kind="BW")
+            is_w = isinstance(item, Op) and item.kind == "W" and item.stage in stages
+            if is_w and items and items[-1] == item._replace(kind="B"):  # type: ignore[call-arg]
+                items[-1] = item._replace(kind="BW")  # type: ignore[call-arg]
             else:
                 items.append(item)
         rows.append(tuple(items))

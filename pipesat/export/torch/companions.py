@@ -140,31 +140,23 @@ class OwnWords:
             listed = read_mode_rows(read_text(companions.modes, _LARGEST_FILE), self.source)
             order = [[str(action) for cell in row for action in cell] for row in rows]
             require_rows_of(listed, order, self.source)
-        self.modes = {
-            (self.stages[row.stage], self.numbers[row.microbatch]): self._mode(row)
-            for row in listed
-        }
+        self.modes: dict[tuple[int, int], int] = {}
+        for row in listed:
+            stage, microbatch = self.stages[row.stage], self.numbers[row.microbatch]
+            modes = problem.stages[stage].modes
+            names = [mode.name for mode in modes if (mode.offload is not None) == row.offloads]
+            if row.mode not in names:
+                does = "offloads" if row.offloads else "recomputes"
+                text = f"{row.mode!r} is no mode of the problem that {does}"
+                raise _wrong(
+                    f"{text}, expected one of {', '.join(names) or 'none'}", row, self.source
+                )
+            self.modes[stage, microbatch] = 1 + [mode.name for mode in modes].index(row.mode)
 
     def op(self, action: Action) -> Op:
         """Return an action as an op."""
         stage, microbatch = self.stages[action.stage], self.numbers[action.microbatch]
         return Op(stage, action.kind, microbatch, self.modes.get((stage, microbatch), 0))
-
-    def _mode(self, row: ModeRow) -> int:
-        modes = self.problem.stages[self.stages[row.stage]].modes
-        names = [mode.name for mode in modes]
-        if row.mode not in names:
-            one_of = f"one of {', '.join(names)}" if names else "none: the stage has no modes"
-            raise self._wrong(row, f"expected a mode of the problem, {one_of}", row.mode)
-        mode = names.index(row.mode)
-        if (modes[mode].offload is not None) != row.offloads:
-            is_what = "recomputes" if row.offloads else "offloads"
-            raise self._wrong(row, f"this mode {is_what}", row.mode)
-        return mode + 1
-
-    def _wrong(self, row: ModeRow, wanted: str, value: object) -> BadInput:
-        where = f"stage {row.stage}, microbatch {row.microbatch}"
-        return BadInput(wanted, source=self.source, where=where, value=value)
 
 
 def assumptions(problem: Problem, companions: Companions, path: Path) -> Iterator[str]:
@@ -184,9 +176,9 @@ def _numbers(path: Path, m: int) -> tuple[int, ...]:
     wanted = f"expected a list with each microbatch of the problem, 0 to {m - 1}, once"
     if not isinstance(listed, list) or len(listed) != m:
         raise BadInput(wanted, source=str(path), value=listed)
-    seen: set[int] = set()
+    left = {*range(m)}
     for place, number in enumerate(listed):
-        if type(number) is not int or not 0 <= number < m or number in seen:
+        if type(number) is not int or number not in left:
             raise BadInput(wanted, source=str(path), where=f"[{place}]", value=number)
-        seen.add(number)
+        left.remove(number)
     return tuple(listed)

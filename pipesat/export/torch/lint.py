@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from pipesat.core.deadlock import Spot, circle, stops
+from pipesat.core.deadlock import Spot, circle
 from pipesat.core.ops import Kind
 
 Letter: TypeAlias = Literal["F", "I", "W", "B"]
@@ -63,17 +64,13 @@ def parse_cell(text: str) -> Cell | None:
     if not text or _NOT_COMPUTE.fullmatch(text):
         return None
     overlap = _OVERLAP.fullmatch(text)
-    members = overlap[1].split(";") if overlap else [text]
-    actions = []
-    for member in members:
-        action = parse_action(member)
-        if action is None:
-            raise ValueError(
-                f"{text!r} is no action: write <stage><F|I|W|B><microbatch>, as in 0F3, "
-                "or (0F2;7B0)OVERLAP_F_B"
-            )
-        actions.append(action)
-    return tuple(actions)
+    actions = [parse_action(one) for one in (overlap[1].split(";") if overlap else [text])]
+    if None in actions:
+        raise ValueError(
+            f"{text!r} is no action: write <stage><F|I|W|B><microbatch>, as in 0F3, "
+            "or (0F2;7B0)OVERLAP_F_B"
+        )
+    return tuple(one for one in actions if one is not None)
 
 
 def parse_action(text: str) -> Action | None:
@@ -101,11 +98,6 @@ class Complaint(NamedTuple):
         return f"{place}: {self.message}"
 
 
-class _Place(NamedTuple):
-    row: int
-    column: int
-
-
 def lint(rows: Rows, stages: int, microbatches: int) -> list[Complaint]:
     """Return every broken rule of an order for a pipeline of so many stages and microbatches.
 
@@ -113,118 +105,88 @@ def lint(rows: Rows, stages: int, microbatches: int) -> list[Complaint]:
     once each, F before the backward and I before W; no cycle of waiting across ranks; the last
     stage's forwards in microbatch order. Which rank a stage is on, the problem says.
     """
-    places: dict[Action, _Place] = {}
-    complaints = [
-        Complaint(r, 0, "this rank has no action; torch needs one stage per rank at least")
-        for r, row in enumerate(rows, 1)
-        if not row
-    ]
+    places: dict[Action, Spot] = {}
+    found = []
     for r, row in enumerate(rows, 1):
+        if not row:
+            text = "this rank has no action; torch needs one stage per rank at least"
+            found.append(Complaint(r, 0, text))
         for c, cell in enumerate(row, 1):
             for action in cell:
-                complaints += _take(places, action, _Place(r, c), stages, microbatches)
-    complaints += _counts(places, stages, microbatches)
-    complaints += _local_order(rows, places)
-    complaints += _last_stage(places, stages)
-    if not complaints:
-        complaints += _cycle(rows, places, stages)
-    return sorted(complaints)
+                if action.stage >= stages:
+                    text = f"{action} names stage {action.stage} of {stages} (from 0)"
+                elif action.microbatch >= microbatches:
+                    text = f"{action} names microbatch {action.microbatch} of {microbatches}"
+                elif action in places:
+                    text = "{} stands twice, first in row {}, cell {}".format(
+                        action, *places[action]
+                    )
+                else:
+                    places[action] = r, c
+                    continue
+                found.append(Complaint(r, c, text))
+    for stage, microbatch in product(range(stages), range(microbatches)):
+        found += _lacking(places, stage, microbatch)
+    found += _local_order(rows, places)
+    forwards = [a for a in places if a[:2] == (stages - 1, "F")]
+    for expected, action in enumerate(sorted(forwards, key=places.__getitem__)):
+        if action.microbatch != expected:
+            text = (
+                f"{action}: the last stage must run its forwards in microbatch order, expected "
+                f"{stages - 1}F{expected}; torch would assign losses to the wrong microbatch"
+            )
+            found.append(Complaint(*places[action], text))
+            break
+    return sorted(found or _cycle(rows, places))
 
 
-def _take(
-    places: dict[Action, _Place], action: Action, here: _Place, stages: int, microbatches: int
-) -> Iterator[Complaint]:
-    if action.stage >= stages:
-        yield Complaint(*here, f"{action} names stage {action.stage} of {stages} (from 0)")
-    elif action.microbatch >= microbatches:
-        yield Complaint(
-            *here, f"{action} names microbatch {action.microbatch} of {microbatches} (from 0)"
-        )
-    elif action in places:
-        there = places[action]
-        yield Complaint(
-            *here, f"{action} stands twice, first in row {there.row}, cell {there.column}"
-        )
-    else:
-        places[action] = here
+def _lacking(places: dict[Action, Spot], stage: int, microbatch: int) -> Iterator[Complaint]:
+    """Complain where there is not exactly F and either B or I and W."""
+    has = {
+        x: places[a] for x in LETTER_OF.values() if (a := Action(stage, x, microbatch)) in places
+    }
+    row = next(iter(has.values()), (0, 0))[0]
+    if "F" not in has:
+        yield Complaint(row, 0, f"{stage}F{microbatch} is missing")
+    half: Letter | None = "I" if "I" in has else "W" if "W" in has else None
+    if "B" in has and half is not None:
+        text = f"{stage}{half}{microbatch}, but {stage}B{microbatch} is the whole backward"
+        yield Complaint(*has[half], text)
+    elif "B" not in has and not {"I", "W"} <= has.keys():
+        missing = "B" if half is None else "W" if half == "I" else "I"
+        yield Complaint(row, 0, f"{stage}{missing}{microbatch} is missing")
 
 
-def _counts(places: dict[Action, _Place], stages: int, microbatches: int) -> Iterator[Complaint]:
-    for stage in range(stages):
-        for m in range(microbatches):
-            has = {x: Action(stage, x, m) in places for x in _LETTERS}
-            rows = [places[Action(stage, x, m)] for x in _LETTERS if has[x]]
-            row = rows[0].row if rows else 0
-            if not has["F"]:
-                yield Complaint(row, 0, f"{stage}F{m} is missing")
-            if has["B"] and (has["I"] or has["W"]):
-                other: Letter = "I" if has["I"] else "W"
-                place = places[Action(stage, other, m)]
-                yield Complaint(*place, f"{stage}{other}{m}, but {stage}B{m} is the whole backward")
-            elif not has["B"] and not (has["I"] and has["W"]):
-                missing = "W" if has["I"] else "I" if has["W"] else "B"
-                yield Complaint(row, 0, f"{stage}{missing}{m} is missing")
+_BEFORE: dict[Letter, str] = {"I": "F", "B": "F", "W": "IF", "F": ""}
 
 
-_LETTERS: tuple[Letter, ...] = ("F", "I", "W", "B")
-_BEFORE: dict[Letter, tuple[Letter, ...]] = {"I": ("F",), "B": ("F",), "W": ("I", "F"), "F": ()}
-
-
-def _local_order(rows: Rows, places: dict[Action, _Place]) -> Iterator[Complaint]:
+def _local_order(rows: Rows, places: dict[Action, Spot]) -> Iterator[Complaint]:
     for action, place in places.items():
         for letter in _BEFORE[action.letter]:
-            other = Action(action.stage, letter, action.microbatch)
-            earlier = places.get(other)
-            if earlier is None or earlier.row != place.row:
-                continue
-            cell = rows[place.row - 1][place.column - 1]  # its members run in turn
-            late_in_cell = earlier == place and cell.index(other) > cell.index(action)
-            if earlier.column > place.column or late_in_cell:
-                yield Complaint(*place, f"{action} stands before {other} (cell {earlier.column})")
+            other = action._replace(letter=letter)  # type: ignore[arg-type]
+            there = places.get(other, (0, 0))
+            cell = rows[place[0] - 1][place[1] - 1]  # its members run in turn
+            late_in_cell = there == place and cell.index(other) > cell.index(action)
+            if there[0] == place[0] and (there[1] > place[1] or late_in_cell):
+                yield Complaint(*place, f"{action} stands before {other} (cell {there[1]})")
 
 
-def _last_stage(places: dict[Action, _Place], stages: int) -> Iterator[Complaint]:
-    forwards = [a for a in places if a.stage == stages - 1 and a.letter == "F"]
-    for expected, action in enumerate(sorted(forwards, key=lambda a: places[a])):
-        if action.microbatch != expected:
-            yield Complaint(
-                *places[action],
-                f"{action}: the last stage must run its forwards in microbatch order, expected "
-                f"{stages - 1}F{expected}; torch would assign losses to the wrong microbatch",
-            )
-            return
-
-
-def _cycle(rows: Rows, places: dict[Action, _Place], stages: int) -> Iterator[Complaint]:
+def _cycle(rows: Rows, places: dict[Action, Spot]) -> Iterator[Complaint]:
     """Complain about a circle of waiting between cells, members named."""
-
-    def waits(row: int, column: int) -> Iterator[Spot]:
-        cell = rows[row][column]
-        for source in (source for action in cell for source in _awaited(action, stages)):
-            if source in places and source not in cell:
-                yield places[source].row - 1, places[source].column - 1
-        if column:
-            yield row, column - 1
-
-    lengths = [*map(len, rows)]
-    if stops(lengths, waits) == lengths:
-        return
-    members = circle({(r, c): waits(r, c) for r, row in enumerate(rows) for c in range(len(row))})
-    names = " -> ".join(
-        ";".join(map(str, rows[r][c])) + f" (row {r + 1}, cell {c + 1})" for r, c in members
-    )
-    row, column = members[0]
-    yield Complaint(row + 1, column + 1, f"these wait for each other: {names}")
+    waits: dict[Spot, list[Spot]] = {}
+    for r, row in enumerate(rows, 1):
+        for c, cell in enumerate(row, 1):
+            sources = (source for action in cell for source in _awaited(action))
+            found = [places[source] for source in sources if source in places]
+            waits[r, c] = [spot for spot in found if spot != (r, c)] + [(r, c - 1)] * (c > 1)
+    members = circle(waits)
+    names = [f"{';'.join(map(str, rows[r - 1][c - 1]))} (row {r}, cell {c})" for r, c in members]
+    if names:
+        yield Complaint(*members[0], f"these wait for each other: {' -> '.join(names)}")
 
 
-def _awaited(action: Action, stages: int) -> Iterator[Action]:
-    stage, letter, microbatch = action
-    if letter == "F":
-        if stage:
-            yield Action(stage - 1, "F", microbatch)
-    elif letter in ("I", "B"):
-        if stage + 1 < stages:
-            yield Action(stage + 1, "I", microbatch)
-            yield Action(stage + 1, "B", microbatch)
-        else:
-            yield Action(stage, "F", microbatch)
+def _awaited(action: Action) -> Iterator[Action]:
+    """Yield what may send an action its input: of a backward, I or B of the next stage."""
+    by, letters = {"F": (-1, "F"), "W": (0, "")}.get(action.letter, (1, "IB"))
+    for letter in letters:
+        yield Action(action.stage + by, letter, action.microbatch)  # type: ignore[arg-type]
