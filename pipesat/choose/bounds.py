@@ -29,8 +29,8 @@ from pipesat.core.schedule import Objective
 from pipesat.layers.devices import smallest_largest, why_no_split_fits
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import (
-    LinearCost,
-    least_backward,
+    Lines,
+    load_lines,
     loads,
     makespan_lines,
     memory_lines,
@@ -96,7 +96,7 @@ def shape_bound(layers: Layers, shape: Pipeline, objective: Objective) -> Bound:
     BadInput
         If counts, flags or ties leave no partition.
     """
-    lines = makespan_lines if objective == "makespan" else _load_lines
+    lines = makespan_lines if objective == "makespan" else load_lines
     name, least = shape_name(shape), certain(layers, shape)
     try:
         loaded = smallest_largest(least, shape, lines=lines)
@@ -191,7 +191,7 @@ def partitions_below(
     ends = [table & reach[s + 1][None, :] for s, table in enumerate(fits)]
     if not reach[0][0]:
         return iter(())
-    lines = makespan_lines if objective == "makespan" else _load_lines
+    lines = makespan_lines if objective == "makespan" else load_lines
     limits = [
         (lines(layers, shape, [False] * stages), [value - 1] * shape.devices),
         (memory_lines(layers, shape, [False] * stages, one_in_flight(shape)), rooms(layers, shape)),
@@ -203,7 +203,7 @@ def partitions_below(
 def _walk(
     ends: Sequence[Mask],
     shape: Pipeline,
-    limits: Sequence[tuple[Sequence[LinearCost], Sequence[int]]],
+    limits: Sequence[tuple[Lines, Sequence[int]]],
 ) -> Iterator[tuple[int, ...] | None]:
     """Depth first, stage after stage; devices' sums are kept within their limits."""
     steps = 0
@@ -223,8 +223,7 @@ def _walk(
         for end in np.flatnonzero(ends[stage][begin]).tolist():
             grown = []
             for (lines, most), taken in zip(limits, sums, strict=True):
-                line = lines[stage]
-                now = taken[home] + int(line.at_end[end] - line.at_begin[begin])
+                now = taken[home] + int(lines.ends[stage, end] - lines.begins[stage, begin])
                 if now > most[home]:
                     break
                 grown.append((*taken[:home], now, *taken[home + 1 :]))
@@ -235,12 +234,3 @@ def _walk(
 def _masks(layers: Layers, shape: Pipeline) -> Mask:
     masks = cut_masks(layers, shape.stages)
     return same_stage(layers, masks) if shape.stages == shape.devices else masks
-
-
-def _load_lines(
-    layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]
-) -> tuple[LinearCost, ...]:
-    """Lines whose sum on a device is its load: what no span is below."""
-    m = pipeline.microbatches
-    load = summed(m * (x.amount("F") + least_backward(layers, x, pipeline)) for x in layers.layers)
-    return (LinearCost(load, load),) * len(recompute)

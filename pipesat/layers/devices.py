@@ -13,7 +13,7 @@ import numpy as np
 from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.layers.layer import Layers
-from pipesat.layers.linear_costs import LineMaker, SplitProblem, cost_of, loads, split_problem_of
+from pipesat.layers.linear_costs import LineMaker, SplitProblem, loads, split_problem_of
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import (
     check_counts,
@@ -97,12 +97,10 @@ def _chain(choices: Sequence[SplitProblem]) -> Split:
     first, last = choices[0], choices[-1]
 
     def cost(a: Ints, b: Ints, stage: int) -> Ints:
-        line, over = last.memory[stage], LARGEST_COST - last.room[stage]
-        costs = (line.at_end[b] + over) - line.at_begin[a]
+        costs = last.memory.cost(a, b, stage) + (LARGEST_COST - last.room[stage])
         for problem in reversed(choices):
-            load, memory = problem.load[stage], problem.memory[stage]
-            fits = memory.at_end[b] - memory.at_begin[a] <= problem.room[stage]
-            np.copyto(costs, load.at_end[b] - load.at_begin[a], where=fits)
+            fits = problem.memory.cost(a, b, stage) <= problem.room[stage]
+            np.copyto(costs, problem.load.cost(a, b, stage), where=fits)
         return costs
 
     layers, stages = first.layers, first.pipeline.stages
@@ -118,7 +116,7 @@ def _chain(choices: Sequence[SplitProblem]) -> Split:
         raise BadInput(_no_way(first))
     if found.value > LARGEST_COST:
         raise Infeasible(why_no_split_fits(last, found.value - LARGEST_COST))
-    lacking = first.on_devices(first.memories, cuts_of(found.partition)) > first.room
+    lacking = first.on_devices(first.memory, cuts_of(found.partition)) > first.room
     again = last.recompute if len(choices) == 1 else tuple(map(bool, lacking))
     return replace(found, recompute=again if any(again) else ())
 
@@ -133,9 +131,10 @@ def _longest_within(choices: Sequence[SplitProblem], most: int) -> int:
     if most >= LARGEST_COST:
         return len(choices[0].layers)
     longest = 0
-    for line in {line for problem in choices for line in problem.load}:
-        ends = np.searchsorted(line.at_end, line.at_begin + most, side="right") - 1
-        longest = max(longest, int((ends - np.arange(len(ends))).max()))
+    for problem in choices:
+        for at_end, at_begin in zip(problem.load.ends, problem.load.begins, strict=True):
+            ends = np.searchsorted(at_end, at_begin + most, side="right") - 1
+            longest = max(longest, int((ends - np.arange(len(ends))).max()))
     return longest
 
 
@@ -191,8 +190,8 @@ def _enumerated(problem: SplitProblem) -> tuple[int, ...] | None:
             one, other = (homes[(cuts[:, 1:] <= k).sum(axis=1)] for k in (tie.one, tie.other))
             allowed &= one == other
     costs = [
-        (ends_at[rows, cuts[:, 1:]] - begins[rows, cuts[:, :-1]]) @ problem.on.T
-        for ends_at, begins in (problem.memories, problem.loads)
+        (lines.ends[rows, cuts[:, 1:]] - lines.begins[rows, cuts[:, :-1]]) @ problem.on.T
+        for lines in (problem.memory, problem.load)
     ]
     fits = (costs[0] <= np.array(problem.room)).all(axis=1) & allowed
     if not fits.any():
@@ -226,7 +225,7 @@ def _searched(problem: SplitProblem, kicks: int) -> tuple[int, ...] | None:
     layers, stages = problem.layers, problem.pipeline.stages
     masks, starts = cut_masks(layers, stages), []
     for lines in (problem.load, problem.memory):
-        found = best_split(cost_of(lines), len(layers), stages, masks=masks)
+        found = best_split(lines.cost, len(layers), stages, masks=masks)
         if found is not None:
             starts.append(improved(problem, cuts_of(found.partition), kicks))
     fit = [cuts for cuts in starts if not broken_ties(problem, cuts)]
@@ -239,15 +238,8 @@ def _taken_back(
 ) -> SplitProblem:
     """The same split, recomputing on fewer stages: those that save most are taken back first."""
     plain = problem_of([False] * problem.pipeline.stages)
-
-    def saved(stage: int) -> int:
-        begin, end = cuts[stage], cuts[stage + 1]
-        costs = [
-            x.load[stage].at_end[end] - x.load[stage].at_begin[begin] for x in (problem, plain)
-        ]
-        return int(costs[0] - costs[1])
-
-    for stage in sorted(range(problem.pipeline.stages), key=saved, reverse=True):
+    saved = problem.load.of(cuts) - plain.load.of(cuts)
+    for stage in np.argsort(-saved, kind="stable"):
         flags = list(problem.recompute)
         flags[stage] = False
         less = problem_of(flags)
@@ -289,7 +281,7 @@ def why_no_split_fits(problem: SplitProblem, lacking: int | None = None) -> str:
     layers, homes = problem.layers, problem.pipeline.homes
     unit = f" {layers.memory_unit}" if layers.memory_unit else ""
     rooms = np.maximum(problem.room, 0)
-    ends, begins = problem.memories
+    ends, begins = problem.memory.ends, problem.memory.begins
     begin_of = [k for k, cut in enumerate(layers.may_cut) if cut]
     for begin, end in pairwise(begin_of):  # layers that no cut can part
         needs = ends[:, end] - begins[:, begin]

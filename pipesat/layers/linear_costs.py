@@ -1,15 +1,11 @@
-"""Costs of stages as sums over their layers, in the form that every programme here takes.
-
-A :class:`LinearCost` says what layers a to b - 1 cost on one stage: ``at_end[b] - at_begin[a]``.
-Both arrays never fall, so a stage costs more the earlier it begins and the later it ends.
-"""
+"""Costs of stages as sums over their layers, in the form that every programme here takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -17,7 +13,9 @@ from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.pipeline import Pipeline, one_in_flight
-from pipesat.layers.split import LARGEST_COST, StageCost
+from pipesat.layers.split import LARGEST_COST
+
+KeyT = TypeVar("KeyT")
 
 Weights: TypeAlias = Mapping[str, int]
 """How often each of F, B, W, BW counts."""
@@ -26,15 +24,29 @@ TRAINING_STEP: Final[Weights] = {"F": 1, "BW": 1}
 
 
 @dataclass(frozen=True, eq=False)
-class LinearCost:
-    """Cost of a stage that holds layers a to b - 1: ``at_end[b] - at_begin[a]``; (L + 1,) each."""
+class Lines:
+    """Cost of layers a to b - 1 as stage s: ``ends[s, b] - begins[s, a]``; (S, L + 1) each.
 
-    at_end: Ints
-    at_begin: Ints
+    No row ever falls, so a stage costs more the earlier it begins and the later it ends.
+    """
+
+    ends: Ints
+    begins: Ints
+
+    def cost(self, a: Ints, b: Ints, stage: int) -> Ints:
+        """Cost of one stage, as :func:`~pipesat.layers.split.best_split` takes it."""
+        costs: Ints = self.ends[stage][b] - self.begins[stage][a]
+        return costs
+
+    def of(self, cuts: Sequence[int]) -> Ints:
+        """Cost of every stage between cuts."""
+        stages, places = np.arange(len(self.ends)), np.asarray(cuts)
+        costs: Ints = self.ends[stages, places[1:]] - self.begins[stages, places[:-1]]
+        return costs
 
 
-LineMaker: TypeAlias = Callable[[Layers, Pipeline, Sequence[bool]], tuple[LinearCost, ...]]
-"""(layers, pipeline, which stages recompute) -> one line per stage."""
+LineMaker: TypeAlias = Callable[[Layers, Pipeline, Sequence[bool]], Lines]
+"""(layers, pipeline, which stages recompute) -> costs."""
 
 
 def loads(weights: Weights | Sequence[Weights] = TRAINING_STEP) -> LineMaker:
@@ -43,29 +55,22 @@ def loads(weights: Weights | Sequence[Weights] = TRAINING_STEP) -> LineMaker:
     ``loads([{"F": 1, "BW": 1}, {"F": 2, "BW": 2}])`` takes the second stage for twice as long.
     """
 
-    def make(
-        layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]
-    ) -> tuple[LinearCost, ...]:
-        stages = pipeline.stages
-        of = [weights] * stages if isinstance(weights, Mapping) else weights
-        if len(of) != stages:
-            raise BadInput(f"{len(of)} entries, expected {stages}, one per stage", where="weights")
+    def make(layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]) -> Lines:
+        of = [weights] * pipeline.stages if isinstance(weights, Mapping) else weights
+        _require_each(pipeline, of, "weights")
         keys = [(tuple(one.items()), again) for one, again in zip(of, recompute, strict=True)]
-        made = {
-            (factors, again): _line(
-                sum(factor * x.amount(kind, recompute=again) for kind, factor in factors)
+        return _lines(
+            keys,
+            lambda key: (
+                sum(factor * x.amount(kind, recompute=key[1]) for kind, factor in key[0])
                 for x in layers.layers
-            )
-            for factors, again in set(keys)
-        }
-        return tuple(made[key] for key in keys)
+            ),
+        )
 
     return make
 
 
-def makespan_lines(
-    layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]
-) -> tuple[LinearCost, ...]:
+def makespan_lines(layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]) -> Lines:
     """Lines whose sum on any device is at most the makespan of any schedule.
 
     On a device, m microbatches take at least ``m (F + least backward)`` of its layers, and nothing
@@ -76,58 +81,60 @@ def makespan_lines(
     NotApplicable
         With overlapped pairs, which may hide a part of the load.
     """
-    _require_no_pairs(pipeline)
-    hop = _least_delay(layers, pipeline)
-    first = {stages[0] for stages in pipeline.stages_on}
+    if pipeline.overlap is not None:
+        raise NotApplicable("overlapped pairs may hide a part of the load: no bound is known")
+    load = load_lines(layers, pipeline, recompute).ends
+    hop = min((pipeline.delay(layer.output) for layer in layers.layers[:-1]), default=0)
     before = summed(_less(x, "F") for x in layers.layers)
-    m = pipeline.microbatches
-    loads_of = {
-        again: summed(
-            m
-            * (
-                x.amount("F", recompute=again)
-                + least_backward(layers, x, pipeline, recompute=again)
-            )
-            for x in layers.layers
-        )
-        for again in set(recompute)
-    }
-    return tuple(
-        LinearCost(load + stage * hop, load - before) if stage in first else LinearCost(load, load)
-        for stage, load in enumerate(loads_of[again] for again in recompute)
-    )
+    stages = np.arange(pipeline.stages)[:, None]
+    first = np.isin(stages, [own[0] for own in pipeline.stages_on])
+    return Lines(load + first * stages * hop, load - first * before)
 
 
-def cost_of(lines: Sequence[LinearCost]) -> StageCost:
-    """Lines as what :func:`~pipesat.layers.split.best_split` takes."""
-    return lambda a, b, stage: lines[stage].at_end[b] - lines[stage].at_begin[a]
+def load_lines(layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]) -> Lines:
+    """Lines whose sum on a device is its least load: what no span is below."""
+
+    def each(again: bool) -> Iterator[int]:
+        for x in layers.layers:
+            backward = least_backward(layers, x, pipeline, recompute=again)
+            yield pipeline.microbatches * (x.amount("F", recompute=again) + backward)
+
+    return _lines(recompute, each)
 
 
 def memory_lines(
     layers: Layers, pipeline: Pipeline, recompute: Sequence[bool], in_flight: Sequence[int]
-) -> tuple[LinearCost, ...]:
+) -> Lines:
     """Lines of memory: ``in_flight[s] * held_after_F + static``.
 
     Shared weights count once where both layers surely are on one device, else with every layer.
     """
-    if len(in_flight) != pipeline.stages:
-        raise BadInput(
-            f"{len(in_flight)} values, expected {pipeline.stages}, one per stage", where="in_flight"
-        )
+    _require_each(pipeline, in_flight, "in_flight")
     static = list(layers.static)
     for tie in layers.ties:
         ends = {tie.one, tie.other} == {0, len(layers) - 1} and pipeline.placement == "vee"
         if not tie.copies or ends or pipeline.devices == 1:
             static[tie.other] -= tie.memory
-    keys = [*zip(in_flight, recompute, strict=True)]
-    made = {
-        (count, again): _line(
-            count * x.amount("held_after_F", recompute=again) + taken
+    return _lines(
+        [*zip(in_flight, recompute, strict=True)],
+        lambda key: (
+            key[0] * x.amount("held_after_F", recompute=key[1]) + taken
             for x, taken in zip(layers.layers, static, strict=True)
-        )
-        for count, again in set(keys)
-    }
-    return tuple(made[key] for key in keys)
+        ),
+    )
+
+
+def _lines(keys: Sequence[KeyT], values: Callable[[KeyT], Iterable[int]]) -> Lines:
+    """Lines of stages whose layers cost what their key says."""
+    made = {key: summed(values(key)) for key in set(keys)}
+    sums = np.stack([made[key] for key in keys])
+    return Lines(sums, sums)
+
+
+def _require_each(pipeline: Pipeline, values: Sequence[object], where: str) -> None:
+    if len(values) != pipeline.stages:
+        text = f"{len(values)} values, expected {pipeline.stages}, one per stage"
+        raise BadInput(text, where=where)
 
 
 def rooms(layers: Layers, pipeline: Pipeline) -> tuple[int, ...]:
@@ -168,21 +175,6 @@ def _least_allowed(
     return split
 
 
-def _least_delay(layers: Layers, pipeline: Pipeline) -> int:
-    """Least delay of any hop between stages."""
-    return min((pipeline.delay(layer.output) for layer in layers.layers[:-1]), default=0)
-
-
-def _require_no_pairs(pipeline: Pipeline) -> None:
-    if pipeline.overlap is not None:
-        raise NotApplicable("overlapped pairs may hide a part of the load: no bound is known")
-
-
-def _line(values: Iterable[int]) -> LinearCost:
-    sums = summed(values)
-    return LinearCost(sums, sums)
-
-
 def summed(values: Iterable[int]) -> Ints:
     """Return 0, v0, v0 + v1, ...
 
@@ -199,25 +191,15 @@ def summed(values: Iterable[int]) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class SplitProblem:
-    """Lines of load and memory per stage, room per device; which stages recompute."""
+    """Lines of load and memory, room per device; which stages recompute."""
 
     layers: Layers
     pipeline: Pipeline
-    load: tuple[LinearCost, ...]
-    memory: tuple[LinearCost, ...]
+    load: Lines
+    memory: Lines
     room: tuple[int, ...]
     in_flight: tuple[int, ...]
     recompute: tuple[bool, ...]
-
-    @cached_property
-    def loads(self) -> tuple[Ints, Ints]:
-        """Lines of load as arrays (S, L + 1): at the end, at the begin of a stage."""
-        return _stacked(self.load)
-
-    @cached_property
-    def memories(self) -> tuple[Ints, Ints]:
-        """Lines of memory as arrays (S, L + 1)."""
-        return _stacked(self.memory)
 
     @cached_property
     def on(self) -> Ints:
@@ -226,27 +208,21 @@ class SplitProblem:
         on: Ints = (homes == np.arange(self.pipeline.devices)[:, None]).astype(np.int64)
         return on
 
-    def of_stages(self, lines: tuple[Ints, Ints], cuts: Sequence[int]) -> Ints:
-        """Cost of every stage, from stacked lines."""
-        stages, places = np.arange(len(self.load)), np.asarray(cuts)
-        costs: Ints = lines[0][stages, places[1:]] - lines[1][stages, places[:-1]]
-        return costs
-
-    def on_devices(self, lines: tuple[Ints, Ints], cuts: Sequence[int]) -> Ints:
+    def on_devices(self, lines: Lines, cuts: Sequence[int]) -> Ints:
         """Cost of every device: the sum over its stages."""
-        costs: Ints = self.on @ self.of_stages(lines, cuts)
+        costs: Ints = self.on @ lines.of(cuts)
         return costs
 
     def value(self, cuts: Sequence[int]) -> int:
         """Largest load of a device; where memory lacks, LARGEST_COST and what it lacks."""
-        lacking = int((self.on_devices(self.memories, cuts) - self.room).max())
+        lacking = int((self.on_devices(self.memory, cuts) - self.room).max())
         if lacking > 0:
             return LARGEST_COST + lacking
-        return int(self.on_devices(self.loads, cuts).max())
+        return int(self.on_devices(self.load, cuts).max())
 
     def lower_bound(self) -> int:
         """What no split is below: the mean over devices, and the largest layer alone."""
-        least = np.diff(self.loads[0], axis=1).min(axis=0)
+        least = np.diff(self.load.ends, axis=1).min(axis=0)
         return max(-(-int(least.sum()) // self.pipeline.devices), int(least.max()))
 
 
@@ -264,10 +240,7 @@ def split_problem_of(
     BadInput
         If a list has not one value per stage.
     """
-    if len(recompute) != pipeline.stages:
-        raise BadInput(
-            f"{len(recompute)} values, expected {pipeline.stages}, one per stage", where="recompute"
-        )
+    _require_each(pipeline, recompute, "recompute")
     flying = one_in_flight(pipeline) if in_flight is None else tuple(in_flight)
     return SplitProblem(
         layers,
@@ -278,8 +251,3 @@ def split_problem_of(
         flying,
         tuple(recompute),
     )
-
-
-def _stacked(lines: Sequence[LinearCost]) -> tuple[Ints, Ints]:
-    ends, begins = ([getattr(x, side) for x in lines] for side in ("at_end", "at_begin"))
-    return np.stack(ends), np.stack(begins)

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from pipesat.core.arrays import Ints
 from pipesat.layers.layer import Layers
-from pipesat.layers.linear_costs import LinearCost, SplitProblem
+from pipesat.layers.linear_costs import Lines, SplitProblem
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import Mask, cut_masks
 
-Limits = Sequence[tuple[Sequence[LinearCost], Sequence[int]]]
+Limits = Sequence[tuple[Lines, Sequence[int]]]
 """Per resource (load, memory): its lines by stage, its limit by device."""
 
 
@@ -79,21 +79,20 @@ class Tracks:
         begin[1:] = latest[:-1]  # a stage has a layer
         ends = np.full_like(begin, len(self.layer_of) - 1)
         for lines, limit in limits:
-            line = lines[step.one]
-            left = limit[device] - (line.at_end[fronts] - line.at_begin[begin])
-            at_end, at_begin = self._other(lines[step.other])
+            left = limit[device] - lines.cost(begin, fronts, step.one)
+            at_end, at_begin = self._other(lines, step.other)
             furthest = np.searchsorted(at_end, at_begin[None, :] + left, side="right") - 1
             ends = np.minimum(ends, furthest)
         return np.where(begin >= 0, ends, -1)
 
-    def _other(self, line: LinearCost) -> tuple[Ints, Ints]:
+    def _other(self, lines: Lines, stage: int) -> tuple[Ints, Ints]:
         """Costs by fronts of the other track: ``at_end[r'] - at_begin[r]`` for r to r'.
 
         In a V these are layers ``layer_of[r']`` to ``layer_of[r] - 1``.
         """
         if self.backwards:
-            return -line.at_begin[self.layer_of], -line.at_end[self.layer_of]
-        return line.at_end[self.layer_of], line.at_begin[self.layer_of]
+            return -lines.begins[stage, self.layer_of], -lines.ends[stage, self.layer_of]
+        return lines.ends[stage, self.layer_of], lines.begins[stage, self.layer_of]
 
     def _cuts_back(self, reached: Sequence[Mask], limits: Limits) -> tuple[int, ...]:
         """Walk from an end to the begin through reachable states."""
@@ -186,8 +185,9 @@ def _cut_moved(
     if not len(places):
         return cuts
     worst = []
-    for ends, begins in (problem.memories, problem.loads):
-        sums = np.repeat(problem.on_devices((ends, begins), cuts)[:, None], len(places), axis=1)
+    for lines in (problem.memory, problem.load):
+        ends, begins = lines.ends, lines.begins
+        sums = np.repeat(problem.on_devices(lines, cuts)[:, None], len(places), axis=1)
         sums[problem.pipeline.homes[number - 1]] += (
             ends[number - 1, places] - ends[number - 1, cuts[number]]
         )
@@ -203,7 +203,7 @@ def _cut_moved(
 
 def _judged(problem: SplitProblem, cuts: Sequence[int]) -> tuple[int, int, float]:
     """How many ties are broken, the value, and, of equal values, how uneven devices are."""
-    loads = problem.on_devices(problem.loads, cuts)
+    loads = problem.on_devices(problem.load, cuts)
     return broken_ties(problem, cuts), problem.value(cuts), float((loads.astype(float) ** 2).sum())
 
 

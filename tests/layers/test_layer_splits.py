@@ -279,7 +279,7 @@ def test_weights_of_times_per_stage() -> None:
     found = smallest_largest(layers, Pipeline(devices=2, microbatches=1), lines=slow)
     assert [len(part) for part in found.partition] == [4, 2]
     assert found.value == 4
-    with pytest.raises(BadInput, match="1 entries, expected 2"):
+    with pytest.raises(BadInput, match="1 values, expected 2"):
         smallest_largest(layers, Pipeline(devices=2, microbatches=1), lines=loads([{"F": 1}]))
 
 
