@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from pipesat.cli.derived import given
 from pipesat.cli.exits import INFEASIBLE, note, prepared, refuse_contradictions
 from pipesat.cli.options import with_members
 from pipesat.cli.process import Interrupts
@@ -35,7 +35,11 @@ class Asked:
     def __init__(self, function: Callable[..., Any], context: click.Context) -> None:
         self.function = function
         self.context = context
-        self.given = dict(given(context))
+        self.given = {
+            name: value
+            for name, value in context.params.items()
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        }
         self.parameters = inspect.signature(function).parameters
         self.output: Path | None = context.params.get("output")
         self.limit: float = context.params.get("time_limit") or 0.0

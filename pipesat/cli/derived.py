@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -216,27 +216,16 @@ def _help(text: str, known: Mapping[str, click.Parameter], default: object) -> s
     return f"{sentence}." + (f"  [default: {default}]" if shown else "")
 
 
-def given(context: click.Context) -> Iterator[tuple[str, Any]]:
-    """Yield the parameters that the user gave, with their values."""
-    for name, value in context.params.items():
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            yield name, value
-
-
 def output_option(output: str) -> click.Option:
     """Return the option of where a command writes: DIR, FILE, or [FILE], which may be left out."""
-    if output == "DIR":
-        return Option(
-            ["-o", "--output"], type=_PATH, metavar=output, help="Folder for all results."
-        )
+    folder = output == "DIR"
     return Option(
         ["-o", "--output"],
-        type=_PATH,
+        type=click.Path(path_type=Path),
         metavar=output.strip("[]"),
-        required=not output.startswith("["),
-        callback=writable,
-        help="File to write.",
+        required=output == "FILE",
+        callback=None if folder else writable,
+        help="Folder for all results." if folder else "File to write.",
     )
 
 
@@ -265,6 +254,3 @@ def writable(ctx: click.Context, param: click.Parameter, path: Path | None) -> P
     if path is not None and not ctx.params.get("tune"):  # then it is a folder
         require_writable(path)
     return path
-
-
-_PATH: Final = click.Path(path_type=Path)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
+from operator import attrgetter
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -120,7 +121,7 @@ def balance(
     clock = Clock(time_limit, deterministic, (stop or threading.Event()).is_set)
     give_up = lambda: not deterministic and clock.over  # noqa: E731
     made = list(_under_rules(free, _named(schedules), objective, give_up))
-    if not any(under.schedules or under.refused for under in made):
+    if not any(under.made for under in made):
         raise NotApplicable("; ".join(f"{under.name}: {under.why_not}" for under in made))
     made.sort(key=lambda under: under.least(objective))
     bound, rows = closed_form_bound(free, objective), []
@@ -136,16 +137,24 @@ def balance(
 
 
 class _Under(NamedTuple):
-    """A hand-written schedule under each rule; those that break a rule are in ``refused``."""
+    """A hand-written schedule under each rule; ``wrong`` says why some are no answer."""
 
     name: str
-    schedules: dict[str, Schedule]
-    refused: dict[str, Schedule]
-    why_not: str | None
+    made: dict[str, Schedule]
+    wrong: dict[str, str]
+
+    @property
+    def fitting(self) -> list[Schedule]:
+        """Those that keep every rule of the problem."""
+        return [schedule for rule, schedule in self.made.items() if rule not in self.wrong]
+
+    @property
+    def why_not(self) -> str | None:
+        """Why there is none that fits."""
+        return None if self.fitting else next(iter(self.wrong.values()))
 
     def least(self, objective: Objective) -> float:
-        found = (schedule.value(objective) for schedule in self.schedules.values())
-        return min(found, default=math.inf)
+        return min((schedule.value(objective) for schedule in self.fitting), default=math.inf)
 
 
 def _with_lengths(
@@ -188,9 +197,7 @@ def _under_rules(
     from pipesat.heuristics.microbatch_orders import RULES, entered_by, permutation_by
 
     for name in names:
-        fit: dict[str, Schedule] = {}
-        refused: dict[str, Schedule] = {}
-        why_not = None
+        under = _Under(name, {}, {})
         try:
             for rule in RULES:
                 permutation = permutation_by(problem, rule)
@@ -198,35 +205,31 @@ def _under_rules(
                     schedule = entered_by(BASELINES[name], problem, rule, permutation, give_up)
                 if objective == "span":
                     schedule = retime(problem, schedule, objective, schedule.source)
-                violations = check(problem, schedule)
-                (refused if violations else fit)[rule] = schedule
-                if violations:
-                    why_not = why_not or violations[0].message
+                under.made[rule] = schedule
+                if violations := check(problem, schedule):
+                    under.wrong[rule] = violations[0].message
         except NotApplicable as error:
-            fit, refused, why_not = {}, {}, str(error)
-        yield _Under(name, fit, refused, None if fit else why_not)
+            under = _Under(name, {}, {"any": str(error)})
+        yield under
 
 
 def _searched(
     problem: Problem, under: _Under, objective: Objective, clock: Clock, seed: int, enough: int
 ) -> OrderRow:
     """Let microbatches change places, from the best rule on."""
-    if not (under.schedules or under.refused):
+    if not under.made:
         return OrderRow(under.name, why_not=under.why_not)
-    tried = (under.schedules or under.refused).values()
-    start = min(tried, key=lambda schedule: schedule.value(objective))
-    best = start if under.schedules else None
+    candidates, value = under.fitting, attrgetter(objective)
+    start = min(candidates or under.made.values(), key=value)
     search = _by_makespan if objective == "makespan" else best_span
     found = search(problem, start, clock=clock, seed=seed, enough=enough)
-    fits = found is not None and not check(problem, found)
-    if found is not None and fits:
-        best = found if best is None else min(best, found, key=lambda s: s.value(objective))
-    made = {**under.schedules, **under.refused}
-    values = {rule: None if rule in under.refused else made[rule].value(objective) for rule in made}
+    if found is not None and not check(problem, found):
+        candidates.append(found)
+    best = min(candidates, key=value, default=None)
+    values = {rule: None if rule in under.wrong else value(s) for rule, s in under.made.items()}
     if best is None:
         return OrderRow(under.name, {**values, BEST: None}, why_not=under.why_not)
-    order = microbatch_order(problem, best)
-    return OrderRow(under.name, {**values, BEST: best.value(objective)}, order)
+    return OrderRow(under.name, {**values, BEST: value(best)}, microbatch_order(problem, best))
 
 
 def _by_makespan(

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.amounts import rounded_down, time_text
-from pipesat.core.claims import Bound, Standing, against, change
-from pipesat.core.showing import Column, Displayed, Facts, Table
-from pipesat.core.summary import shown_times
+from pipesat.core.claims import Bound, Standing, against
+from pipesat.core.showing import Displayed, Facts, Table, table_of
+from pipesat.core.summary import units_of
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -178,26 +178,20 @@ class MicrobatchOrders(Displayed):
 
     def tables(self) -> Iterator[Table]:
         """Yield what each schedule takes under each rule."""
-        shown, note = shown_times(self.problem)
-        spare = {GIVEN: 0, "descending": 1, "ascending": 2, "both-ends": 1, BEST: 0}
-        columns = [Column("schedule", number=False)]
-        columns += [Column(rule, spare=place) for rule, place in spare.items()]
-        columns += [Column("gap to bound"), Column("best against given", number=False, spare=3)]
-        fitting = [row for row in self if row.value is not None]
-        lines = []
-        for row in fitting:
-            given, value = row.values[GIVEN], row.value
-            gain = "" if given is None or value is None else change(value, given)
-            gap = Standing(value, self.lower_bound).gap_text()
-            lines.append([row.name, *(shown(row.values[rule]) for rule in spare), gap, gain])
-        notes = [note]
-        if any(None in row.values.values() for row in fitting):
+        rules = (GIVEN, BEST, "descending", "ascending", "both-ends")
+        rows: list[dict[str, Any]] = [
+            {"schedule": row.name}
+            | {rule: row.values[rule] for rule in rules}
+            | {"gap": Standing(row.value, self.lower_bound).gap}
+            for row in self
+            if row.value is not None
+        ]
+        notes = units_of(self.problem)
+        if any(None in row.values.values() for row in self if row.value is not None):
             notes.append("-: exceeds memory")
         if exceed := [row.name for row in self if row.values and row.value is None]:
             notes.append(f"no order found in which {', '.join(exceed)} fits")
-        if self.objective == "span":
-            notes.append("spans: from the start of a device's first op to the end of its last")
-        yield Table(columns, lines, notes=[note for note in notes if note])
+        yield table_of(rows, notes=notes)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per schedule."""
