@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layers, Tie
 from pipesat.layers.pipeline import Pipeline
 
-Mask: TypeAlias = NDArray[np.bool_]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Mask: TypeAlias = "NDArray[np.bool_]"
 
 
 def check_partition(layers: Layers, partition: Sequence[range], homes: Sequence[int]) -> None:
@@ -115,6 +116,8 @@ def cut_masks(layers: Layers, stages: int) -> Mask:
     It knows flags, not ties: :func:`tie_masks`.
     """
     count = len(layers)
+    import numpy as np  # slow to import, and help needs none of it
+
     masks = np.tile(np.array(layers.may_cut), (stages + 1, 1))
     masks[0] = np.arange(count + 1) == 0
     masks[stages] = np.arange(count + 1) == count

@@ -97,17 +97,17 @@ def test_a_pattern_with_a_nul(cli: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_two_open_files_are_enough_to_write(tmp_path: Path) -> None:
-    """``ulimit -n 5``: 0, 1, 2 and two more. What cannot be drawn is said."""
+def test_three_open_files_are_enough_to_write(tmp_path: Path) -> None:
+    """``ulimit -n 6``: 0, 1, 2 and three more, one the lock. What cannot be drawn is said."""
     code = """
 import pathlib, resource, sys
 from pipesat.files.folder import write_folder
-resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5))
+resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6))
 for text in (b"old", b"new"):
     write_folder(
         pathlib.Path(sys.argv[1]),
         {"problem.json": text, "caps/3/problem.json": text, text.decode(): text},
-        pictures=lambda: {"gantt.png": [open("/dev/null") for _ in "123"] and b""},
+        pictures=lambda: {"gantt.png": [open("/dev/null") for _ in "1234"] and b""},
     )
 """
     words = [sys.executable, "-c", code, tmp_path / "D"]
