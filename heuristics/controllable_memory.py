@@ -17,7 +17,7 @@ from pipesat.core.event_engine import fits_in_order
 from pipesat.core.problem import Problem, Route
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
-from pipesat.heuristics.registry import GiveUp, published, published_slow, unless_given_up
+from pipesat.heuristics.registry import GiveUp, published, unless_given_up
 from pipesat.heuristics.shared.building_blocks import PERIOD, order_by_block
 from pipesat.heuristics.shared.refit import refitted
 from pipesat.heuristics.zero_bubble import zb_v
@@ -104,7 +104,14 @@ class _Found(NamedTuple):
     order: Order
 
 
-@published_slow("v-auto", placement="vee", source="after Qi et al., NeurIPS 2024")
+@published(
+    "v-auto",
+    placement="vee",
+    source="after Qi et al., NeurIPS 2024",
+    splits=True,
+    slow=True,
+    equal=True,
+)
 def v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
     """The best of ZB-V and many building blocks that keeps within memory; refitted to the times.
 
@@ -123,7 +130,10 @@ def v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
     room = _room(problem, ranks)
     trial = _shortened(problem, 2 * len(ranks))
     most = max(_FEWEST, _MOST_OPS // trial.op_count)
-    orders = [_zb_v_order, *islice(_block_orders(problem, ranks, room, give_up), most)]
+    orders = [
+        lambda problem: zb_v(problem).order,
+        *islice(_block_orders(problem, ranks, room, give_up), most),
+    ]
     found = [_best(trial, order_of(trial), room, give_up) for order_of in orders]
     ranking = sorted((f.makespan, number) for number, f in enumerate(found) if f)
     if trial is not problem:
@@ -134,10 +144,6 @@ def v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
     if best is None:
         raise NotApplicable("no building block fits into memory")
     return time_order(problem, best.order, source="v-auto")
-
-
-def _zb_v_order(problem: Problem) -> Order:
-    return zb_v(problem).order
 
 
 def _shortened(problem: Problem, m: int) -> Problem:
@@ -161,17 +167,13 @@ def _best(problem: Problem, order: Order, room: Sequence[int], give_up: GiveUp) 
     """The best of an order and its refitted ones, of those that fit."""
     unless_given_up(give_up)
     found = []
-    if _fits(problem, order, room):
+    if all(map(partial(fits_in_order, problem), order, room)):
         found.append(_Found(time_order(problem, order).makespan, order))
     for patience in _PATIENCE:
         changed = refitted(problem, order, room, patience)
         if changed.fits:
             found.append(_Found(changed.end, changed.order))
     return min(found, key=lambda f: f.makespan, default=None)
-
-
-def _fits(problem: Problem, order: Order, room: Sequence[int]) -> bool:
-    return all(fits_in_order(problem, row, most) for row, most in zip(order, room, strict=True))
 
 
 def _block_orders(

@@ -28,7 +28,7 @@ from pipesat.core.rules import duration, in_order, pair_time, pair_time_of_kinds
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import Policy, Simulation
-from pipesat.heuristics.registry import GiveUp, published_slow, unless_given_up
+from pipesat.heuristics.registry import GiveUp, published, unless_given_up
 
 
 class _Ready(NamedTuple):
@@ -146,15 +146,13 @@ class PairingSimulation(Simulation):
 
     def _safe_after(self, device: int, first: Op, second: Op) -> bool:
         """Whether a second forward is safe if a first one has started."""
-        launched = self.problem.previous[first.stage] is None
-        route = self.problem.route_of[first.stage]
+        known = list(self.launched[device])
         self.started["F"][first.stage] += 1
         self.active[device] += self.activation(first)
-        if launched:
-            self.launched[device].append((first.microbatch, route))
+        if self.problem.previous[first.stage] is None:
+            self.launched[device].append((first.microbatch, self.problem.route_of[first.stage]))
         safe = self.forward_is_safe(device, second)
-        if launched:
-            self.launched[device].pop()
+        self.launched[device] = known
         self.active[device] -= self.activation(first)
         self.started["F"][first.stage] -= 1
         return safe
@@ -274,7 +272,7 @@ def _affordable(problem: Problem, among: int = 1) -> Iterator[tuple[Policy, floa
     return islice(pairing_policies(problem), most)
 
 
-@published_slow(NAME, placement="any", pairs=True, source="pipesat", equal=False)
+@published(NAME, placement="any", pairs=True, source="pipesat", splits=True, slow=True)
 def greedy_pairs(problem: Problem, give_up: GiveUp) -> Schedule:
     """Return the portfolio's schedule of least makespan, or what climbing from it finds.
 

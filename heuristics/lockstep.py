@@ -30,7 +30,7 @@ from pipesat.core.least import without_modes
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
-from pipesat.heuristics.registry import GiveUp, never, published_slow, unless_given_up
+from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
 from pipesat.heuristics.shared.slot_grid import Facts, Microbatch, SlotGrid, no_stops
 from pipesat.heuristics.shared.slot_replay import Alone, SlotReplay
 
@@ -197,7 +197,7 @@ def _changed(gaps: list[int], chance: random.Random) -> list[int]:
     return gaps
 
 
-@published_slow(NAME, placement="any", pairs=True, source="pipesat", equal=False)
+@published(NAME, placement="any", pairs=True, source="pipesat", splits=True, slow=True)
 def lockstep(problem: Problem, give_up: GiveUp) -> Schedule:
     """Return the shortest schedule of the grid; each fits into memory.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from pipesat.core.errors import NotApplicable
 from pipesat.core.least import typical_problem
@@ -49,7 +49,7 @@ class Published:
     name
         What users type.
     build
-        The function, which may ask now and then whether to give up. It raises
+        The function; if it is slow, it asks now and then whether to give up. It raises
         :class:`pipesat.core.errors.NotApplicable` with a reason where the schedule does not exist,
         and does not look at capacities unless its source does.
     placement
@@ -61,14 +61,14 @@ class Published:
     source
         The paper or program that it was published in.
     slow
-        Whether it takes long enough to ask that.
+        Whether it tries so many orders that it asks that.
     equal
         Whether it needs equal microbatches: where they differ, its order is made for typical ones
         (:func:`pipesat.core.least.typical_problem`).
     """
 
     name: str
-    build: SlowBuild
+    build: Build | SlowBuild
     placement: Where
     splits: bool
     pairs: bool
@@ -89,7 +89,8 @@ class Published:
         """
         entering = problem if permutation is None else permuted(problem, permutation)
         built_for = typical_problem(entering) if self.equal else entering
-        schedule = self.build(built_for, give_up)
+        arguments = (built_for, give_up) if self.slow else (built_for,)
+        schedule = self.build(*arguments)
         if permutation is None and built_for is problem:
             return schedule
         order = schedule.order
@@ -98,26 +99,23 @@ class Published:
         return time_order(problem, order, source=schedule.source)
 
 
+BuildT = TypeVar("BuildT", Build, SlowBuild)
+
+
 def published(
-    name: str, *, placement: Where, source: str, splits: bool = False, pairs: bool = False
-) -> Callable[[Build], Published]:
-    """Decorate a function ``Problem -> Schedule`` with what is known about it."""
+    name: str,
+    *,
+    placement: Where,
+    source: str,
+    splits: bool = False,
+    pairs: bool = False,
+    slow: bool = False,
+    equal: bool = False,
+) -> Callable[[BuildT], Published]:
+    """Decorate a function with what is known about it; see :class:`Published`."""
 
-    def decorate(build: Build) -> Published:
-        entry = Published(name, lambda problem, _: build(problem), placement, splits, pairs, source)
-        object.__setattr__(entry, "__doc__", build.__doc__)
-        return entry
-
-    return decorate
-
-
-def published_slow(
-    name: str, *, placement: Where, source: str, pairs: bool = False, equal: bool = True
-) -> Callable[[SlowBuild], Published]:
-    """Decorate a function ``(Problem, give_up) -> Schedule`` that splits backwards; see above."""
-
-    def decorate(build: SlowBuild) -> Published:
-        entry = Published(name, build, placement, True, pairs, source, slow=True, equal=equal)
+    def decorate(build: BuildT) -> Published:
+        entry = Published(name, build, placement, splits, pairs, source, slow, equal)
         object.__setattr__(entry, "__doc__", build.__doc__)
         return entry
 

@@ -12,9 +12,9 @@ from itertools import zip_longest
 from typing import Final, Literal, NamedTuple
 
 from pipesat.core.errors import NotApplicable
+from pipesat.core.event_engine import DeviceMemory
 from pipesat.core.ops import Item, Op
 from pipesat.core.problem import Problem
-from pipesat.core.rules import memory_change
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import published
@@ -63,7 +63,7 @@ class _Cycles:
         for route in problem.routes:
             self.ready[_Queue(route.stages[0], "F")].extend(range(route.microbatches))
         self.rows: list[list[Item]] = [[] for _ in problem.devices]
-        self.held = [0 for _ in problem.devices]
+        self.memory = [DeviceMemory(problem, device.room) for device in problem.devices]
         self.known: set[tuple[int, int, int]] = set()  # (device, route, microbatch)
 
     def run(self) -> int:
@@ -88,7 +88,7 @@ class _Cycles:
         forwards = [_Queue(s, "F") for s in stages if self.ready[_Queue(s, "F")]]
         backwards.sort(key=lambda queue: (self.ready[queue][0], -place[queue.stage]))
         forwards.sort(key=lambda queue: (self.ready[queue][0], place[queue.stage]))
-        for both in list(zip_longest(backwards, forwards)):
+        for both in zip_longest(backwards, forwards):
             yield from filter(None, both)
 
     def _run(self, device: int, queue: _Queue, microbatch: int) -> bool:
@@ -97,12 +97,11 @@ class _Cycles:
         if queue.phase == "B":
             items = full_backward(self.problem, queue.stage, microbatch)
         name = device, self.problem.route_of[queue.stage], microbatch
-        taken = memory_change(self.problem, items[0]).at_start
-        room = self.problem.devices[device].room
-        if name not in self.known and room is not None and self.held[device] + taken > room:
+        if name not in self.known and not self.memory[device].fits(items[0]):
             return False
         self.known.add(name)
-        self.held[device] += sum(memory_change(self.problem, item).net for item in items)
+        for item in items:
+            self.memory[device].run(item)
         self.rows[device] += items
         return True
 

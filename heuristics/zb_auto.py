@@ -12,7 +12,7 @@ from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
-from pipesat.heuristics.registry import GiveUp, never, published_slow, unless_given_up
+from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
 from pipesat.heuristics.shared.gap_filling import Filled, Fuse, Switches, fill_gaps
 from pipesat.placement.geometry import Ranks, ranks_of
 
@@ -84,7 +84,7 @@ def _most_orders(problem: Problem, objective: Objective) -> int:
     return max(_FEWEST, _MOST_OPS[objective] // problem.op_count)
 
 
-@published_slow("zb-auto", placement="chain", source=_SOURCE)
+@published("zb-auto", placement="chain", source=_SOURCE, splits=True, slow=True, equal=True)
 def zb_auto(problem: Problem, give_up: GiveUp) -> Schedule:
     """Warm up as deep as memory allows, fill gaps with W, and take the best of some switches.
 
@@ -108,7 +108,7 @@ def zb_auto(problem: Problem, give_up: GiveUp) -> Schedule:
     return time_order(problem, best.order, source="zb-auto")
 
 
-@published_slow("zb-auto-span", placement="chain", source=_SOURCE)
+@published("zb-auto-span", placement="chain", source=_SOURCE, splits=True, slow=True, equal=True)
 def zb_auto_span(problem: Problem, give_up: GiveUp) -> Schedule:
     """As zb-auto, but the order of least span (the paper's own objective), timed earliest.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, Final
@@ -27,11 +27,7 @@ def least_problem(problem: Problem) -> Problem:
     """
     if problem.plain and not memory_varies(problem):
         return problem
-    return _plain(
-        problem,
-        [_least_stage(problem, stage) for stage in range(len(problem.stages))],
-        {hop: _least_link(problem, hop[0]) for hop in problem.links},
-    )
+    return with_choices(problem, ())
 
 
 def with_choices(problem: Problem, modes: Sequence[int]) -> Problem:
@@ -40,15 +36,19 @@ def with_choices(problem: Problem, modes: Sequence[int]) -> Problem:
     As :func:`least_problem`, but with the least over the classes in that mode alone where a stage
     has one in ``modes``. An offloaded microbatch counts with what stays on the device.
     """
-    stages = []
-    for number in range(len(problem.stages)):
-        if number < len(modes):
-            found = [problem.resulting(number, modes[number], c) for c in _classes(problem, number)]
-            stages.append(replace(_least_of(found), **_NO_MORE))
-        else:
-            stages.append(_least_stage(problem, number))
-    links = {hop: _least_link(problem, hop[0]) for hop in problem.links}
-    return _plain(problem, stages, links)
+    numbers = range(len(problem.stages))
+    choices = [modes[n : n + 1] or problem.modes_of(n) for n in numbers]
+    found = [
+        _resulting(problem, n, modes_of_n) for n, modes_of_n in zip(numbers, choices, strict=True)
+    ]
+    stages = [replace(_least_of(each), **_NO_MORE) for each in found]
+    return _plain(problem, stages, {hop: _least_link(problem, hop[0]) for hop in problem.links})
+
+
+def _resulting(problem: Problem, stage: int, modes: Iterable[int]) -> list[Stage]:
+    """Amounts of a stage in some modes and all classes."""
+    both = product(modes, _classes(problem, stage))
+    return [problem.resulting(stage, mode, of_class) for mode, of_class in both]
 
 
 def same_but_for_the_order(problem: Problem) -> bool:
@@ -80,9 +80,26 @@ def without_idle_keys(problem: Problem) -> Problem:
     """
     if not memory_varies(problem):
         return problem
-    stages = range(len(problem.stages))
-    idle = {stage for stage in stages if not backward_excess(problem, stage)}
-    return _without_key(problem, idle) if idle else problem
+    idle = {s for s in range(len(problem.stages)) if not backward_excess(problem, s)}
+
+    def spoken(of_class: MicrobatchClass) -> MicrobatchClass:
+        stated = (
+            (s, tuple(one for one in keys if s not in idle or one[0] != "held_in_backward"))
+            for s, keys in of_class.outright
+        )
+        return replace(of_class, outright=tuple(stated))
+
+    return replace(
+        problem,
+        stages=tuple(
+            replace(stage, held_in_backward=0) if number in idle else stage
+            for number, stage in enumerate(problem.stages)
+        ),
+        routes=tuple(
+            replace(route, definitions=tuple(map(spoken, route.definitions)))
+            for route in problem.routes
+        ),
+    )
 
 
 def backward_excess(problem: Problem, stage: int) -> int:
@@ -91,38 +108,12 @@ def backward_excess(problem: Problem, stage: int) -> int:
     A backward that takes no time holds nothing; with another op it may take some.
     """
     most, together = 0, problem.overlap is not None
-    for mode, of_class in product(problem.modes_of(stage), _classes(problem, stage)):
-        s = problem.resulting(stage, mode, of_class)
+    for s in _resulting(problem, stage, problem.modes_of(stage)):
         if s.may_fuse and (s.BW or together):
             most = max(most, s.held_in_backward - s.held_after_F)
         if s.may_split and (s.B or together):
             most = max(most, s.held_in_backward - max(s.held_after_F, s.held_after_B))
     return most
-
-
-def _without_key(problem: Problem, stages: Collection[int]) -> Problem:
-    routes = (
-        replace(
-            route, definitions=tuple(_unsaid(of_class, stages) for of_class in route.definitions)
-        )
-        for route in problem.routes
-    )
-    return replace(
-        problem,
-        stages=tuple(
-            replace(stage, held_in_backward=0) if number in stages else stage
-            for number, stage in enumerate(problem.stages)
-        ),
-        routes=tuple(routes),
-    )
-
-
-def _unsaid(of_class: MicrobatchClass, stages: Collection[int]) -> MicrobatchClass:
-    outright = (
-        (s, tuple((key, x) for key, x in stated if s not in stages or key != "held_in_backward"))
-        for s, stated in of_class.outright
-    )
-    return replace(of_class, outright=tuple(outright))
 
 
 def what_differs(problem: Problem) -> str:
@@ -261,18 +252,14 @@ def _of_class(problem: Problem, of_class: int) -> Problem:
     """Where a route has no such class, its last."""
     classes = [max(0, min(of_class, len(route.definitions) - 1)) for route in problem.routes]
     stages = []
-    for number in range(len(problem.stages)):
+    for number, modes in enumerate(map(problem.modes_of, range(len(problem.stages)))):
         mine = classes[problem.route_of[number]]
-        found = [problem.resulting(number, mode, mine) for mode in problem.modes_of(number)]
-        stages.append(_least_of(found))
-    return _plain(
-        problem,
-        stages,
-        {
-            hop: problem.link_of_class(hop[0], classes[problem.route_of[hop[0]]]) or link
-            for hop, link in problem.links.items()
-        },
-    )
+        stages.append(_least_of([problem.resulting(number, mode, mine) for mode in modes]))
+    links = {
+        hop: problem.link_of_class(hop[0], classes[problem.route_of[hop[0]]]) or link
+        for hop, link in problem.links.items()
+    }
+    return _plain(problem, stages, links)
 
 
 def _plain(
@@ -291,12 +278,6 @@ def _plain(
 
 def _classes(problem: Problem, stage: int) -> range:
     return range(max(1, len(problem.routes[problem.route_of[stage]].definitions)))
-
-
-def _least_stage(problem: Problem, number: int) -> Stage:
-    both = product(problem.modes_of(number), _classes(problem, number))
-    found = [problem.resulting(number, mode, of_class) for mode, of_class in both]
-    return replace(_least_of(found), **_NO_MORE)
 
 
 def _least_of(found: Sequence[Stage]) -> Stage:
