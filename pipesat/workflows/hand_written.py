@@ -173,7 +173,7 @@ def _in_groups(name: str, group: int) -> Published:
         raise BadInput(text, where="group", value=group)
     source = f"{name}, groups of {group}"
     build = partial(builds[name], group=group, source=source)
-    return replace(BASELINES[name], build=lambda problem, _: build(problem))
+    return replace(BASELINES[name], build=build)
 
 
 def baselines() -> Mapping[str, Published]:
