@@ -17,8 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pipesat.core.arguments import public
-from pipesat.core.copies import offloads_anything, with_copies
-from pipesat.core.copy_graph import as_copied
+from pipesat.core.copies import as_copied, offloads_anything, with_copies
 from pipesat.core.deadlock import explain_deadlock
 from pipesat.core.linear_order import LinearOrder, keep_together, of_minimum_span
 from pipesat.core.ops import Event, members
