@@ -225,14 +225,5 @@ def parse_assignment(document: object, source: str) -> Assignment:
     if max(makespans) != model.value:
         text = "expected the largest of makespans"
         raise BadInput(text, source=source, where="value", value=model.value)
-    return Assignment(
-        problem_sha256=model.problem_sha256,
-        schedule=model.schedule,
-        lengths=None if model.lengths is None else model.lengths.model_dump(),
-        replicas=model.replicas,
-        makespans=makespans,
-        lower_bound=model.lower_bound,
-        lower_bound_source=model.lower_bound_source,
-        seed=model.seed,
-        objective=model.objective,
-    )
+    said = model.model_dump(exclude={"format", "value", "gap"})
+    return Assignment(**said | {"makespans": makespans})

@@ -55,6 +55,11 @@ class Load:
         found: Ints = self.costs[:, -1]
         return found
 
+    @property
+    def largest_share(self) -> float:
+        """The largest share of a replica's tokens that a microbatch may have."""
+        return 1.0 if self.cap is None else self.cap * self.replicas / float(self.tokens.sum())
+
     @cached_property
     def work(self) -> Ints:
         """Time of each sequence, of all its ops."""

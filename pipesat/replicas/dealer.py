@@ -102,41 +102,30 @@ class Dealer:
             If no deal was found that fits.
         """
         began = time.perf_counter()
-        load = load_of(self, lengths)
+        lengths = [int(n) if isinstance(n, np.integer) else n for n in lengths]
+        about = (lengths, self.reference, self.quadratic, self._known)
+        costs = costs_of_lengths(self.problem, *about)
+        load = checked_load(self.replay, costs, lengths, self.tokens, self.replicas)
         late = None if budget is None else lambda part: time.perf_counter() - began > part * budget
-        count, last = [0], [0.0]
+        count, last = 0, began
 
         def over() -> bool:
             """Whether another round, as long as the last one, would come too late."""
-            count[0] += 1
-            now = time.perf_counter()
-            took, last[0] = now - (last[0] or now), now
-            return count[0] > rounds if budget is None else now + took - began > budget
+            nonlocal count, last
+            now, before, last = time.perf_counter(), last, time.perf_counter()
+            count += 1
+            took = now - before if count > 1 else 0.0
+            return count > rounds if budget is None else now + took - began > budget
 
-        most = 1.0 if load.cap is None else load.cap * load.replicas / float(load.tokens.sum())
         shares = self._shares
-        if shares.max() > most:
-            shares = best_shares(self.replay, self._typical, most, shares)
+        if shares.max() > load.largest_share:
+            shares = best_shares(self.replay, self._typical, load.largest_share, shares)
         skip = None if late is None else lambda: late(_FOR_RULES)
         best, _ = best_of_rules(load, shares, skip)
         best = searched(best, np.random.default_rng(seed), over)
         if not best.fits:
             raise NotApplicable("no deal was found that fits into memory and tokens")
         return best
-
-
-def load_of(dealer: Dealer, lengths: Sequence[int]) -> Load:
-    """Return what is to be dealt, checked.
-
-    Raises
-    ------
-    BadInput
-        As :meth:`Dealer.deal`.
-    """
-    lengths = [int(n) if isinstance(n, np.integer) else n for n in lengths]
-    known = dealer._known
-    costs = costs_of_lengths(dealer.problem, lengths, dealer.reference, dealer.quadratic, known)
-    return checked_load(dealer.replay, costs, lengths, dealer.tokens, dealer.replicas)
 
 
 def checked_load(

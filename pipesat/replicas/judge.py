@@ -13,6 +13,7 @@ from pipesat.core.arrays import Ints
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Violation
 from pipesat.core.problem import Problem
+from pipesat.core.schedule import Objective
 from pipesat.core.timing import retime
 from pipesat.files.atomic import digest
 from pipesat.files.strict_json import read_json
@@ -77,9 +78,23 @@ def _violations(
         if most and filled > most:
             text = f"replica {number} has a microbatch of {filled} tokens, at most {most} may be"
             yield Violation("memory", text)
-        one = problem_of(problem, np.array([costs[part].sum(axis=0) for part in row]))
-        timed = retime(one, BASELINES[deal.schedule](one), deal.objective, deal.schedule)
-        for violation in check(one, timed):
+        found = replica_violations(problem, deal.schedule, costs, row, value, deal.objective)
+        for violation in found:
             yield replace(violation, message=f"replica {number}: {violation.message}")
-        if (found := timed.value(deal.objective)) != value:
-            yield Violation("time", f"replica {number} takes {found}, the file says {value}")
+
+
+def replica_violations(
+    problem: Problem,
+    schedule: str,
+    costs: Ints,
+    row: Sequence[Sequence[int]],
+    value: int,
+    objective: Objective = "makespan",
+) -> list[Violation]:
+    """Build a replica's schedule anew, let the checker judge it, and hold its value against it."""
+    one = problem_of(problem, np.array([costs[part].sum(axis=0) for part in row]))
+    timed = retime(one, BASELINES[schedule](one), objective, schedule)
+    found = check(one, timed)
+    if (takes := timed.value(objective)) != value:
+        found.append(Violation("time", f"it takes {takes}, the assignment says {value}"))
+    return found

@@ -96,12 +96,8 @@ class Search:
         """Let two microbatches of a replica change places, or one go elsewhere."""
         rows, k = self._worst()
         tried = _moved(np.repeat(self.deal.order[rows], k, axis=0), self.chance)
-        values = self.load.values(self.deal.columns, tried).reshape(-1, k)
-        best, each = values.argmin(axis=1), np.arange(len(rows))
-        values = values[each, best]
-        kept = values <= self.deal.values[rows]
-        self.deal.order[rows[kept]] = tried.reshape(len(rows), k, -1)[each, best][kept]
-        self.deal.values[rows[kept]] = values[kept]
+        for place, case in self._kept([rows], self.deal.columns, [tried]):
+            self.deal.order[rows[place]] = tried[case]
 
     def microbatches_exchanged(self) -> None:
         """Let two replicas exchange a microbatch each, some reordered then."""
@@ -112,8 +108,8 @@ class Search:
         one[each, i], other[each, j] = other[each, j].copy(), one[each, i].copy()
         if one.shape[1] > 1:
             one[::2], other[1::3] = (_moved(x, self.chance) for x in (one[::2], other[1::3]))
-        for pair, row in self._best_of_pairs(a, b, deal.columns, one, other):
-            deal.order[a[pair]], deal.order[b[pair]] = one[row], other[row]
+        for place, case in self._kept([a, b], deal.columns, [one, other]):
+            deal.order[a[place]], deal.order[b[place]] = one[case], other[case]
 
     def sequences_exchanged(self) -> None:
         """Let the slower of two replicas exchange a sequence, or give one away."""
@@ -123,26 +119,20 @@ class Search:
         wanted = self.chance.random((len(a), k)) * (np.minimum(slower, EXCEEDS) * scale)[:, None]
         change = self._drawn(a, b, k, wanted)
         one, other = (np.repeat(self.deal.order[rows], k, axis=0) for rows in (a, b))
-        one, other = change.renamed(one, change.x, 0), change.renamed(other, change.y, 1)
-        for _, row in self._best_of_pairs(a, b, change.columns, one, other, change.allowed):
-            change.make(row)
+        orders = [change.renamed(one, change.x, 0), change.renamed(other, change.y, 1)]
+        for _, case in self._kept([a, b], change.columns, orders, change.allowed):
+            change.make(case)
 
     def sequences_moved_within(self) -> None:
         """Let sequences of one replica change places, or one go to another microbatch."""
-        deal, (rows, k) = self.deal, self._worst()
+        rows, k = self._worst()
         near = self.chance.normal(0, 1, (len(rows), k)) * self.load.work.mean() / 4
         change = self._drawn(rows, rows, k, near)
-        order = np.repeat(deal.order[rows], k, axis=0)
+        order = np.repeat(self.deal.order[rows], k, axis=0)
         order = change.renamed(change.renamed(order, change.x, 0), change.y, 1)
-        values = self.load.values(change.columns, order)
-        values = np.where(change.allowed & (change.x != change.y), values, 2 * EXCEEDS)
-        values = values.reshape(-1, k)
-        best = values.argmin(axis=1)
-        values = values[np.arange(len(rows)), best]
-        kept = np.flatnonzero(values <= deal.values[rows])
-        for row in kept.tolist():
-            change.make(row * k + int(best[row]))
-        deal.values[rows[kept]] = values[kept]
+        allowed = change.allowed & (change.x != change.y)
+        for _, case in self._kept([rows], change.columns, [order], allowed):
+            change.make(case)
 
     def kicked(self) -> Search:
         """Return a search from a deal a few random exchanges away."""
@@ -169,18 +159,21 @@ class Search:
         others = self.chance.permutation(descending[count:])[:count]
         return descending[:count], others, max(1, self.width // 2 // count)
 
-    def _best_of_pairs(
-        self, a: Ints, b: Ints, columns: Ints, one: Ints, other: Ints, allowed: Any = True
+    def _kept(
+        self, rows: list[Ints], columns: Ints, orders: list[Ints], allowed: Any = True
     ) -> list[tuple[int, int]]:
-        """Keep each pair's best case if it is an improvement; return (pair, row) of those kept."""
-        values = self.load.values(columns, np.concatenate([one, other])).reshape(2, len(a), -1)
-        slower = np.where(allowed, values.max(axis=0).ravel(), 2 * EXCEEDS).reshape(len(a), -1)
-        best, each = slower.argmin(axis=1), np.arange(len(a))
-        before = self.deal.values[a]
-        better = np.flatnonzero(slower[each, best] < before)
-        for rows, own in zip((a, b), values, strict=True):
-            self.deal.values[rows[better]] = own[each, best][better]
-        return [(pair, pair * slower.shape[1] + int(best[pair])) for pair in better.tolist()]
+        """Keep the best case of each row, or pair of rows; return (place, case) of those kept.
+
+        A pair's has to be an improvement of its slower one; a row's alone may be as fast.
+        """
+        values = self.load.values(columns, np.concatenate(orders)).reshape(len(rows), -1)
+        slower = np.where(allowed, values.max(axis=0), 2 * EXCEEDS).reshape(len(rows[0]), -1)
+        case = slower.argmin(axis=1) + np.arange(len(slower)) * slower.shape[1]
+        least, before = slower.min(axis=1), self.deal.values[rows[0]]
+        kept = np.flatnonzero(least < before if len(rows) > 1 else least <= before)
+        for own, new in zip(rows, values, strict=True):
+            self.deal.values[own[kept]] = new[case[kept]]
+        return [*zip(kept.tolist(), case[kept].tolist(), strict=True)]
 
     def _drawn(self, a: Ints, b: Ints, k: int, wanted: Floats) -> _Change:
         """Draw a sequence of each a for each case, and one of b that is shorter by what is wanted.

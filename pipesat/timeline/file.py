@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.ops import Item, Pair, members, parse_copy, parse_item
+from pipesat.core.ops import Copy, Item, Pair, members, parse_copy, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
 from pipesat.files.atomic import write_file
@@ -157,25 +157,33 @@ def _timeline(model: TimelineModel, problem: Problem) -> Timeline:
 def _step(problem: Problem, model: StepModel, number: int, modes: Modes) -> TrainingStep:
     rows = []
     for device, row in enumerate(model.devices):
-        ops = []
-        for place, (text, start, end, waited, cpu) in enumerate(row.ops):
-            where = f"steps[{number}].devices[{device}].ops[{place}]"
-            if end < start:
-                raise BadInput("it ends before it starts", where=where, value=[text, start, end])
-            item = in_mode(_item(problem, text, where), modes)
-            ops.append(Ran(item, start, end, waited, cpu))
-        where = f"steps[{number}].devices[{device}].copies"
-        copies = tuple(
-            _copy(problem, entry, modes, f"{where}[{place}]")
-            for place, entry in enumerate(row.copies)
+        for key, entries in {"ops": [op[:3] for op in row.ops], "copies": row.copies}.items():
+            for place, (text, start, end) in enumerate(entries):
+                if end < start:
+                    where = f"steps[{number}].devices[{device}].{key}[{place}]"
+                    value = [text, start, end]
+                    raise BadInput("it ends before it starts", where=where, value=value)
+        where = f"steps[{number}].devices[{device}]"
+        ops = (
+            Ran(
+                in_mode(_item(problem, text, f"{where}.ops[{place}]"), modes),
+                start,
+                end,
+                waited,
+                cpu,
+            )
+            for place, (text, start, end, waited, cpu) in enumerate(row.ops)
         )
-        calls = tuple(TransferCall(*transfer) for transfer in row.transfers)
-        rows.append(DeviceRun(tuple(ops), calls, copies))
+        copies = (
+            RanCopy(_copy(problem, text, modes, f"{where}.copies[{place}]"), start, end)
+            for place, (text, start, end) in enumerate(row.copies)
+        )
+        calls = (TransferCall(*transfer) for transfer in row.transfers)
+        rows.append(DeviceRun(tuple(ops), tuple(calls), tuple(copies)))
     return TrainingStep(tuple(rows))
 
 
-def _copy(problem: Problem, entry: tuple[str, float, float], modes: Modes, where: str) -> RanCopy:
-    text, start, end = entry
+def _copy(problem: Problem, text: str, modes: Modes, where: str) -> Copy:
     try:
         copy = parse_copy(text)
     except ValueError:
@@ -183,9 +191,7 @@ def _copy(problem: Problem, entry: tuple[str, float, float], modes: Modes, where
     mode = modes.get((copy.stage, copy.microbatch), 0)
     if not mode or problem.stages[copy.stage].modes[mode - 1].offload is None:
         raise BadInput("its microbatch is not offloaded there", where=where, value=text)
-    if end < start:
-        raise BadInput("it ends before it starts", where=where, value=list(entry))
-    return RanCopy(copy, start, end)
+    return copy
 
 
 def _item(problem: Problem, text: str, where: str) -> Item:

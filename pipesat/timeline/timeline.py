@@ -232,60 +232,44 @@ def assemble(
     numbers
         The problem's own number of each of torch's microbatches; the same if not given.
     """
-    words = _Words(problem, modes or {}, numbers)
-    steps = []
-    for recordings in zip(*ranks, strict=True):
-        shifted = list(zip(recordings, offsets, strict=True))
-        zero = min(ops[0][2] + by for recording, by in shifted if (ops := recording["ops"]))
-        rows = (_row(words, recording, by - zero) for recording, by in shifted)
-        steps.append(TrainingStep(tuple(rows)))
-    return tuple(steps)
+    stages, numbers = problem.routes[0].stages, numbers or range(problem.routes[0].microbatches)
+    modes = modes or {}
 
+    def own(action: Action) -> Op:
+        key = (stages[action.stage], numbers[action.microbatch])
+        return Op(key[0], action.kind, key[1], modes.get(key, 0))
 
-class _Words:
-    """torch's words of a run in the problem's own."""
-
-    def __init__(self, problem: Problem, modes: Modes, numbers: Sequence[int]) -> None:
-        self.problem, self.modes = problem, modes
-        self.stages = problem.routes[0].stages
-        self.numbers = numbers or range(problem.routes[0].microbatches)
-
-    def op(self, action: Action) -> Op:
-        key = (self.stages[action.stage], self.numbers[action.microbatch])
-        return Op(key[0], action.kind, key[1], self.modes.get(key, 0))
-
-    def item(self, text: str) -> Item:
-        """The op of one of torch's actions, or the pair of an overlapped cell of two."""
-        cell = parse_cell(text)
-        items = [] if cell is None else items_of(cell, self.problem, self.op)
+    def item(text: str) -> Item:
+        items = items_of(parse_cell(text) or (), problem, own)
         if len(items) != 1:
             raise ValueError(f"{text!r} is neither one compute action nor a pair of the problem's")
         return items[0]
 
-    def transfer(self, name: str) -> str:
-        """A send or receive, ``0SEND_F3``: its stage is torch's, its microbatch the problem's."""
+    def transfer(name: str) -> str:  # its stage is torch's, its microbatch the problem's
         head = name.rstrip("0123456789")
         number = name[len(head) :]
-        return f"{head}{self.numbers[int(number)]}" if number else name
+        return f"{head}{numbers[int(number)]}" if number else name
 
-
-def _row(words: _Words, recording: Mapping[str, Any], by: int) -> DeviceRun:
-    def us(time: int) -> float:
-        return (time + by) / 1000
-
-    return DeviceRun(
-        tuple(
+    def row(recording: Mapping[str, Any], by: int) -> DeviceRun:
+        ops = tuple(
             Ran(
-                words.item(action),
-                us(start),
-                us(end),
+                item(action),
+                (start + by) / 1000,
+                (end + by) / 1000,
                 (start - since) / 1000,
                 None if cpu is None else cpu / 1000,
             )
             for action, since, start, end, cpu in recording["ops"]
-        ),
-        tuple(
-            TransferCall(words.transfer(name), us(start), us(end))
+        )
+        calls = (
+            TransferCall(transfer(name), (start + by) / 1000, (end + by) / 1000)
             for name, start, end in recording["transfers"]
-        ),
-    )
+        )
+        return DeviceRun(ops, tuple(calls))
+
+    steps = []
+    for recordings in zip(*ranks, strict=True):
+        shifted = list(zip(recordings, offsets, strict=True))
+        zero = min(ops[0][2] + by for recording, by in shifted if (ops := recording["ops"]))
+        steps.append(TrainingStep(tuple(row(one, by - zero) for one, by in shifted)))
+    return tuple(steps)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Contradiction, Infeasible
 from pipesat.core.progress import doing
@@ -28,7 +27,8 @@ from pipesat.replicas.dealer import (
     replay_of,
     searched,
 )
-from pipesat.replicas.replay import costs_of_lengths, costs_of_list, problem_of
+from pipesat.replicas.judge import replica_violations
+from pipesat.replicas.replay import costs_of_lengths, costs_of_list
 from pipesat.workflows.order_rows import in_order
 
 if TYPE_CHECKING:
@@ -81,7 +81,11 @@ def dealt(
     fits = best.fits
     if fits:
         with doing("checking the slowest replicas"):
-            _checked(problem, schedule, costs, best)
+            dealt_to, most = best.replicas, max(1, _CHECKED // len(replay.ops))
+            for number in (-best.values).argsort(kind="stable")[:most].tolist():
+                value = int(best.values[number])
+                for one in replica_violations(problem, schedule, costs, dealt_to[number], value):
+                    raise Contradiction(f"replica {number}: {one.message}")
     return Assignment(
         problem_sha256=problem.sha256,
         schedule=schedule,
@@ -120,13 +124,12 @@ def _ordered(
 def _by_rules(load: Load, clock: Clock) -> tuple[Deal, list[Tried]]:
     """The best deal of all rules and our own start, and what each rule's takes."""
     typical = load.costs[:, :-1].mean(axis=0) * (len(load.costs) / load.replicas)
-    most = 1.0 if load.cap is None else load.cap * load.replicas / float(load.tokens.sum())
     few = len(load.costs) <= _FEW
 
     def late() -> bool:
         return clock.stop() or (not few and clock.elapsed > _RULES * clock.limit)
 
-    return best_of_rules(load, best_shares(load.replay, typical, most), late)
+    return best_of_rules(load, best_shares(load.replay, typical, load.largest_share), late)
 
 
 def _best(
@@ -212,20 +215,3 @@ def _require_room(load: Load) -> None:
         if load.replay.excess(here).min() > 0:
             text = f"sequence {sequence} does not fit into memory at any place of a replica"
             raise Infeasible(f"{text}, with the shortest around it")
-
-
-def _checked(problem: Problem, schedule: str, costs: Ints, deal: Deal) -> None:
-    """Let the schedule be built for the slowest replicas, and the checker judge it."""
-    from pipesat.heuristics import BASELINES
-
-    replicas = deal.replicas
-    for number in (-deal.values).argsort(kind="stable")[
-        : max(1, _CHECKED // len(deal.load.replay.ops))
-    ]:
-        own = np.array([costs[part].sum(axis=0) for part in replicas[number]])
-        one = problem_of(problem, own)
-        timed = BASELINES[schedule](one)
-        wrong = check(one, timed)
-        if wrong or timed.makespan != deal.values[number]:
-            said = wrong[0].message if wrong else f"{timed.makespan}, not {deal.values[number]}"
-            raise Contradiction(f"replica {number}: {said}")

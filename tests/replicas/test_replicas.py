@@ -343,7 +343,7 @@ def test_the_checker_judges_an_assignment(cli: Run, tmp_path: Path) -> None:
     short = parse_problem(lists)
     for given, changes, code, said in (
         (problem, {}, 0, "Valid"),
-        (problem, {"makespans": [1500, 1400]}, 1, "replica 1 takes 1500, the file says 1400"),
+        (problem, {"makespans": [1500, 1400]}, 1, "replica 1: it takes 1500, the assignment says"),
         (problem, {"lengths": about | {"tokens": 3500}}, 1, "a microbatch of 4000 tokens, at most"),
         (problem, {"replicas": [[[0], [1]]], "makespans": [1500]}, 1, "2 sequences in 2 microbatc"),
         (problem, {"replicas": [[[0, 1, 2, 3]]], "makespans": [1500]}, 1, "expected 4 in 2"),

@@ -13,7 +13,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
@@ -62,7 +62,7 @@ def _cell(event: dict[str, Any]) -> Sequence[Action] | str:
 
 def read_torch(documents: Sequence[Document], _told: Told) -> Trace:
     """Read torch's traces, one per rank: those with the same stages are replicas."""
-    ranks: dict[int, tuple[Document, float, list[_Ran]]] = {}
+    ranks: dict[int, tuple[Document, float, list[Row]]] = {}
     for place, document in enumerate(documents):
         said, base = rank_of(document)
         rank = place if said is None else said
@@ -72,18 +72,17 @@ def read_torch(documents: Sequence[Document], _told: Told) -> Trace:
         ranks[rank] = (document, base, [*_ran(document)])
     zero = min(base for _, base, _ in ranks.values())
     plain = any(one.stage is None for _, _, ran in ranks.values() for one in ran)
-    held = {
-        rank: tuple(sorted({one.stage or 0 for one in ran})) for rank, (*_, ran) in ranks.items()
-    }
+    held = {rank: tuple(sorted({r.stage or 0 for r in ran})) for rank, (*_, ran) in ranks.items()}
     places = {stages: place for place, stages in enumerate(sorted({*held.values()}))}
     rows, alike = [], Counter[tuple[int, ...]]()
-    for place, rank in enumerate(sorted(ranks)):
-        _, base, ran = ranks[rank]
+    for place, (rank, (_, base, ran)) in enumerate(sorted(ranks.items())):
         at, replica = (place, 0) if plain else (places[held[rank]], alike[held[rank]])
         alike[held[rank]] += 1
-        for stage, kind, microbatch, start, end in ran:
-            times = (start + base - zero, end + base - zero)
-            rows.append(Row(at, stage or 0, microbatch, kind, *times, None, replica))
+        for row in ran:
+            start, end = row.start + base - zero, row.end + base - zero
+            rows.append(
+                Row(at, row.stage or 0, row.microbatch, row.kind, start, end, None, replica)
+            )
     return Trace("torch profiler", documents[0].source, rows, int(plain), waits_inside=True)
 
 
@@ -108,28 +107,18 @@ def on_gpu(found: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str,
     return [one for one in found if one[1].get("cat") == "gpu_user_annotation"] or found
 
 
-class _Ran(NamedTuple):
-    """One op of a rank, in us; of torch's plain GPipe without stage."""
-
-    stage: int | None
-    kind: Kind
-    microbatch: int
-    start: float
-    end: float
-
-
-def _ran(document: Document) -> Iterator[_Ran]:
-    """Yield the ops of a rank."""
+def _ran(document: Document) -> Iterator[Row]:
+    """Yield the ops of a rank; of torch's plain GPipe without stage."""
     found = [
         (n, event) for n, event in enumerate(events_of(document.content) or ()) if _cell(event)
     ]
     for place, event in on_gpu(found):
-        cell, (start, end) = _cell(event), times_of(document, event, f"traceEvents[{place}]")
+        cell, times = _cell(event), times_of(document, event, f"traceEvents[{place}]")
         if isinstance(cell, str):
             word, microbatch = cell.split()
-            yield _Ran(None, "F" if word == "Forward" else "BW", int(microbatch), start, end)
+            yield Row(0, None, int(microbatch), "F" if word == "Forward" else "BW", *times)
         else:  # ranges of several ops are cut later
-            yield from (_Ran(a.stage, a.kind, a.microbatch, start, end) for a in cell)
+            yield from (Row(0, a.stage, a.microbatch, a.kind, *times) for a in cell)
 
 
 def times_of(document: Document, event: dict[str, Any], where: str) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind
@@ -39,16 +39,6 @@ _PROCESS: Final = 2**24
 _T = TypeVar("_T")
 _Kernel: TypeAlias = tuple[int, ...]
 """Launched on the host, start and end on the GPU, in ns."""
-
-
-class _Range(NamedTuple):
-    """One NVTX range: times on the host in ns."""
-
-    start: int
-    end: int
-    kind: Kind
-    microbatch: int | None
-    place: int
 
 
 def is_sqlite(content: Any) -> bool:
@@ -79,9 +69,8 @@ def read_sqlite(documents: Sequence[Document], told: Told) -> Trace:
         ranges, kernels = (_joined(one, 1 if apart else _PROCESS) for one in (ranges, kernels))
         timed = [[*_shared(_timed(own, kernels.get(of, [])))] for of, own in ranges.items()]
         host |= not kernels
-        for own in sorted(filter(None, timed), key=lambda own: min(start for _, start, _ in own)):
-            for r, start, end in own:
-                rows.append(Row(ranks, r.place, r.microbatch, r.kind, start / 1000, end / 1000))
+        for own in sorted(filter(None, timed), key=lambda own: min(row.start for row in own)):
+            rows += [r._replace(rank=ranks, start=r.start / 1000, end=r.end / 1000) for r in own]
             ranks += 1
     chunks = 0 if by_stage else max((row.stage or 0 for row in rows), default=0) + 1
     name = "Nsight Systems"
@@ -105,8 +94,9 @@ def _compiled(given: Mapping[str, str]) -> dict[Kind, re.Pattern[str]]:
 
 def _ranges(
     db: sqlite3.Connection, patterns: Mapping[Kind, re.Pattern[str]]
-) -> dict[int, list[_Range]]:
-    found: dict[int, list[_Range]] = defaultdict(list)
+) -> dict[int, list[Row]]:
+    """Ranges by thread, in ns of the host."""
+    found: dict[int, list[Row]] = defaultdict(list)
     columns = {row[1] for row in db.execute("PRAGMA table_info(NVTX_EVENTS)")}
     queries = [_RANGES, *([_NAMES] if "textId" in columns else [])]
     for start, end, thread, text in (row for query in queries for row in db.execute(query)):
@@ -115,7 +105,7 @@ def _ranges(
                 parts = said.groupdict()
                 place = int(parts.get("stage") or parts.get("chunk") or 0)
                 microbatch = None if parts["microbatch"] is None else int(parts["microbatch"])
-                found[thread].append(_Range(start, end, kind, microbatch, place))
+                found[thread].append(Row(0, place, microbatch, kind, start, end))
     return found
 
 
@@ -136,33 +126,32 @@ def _joined(found: Mapping[int, list[_T]], group: int) -> dict[int, list[_T]]:
     return joined
 
 
-def _timed(
-    ranges: Sequence[_Range], kernels: Sequence[_Kernel]
-) -> Iterator[tuple[_Range, int, int]]:
+def _timed(ranges: Sequence[Row], kernels: Sequence[_Kernel]) -> Iterator[Row]:
     """Yield every range with the times of its kernels; those without any are left out."""
     launches = sorted(kernels)
     times = [kernel[0] for kernel in launches]
-    for one in sorted(ranges):
+    for one in sorted(ranges, key=lambda row: (row.start, row.end)):
         own = launches[bisect_right(times, one.start - 1) : bisect_right(times, one.end)]
         if own:
-            yield one, min(kernel[1] for kernel in own), max(kernel[2] for kernel in own)
+            start, end = min(kernel[1] for kernel in own), max(kernel[2] for kernel in own)
+            yield one._replace(start=start, end=end)
         elif not kernels:
-            yield one, one.start, one.end
+            yield one
 
 
-def _shared(timed: Iterator[tuple[_Range, int, int]]) -> Iterator[tuple[_Range, int, int]]:
+def _shared(timed: Iterator[Row]) -> Iterator[Row]:
     """Yield all ranges, those of no microbatch in equal parts for each whose W is still to come."""
-    pending: dict[int, list[int | None]] = defaultdict(list)
-    for one, start, end in timed:
-        waiting = pending[one.place]
-        if one.microbatch is None:
-            each = (end - start) // max(1, len(waiting))
+    pending: dict[int | None, list[int | None]] = defaultdict(list)
+    for one in timed:
+        waiting = pending[one.stage]
+        if one.kind == "W" and one.microbatch is None:
+            each = (one.end - one.start) / max(1, len(waiting))
             for number, microbatch in enumerate(waiting):
-                begin = start + number * each
-                yield one._replace(microbatch=microbatch), begin, begin + each
+                start = one.start + number * each
+                yield one._replace(microbatch=microbatch, start=start, end=start + each)
             waiting.clear()
             continue
-        yield one, start, end
+        yield one
         if one.kind == "BW":
             waiting.append(one.microbatch)
         elif one.kind == "W" and one.microbatch in waiting:
