@@ -21,7 +21,7 @@ earlier than with independent links, so no op does.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -30,7 +30,7 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import Event, Op, members
 from pipesat.core.rules import awaited
-from pipesat.core.schedule import Order, Schedule, Timed
+from pipesat.core.schedule import Order
 from pipesat.core.timing import earliest_ends, linearize
 
 if TYPE_CHECKING:
@@ -56,38 +56,18 @@ class Queued(NamedTuple):
     waiting: int
 
 
-def time_with_links(problem: Problem, order: Order, links: Links, source: str = "") -> Schedule:
-    """Time an order as early as its links allow; ``independent`` is :func:`time_order`'s timing.
-
-    O(n log n) for n ops.
-
-    Raises
-    ------
-    Deadlock, ValueError
-        As :func:`pipesat.core.timing.time_order`.
-    """
-    network = network_of(problem, order, links)
-    rows: list[list[Timed]] = [[] for _ in problem.devices]
-    for node, device, length, end in zip(
-        network.item, network.device, network.duration, earliest_ends(network, [0]), strict=True
-    ):
-        if not isinstance(node, Transfer):
-            rows[device].append(Timed(node, end - length, end))
-    return Schedule(tuple(map(tuple, rows)), source)
-
-
 def queued(network: LinearOrder) -> list[Queued]:
     """Waiting time of the transfers of every pair of ranks, the longest first.
 
     It need not cost makespan: what arrives late may be needed later still.
     """
     ends = earliest_ends(network, [0])
-    total: dict[tuple[int, int], int] = defaultdict(int)
+    total = Counter[tuple[int, int]]()
     for number, node in enumerate(network.item):
         if isinstance(node, Transfer):
-            producer = network.inputs[number][0][0]
-            start = ends[number] - network.duration[number]
-            total[_pair(node.sender, node.receiver)] += start - ends[producer]
+            (producer, _), *_ = network.inputs[number]
+            waited = ends[number] - network.duration[number] - ends[producer]
+            total[_pair(node.sender, node.receiver)] += waited
     return sorted((Queued(*entry) for entry in total.items()), key=lambda q: (-q.waiting, q.ranks))
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.core.linear_order import LinearOrder, last_ends
-from pipesat.core.ops import PHASE_OF, Item, Pair, Phase
+from pipesat.core.ops import PHASE_OF, Item, Phase, members
 from pipesat.core.rules import duration
 from pipesat.core.schedule import Objective, Order
 from pipesat.core.timing import earliest_ends
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pipesat.core.schedule import Objective
 
     Durations: TypeAlias = Iterable[Floats | float]
+    _Factors: TypeAlias = Mapping[tuple[int, Phase], Floats]
+    """Factors of each stage's ops of a phase: by microbatch, an array with one per sample."""
 
 _PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
 _MOST_NUMBERS = 1 << 23  # of factors, or of path lengths, held at a time: 64 MiB
@@ -140,13 +142,13 @@ def sample_orders(
         longest = sum(network.duration) + sum(d for own in network.inputs for _, d in own)
         if longest >= _EXACT:
             raise BadInput("the times add up to 2^53 units or more: use a coarser unit")
-    table = _Table(problem, noise, seed)
-    per_sample = max(table.slots, len(problem.devices) ** 2 if objective == "span" else 0)
+    slots, paths = len(_PHASES) * sum(problem.microbatches), len(problem.devices) ** 2
+    per_sample = max(slots, paths if objective == "span" else 0)
     chunk = max(1, min(samples, _MOST_NUMBERS // max(1, per_sample)))
     results = [np.empty(samples) for _ in networks]
     for first in range(0, samples, chunk):
         numbers = range(first, min(samples, first + chunk))
-        factors = table.draw(numbers)
+        factors = _factors(problem, noise, seed, numbers)
         for network, result in zip(networks, results, strict=True):
             times = (
                 _time(problem, node, length, factors)
@@ -157,55 +159,24 @@ def sample_orders(
     return results
 
 
-class _Factors:
-    """Factor of every (stage, phase, microbatch): an array with one number per sample."""
+def _factors(problem: Problem, noise: Noise, seed: int, samples: range) -> _Factors:
+    """Draw factors; a sample's numbers come from a generator of its own."""
+    import numpy as np
 
-    def __init__(self, rows: Floats, first: Sequence[int], microbatches: Sequence[int]) -> None:
-        self._rows = list(rows)
-        self._first = first
-        self._microbatches = microbatches
-
-    def of(self, stage: int, phase: Phase, microbatch: int) -> Floats:
-        block = _PHASES.index(phase) * self._microbatches[stage]
-        row: Floats = self._rows[self._first[stage] + block + microbatch]
-        return row
-
-
-class _Table:
-    """Draws factors; a sample's numbers come from a generator of its own."""
-
-    def __init__(self, problem: Problem, noise: Noise, seed: int) -> None:
-        import numpy as np
-
-        self._seed = seed
-        self._microbatches = problem.microbatches
-        self._first: list[int] = []
-        self._devices = len(problem.devices)
-        self.slots = 0
-        sigmas: list[float] = []
-        counts: list[int] = []
-        for stage, m in enumerate(problem.microbatches):
-            self._first.append(self.slots)
-            self.slots += m * len(_PHASES)
-            sigmas += [_sigma(noise.of(stage, phase)) for phase in _PHASES]
-            counts += [m] * len(_PHASES)
-        self._sigma = np.repeat(sigmas, counts)
-        self._home = np.repeat(
-            [stage.device for stage in problem.stages],
-            [m * len(_PHASES) for m in problem.microbatches],
-        )
-        self._skew = _sigma(noise.skew)
-
-    def draw(self, samples: range) -> _Factors:
-        import numpy as np
-
-        rows = np.empty((self.slots, len(samples)))
-        for column, sample in enumerate(samples):
-            generator = np.random.default_rng((self._seed, sample))
-            device = _lognormal(self._skew, generator.standard_normal(self._devices))
-            op = _lognormal(self._sigma, generator.standard_normal(self.slots))
-            rows[:, column] = op * device[self._home]
-        return _Factors(rows, self._first, self._microbatches)
+    of_op, counts, home = {}, [], []
+    for stage, m in enumerate(problem.microbatches):
+        for phase in _PHASES:
+            of_op[stage, phase] = _sigma(noise.of(stage, phase))
+            counts.append(m)
+            home.append(problem.stages[stage].device)
+    sigma, device_of = np.repeat([*of_op.values()], counts), np.repeat(home, counts)
+    rows = np.empty((len(sigma), len(samples)))
+    for column, sample in enumerate(samples):
+        generator = np.random.default_rng((seed, sample))
+        device = _lognormal(_sigma(noise.skew), generator.standard_normal(len(problem.devices)))
+        op = _lognormal(sigma, generator.standard_normal(len(sigma)))
+        rows[:, column] = op * device[device_of]
+    return dict(zip(of_op, np.split(rows, np.cumsum(counts)[:-1]), strict=True))
 
 
 def _time(
@@ -213,17 +184,15 @@ def _time(
 ) -> Floats | float:
     if isinstance(node, Transfer):
         return float(length)
-    if not isinstance(node, Pair):
-        times: Floats = length * factors.of(node.stage, PHASE_OF[node.kind], node.microbatch)
-        return times
-    alone = [duration(problem, op) for op in node]
+    ops = members(node)
+    alone = [duration(problem, op) for op in ops]
     if not sum(alone):
         return float(length)
-    parts = [
-        part / sum(alone) * factors.of(op.stage, PHASE_OF[op.kind], op.microbatch)
-        for part, op in zip(alone, node, strict=True)
+    parts: list[Floats] = [
+        part / sum(alone) * factors[op.stage, PHASE_OF[op.kind]][op.microbatch]
+        for part, op in zip(alone, ops, strict=True)
     ]
-    return length * (parts[0] + parts[1])
+    return length * sum(parts[1:], parts[0])
 
 
 def _sigma(variation: float) -> float:

@@ -13,11 +13,11 @@ from pipesat.core.checker import check
 from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import Pair, parse_item
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order
-from pipesat.core.timing import time_order
+from pipesat.core.schedule import Order, Schedule, Timed
+from pipesat.core.timing import earliest_ends, time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.risk.links import Queued, Transfer, network_of, queued, time_with_links
+from pipesat.risk.links import Links, Queued, Transfer, network_of, queued
 from tests.support.problems import chain, problems, vee
 
 
@@ -25,8 +25,21 @@ def order_of(*rows: str) -> Order:
     return tuple(tuple(parse_item(text) for text in row.split()) for row in rows)
 
 
+def timed(problem: Problem, order: Order, links: Links) -> Schedule:
+    """Every op at its earliest."""
+    network = network_of(problem, order, links)
+    ends = earliest_ends(network, [0])
+    rows: list[list[Timed]] = [[] for _ in problem.devices]
+    for item, device, length, end in zip(
+        network.item, network.device, network.duration, ends, strict=True
+    ):
+        if device >= 0:
+            rows[device].append(Timed(item, end - length, end))
+    return Schedule(tuple(map(tuple, rows)))
+
+
 def starts(problem: Problem, order: Order, links: str) -> list[list[int]]:
-    schedule = time_with_links(problem, order, links)  # type: ignore[arg-type]
+    schedule = timed(problem, order, links)  # type: ignore[arg-type]
     return [[timed.start for timed in row] for row in schedule.devices]
 
 
@@ -56,7 +69,7 @@ ONE_F_ONE_B = order_of("0F0 0F1 0BW0 0BW1", "1F0 1BW0 1F1 1BW1")
 def test_independent_links_by_hand() -> None:
     """0F0 ends 2, arrives 6; 0F1 ends 4, arrives 8; 1BW0 runs 8 to 12, arrives 16, and so on."""
     assert starts(TWO, ONE_F_ONE_B, "independent") == [[0, 2, 16, 22], [6, 8, 12, 14]]
-    assert time_with_links(TWO, ONE_F_ONE_B, "independent").makespan == 26
+    assert timed(TWO, ONE_F_ONE_B, "independent").makespan == 26
 
 
 def test_a_pair_of_ranks_by_hand() -> None:
@@ -67,7 +80,7 @@ def test_a_pair_of_ranks_by_hand() -> None:
     1BW1's, ready at 18, after 0BW0 (16 to 20): 20 to 24. So 0BW1 runs 24 to 28: two later.
     """
     assert starts(TWO, ONE_F_ONE_B, "pair") == [[0, 2, 16, 24], [6, 8, 12, 14]]
-    assert time_with_links(TWO, ONE_F_ONE_B, "pair").makespan == 28
+    assert timed(TWO, ONE_F_ONE_B, "pair").makespan == 28
     assert starts(TWO, ONE_F_ONE_B, "rank") == starts(TWO, ONE_F_ONE_B, "pair")
 
 
@@ -116,11 +129,11 @@ def some_orders(problem: Problem) -> list[Order]:
 def test_queues_only_delay(problem: Problem) -> None:
     """Item by item: independent <= per pair <= per rank; each is a valid schedule of the order."""
     for order in some_orders(problem):
-        free = time_with_links(problem, order, "independent")
+        free = timed(problem, order, "independent")
         assert free.devices == time_order(problem, order).devices
         before = free
         for links in ("pair", "rank"):
-            later = time_with_links(problem, order, links)  # type: ignore[arg-type]
+            later = timed(problem, order, links)  # type: ignore[arg-type]
             assert check(problem, later) == []
             assert later.order == order
             pairs = zip(before, later, strict=True)
@@ -206,7 +219,7 @@ def test_the_replay_is_that_of_streams(problem: Problem, links: str) -> None:
     for order in some_orders(problem):
         network = network_of(problem, order, links)  # type: ignore[arg-type]
         lists = communication(network, len(problem.devices))
-        schedule = time_with_links(problem, order, links)  # type: ignore[arg-type]
+        schedule = timed(problem, order, links)  # type: ignore[arg-type]
         ends = [[timed.end for timed in row] for row in schedule.devices]
         assert oracle(problem, lists, links) == ends
 

@@ -21,7 +21,7 @@ from pipesat.files.schedule_file import schedule_bytes
 from pipesat.heuristics import BASELINES
 from pipesat.profile.file import parse_profile
 from pipesat.risk import robustness
-from pipesat.risk.links import network_of, time_with_links
+from pipesat.risk.links import network_of
 from pipesat.risk.measured_noise import noise_of_profile
 from pipesat.risk.robustness import (
     Noise,
@@ -32,6 +32,7 @@ from pipesat.risk.robustness import (
     value_without_noise,
 )
 from tests.conftest import Run
+from tests.risk.test_links import timed
 from tests.support.problems import chain, problems
 
 Save = Callable[..., Path]
@@ -57,7 +58,7 @@ def test_without_noise_every_sample_is_the_replay(problem: Problem) -> None:
     assert value_without_noise(network, "makespan") == makespan
     assert value_without_noise(network, "span") == span
     (values,) = sample_orders(problem, [order], Noise(), samples=2, links="pair")
-    assert values.tolist() == [time_with_links(problem, order, "pair").makespan] * 2
+    assert values.tolist() == [timed(problem, order, "pair").makespan] * 2
 
 
 def test_without_noise_pairs_take_their_own_time() -> None:
