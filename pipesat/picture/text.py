@@ -13,25 +13,19 @@ lists in execution order, with the length of every idle gap in square brackets.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from textwrap import wrap
+from typing import Final, NamedTuple
 
 from pipesat.core.ops import Item, Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 
-_NEAR = 5  # columns by which lines may differ without harm
-
-
-def round_step(makespan: int, most: int) -> int:
-    """Smallest of 1, 2, 5, 10, 20, 50, ... with at most ``most`` steps in ``[0, makespan]``."""
-    step = 1
-    while makespan > most * step:
-        leading = int(str(step)[0])
-        step = step * 5 // 2 if leading == 2 else step * 2
-    return step
+_LONGEST_NAME: Final = 16
+_FEWEST_COLUMNS: Final = 12
+_MOST_BLOCKS: Final = 6
+_HEADING: Final = "ops in execution order; [n]: idle for n"
 
 
 class Label(NamedTuple):
@@ -40,114 +34,6 @@ class Label(NamedTuple):
     text: str
     start: int
     end: int
-
-
-@dataclass(frozen=True)
-class ColumnScale:
-    """``makespan`` time units in ``total`` columns; ``free`` ones stay free behind every text."""
-
-    makespan: int
-    total: int
-    free: int
-
-    def column(self, time: int) -> int:
-        """Column of a time, rounded."""
-        return (2 * time * self.total + self.makespan) // (2 * self.makespan)
-
-    def shows(self, label: Label) -> bool:
-        """Whether a label's text has room."""
-        room = self.column(label.end) - self.column(label.start)
-        return room >= len(label.text) + self.free
-
-
-def smallest_scale(
-    rows: Sequence[Sequence[Label]], makespan: int, most: int, free: int
-) -> ColumnScale | None:
-    """Return the scale of fewest columns, up to ``most``, that shows every text; ``None`` if none.
-
-    Times that are all multiples of a step that gets a column or more get equally wide steps.
-    """
-    least = max((sum(len(label.text) + free for label in row) for row in rows), default=0)
-    if not makespan or least > most:
-        return None
-    times = (time for row in rows for label in row for time in (label.start, label.end))
-    steps = makespan // math.gcd(makespan, *times)
-    sizes = range(steps, most + 1, steps) if steps <= most else range(max(1, least), most + 1)
-    scales = (ColumnScale(makespan, total, free) for total in sizes)
-    return next((s for s in scales if all(s.shows(label) for row in rows for label in row)), None)
-
-
-def cuts(rows: Sequence[Sequence[Label]], scale: ColumnScale, columns: int) -> list[int] | None:
-    """Return columns that cut the axis into about equal lines of at most ``columns``.
-
-    From 0 to the total, whose last free column does not count. As few ops as possible are parted,
-    and no text: it stands before the cut or behind it. ``None`` where that would make a line
-    shorter than half of ``columns``.
-    """
-    ends = [0]
-    while (rest := scale.total - scale.free - ends[-1]) > columns:
-        lines = -(-rest // columns)
-        aim, least, most = (ends[-1] + n for n in (-(-rest // lines), columns // 2, columns))
-        parted = {cut: _parted(rows, scale, cut) for cut in range(least + 1, most + 1)}
-        near = ((abs(cut - aim) // _NEAR, n, cut) for cut, n in parted.items() if n is not None)
-        best = min(near, default=None)
-        if best is None:
-            return None
-        ends.append(best[-1])
-    return [*ends, scale.total]
-
-
-def _parted(rows: Sequence[Sequence[Label]], scale: ColumnScale, cut: int) -> int | None:
-    """Return how many ops are parted by a cut; ``None`` if one would lose its text."""
-    number = 0
-    for row in rows:
-        for label in row:
-            before = cut - scale.column(label.start)
-            behind = scale.column(label.end) - cut
-            if before > 0 and behind > 0:
-                number += 1
-                if max(before, behind - scale.free) < len(label.text):
-                    return None
-    return number
-
-
-def draw_row(row: Sequence[Label], scale: ColumnScale, ends: Sequence[int]) -> list[str]:
-    """Return one row's lines: ``F3---`` for an op, dots where it is idle."""
-    line, at = "", 0
-    for text, start, end in [*row, Label("", scale.makespan, scale.makespan)]:
-        begin, stop = scale.column(start), scale.column(end)
-        line += _filled("", ".", begin - at, scale.free)
-        inner = [end for end in ends if begin < end < stop]
-        if inner and inner[0] - begin < len(text):  # the text stands behind the cut
-            line += "-" * (inner[0] - begin)
-            begin = inner[0]
-        line += _filled(text, "-", stop - begin, scale.free)
-        at = stop
-    return [line[a:b] for a, b in pairwise(ends)]
-
-
-def _filled(text: str, filler: str, room: int, free: int) -> str:
-    free = min(free, max(0, room - len(text)))
-    return text.ljust(room - free, filler) + " " * free
-
-
-def draw_ruler(scale: ColumnScale, ends: Sequence[int]) -> Iterator[str]:
-    """Yield the lines' rulers: round times, each beginning at its column."""
-    step = round_step(scale.makespan, max(1, scale.total // (len(str(scale.makespan)) + 2)))
-    for first, last in pairwise(ends):
-        line = ""
-        for time in range(0, scale.makespan + 1, step):
-            column = scale.column(time)
-            if first <= column and column + len(str(time)) <= last:
-                line = f"{line:<{column - first}}{time}"
-        yield line
-
-
-_LONGEST_NAME = 16
-_FEWEST_COLUMNS = 12
-_MOST_BLOCKS = 6
-_HEADING = ("ops in execution order;", "[n]: idle for n")
-_SPACED, _TIGHT = 1, 0  # columns that stay free behind an op's text
 
 
 def text_grid(problem: Problem, schedule: Schedule, width: int) -> str:
@@ -167,62 +53,119 @@ def text_grid(problem: Problem, schedule: Schedule, width: int) -> str:
     columns = max(width - margin, _FEWEST_COLUMNS)
     blocks = _blocks(rows, schedule.makespan, columns, whole)
     if blocks is None:
-        return "\n".join(_lists(rows, schedule.makespan, names, margin, columns))
+        found: list[str] = []
+        for name, text in zip(names, [_HEADING, *_lists(rows, schedule.makespan)], strict=True):
+            first, *others = wrap(text, columns, break_long_words=False) or [""]
+            found += [f"{name:<{margin}}{first}", *(" " * margin + line for line in others)]
+        return "\n".join(map(str.rstrip, found))
     return "\n\n".join(
-        "\n".join(
-            f"{name:<{margin}}{line}".rstrip() for name, line in zip(names, lines, strict=True)
-        )
+        "\n".join(f"{n:<{margin}}{line}".rstrip() for n, line in zip(names, lines, strict=True))
         for lines in blocks
     )
 
 
 def _blocks(
     rows: Sequence[Sequence[Label]], makespan: int, columns: int, whole: bool
-) -> list[tuple[str, ...]] | None:
-    """Return blocks of lines along the time axis, each with its ruler first; ``None`` if too many.
+) -> list[list[str]] | None:
+    """Return blocks along the time axis, each a ruler and a line per row; ``None`` if too many.
 
     One block without spaces goes before several; but whole op texts need spaces: ``0F11F0``.
     """
-    ways = [(_SPACED, 1), (_TIGHT, 1), (_SPACED, _MOST_BLOCKS)]
-    for free, most in [way for way in ways if not (whole and way[0] == _TIGHT)]:
-        scale = smallest_scale(rows, makespan, most * columns + free, free)
-        ends = None if scale is None else cuts(rows, scale, columns)
-        if scale is not None and ends is not None:
-            drawn = (draw_row(row, scale, ends) for row in rows)
-            return list(zip(draw_ruler(scale, ends), *drawn, strict=True))
+    ways = [(1, 1), *([] if whole else [(0, 1)]), (1, _MOST_BLOCKS)]
+    for free, blocks in ways:
+        scale = _scale(rows, makespan, blocks * columns + free, free)
+        if scale is not None:
+            lines = [_ruler(scale), *(_row(row, scale, free) for row in rows)]
+            ends = _cuts(lines, columns)
+            if ends is not None:
+                return [[line[a:b] for line in lines] for a, b in pairwise(ends)]
     return None
 
 
-def _lists(
-    rows: Sequence[Sequence[Label]], makespan: int, names: Sequence[str], margin: int, columns: int
-) -> Iterator[str]:
-    """Yield the lines of the lists, wrapped."""
-    for name, tokens in zip(
-        names, [_HEADING, *(_tokens(row, makespan) for row in rows)], strict=True
-    ):
-        for number, line in enumerate(_wrapped(tokens, columns)):
-            yield f"{name if number == 0 else '':<{margin}}{line}".rstrip()
+class _Scale(NamedTuple):
+    """``makespan`` time units in ``total`` columns."""
+
+    makespan: int
+    total: int
+
+    def column(self, time: int) -> int:
+        """Column of a time, rounded."""
+        return (2 * time * self.total + self.makespan) // (2 * self.makespan)
 
 
-def _tokens(row: Sequence[Label], makespan: int) -> Iterator[str]:
-    """Yield op texts and idle gaps in execution order."""
-    at = 0
-    for text, start, end in [*row, Label("", makespan, makespan)]:
-        if start > at:
-            yield f"[{start - at}]"
-        if text:
-            yield text
-        at = end
+def _scale(rows: Sequence[Sequence[Label]], makespan: int, most: int, free: int) -> _Scale | None:
+    """Return the scale of fewest columns that shows every text, with ``free`` behind it.
+
+    Times that are all multiples of a step that gets a column or more get equally wide steps.
+    """
+    least = max((sum(len(label.text) + free for label in row) for row in rows), default=0)
+    if not makespan or least > most:
+        return None
+    labels = [label for row in rows for label in row]
+    times = (time for _, *ends in labels for time in ends)
+    steps = makespan // math.gcd(makespan, *times)
+    sizes = range(steps, most + 1, steps) if steps <= most else range(max(1, least), most + 1)
+    for scale in (_Scale(makespan, total) for total in sizes):
+        rooms = (scale.column(end) - scale.column(start) - len(text) for text, start, end in labels)
+        if all(room >= free for room in rooms):
+            return scale
+    return None
 
 
-def _wrapped(tokens: Iterable[str], columns: int) -> Iterator[str]:
+def _row(row: Sequence[Label], scale: _Scale, free: int) -> str:
+    """Return one row's line: ``F3---`` for an op, dots where it is idle."""
     line = ""
-    for token in tokens:
-        if line and len(line) + 1 + len(token) > columns:
-            yield line
-            line = ""
-        line += f" {token}" if line else token
-    yield line
+    for text, start, end in [*row, Label("", scale.makespan, scale.makespan)]:
+        for said, until, filler in (("", start, "."), (text, end, "-")):
+            room = scale.column(until) - len(line)
+            spaces = min(free, max(0, room - len(said)))
+            line += said.ljust(room - spaces, filler) + " " * spaces
+    return line
+
+
+def _ruler(scale: _Scale) -> str:
+    """Return round times, each beginning at its column."""
+    most = max(1, scale.total // (len(str(scale.makespan)) + 2))
+    step, line = round_step(scale.makespan, most), ""
+    for time in range(0, scale.makespan + 1, step):
+        if scale.column(time) + len(str(time)) <= scale.total:
+            line = f"{line:<{scale.column(time)}}{time}"
+    return line.ljust(scale.total)
+
+
+def round_step(makespan: int, most: int) -> int:
+    """Smallest of 1, 2, 5, 10, 20, 50, ... with at most ``most`` steps in ``[0, makespan]``."""
+    step = 1
+    while makespan > most * step:
+        leading = int(str(step)[0])
+        step = step * 5 // 2 if leading == 2 else step * 2
+    return step
+
+
+def _cuts(lines: Sequence[str], columns: int) -> list[int] | None:
+    """Return where the axis is cut: late, and through no text; ``None`` if that cannot be."""
+    ends, total = [0], max(len(line.rstrip()) for line in lines)
+    while total - ends[-1] > columns:
+        last = ends[-1] + columns
+        clean = (
+            at
+            for at in range(last, last - columns // 2, -1)
+            if all(set(line[at - 1 : at + 1]) & set(" .-") for line in lines)
+        )
+        if (at := next(clean, None)) is None:
+            return None
+        ends.append(at)
+    return [*ends, total]
+
+
+def _lists(rows: Sequence[Sequence[Label]], makespan: int) -> Iterator[str]:
+    """Yield every row's op texts and idle gaps in execution order."""
+    for row in rows:
+        words, at = [], 0
+        for text, start, end in [*row, Label("", makespan, makespan)]:
+            words += [f"[{start - at}]"] * (start > at) + [text]
+            at = end
+        yield " ".join(filter(None, words))
 
 
 def _text(item: Item, whole: bool) -> str:

@@ -292,9 +292,9 @@ def test_a_narrow_grid_goes_without_spaces_then_in_blocks_then_as_lists():
     tight = text_grid(problem(), timed(*SMALL), 26).split("\n")
     assert tight[1:] == ["device 0  F0F1..B0W0B1W1", "device 1  ..F0B0F1B1W0W1"]
     blocks = text_grid(problem(), timed(*SMALL), 22).split("\n")
-    assert blocks[1:3] == ["device 0  F0 F1 ..", "device 1  .. F0 B0"]
+    assert blocks[1:3] == ["device 0  F0 F1 .. B0", "device 1  .. F0 B0 F1"]
     assert blocks[3] == ""
-    assert blocks[5:] == ["device 0  B0 W0 B1 W1", "device 1  F1 B1 W0 W1"]
+    assert blocks[5:] == ["device 0  W0 B1 W1", "device 1  B1 W0 W1"]
     uneven = timed("0F0@0-1 0F1@1-1000 0B0@2000-2500", "")
     assert text_grid(problem(), uneven, 60).split("\n") == [
         "us        ops in execution order; [n]: idle for n",
