@@ -17,11 +17,12 @@ import matplotlib as mpl
 import matplotlib.style
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, PathPatch
+from matplotlib.patches import Patch
 from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
@@ -198,28 +199,20 @@ def label(
     ``centres`` are in data units, ``room`` has width and height in points.
     """
     digits = np.char.str_len(numbers.astype(str))
-    best, fitting = None, np.zeros(len(numbers), dtype=bool)
-    for lettering in LETTERINGS:
-        fits = lettering.fits(digits, room)
-        if fits.mean() > max(_ENOUGH, fitting.mean()):
-            best, fitting = lettering, fits
-        if fits.mean() >= _NEARLY_ALL:
-            break
-    if best is None:
-        return
-    outlines: list[Any] = [_outline(str(n), best) for n in numbers[fitting].tolist()]
-    places = axes.transData.transform(centres[fitting]) / axes.figure.dpi  # in inches
-    points = [path.vertices + at for path, at in zip(outlines, places, strict=True)]
-    codes = [path.codes for path in outlines]
-    axes.add_artist(
-        PathPatch(
-            Path(np.concatenate(points), np.concatenate(codes)),
+    fits = {lettering: lettering.fits(digits, room) for lettering in LETTERINGS}
+    best = max(fits, key=lambda lettering: min(fits[lettering].mean(), _NEARLY_ALL))
+    fitting = fits[best]
+    if fitting.mean() > _ENOUGH:
+        letters = PathCollection(
+            [_outline(str(number), best) for number in numbers[fitting].tolist()],
+            offsets=centres[fitting],
+            offset_transform=axes.transData,
+            transform=axes.figure.dpi_scale_trans,
             facecolor=ink_on(colour),
             linewidth=0,
-            transform=axes.figure.dpi_scale_trans,
             zorder=4,
         )
-    )
+        axes.add_collection(letters, autolim=False)
 
 
 @lru_cache(maxsize=4096)
@@ -234,56 +227,57 @@ def _outline(text: str, lettering: Lettering) -> Path:
 _HATCHES: Final = ("////", "\\\\\\\\", "xxxx")
 
 
-def draw_legend(figure: Figure, problem: Problem, rows: Rows, memory: int | None) -> None:
-    """Draw the legend; ``memory`` is the largest amount shown, ``None`` where none is drawn."""
-    entries = [*_of_ops(problem, rows)]
-    if memory is not None:
-        entries += _of_memory(problem, rows, memory)
-    figure.legend(
-        [sample for sample, _ in entries],
-        [text for _, text in entries],
-        loc="outside lower left",
-        ncols=min(5, max(1, len(entries))),
-        frameon=False,
-        fontsize=8,
-        handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
-    )
-
-
 def modes_of(rows: Rows) -> list[tuple[int, str]]:
     """Return the memory modes that are not to keep, each with its hatching."""
     modes = sorted({*rows.ops["mode"].tolist()} - {0})
     return [(mode, _HATCHES[min(mode, 3) - 1]) for mode in modes]
 
 
-def _of_ops(problem: Problem, rows: Rows) -> Iterator[tuple[Any, str]]:
+def draw_legend(figure: Figure, problem: Problem, rows: Rows, memory: int | None) -> None:
+    """Draw the legend; ``memory`` is the largest amount shown, ``None`` where none is drawn."""
+    ops, copies, held = rows.ops, len(rows.copies) > 0, memory is not None
     chunks = min(4, max(map(len, problem.stages_on)))
     places = np.linspace(0, 1, chunks).tolist()
-    for number, kind in enumerate(KINDS):
-        if (rows.ops["kind"] == number).any():
-            yield tuple(swatch(fill(kind, at)) for at in places), MEANING[kind]
-    if chunks > 1:
-        greys = tuple(swatch(f"{0.95 - 0.6 * at:.2f}") for at in places)
-        yield greys, SHADES_OF_CHUNKS
     tints = class_tints(problem)
-    for tint, names in ({} if tints is None else tints.names).items():
-        yield tuple(swatch(fill(kind, 0, tint)) for kind in ("F", "BW")), short(named(names), 60)
-    if (rows.ops["part"] == UPPER).any():
-        yield (swatch(fill("F")), swatch(fill("BW"))), "two halves: ops that overlap"
-    for mode, hatch in modes_of(rows):
-        yield swatch("white", hatch=hatch), short(mode_text(problem, mode), 60)
-    if len(rows.copies):
-        yield swatch(COPY_OUT), "O copy out"
-        yield swatch(COPY_BACK), "L copy back"
-
-
-def _of_memory(problem: Problem, rows: Rows, largest: int) -> Iterator[tuple[Any, str]]:
-    _, unit = unit_of_memory(problem.memory_unit, largest)
-    yield swatch(HELD), in_brackets("memory in use", unit)
-    if any(row.static for row in rows.rows):
-        yield swatch(STATIC), "static memory"
-    limits = {row.capacity for row in rows.rows if row.capacity is not None}
-    if limits:
-        text = amount_text(max(limits), problem.memory_unit, largest) if len(limits) == 1 else ""
-        line = Line2D([], [], color=CAPACITY, linestyle="--", linewidth=1)
-        yield line, f"capacity {text}".rstrip()
+    _, unit = unit_of_memory(problem.memory_unit, memory or 0)
+    limits = {row.capacity for row in rows.rows if row.capacity is not None} if held else set()
+    alone = limits.pop() if len(limits) == 1 else None
+    limit = "" if alone is None else f" {amount_text(alone, problem.memory_unit, memory or 0)}"
+    line = Line2D([], [], color=CAPACITY, linestyle="--", linewidth=1)
+    entries: list[tuple[bool, Any, str]] = [
+        *(
+            (
+                bool((ops["kind"] == n).any()),
+                [swatch(fill(kind, at)) for at in places],
+                MEANING[kind],
+            )
+            for n, kind in enumerate(KINDS)
+        ),
+        (chunks > 1, [swatch(f"{0.95 - 0.6 * at:.2f}") for at in places], SHADES_OF_CHUNKS),
+        *(
+            (True, [swatch(fill(kind, 0, tint)) for kind in ("F", "BW")], named(names))
+            for tint, names in ({} if tints is None else tints.names).items()
+        ),
+        (
+            UPPER in ops["part"],
+            [swatch(fill("F")), swatch(fill("BW"))],
+            "two halves: ops that overlap",
+        ),
+        *((True, swatch("white", hatch=h), mode_text(problem, mode)) for mode, h in modes_of(rows)),
+        (copies, swatch(COPY_OUT), "O copy out"),
+        (copies, swatch(COPY_BACK), "L copy back"),
+        (held, swatch(HELD), in_brackets("memory in use", unit)),
+        (held and any(row.static for row in rows.rows), swatch(STATIC), "static memory"),
+        (bool(limit or limits), line, f"capacity{limit}"),
+    ]
+    shown = [(sample, short(text, 60)) for there, sample, text in entries if there]
+    samples: list[Any] = [tuple(one) if isinstance(one, list) else one for one, _ in shown]
+    figure.legend(
+        samples,
+        [text for _, text in shown],
+        loc="outside lower left",
+        ncols=min(5, max(1, len(shown))),
+        frameon=False,
+        fontsize=8,
+        handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
+    )

@@ -56,6 +56,11 @@ class Row:
     capacity: int | None
     static: int
 
+    @property
+    def peak(self) -> int:
+        """The most that it holds."""
+        return int(self.memory.held.max())
+
 
 @dataclass(frozen=True)
 class Rows:
