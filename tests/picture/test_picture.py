@@ -133,8 +133,11 @@ def test_every_op_is_drawn_at_its_place_in_its_colour(make):
         assert to_hex(patch.get_facecolor()[0]) == fill(kind, place / last)
         lane = drawn["idle"][0][0, 3]  # of the first row, which begins at 0
         assert {
-            (int(top), *(round(x / scale) for x in (left, right)))
-            + tuple(round((y - int(top)) / lane, 6) for y in (top, bottom))
+            (
+                int(top),
+                *(round(x / scale) for x in (left, right)),
+                *(round((y - int(top)) / lane, 6) for y in (top, bottom)),
+            )
             for left, top, right, bottom in fields.tolist()
         } == boxes
 
