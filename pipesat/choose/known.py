@@ -1,7 +1,7 @@
 """Proposals that users know: hand-written schedules on the even and the balanced split.
 
-A family is one schedule in one shape. Each has one build before any has a second one, and those
-come first whose activations should fit into memory: whenever time ends, what is left is named.
+A family is one schedule in one shape. Each has one build before any has a second one: whenever time
+ends, what is left is named.
 
 Interleaved 1F1B runs in groups of microbatches whose size Megatron-LM lets its user choose within
 guards (:mod:`pipesat.layers.megatron`), which recomputes all layers, or as many first ones on every
@@ -18,7 +18,7 @@ from functools import lru_cache, partial
 from itertools import zip_longest
 from typing import Final
 
-from pipesat.choose.candidates import Flags, has_variant, usual_in_flight
+from pipesat.choose.candidates import Flags, has_variant
 from pipesat.choose.orders import SCHEDULES
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, marked, rank, row_of, to_do
@@ -29,17 +29,14 @@ from pipesat.heuristics.registry import GiveUp, never
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import group_sizes, most_blocks, overlap_options, refusal
 from pipesat.layers.pipeline import Pipeline, shape_name
-from pipesat.layers.stages import static_of_devices
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
 from pipesat.workflows.hand_written import baseline
 
-_SPLITS: Final = {"even": even_partition, "balanced": balanced_partition}
 _MOST_CHUNKS: Final = 8
 _MOST_OF_TORCH: Final = 4  # time is needed for our own search
 _GROUPS: Final = 4  # sizes tried per shape beside the usual one
 _IN_GROUPS: Final = ("interleaved-1f1b", "interleaved-overlapped")
 _MOVED: Final = 4  # rows whose splits are moved
-_NO_SPLIT: Final = (BadInput, Infeasible, NotApplicable)
 
 LeftOut = Callable[[str, str], None]
 """Told the name of what has no row, and why."""
@@ -62,41 +59,32 @@ class Build:
         return f"{self.name} in a {shape_name(self.shape)}"
 
     def rows(self, question: Question, left_out: LeftOut, over: GiveUp = never) -> Iterator[Row]:
-        """Yield its rows, with what recomputing suits it; both splits may be one: the even one."""
+        """Yield its rows, with what recomputing suits it."""
         try:
-            partition = cut(self.split, question.layers, self.shape)
-            alike = partition == _cut_or_none(_other(self.split), question.layers, self.shape)
-            if not alike or self.split != "even":
-                split = "even" if alike else self.split
-                yield from rows_on(
-                    question, self.name, split, self.shape, partition, self.group, over
-                )
-        except _NO_SPLIT as error:
+            cut = split_of(self.split, question.layers, self.shape)
+            if cut is not None:
+                how = self.name, self.split, self.shape, cut, self.group
+                yield from rows_on(question, *how, over)
+        except (BadInput, Infeasible, NotApplicable) as error:
             group = "" if self.group is None else f", groups of {self.group}"
             left_out(f"{self.family}{group} ({self.split} split)", str(error))
 
 
-def _other(split: str) -> str:
-    return "balanced" if split == "even" else "even"
-
-
 @lru_cache(maxsize=256)
-def cut(split: str, layers: Layers, shape: Pipeline) -> tuple[range, ...]:
-    """Return the even or the balanced split of a shape.
+def split_of(name: str, layers: Layers, shape: Pipeline) -> tuple[range, ...] | None:
+    """Return the even or the balanced split of a shape; ``None`` if that is the even one, too.
 
     Raises
     ------
     BadInput, Infeasible, NotApplicable
         If there is none.
     """
-    return _SPLITS[split](layers, shape)
-
-
-def _cut_or_none(split: str, layers: Layers, shape: Pipeline) -> tuple[range, ...] | None:
-    try:
-        return cut(split, layers, shape)
-    except _NO_SPLIT:
-        return None
+    if name == "even":
+        return even_partition(layers, shape)
+    balanced = balanced_partition(layers, shape)
+    with contextlib.suppress(BadInput):
+        return None if balanced == even_partition(layers, shape) else balanced
+    return balanced
 
 
 def hand_written_of(question: Question, placement: OneRoutePlacement) -> tuple[str, ...]:
@@ -113,7 +101,7 @@ def hand_written_of(question: Question, placement: OneRoutePlacement) -> tuple[s
 def builds(question: Question, left_out: LeftOut) -> list[list[Build]]:
     """Return the builds of every family in rounds: the first of each, the second of each, and on.
 
-    In every round those come first that should fit; of those, what is usually best.
+    In every round the chain comes first, then the V and loops, those of fewer stages first.
     """
     p, m, any_order = question.devices, question.microbatches, question.any_order
     sizes = group_sizes(p, m) if p > 1 else []
@@ -130,33 +118,14 @@ def builds(question: Question, left_out: LeftOut) -> list[list[Build]]:
     shapes = [question.shape("chain"), question.shape("vee"), question.shape("loop")]
     shapes += [question.shape("loop", chunks) for chunks in range(CHUNKS + 1, most + 1)]
     families = []
-    for shape in sorted(shapes, key=lambda shape: _lacking(question, shape)):
+    for shape in shapes:
         for name in hand_written_of(question, shape.placement):
             grouped = name in _IN_GROUPS
             groups = [*usual, *others] if grouped else [None] if shape.chunks == CHUNKS else []
-            own = [Build(name, shape, s, group) for group in groups for s in ("balanced", "even")]
+            own = [Build(name, shape, s, group) for group in groups for s in ("even", "balanced")]
             families.append(own)
     rounds = zip_longest(*filter(None, families))
     return [[build for build in one if build is not None] for one in rounds]
-
-
-def _lacking(question: Question, shape: Pipeline) -> int:
-    """What the usual number of microbatches in flight lacks on the even split; 0: it should fit.
-
-    Activations that can be recomputed count as if they were.
-    """
-    layers = question.layers
-    partition = _cut_or_none("even", layers, shape)
-    if question.memory is None or partition is None:
-        return 0
-    held = layers.amounts("held_after_F", recompute=question.may_recompute)
-    need = [*static_of_devices(layers, partition, shape)]
-    usual = usual_in_flight(shape)
-    if shape.placement == "vee":  # of the 2 p on a device, fewer on a stage that is nearer the end
-        usual = tuple(min(shape.microbatches, shape.stages - s) for s in range(shape.stages))
-    for part, home, flying in zip(partition, shape.homes, usual, strict=True):
-        need[home] += flying * sum(held[layer] for layer in part)
-    return max(0, max(need) - question.memory)
 
 
 def rows_on(

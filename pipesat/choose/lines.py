@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.choose.answer import Answer
+from pipesat.choose.answer import Answer, End
 from pipesat.choose.rows import OURS, Row, best_of, published_in, stages_text
 from pipesat.choose.table import needed_without
 from pipesat.choose.tables import load_of
 from pipesat.core.amounts import rounded, rounded_down
-from pipesat.core.claims import Standing, against, at_most, change, difference, percent, ratio
+from pipesat.core.claims import Standing, against, change, percent, ratio
 from pipesat.core.showing import Facts, sentences
 
 _KNOWN: Final = {"1f1b": "1F1B", "interleaved-1f1b": "interleaved 1F1B"}
@@ -66,7 +65,7 @@ def _name(row: Row) -> str:
     """Name a row: schedule, placement, split."""
     own = "pipesat's order" if row.name == OURS else row.name
     group = "" if row.group is None else f" in groups of {row.group}"
-    return f"{own}{group}, {_where(row)} split"
+    return f"{own}{group}, {_where(row)}"
 
 
 def _cited(row: Row) -> str:
@@ -76,30 +75,25 @@ def _cited(row: Row) -> str:
 
 def _where(row: Row) -> str:
     split = "pipesat's" if row.split == OURS else row.split
-    return f"{_place(row.placement)}, {split}"
-
-
-def _place(placement: str) -> str:
-    return placement.replace("vee", "V")
+    return f"{row.placement.replace('vee', 'V')}, {split} split"
 
 
 def _gains(answer: Answer, row: Row) -> Iterator[str]:
     """What is gained over schedules as frameworks ship them, and over the best of their name."""
-    seen = []
+    usual = [x for x in answer.rows if x.split == "even" and x.group is None and not x.by_hand]
+    known = {}
     for name, shown in _KNOWN.items():
-        usual = [x for x in answer.rows if x.split == "even" and x.group is None and not x.by_hand]
-        shipped, best = best_of(usual, name), best_of(answer.rows, name)
-        for label, other in ((f"{shown} as shipped", shipped), (f"the best {shown} found", best)):
-            if other is row:
-                yield f"none: this is {label}"
-            elif other is not None and other not in seen:
-                time = answer.question.time(other.makespan)
-                yield f"{against(row.makespan, other.makespan, label, 1)} ({time})"
-            seen.append(other)
+        known[f"{shown} as shipped"] = best_of(usual, name)
+        known[f"the best {shown} found"] = best_of(answer.rows, name)
+    different = {id(other): (label, other) for label, other in known.items() if other is not None}
+    for label, other in different.values():
+        time = answer.question.time(other.makespan)
+        gain = against(row.makespan, other.makespan, label, 1)
+        yield f"none: this is {label}" if other is row else f"{gain} ({time})"
 
 
 def _bottleneck(answer: Answer, row: Row) -> Iterator[str]:
-    question, layers = answer.question, answer.question.layers
+    question = answer.question
     if question.parts is not None:
         every = question.microbatches * len(row.problem.stages)
         yield f"{row.pairs} of its {every} forwards run together with a backward"
@@ -107,18 +101,14 @@ def _bottleneck(answer: Answer, row: Row) -> Iterator[str]:
     loads = [load_of(row.problem, device) for device in range(question.devices)]
     device = max(range(question.devices), key=loads.__getitem__)
     busy = percent(ratio(loads[device], row.makespan), 0)
-    text = f"the bottleneck is rank {device}, busy {busy} of the time"
     own = [k for stage in row.shape.stages_on[device] for k in row.partition[stage]]
     heaviest = max(own, key=question.work_of, default=0)
-    if question.work_of(heaviest) * question.devices > question.work:
-        most = question.microbatches * question.work_of(heaviest)
-        share = percent(ratio(most, loads[device]), 0)
-        label = layers.label(heaviest)
-        yield f"{text}, {label} alone is {share} of that and more than an equal share of all work"
-        yield "no split evens it out: shard that layer over more devices, or use fewer devices"
-        return
-    over = difference(question.devices * loads[device], question.microbatches * question.work)
-    yield f"{text}, with {at_most(over, 0)} more than an equal share" if over else text
+    work = question.work_of(heaviest)
+    share = percent(ratio(question.microbatches * work, loads[device]), 0)
+    label = question.layers.label(heaviest)
+    yield f"the bottleneck is rank {device}, busy {busy} of the time, {label} is {share} of that"
+    if work * question.devices > question.work:
+        yield "that layer alone is more than an equal share of all work: no split evens it out"
 
 
 def _memory(answer: Answer, row: Row) -> Iterator[str]:
@@ -137,36 +127,19 @@ def _memory(answer: Answer, row: Row) -> Iterator[str]:
 
 def _offload(answer: Answer, row: Row) -> Iterator[str]:
     """What offloading would bring, by a checked schedule; "cannot" only if that is proven."""
-    question = answer.question
     some = (x for x in answer.rows if x.candidate.offload)
     found = min(some, key=lambda x: x.makespan, default=None)
     if found is None:
         return
-    takes, where = question.time(found.makespan), f"{_where(found)} split"
+    takes, least = answer.question.time(found.makespan), found.candidate.bound.value
+    gain = against(found.makespan, row.makespan, "the advice", 1)
+    yield f"{found.offloaded} (stage, microbatch) instead take {takes} ({_where(found)}), {gain}"
     if found.makespan < row.makespan:
-        gain = change(found.makespan, row.makespan, 1)
-        yield f"{found.offloaded} (stage, microbatch) instead would take {takes} ({where}), {gain}"
         yield found.why_not
-        return
-    least = closed_form_bound(found.problem, "makespan").value
-    at_least = question.time(least, rounded_down)
-    if least >= row.makespan:
-        yield f"it cannot help ({where}): at your bandwidth it takes {at_least} or more"
+    elif least >= row.makespan:
+        yield "it cannot help at your bandwidth"
     else:
-        yield f"no better schedule with it was found: {takes} ({where})"
-        yield f"{at_least} are not ruled out"
-
-
-def _searched(answer: Answer, row: Row) -> str:
-    """Name what a bound is proven for: schedules that torch runs, or any."""
-    question, shapes = answer.question, _place(answer.shapes)
-    runs = f" that {question.runtime} runs" if question.any_order else ""
-    if answer.plan is None:
-        return f"schedule{runs} of this split in a {shapes} that pairs F with BW alone"
-    keeps = " without offloading" if question.may_offload else ""
-    what = "layers" if row.candidate.first is not None else "stages"
-    again = f", whichever {what} recompute," if question.may_recompute else ""
-    return f"schedule{runs}{keeps} on any split of {shapes}{again}"
+        yield f"{answer.question.time(least, rounded_down)} are not ruled out"
 
 
 def of_order(row: Row, what: str) -> str:
@@ -178,22 +151,31 @@ def of_order(row: Row, what: str) -> str:
     return f"for this split{again}, {what} can still gain {standing.gap_text(1)} at most"
 
 
+def _searched(answer: Answer, row: Row) -> str:
+    """Name what a bound is proven for: schedules that torch runs, or any."""
+    question, shapes = answer.question, answer.shapes.replace("vee", "V")
+    runs = f" that {question.runtime} runs" if question.any_order else " in any order"
+    if answer.plan is None:
+        return f"schedule{runs} of this split in a {shapes} that pairs F with BW alone"
+    keeps = " without offloading" if question.may_offload else ""
+    what = "layers" if row.candidate.first is not None else "stages"
+    again = f", whichever {what} recompute," if question.may_recompute else ""
+    return f"schedule{runs}{keeps} on any split of {shapes}{again}"
+
+
 def _proof(answer: Answer, row: Row) -> Iterator[str]:
-    standing, bound = answer.standing, answer.bound
-    if bound is None:
+    standing, others = answer.standing, answer.not_searched
+    if standing.bound is None:
         yield "no bound is known for it"
     elif standing.proven:
         yield f"proven optimal of all: no {_searched(answer, row)} is shorter"
     else:
-        least = answer.question.time(bound.value, rounded_down)
-        own = "" if answer.question.any_order else ", in any order, also such as it cannot run"
-        yield (
-            f"at most {standing.gap_text(1)} less is possible: no {_searched(answer, row)} takes "
-            f"less than {least}{own}"
-        )
+        least = answer.question.time(standing.bound, rounded_down)
+        gap = f"at most {standing.gap_text(1)} less is possible"
+        yield f"{gap}: no {_searched(answer, row)} takes less than {least}"
     if not standing.proven and answer.plan is not None:
         yield of_order(row, "this order")
-    if others := answer.not_searched:
+    if others:
         yield f"in a {' or '.join(others)} only known schedules were tried, and nothing is proven"
 
 
@@ -203,38 +185,31 @@ def _doubts(answer: Answer) -> Iterator[str]:
     if question.layers.estimate:
         times = f" (x {about[0] / 1000:.2f} to {about[1] / 1000:.2f})" if about else ""
         yield f"all costs are an estimate{times}"
-        if question.tokens:
-            yield f"a microbatch is taken to have {question.tokens:,} tokens"
-        yield from _at_the_ends(answer)
     else:
         yield "costs are taken as exact"
+    if answer.chosen is not None and answer.ends:
+        yield _at_the_ends(answer.ends, answer.chosen)
     if not question.latency and question.bandwidth is None:
         yield "links are taken as free"
     if question.memory is not None and question.reserve:
         free, all_of_it = (question.amount(x, rounded) for x in (question.reserve, question.memory))
         yield f"{free} of {all_of_it} per rank are kept free"
     if question.parts is not None:
-        yield (
-            f"times are the least that the parts of {question.parts.source} can take on their "
-            "streams, in another order they take longer"
-        )
+        source = question.parts.source
+        yield f"times are the least that the parts of {source} can take on their streams"
     if answer.untried:
         yield f"not tried, as time ended before: {', '.join(answer.untried)}"
     yield from (f"no bound is claimed: {text}" for text in answer.contradictions)
 
 
-def _at_the_ends(answer: Answer) -> Iterator[str]:
+def _at_the_ends(ends: Sequence[End], chosen: Row) -> str:
     """Whether the advice stays the shortest at all ends of the estimate's ranges."""
-    chosen = answer.chosen
-    if chosen is None or not answer.ends:
-        return
-    worst = min(answer.ends, key=lambda end: end.least[1] / max(1, end.of(chosen)))
+    worst = min(ends, key=lambda end: end.least[1] / max(1, end.of(chosen)))
     row, least = worst.least
     if least >= worst.of(chosen):
-        yield "the advice is the same at the ends of the estimate's ranges"
-    else:
-        shorter = change(least, worst.of(chosen), 1)
-        yield f"the advice depends on it: {worst.words}, {_name(row)} is {shorter}"
+        return "the advice is the same at the ends of the estimate's ranges"
+    shorter = change(least, worst.of(chosen), 1)
+    return f"the advice depends on it: {worst.words}, {_name(row)} is {shorter}"
 
 
 def _next(answer: Answer) -> str:

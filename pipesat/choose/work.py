@@ -17,12 +17,13 @@ from pipesat.choose.answer import NOT_BUILT
 from pipesat.choose.bounds import shape_bound
 from pipesat.choose.candidates import Candidate
 from pipesat.choose.cut_terms import cheapest
-from pipesat.choose.known import builds, cut, hand_written_of, moved_rows, plainly_named, rows_on
+from pipesat.choose.known import builds, hand_written_of, moved_rows, plainly_named, rows_on
 from pipesat.choose.pairs import OFFLOAD
 from pipesat.choose.phases import plan_of
 from pipesat.choose.plan import Plan
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, best_of, credited, fits, marked, plain_of, rank, row_of
+from pipesat.choose.splits import balanced_partition
 from pipesat.choose.table import shown_rows
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
@@ -177,7 +178,7 @@ class Work:
         asked = {} if best is None else {(best.partition, best.shape): best.split}
         with contextlib.suppress(BadInput, Infeasible, NotApplicable):
             roomy = replace(line, memory=None)
-            asked.setdefault((cut("balanced", question.layers, roomy), line), "balanced")
+            asked.setdefault((balanced_partition(question.layers, roomy), line), "balanced")
         for number, ((partition, shape), split) in enumerate(asked.items()):
             own = question.candidate(partition, shape, (), question.free, offload=True)
             seconds = max(self._kept(_SETTLING), 0.05 * self.deadline.limit)
