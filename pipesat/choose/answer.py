@@ -19,7 +19,7 @@ from pipesat.choose.rows import Row, plain_of, rank
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.progress import doing
 from pipesat.core.timing import time_order
-from pipesat.heuristics.registry import GiveUp, never
+from pipesat.heuristics.registry import GiveUp
 from pipesat.layers.layer import Layer
 from pipesat.layers.pipeline import shape_name
 from pipesat.placement.documents import Costs
@@ -137,7 +137,6 @@ LEAST_HEAD: Final = Fraction(32, 100)
 W_AGAINST_B: Final = (Fraction(20, 100), Fraction(86, 100))
 """Of its estimate, what W / B may be: in public ratios of a Gemma-like block, in Zero Bubble's
 table 9 at its nearest. Both as printed by the scripts in experiments/2026-11-22-roofline."""
-_FEW_OPS: Final = 10_000  # of all rows, timed six times in a moment
 
 Varied: TypeAlias = Literal["all compute", "the head alone", "W / B"]
 
@@ -177,30 +176,32 @@ class End:
 
 
 @doing("timing rows at the ends of the estimate's range")
-def ends_of(question: Question, rows: Iterable[Row], over: GiveUp = never) -> Iterator[End]:
-    """Yield both ends of every range; none where costs have no range, or are of parts.
+def ends_of(question: Question, rows: Iterable[Row], over: GiveUp) -> Iterator[End]:
+    """Yield both ends of every range until it is ``over``.
 
-    No more once it is ``over``, unless that is the work of a moment.
+    None where costs have no range, or are of parts.
     """
-    if question.layers.estimate_range is None or question.parts is not None:
+    about, layers = question.layers.estimate_range, question.layers.layers
+    if about is None or question.parts is not None:
         return
-    rows = [row for row in rows if row.runs]
-    if sum(len(row.schedule) for row in rows) <= _FEW_OPS:
-        over = never
-    least, most = (Fraction(x, 1000) for x in question.layers.estimate_range)
-    ranges: dict[Varied, tuple[Fraction, ...]] = {"all compute": (least, most)}
-    if least and any(layer.role == "head" for layer in question.layers.layers):
-        ranges["the head alone"] = (LEAST_HEAD, 1 / least)  # all others take the least
-    for what, shares in (ranges | {"W / B": W_AGAINST_B}).items():
-        for share in shares:
-            other = varied(question, what, share)
-            times = []
-            for row in rows:
-                if over():
-                    return
-                problem = other.under(row.candidate, row.candidate.runtime).problem
-                times.append((row, time_order(problem, row.schedule.order).makespan))
-            yield End(what, share, tuple(times))
+    least, most = (Fraction(x, 1000) for x in about)
+    heads = least and any(layer.role == "head" for layer in layers)
+    ranges: dict[Varied, tuple[Fraction, ...]] = {
+        "all compute": (least, most),
+        "the head alone": (LEAST_HEAD, 1 / least) if heads else (),  # all others take the least
+        "W / B": W_AGAINST_B,
+    }
+    runs = [row for row in rows if row.runs]
+    for what, share in ((what, share) for what, shares in ranges.items() for share in shares):
+        if over():
+            return
+        other = varied(question, what, share)
+        problems = (other.under(row.candidate, row.candidate.runtime).problem for row in runs)
+        times = (
+            time_order(problem, row.schedule.order).makespan
+            for problem, row in zip(problems, runs, strict=True)
+        )
+        yield End(what, share, tuple(zip(runs, times, strict=True)))
 
 
 def varied(question: Question, what: Varied, share: Fraction) -> Question:

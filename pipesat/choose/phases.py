@@ -290,41 +290,34 @@ def run_plan(
     BadInput
         If the only shape's flags and ties leave no partition.
     """
+    known, deadline = search.known, search.deadline
     reach, rows = Reach(), list[SplitRow]()
-    bound_shapes(search.known)
+    bound_shapes(known)
     if written is not None or hand:
-        rows = rows_to_compare(search.known, hand)
-    propose(search, reach)
-    move(search, reach)
-    list_all(search, reach)
+        rows = rows_to_compare(known, hand)
+    considered = -1
+    while considered != len(known.memo):  # with time left and no proof: look farther
+        first, considered = considered < 0, len(known.memo)
+        propose(search, reach)
+        move(search, reach)
+        list_all(search, reach)
+        if first and written is not None:
+            fill(search, rows, written, _FOR_COMPARISON * deadline.limit)
+        if first:
+            polish(search)
+        solve_survivors(search)
+        if deadline.left <= LEAST_SECONDS or known.complete:
+            break
+        reach = reach.farther(deadline.left / deadline.limit)
     if written is not None:
-        fill(search, rows, written, _FOR_COMPARISON * search.deadline.limit)
-    polish(search)
-    solve_survivors(search)
-    _go_on(search, reach)
-    if written is not None:
-        rows.append(SplitRow(PLAN, search.known.best))
+        rows.append(SplitRow(PLAN, known.best))
         write(search, rows[-1], written)
     return concluded(
-        search.known,
+        known,
         rows,
         left_out,
-        seconds=search.deadline.seconds,
+        seconds=deadline.seconds,
         seed=seed,
         workers=workers,
         versions=versions or {},
     )
-
-
-def _go_on(search: Search, reach: Reach) -> None:
-    """With time left and no proof: move more, list more, and solve what is new."""
-    known, deadline = search.known, search.deadline
-    while deadline.left > LEAST_SECONDS and not known.complete:
-        reach = reach.farther(deadline.left / deadline.limit)
-        considered = len(known.memo)
-        propose(search, reach)
-        move(search, reach)
-        list_all(search, reach)
-        solve_survivors(search)
-        if len(known.memo) == considered:
-            return

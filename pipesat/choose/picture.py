@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from pipesat.choose.candidates import Candidate
 from pipesat.choose.tables import devices_of, stages_of
 from pipesat.core.amounts import time_text
@@ -19,7 +21,7 @@ from pipesat.picture.figures import (
     unit_of_memory,
     unit_of_time,
 )
-from pipesat.picture.style import CAPACITY, FILL, GRID, HELD, INK, MEANING, OUTLINE, STATIC
+from pipesat.picture.style import CAPACITY, FILL, GRID, HELD, MEANING, OUTLINE, STATIC
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,55 +66,50 @@ def _draw_times(
     axes: Axes, stages: list[dict[str, Any]], chosen: Candidate, time_unit: str
 ) -> None:
     """One bar per stage: F, B and W on top of each other, or F and BW where it cannot be split."""
-    split = [stage.may_split for stage in chosen.problem.stages]
+    may_split = [stage.may_split for stage in chosen.problem.stages]
     heights = {
         kind: [
             stage[kind] if kind == "F" or (kind == "BW") != apart else 0
-            for stage, apart in zip(stages, split, strict=True)
+            for stage, apart in zip(stages, may_split, strict=True)
         ]
         for kind in FILL
     }
     total = [sum(parts) for parts in zip(*heights.values(), strict=True)]
-    exact, unit = unit_of_time(time_unit, max(total))
-    scale, on = float(exact), chosen.shape.stages_on
-    bars = {MEANING[kind]: (FILL[kind], each) for kind, each in heights.items() if any(each)}
-    _stack(axes, bars, scale)
+    scale, unit = unit_of_time(time_unit, max(total))
+    on = chosen.shape.stages_on
     most = max(range(len(on)), key=lambda device: sum(total[stage] for stage in on[device]))
+    bars = {MEANING[kind]: (FILL[kind], each) for kind, each in heights.items() if any(each)}
+    _stack(axes, bars, float(scale))
     axes.bar(
         on[most],
-        [total[stage] * scale for stage in on[most]],
+        [total[stage] * float(scale) for stage in on[most]],
         width=0.92,
         facecolor="none",
         edgecolor=CAPACITY,
         linewidth=1.8,
         label=f"bottleneck: device {most}",
     )
-    if len(stages) <= _MOST_NAMED:
-        counts = [f"{len(s['layers'])}{' R' if s['recompute'] else ''}" for s in stages]
-        tops = axes.bar(range(len(stages)), [scale * work for work in total], facecolor="none")
-        axes.bar_label(tops, counts, fontsize=8, color=INK, padding=2)
-    axes.set_ylim(0, 1.12 * max(1, *total) * scale)
-    labels = [f"{s['stage']}\nd{s['device']}" for s in stages]
+    labels = [
+        f"{s['stage']}\nd{s['device']}\n{len(s['layers'])}{'R' if s['recompute'] else ''}"
+        for s in stages
+    ]
     _finish(axes, in_brackets("time per microbatch", unit), labels)
-    note = "stage, its device; above each bar its number of layers"
-    recomputes = ", R: recomputes" if any(stage["recompute"] for stage in stages) else ""
-    axes.set_xlabel(note + recomputes, fontsize=8)
+    axes.set_xlabel("stage, its device, its number of layers (R: they recompute)", fontsize=8)
 
 
 def _draw_memory(axes: Axes, devices: list[dict[str, Any]], memory_unit: str) -> None:
     """One bar per device: static memory and the peak of activations; the cap as a line."""
     caps = [(at, d["memory"]) for at, d in enumerate(devices) if d["memory"] is not None]
     tallest = max([1, *(cap for _, cap in caps), *(device["peak"] for device in devices)])
-    exact, unit = unit_of_memory(memory_unit, tallest)
-    scale = float(exact)
+    scale, unit = unit_of_memory(memory_unit, tallest)
     bars = {
         "static: weights, gradients, optimizer": (STATIC, [d["static"] for d in devices]),
         "activations at the peak": (HELD, [d["activations"] for d in devices]),
     }
-    _stack(axes, bars, scale)
+    _stack(axes, bars, float(scale))
     if caps:
         axes.hlines(
-            [cap * scale for _, cap in caps],
+            [cap * float(scale) for _, cap in caps],
             [place - 0.5 for place, _ in caps],
             [place + 0.5 for place, _ in caps],
             color=CAPACITY,
@@ -120,27 +117,25 @@ def _draw_memory(axes: Axes, devices: list[dict[str, Any]], memory_unit: str) ->
             linestyle="--",
             label="capacity",
         )
-    axes.set_ylim(0, 1.08 * tallest * scale)
     _finish(axes, in_brackets("memory", unit), [str(place) for place in range(len(devices))])
     axes.set_xlabel("device", fontsize=8)
 
 
 def _stack(axes: Axes, bars: dict[str, tuple[str, list[int]]], scale: float) -> None:
     """Draw named bars on top of each other."""
-    floor: list[float] = []
-    for name, (colour, amounts) in bars.items():
-        heights = [scale * amount for amount in amounts]
-        floor = floor or [0.0] * len(heights)
+    amounts = np.array([each for _, each in bars.values()]) * scale
+    for (name, (colour, _)), heights, top in zip(
+        bars.items(), amounts, amounts.cumsum(axis=0), strict=True
+    ):
         axes.bar(
             range(len(heights)),
             heights,
-            bottom=floor,
+            bottom=top - heights,
             label=name,
             color=colour,
             edgecolor=OUTLINE,
             linewidth=0.5,
         )
-        floor = [a + b for a, b in zip(floor, heights, strict=True)]
 
 
 def _finish(axes: Axes, name: str, labels: list[str]) -> None:
@@ -152,6 +147,7 @@ def _finish(axes: Axes, name: str, labels: list[str]) -> None:
     step = -(-len(labels) // _MOST_NAMED)
     axes.set_xticks(range(0, len(labels), step), labels[::step])
     axes.set_xlim(-0.6, len(labels) - 0.4)
+    axes.set_ylim(bottom=0)
     axes.tick_params(labelsize=8)
     axes.legend(
         loc="lower left",

@@ -18,7 +18,7 @@ from pipesat.export.runtime import Runtime as Record
 from pipesat.export.runtime import with_pairs_of
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import first_recomputed
-from pipesat.layers.pipeline import Pipeline, link_delay
+from pipesat.layers.pipeline import Delay, Pipeline, link_delay
 from pipesat.layers.stages import problem_of_split
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
 
@@ -94,17 +94,20 @@ class Question:
         return self.runtime if self.any_order else None
 
     def shape(self, placement: OneRoutePlacement, chunks: int = CHUNKS) -> Pipeline:
-        """Return the pipeline of a placement, the same one whenever it is asked for."""
-        if (placement, chunks) not in self._shapes:
-            self._shapes[placement, chunks] = Pipeline(
-                devices=self.devices,
-                microbatches=self.microbatches,
-                placement=placement,
-                chunks=chunks,
-                memory=self.memory,
-                delay=link_delay(self.latency, self.bandwidth),
-            )
-        return self._shapes[placement, chunks]
+        """Return the pipeline of a placement."""
+        return Pipeline(
+            devices=self.devices,
+            microbatches=self.microbatches,
+            placement=placement,
+            chunks=chunks,
+            memory=self.memory,
+            delay=self.delay,
+        )
+
+    @cached_property
+    def delay(self) -> Delay:
+        """Of links."""
+        return link_delay(self.latency, self.bandwidth)
 
     def searched(self, chunks: Sequence[int] = ()) -> tuple[Space, list[tuple[str, str]]]:
         """Return what a search is over, in all placements, and shapes that are left out.
@@ -122,15 +125,11 @@ class Question:
             placement="any",
             chunks=chunks,
             memory=self.memory,
-            delay=link_delay(self.latency, self.bandwidth),
+            delay=self.delay,
         )
         if self.any_order:  # else a searched order obeys no restriction, and cannot run
             layers, shapes = for_runtime(layers, shapes, self.runtime)
         return Space.of(layers, self.space.choice, shapes), left_out
-
-    @cached_property
-    def _shapes(self) -> dict[tuple[OneRoutePlacement, int], Pipeline]:
-        return {}
 
     def candidate(
         self,

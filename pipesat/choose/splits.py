@@ -14,7 +14,7 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from math import ceil
 from operator import add
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -120,15 +120,9 @@ _SQUARES: Final = 1 << 40  # of the largest load: sums over all stages stay exac
 _RELIEF: Final = (102, 105, 110, 120)  # per cent that an end's load counts
 
 
-class Proposal(NamedTuple):
-    """A partition, which of its stages might recompute, and who says so.
-
-    What becomes of the flags is for :class:`~pipesat.choose.candidates.Space` to say.
-    """
-
-    partition: tuple[range, ...]
-    recompute: Flags
-    name: str
+Proposal: TypeAlias = tuple[tuple[range, ...], Flags, str]
+"""A partition, which of its stages might recompute, and who says so. What becomes of the flags is
+for :class:`~pipesat.choose.candidates.Space` to say."""
 
 
 def proposals(space: Space, shape: Pipeline) -> Iterator[Proposal]:
@@ -136,7 +130,7 @@ def proposals(space: Space, shape: Pipeline) -> Iterator[Proposal]:
     layers = space.layers
     for name, partition in _plain(layers, shape):
         for flags in space.first(shape, partition):
-            yield Proposal(partition, flags, name)
+            yield partition, flags, name
     if shape.stages == shape.devices:
         yield from _least_closed_form(layers, shape, space.objective)
     for name, lines, flying in _stand_ins(shape):
@@ -145,7 +139,7 @@ def proposals(space: Space, shape: Pipeline) -> Iterator[Proposal]:
                 split = smallest_largest(
                     layers, shape, lines=lines, in_flight=flying, recompute=recompute
                 )
-                yield Proposal(split.partition, split.recompute, name)
+                yield split.partition, split.recompute, name
 
 
 def balanced_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
@@ -205,7 +199,7 @@ def _least_closed_form(layers: Layers, shape: Pipeline, objective: Objective) ->
     if found is not None:
         allowed = flags_below(layers, shape, objective, found.partition, found.value + 1)
         flags = tuple(bool(stage) and stage[0] for stage in allowed)
-        yield Proposal(found.partition, flags, "least closed form")
+        yield found.partition, flags, "least closed form"
 
 
 def _stand_ins(shape: Pipeline) -> Iterator[tuple[str, LineMaker, Sequence[int] | None]]:

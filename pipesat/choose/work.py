@@ -6,7 +6,6 @@ All of it is in wall-clock time: what is not done by then is named in the answer
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -32,6 +31,7 @@ from pipesat.core.result import Improvement
 from pipesat.core.schedule import Schedule
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
 from pipesat.heuristics.registry import GiveUp
+from pipesat.layers.pipeline import shape_name
 from pipesat.workflows.hand_written import baseline
 from pipesat.workflows.solve import solve
 
@@ -159,13 +159,37 @@ class Work:
             unlike.setdefault(row.shape.placement, row)
         for number, row in enumerate(unlike.values()):
             kept = self._kept(_SETTLING + _OFFLOADING * self.question.may_offload)
-            self._search_order(row, kept / (len(unlike) - number))
+            own = self.question.in_any_order(row.candidate)
+            self._search_order(own, row.split, kept / (len(unlike) - number))
 
     def _add_found(self, split: str, candidate: Candidate, schedule: Schedule) -> None:
         """Add a schedule that a search has found, by the name of who published it."""
-        fitting = fits(candidate.problem, schedule)
-        row = Row(credited(schedule.source), split, candidate, schedule, fitting)
+        name = OFFLOAD if candidate.offload else credited(schedule.source)
+        row = Row(name, split, candidate, schedule, fits(candidate.problem, schedule))
         self._add(marked(self.question, row))
+
+    def _search_order(self, own: Candidate, split: str, seconds: float) -> None:
+        """Search for an order of a candidate; add it if it is shorter, and its bound to all."""
+        same = [x for x in self.rows if x.candidate.stages == own.stages]
+        found = solve(
+            own.problem,
+            time_limit=max(LEAST_SECONDS, seconds),
+            workers=self.workers,
+            seed=self.seed,
+            schedules=[x.schedule for x in same],
+            listener=self._listening() if same else None,
+            stop=self.deadline.stop,
+        )
+        own.effort = _SEARCHED
+        if found.bound is not None:
+            own.prove(found.bound)
+        if found.schedule is None:
+            name = f"our search ({split} split, {shape_name(own.shape)})"
+            self.left_out[name] = found.explanation or "no schedule was found in time"
+            return
+        new = all(x.candidate is not own for x in same)
+        if new or all(found.schedule.makespan < x.makespan for x in same if x.fits):
+            self._add_found(split, own, found.schedule)
 
     @doing("searching schedules that offload")
     def offload(self) -> None:
@@ -182,30 +206,7 @@ class Work:
         for number, ((partition, shape), split) in enumerate(asked.items()):
             own = question.candidate(partition, shape, (), question.free, offload=True)
             seconds = max(self._kept(_SETTLING), 0.05 * self.deadline.limit)
-            name = f"offload ({split} split)"
-            schedule = self._solved(own, seconds / (len(asked) - number), name)
-            if schedule is not None:
-                self._add(marked(question, Row(OFFLOAD, split, own, schedule, fits=True)))
-
-    def _solved(
-        self, candidate: Candidate, seconds: float, name: str, known: Sequence[Schedule] = ()
-    ) -> Schedule | None:
-        """Search for an order of a candidate, keep its bound; name it if none is found."""
-        found = solve(
-            candidate.problem,
-            time_limit=max(LEAST_SECONDS, seconds),
-            workers=self.workers,
-            seed=self.seed,
-            schedules=known,
-            listener=self._listening() if known else None,
-            stop=self.deadline.stop,
-        )
-        candidate.effort = _SEARCHED
-        if found.schedule is None:
-            self.left_out[name] = found.explanation or "no schedule was found in time"
-        elif found.bound is not None:
-            candidate.prove(found.bound)
-        return found.schedule
+            self._search_order(own, split, seconds / (len(asked) - number))
 
     @doing("trying hand-written schedules on every problem of the table")
     def complete(self, share: float = 1.0) -> None:
@@ -241,11 +242,12 @@ class Work:
     def settle(self) -> None:
         """Search for the order of what is advised, and as time allows, of what else is shown."""
         while not self.deadline.over and (left := self._unsettled()):
-            share = _ADVISED if len(left) > 1 else 1.0
-            self._search_order(left[0], self.deadline.left * share)
+            (own, row), *others = left.items()
+            share = _ADVISED if others else 1.0
+            self._search_order(own, row.split, self.deadline.left * share)
             self.complete()
 
-    def _unsettled(self) -> list[Row]:
+    def _unsettled(self) -> dict[Candidate, Row]:
         """Return the rows whose order is worth a search, the most important first.
 
         These are the advice and the best with nothing by hand; for a runtime with orders of its
@@ -257,7 +259,7 @@ class Work:
         able = [row for row in rows if row.runs or not question.any_order]
         best = min(able, key=lambda row: rank(row)[2:], default=None)
         if best is None:
-            return []
+            return {}
         plain = plain_of(rows) if question.any_order else None
         left: dict[Candidate, Row] = {}
         for row in [best, *([] if plain is None else [plain]), *shown_rows(rows)]:
@@ -265,19 +267,7 @@ class Work:
             named = row is best or row is plain
             if named or closed_form_bound(own.problem, "makespan").value < best.makespan:
                 left.setdefault(own, row)
-        return [row for own, row in left.items() if own.effort < _SEARCHED]
-
-    def _search_order(self, row: Row, seconds: float) -> None:
-        """Search for an order on a row's stages; add it if it is shorter, and its bound to all."""
-        own = self.question.in_any_order(row.candidate)
-        same = [x for x in self.rows if x.candidate.stages == own.stages]
-        name = f"our search ({row.split} split, {row.placement})"
-        schedule = self._solved(own, seconds, name, [x.schedule for x in same])
-        new = all(x.candidate is not own for x in same)
-        if schedule is None:
-            return
-        if new or all(schedule.makespan < x.makespan for x in same if x.fits):
-            self._add_found(row.split, own, schedule)
+        return {own: row for own, row in left.items() if own.effort < _SEARCHED}
 
     def _listening(self, *, of_all: bool = False) -> Listener:
         """Hear a search as a part of this one: time goes on, and the best is that of all.
