@@ -167,16 +167,6 @@ class Findings:
         made.prove(state.bound or made.bound)
         return made
 
-    def keep(self, candidate: Candidate, schedule: Schedule) -> bool:
-        """Keep a schedule if it is the candidate's best and valid; whether it is."""
-        value, known = schedule.value(self.space.objective), candidate.value
-        if (known is not None and value >= known) or check(candidate.problem, schedule):
-            return False
-        candidate.keep(schedule)
-        if candidate.shape_number >= 0 and self.beatable(value):
-            self.best = candidate
-        return True
-
 
 def promise(candidate: Candidate) -> tuple[int, int, Key]:
     """Key to sort by: the value, or the bound before there is one."""
@@ -213,18 +203,23 @@ class Search:
 
     def offer(self, candidate: Candidate, schedule: Schedule) -> None:
         """Time the order of a hand-written schedule for the objective; keep it if it is better."""
-        objective = self.known.space.objective
+        objective = candidate.objective
         if objective == "span":
             schedule = retime(candidate.problem, schedule, "span", schedule.source)
         if self._kept(candidate, schedule):
             candidate.baseline = Baseline(schedule.source, schedule.value(objective))
 
     def _kept(self, candidate: Candidate, schedule: Schedule) -> bool:
-        before = self.known.best
-        kept = self.known.keep(candidate, schedule)
-        if self.known.best is not before:
-            self._tell(candidate, self.known.value, schedule.source)
-        return kept
+        """Keep a schedule if it is the candidate's best and valid; whether it is."""
+        value = schedule.value(candidate.objective)
+        worse = candidate.value is not None and value >= candidate.value
+        if worse or check(candidate.problem, schedule):
+            return False
+        candidate.keep(schedule)
+        if candidate.shape_number >= 0 and self.known.beatable(value):
+            self.known.best = candidate
+            self._tell(candidate, value, schedule.source)
+        return True
 
     def _tell(self, candidate: Candidate, value: int | None, source: str) -> None:
         bound = self.known.bound

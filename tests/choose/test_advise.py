@@ -171,10 +171,8 @@ NAMES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["torchtitan", "megatron"])
-def test_no_baseline_on_a_problem_of_the_table_is_better_than_the_best_of_its_name(
-    runtime: str,
-) -> None:
-    """What the hand-written schedules make of the problems that the folder has in ``rows/``."""
+def test_no_hand_written_schedule_is_better_than_what_the_table_says(runtime: str) -> None:
+    """What they make of the problems that the folder has in ``rows/``, and all of the advice's."""
     advice = asked(UNEVEN, memory=20, reserve=0, target=runtime, time_limit=6.0)
     tried = 0
     for row in advice.shown:
@@ -187,20 +185,8 @@ def test_no_baseline_on_a_problem_of_the_table_is_better_than_the_best_of_its_na
                 assert schedule.makespan >= best, (name, row.name, row.split)
                 tried += 1
     assert tried > 2
-    ours = [row for row in advice.rows if row.name == "ours"]
-    assert runtime == "megatron" or any(
-        row.partition == our.partition for our in ours for row in advice.rows if row.name != "ours"
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("runtime", ["torch", "megatron"])
-def test_no_hand_written_schedule_beats_the_advice(runtime: str) -> None:
-    """Nor any that users do not know: what ``pipesat compare`` makes of the same stages."""
-    advice = asked(UNEVEN, memory=20, reserve=0, target=runtime, time_limit=8.0)
-    question = advice.question
     assert advice.chosen is not None
-    own = question.in_any_order(advice.chosen.candidate)
+    own = advice.question.in_any_order(advice.chosen.candidate)
     made = [
         one.makespan
         for one in pipesat.compare(own.problem, search=False).rows
@@ -654,19 +640,6 @@ def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
     one_bad_line(cli(*words), "a problem is cut already: pipesat compare answers for it")
     with pytest.raises(BadInput, match="target: got"):
         asked(target="jax")
-
-
-def test_times_and_memory_are_shown_in_units_that_show_them(plain: Advice) -> None:
-    layers = replace(FOUR, time_unit="us", memory_unit="MiB")
-    question = replace(plain.question, layers=layers)
-    assert [question.time(value) for value in (1_234_567, 99_000, 7)] == [
-        "1,234.6 ms",
-        "99 ms",
-        "0.007 ms",
-    ]
-    assert [question.amount(value) for value in (40960, 20)] == ["40 GiB", "20 MiB"]
-    unknown = replace(question, layers=replace(layers, time_unit="", memory_unit="cells"))
-    assert (unknown.time(7), unknown.amount(7)) == ("7", "7 cells")
 
 
 def test_stages_are_named_in_runs() -> None:

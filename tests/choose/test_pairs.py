@@ -16,11 +16,9 @@ from pipesat.choose.advice import Advice
 from pipesat.choose.pairs import layer_parts, with_times
 from pipesat.choose.rows import Row
 from pipesat.choose.table import megatron_flags, remark_of
-from pipesat.choose.work import Work
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS
-from pipesat.core.solving import Deadline
 from pipesat.files.folder import write_folder
 from pipesat.layers.file import write_layers
 from pipesat.layers.layer import Layers
@@ -154,15 +152,6 @@ def test_stages_and_pairs_take_the_least_of_all_orders(seed: int) -> None:
     for forwards, backwards in ((1, 1), (2, 1), (1, 2)):
         ops = [(f"{forwards}", "F"), (f"{backwards}", "BW")]
         assert parts.together(forwards, backwards) == least_by_trying(document | sizes, ops)
-
-
-def test_what_time_ended_before_is_named(megatron: Advice) -> None:
-    """With no time at all, one schedule is built: the first of all."""
-    work = Work(megatron.question, Deadline(0.0), None, 0, None)
-    work.write()
-    assert {row.name for row in work.rows} == {"1f1b"}
-    for family in ("dualpipev in a vee", "interleaved-overlapped in a loop of 2"):
-        assert work.left_out[family] == "not built in time"
 
 
 def test_megatrons_folder_has_what_megatron_takes(

@@ -56,61 +56,33 @@ GEMMA = ROOT / "examples" / "layers-gemma-like.json"
 
 # Against every partition
 
-BLOCKS = [entry(2, 3, 1, 2) for _ in range(4)]
-HEAVY_HEAD = [*BLOCKS, entry(6, 2, 1, 5)]
+
+def on(microbatches: int, devices: int = 2, **more: Any) -> Pipeline:
+    return Pipeline(devices=devices, microbatches=microbatches, **more)
+
+
+HEAVY_HEAD = [*[entry(2, 3, 1, 2) for _ in range(4)], entry(6, 2, 1, 5)]
 AGAIN = {"recompute": {"F": 2, "B": 5, "W": 1, "held_after_F": 1}}
-CASES = {
-    "heavy head": (HEAVY_HEAD, [Pipeline(devices=2, microbatches=3)], "never"),
-    "heavy head, little memory": (
-        HEAVY_HEAD,
-        [Pipeline(devices=2, microbatches=3, memory=11)],
-        "never",
-    ),
-    "three devices with delays": (
-        HEAVY_HEAD,
-        [Pipeline(devices=3, microbatches=3, delay=link_delay(1))],
-        "never",
-    ),
-    "static memory": (
-        [entry(2, 3, 1, 2, weights=w) for w in (9, 1, 1, 1, 9)],
-        [Pipeline(devices=2, microbatches=3, memory=20)],
-        "never",
-    ),
-    "a vee": (HEAVY_HEAD, [Pipeline(devices=2, microbatches=2, placement="vee")], "never"),
-    "a loop, little memory": (
-        HEAVY_HEAD,
-        [Pipeline(devices=2, microbatches=2, placement="loop", memory=12)],
-        "never",
-    ),
-    "chain or vee": (
-        HEAVY_HEAD,
-        [
-            Pipeline(devices=2, microbatches=2, memory=14),
-            Pipeline(devices=2, microbatches=2, memory=14, placement="vee"),
-        ],
-        "never",
-    ),
-    "recomputation chosen": (
-        [entry(2, 3, 1, 4) | AGAIN for _ in range(3)],
-        [Pipeline(devices=2, microbatches=3, memory=9)],
-        "choose",
-    ),
-    "fused, tied and kept together": (
-        [
-            entry(1, 2, 2, 1, name="a", with_next=True),
-            entry(3, 1, 1, 2, fused=True),
-            entry(2, 2, 2, 2),
-            entry(1, 1, 3, 1, tied_to="a", tie="copies", weights=2),
-            entry(4, 1, 1, 1, last=True),
-        ],
-        [Pipeline(devices=3, microbatches=2, memory=9)],
-        "never",
-    ),
-    "layers that cost nothing": (
-        [entry(0, 0, 0, 0), entry(3, 3, 1), entry(0, 0, 0, 0), entry(2, 4, 1)],
-        [Pipeline(devices=2, microbatches=3)],
-        "never",
-    ),
+HEAVY_ENDS = [entry(2, 3, 1, 2, weights=w) for w in (9, 1, 1, 1, 9)]
+RULES = [
+    entry(1, 2, 2, 1, name="a", with_next=True),
+    entry(3, 1, 1, 2, fused=True),
+    entry(2, 2, 2, 2),
+    entry(1, 1, 3, 1, tied_to="a", tie="copies", weights=2),
+    entry(4, 1, 1, 1, last=True),
+]
+COST_NOTHING = [entry(0, 0, 0, 0), entry(3, 3, 1), entry(0, 0, 0, 0), entry(2, 4, 1)]
+CASES: dict[str, tuple[list[dict[str, Any]], list[Pipeline], str]] = {
+    "heavy head": (HEAVY_HEAD, [on(3)], "never"),
+    "heavy head, little memory": (HEAVY_HEAD, [on(3, memory=11)], "never"),
+    "three devices with delays": (HEAVY_HEAD, [on(3, 3, delay=link_delay(1))], "never"),
+    "static memory": (HEAVY_ENDS, [on(3, memory=20)], "never"),
+    "a vee": (HEAVY_HEAD, [on(2, placement="vee")], "never"),
+    "a loop, little memory": (HEAVY_HEAD, [on(2, placement="loop", memory=12)], "never"),
+    "chain or vee": (HEAVY_HEAD, [on(2, memory=14), on(2, memory=14, placement="vee")], "never"),
+    "recomputation chosen": ([entry(2, 3, 1, 4) | AGAIN] * 3, [on(3, memory=9)], "choose"),
+    "fused, tied and kept together": (RULES, [on(2, 3, memory=9)], "never"),
+    "layers that cost nothing": (COST_NOTHING, [on(3)], "never"),
 }
 
 
@@ -486,23 +458,25 @@ def test_the_document_has_null_for_what_is_unknown() -> None:
 # The command
 
 
+def planning(cli: Run, path: Path, words: str, *more: Any) -> Any:
+    return cli("plan", path, *words.split(), *more)
+
+
 @pytest.mark.slow
 def test_a_folder_with_everything(cli: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    outcome = cli(
-        "plan",
-        GEMMA,
+    words = [
         "--devices",
-        4,
+        "4",
         "--microbatches",
-        8,
+        "8",
         "--memory",
-        40000,
+        "40000",
         "--time-limit",
-        10,
+        "10",
         "-o",
-        out,
-    )
+    ]
+    outcome = cli("plan", GEMMA, *words, out)
     assert outcome.code == 0
     document = json.loads((out / "plan.json").read_text())
     problem = read_problem(out / "problem.json")
@@ -514,14 +488,8 @@ def test_a_folder_with_everything(cli: Run, tmp_path: Path) -> None:
     stages = [[layers.layers[k].name for k in part] for part in partition_of_layout(layout, layers)]
     assert stages == [stage["layers"] for stage in document["stages"]]
     assert sum(stage["F"] for stage in document["stages"]) == 26 * 100 + 572
-    assert {path.name for path in out.iterdir()} >= {
-        "plan.png",
-        "plan.svg",
-        "gantt.png",
-        "result.json",
-        "trace.json",
-        "solver.log",
-    }
+    files = ["plan.png", "plan.svg", "gantt.png", "result.json", "trace.json", "solver.log"]
+    assert {path.name for path in out.iterdir()} >= {*files}
     assert "embedding .. block" in outcome.out
     assert "cost-balanced split" in outcome.out
     assert "pipesat: solving" in outcome.err
@@ -582,12 +550,7 @@ def changed(**of_first: Any) -> dict[str, Any]:
         (LAYERS, ["--memory", "20,20,20"], 2, ["3 values, expected 2"]),
         (LAYERS, ["--link-delay", "bandwidth=-1"], 2, ["--link-delay", "above 0"]),
         (LAYERS, ["--placement", "chunks=2"], 2, ["only a loop"]),
-        (
-            LAYERS,
-            ["--placement", "loop", "--placement", "chunks=3"],
-            2,
-            ["6 stages, but only 4 layers"],
-        ),
+        (LAYERS, ["--placement", "loop,chunks=3"], 2, ["6 stages, but only 4 layers"]),
         ({"format": FORMAT, "layers": []}, [], 2, ["layers"]),
     ],
 )
@@ -601,17 +564,8 @@ def test_bad_input_is_one_clear_line(
     words: list[str],
 ) -> None:
     given = options if "--devices" in options else ["--devices", 2, *options]
-    outcome = cli(
-        "plan",
-        save(document),
-        "--microbatches",
-        2,
-        *given,
-        "--time-limit",
-        5,
-        "-o",
-        tmp_path / "out",
-    )
+    more = ("--microbatches", 2, "--time-limit", 5, "-o", tmp_path / "out")
+    outcome = cli("plan", save(document), *given, *more)
     assert outcome.code == code
     assert outcome.out == ""
     (line,) = [line for line in outcome.err.splitlines() if line.startswith("pipesat: error")]
@@ -620,21 +574,8 @@ def test_bad_input_is_one_clear_line(
 
 
 def test_memory_with_a_unit(cli: Run, save: Save) -> None:
-    outcome = cli(
-        "plan",
-        save(LAYERS),
-        "--devices",
-        2,
-        "--microbatches",
-        2,
-        "--memory",
-        "1GiB",
-        "--time-limit",
-        5,
-        "--json",
-        "--layout",
-        "compare=no",
-    )
+    words = "--devices 2 --microbatches 2 --memory 1GiB --time-limit 5 --json --layout compare=no"
+    outcome = planning(cli, save(LAYERS), words)
     assert [device["memory"] for device in outcome.json["devices"]] == [1024, 1024]
     assert outcome.json["comparison"] == []
 
