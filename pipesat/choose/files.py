@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from pipesat.core.claims import Standing
 from pipesat.core.result import Baseline, Result
 from pipesat.export import EXPORTERS, FILE_NAMES
 from pipesat.export.result_folder import result_files
-from pipesat.files.folder import write_folder
+from pipesat.files.folder import json_file, write_folder
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.layers.file import layers_bytes
 from pipesat.report.study import report
@@ -40,10 +39,10 @@ def save_plan(plan: Plan, folder: str | Path, log: Sequence[str] = ()) -> str | 
     if (text := layout_text(chosen, layers)) is not None:
         files["layout.txt"] = f"{text}\n".encode()
     if (names := module_names(chosen, layers)) is not None:
-        files["module_fqns.json"] = _json(names)
+        files["module_fqns.json"] = json_file(names)
 
     def claims() -> dict[str, bytes]:
-        return {"plan.json": _json(plan.document(path))}
+        return {"plan.json": json_file(plan.document(path))}
 
     def pictures() -> dict[str, bytes]:
         if made is None or chosen is None:
@@ -68,7 +67,7 @@ def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> 
     layers = replace(question.layers, reserve=question.layers.reserve - question.reserve)
     files = {"layers.json": layers_bytes(layers)}
     for name, shown in advice.files.items():
-        files[f"{name}.problem.json"] = _json(shown.problem.document)
+        files[f"{name}.problem.json"] = json_file(shown.problem.document)
         files[f"{name}.json"] = schedule_bytes(shown.problem, shown.schedule)
     made = None
     if row is not None:
@@ -77,14 +76,14 @@ def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> 
         files |= made.files | _configuration(advice, row)
     if easy is not None:
         plain = {
-            "problem.json": _json(easy.problem.document),
+            "problem.json": json_file(easy.problem.document),
             "schedule.json": schedule_bytes(easy.problem, easy.schedule),
             **_configuration(advice, easy, PLAIN),
         }
         files |= {f"{PLAIN}/{name}": data for name, data in plain.items()}
 
     def claims() -> dict[str, bytes]:
-        return {"advice.json": _json(advice.document())}
+        return {"advice.json": json_file(advice.document())}
 
     def pictures() -> dict[str, bytes]:
         if made is None or row is None:
@@ -131,7 +130,3 @@ def result_of(advice: Advice, row: Row) -> Result:
         workers=1 if own is None else own.workers,
         versions={} if own is None else own.versions,
     )
-
-
-def _json(document: object) -> bytes:
-    return (json.dumps(document, indent=1) + "\n").encode()
