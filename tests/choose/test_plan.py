@@ -465,18 +465,8 @@ def planning(cli: Run, path: Path, words: str, *more: Any) -> Any:
 @pytest.mark.slow
 def test_a_folder_with_everything(cli: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    words = [
-        "--devices",
-        "4",
-        "--microbatches",
-        "8",
-        "--memory",
-        "40000",
-        "--time-limit",
-        "10",
-        "-o",
-    ]
-    outcome = cli("plan", GEMMA, *words, out)
+    words = "--devices 4 --microbatches 8 --memory 40000 --time-limit 10"
+    outcome = planning(cli, GEMMA, words, "-o", out)
     assert outcome.code == 0
     document = json.loads((out / "plan.json").read_text())
     problem = read_problem(out / "problem.json")
