@@ -58,34 +58,39 @@ def result_files(
     def at_home(made: dict[str, bytes]) -> dict[str, bytes]:
         return {os.path.join(home, name): data for name, data in made.items()}
 
-    path = None if result.schedule is None else str(folder / home / "schedule.json")
-    files = _own_files(result, path)
-    ops, said = 0 if result.schedule is None else len(result.schedule), ""
-    if early is not None and ops > _QUICK_OPS:
-        early(at_home(files))
-    if result.schedule is not None and ops <= _MOST_OPS_SHOWN:
-        trace = export_trace(result.problem, result.schedule)
+    problem, schedule = result.problem, result.schedule
+    path = None if schedule is None else str(folder / home / "schedule.json")
+    files = {
+        "problem.json": _json_bytes(problem.document),
+        "result.json": _json_bytes(result.document(path)),
+    }
+    shown, told = [*log], ""
+    if schedule is not None:
+        files["schedule.json"] = schedule_bytes(problem, schedule)
+        if early is not None and len(schedule) > _QUICK_OPS:
+            early(at_home(files))
+    drawn = schedule is not None and len(schedule) <= _MOST_OPS_SHOWN
+    if schedule is not None and not drawn:
+        shown.append(told := _LEFT_OUT)
+    elif schedule is not None:
+        trace = export_trace(problem, schedule)
         files["trace.json"] = trace.data
-        log = [*log, *(f"trace.json: {note}" for note in trace.notes)]
-        if orders:
-            made, told, said = _orders(folder / home, result)
+        shown += [f"trace.json: {note}" for note in trace.notes]
+        for to in dict.fromkeys(("torch", result.target or "torch")) if orders else ():
+            made, said, told = _order(folder / home, result, to)
             files |= made
-            log = [*log, *told]
-    elif result.schedule is not None:
-        said = _LEFT_OUT
-        log = [*log, said]
-    lines = [*log, f"status {result.status} after {result.wall_s:.1f} s"]
+            shown += said
+    shown.append(f"status {result.status} after {result.wall_s:.1f} s")
     if result.explanation:
-        lines.append(result.explanation)
-    files["solver.log"] = ("\n".join(lines) + "\n").encode()
+        shown.append(result.explanation)
+    files["solver.log"] = ("\n".join(shown) + "\n").encode()
 
     def pictures() -> dict[str, bytes]:
-        if result.schedule is None or ops > _MOST_OPS_SHOWN:
+        if schedule is None or not drawn:
             return {}
-        drawn = gantt(result.problem, result.schedule, title=title_of(result))
-        return at_home({"gantt.png": drawn})
+        return at_home({"gantt.png": gantt(problem, schedule, title=title_of(result))})
 
-    return ResultFiles(at_home(files), pictures, path, said)
+    return ResultFiles(at_home(files), pictures, path, told)
 
 
 def write_result_folder(
@@ -103,38 +108,20 @@ def write_result_folder(
     return made
 
 
-def _own_files(result: Result, schedule: str | None) -> dict[str, bytes]:
-    """Make the files that say all: the problem, the result, and the schedule if there is one."""
-    files = {
-        "problem.json": _json_bytes(result.problem.document),
-        "result.json": _json_bytes(result.document(schedule)),
-    }
-    if result.schedule is not None:
-        files["schedule.json"] = schedule_bytes(result.problem, result.schedule)
-    return files
+def _order(folder: Path, result: Result, to: str) -> tuple[dict[str, bytes], list[str], str]:
+    """Make the order for a runtime, where it can run it.
 
-
-def _orders(folder: Path, result: Result) -> tuple[dict[str, bytes], list[str], str]:
-    """Make the order for torch, and for the runtime that was solved for, where they can run it.
-
-    Returns the files, what the log is told, and what a user is: of the runtime solved for, if any.
+    Returns the files, what the log is told, and what a user is.
     """
-    files: dict[str, bytes] = {}
-    told: list[str] = []
-    said = ""
-    for to in dict.fromkeys(("torch", result.target or "torch")):
-        name = FILE_NAMES[to]
-        try:
-            made = EXPORTERS[to](result.problem, result.schedule, Options(output=folder / name))
-        except (NotApplicable, BadInput) as error:  # of a path that no configuration can say
-            told.append(said := f"no {name}: {error}")
-            continue
-        files |= {name: made.data} | {
-            Path(name).with_suffix(suffix).name: data for suffix, data in made.beside.items()
-        }
-        told += [f"{name}: {note}" for note in made.notes]
-        said = f"{name}: {made.changed}" if made.changed else ""
-    return files, told, said
+    name = FILE_NAMES[to]
+    try:
+        made = EXPORTERS[to](result.problem, result.schedule, Options(output=folder / name))
+    except (NotApplicable, BadInput) as error:  # of a path that no configuration can say
+        told = f"no {name}: {error}"
+        return {}, [told], told
+    files = {Path(name).with_suffix(suffix).name: data for suffix, data in made.beside.items()}
+    notes = [f"{name}: {note}" for note in made.notes]
+    return files | {name: made.data}, notes, f"{name}: {made.changed}" if made.changed else ""
 
 
 def _json_bytes(document: object) -> bytes:

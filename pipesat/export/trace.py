@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from pipesat.core.metrics import memory_profiles
-from pipesat.core.ops import PHASE_OF, Copy, Item, Op, Unreadable, members
+from pipesat.core.ops import PHASE_OF, Copy, Op, Unreadable, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited
 from pipesat.core.schedule import Schedule
@@ -37,11 +37,10 @@ _MOST_ITEMS_WITH_FLOWS = 20_000  # arrows of larger schedules would only fill th
 def trace_bytes(problem: Problem, schedule: Schedule) -> bytes:
     """Return the trace as a JSON file, one event per line."""
     scale = MICROSECONDS.get(problem.time_unit, (1, 1))
-    events = [*_names(problem, schedule), *_ops(problem, schedule, scale)]
-    events += _copies(problem, schedule, scale)
-    events += _memory(problem, schedule, scale)
+    ran = [*_ran(problem, schedule, scale)]
+    events = [*_names(problem, schedule), *ran, *_memory(problem, schedule, scale)]
     if len(schedule) <= _MOST_ITEMS_WITH_FLOWS:
-        events += _flows(problem, schedule, scale)
+        events += _flows(problem, ran)
     encoder = json.JSONEncoder(separators=(",", ":"))  # one for all: json.dumps makes one for each
     lines = ",\n".join(map(encoder.encode, events))
     about = {
@@ -72,25 +71,13 @@ def _time(time: int, scale: Scale) -> int | float:
     return whole + rest / scale[1] if rest else whole
 
 
-def _timed(schedule: Schedule) -> Iterator[tuple[int, Item, int, int]]:
-    for device, (items, row) in enumerate(zip(schedule.order, schedule.devices, strict=True)):
-        for item, (_, start, end) in zip(items, row, strict=True):
-            yield device, item, start, end
-
-
-def _process(device: int) -> int:
-    """Process number of a device; Perfetto keeps 0 for the kernel's idle process."""
-    return device + 1
-
-
 def _thread(problem: Problem, device: int, member: int) -> dict[str, int]:
     """Process and thread of an item's ``member``: 0 compute, 1 overlapped; 2 and 3: copies.
 
     No two processes share a thread number, because Perfetto looks threads up without the process;
-    a process' main thread has its own number.
+    a process' main thread has its own number. Perfetto keeps process 0 for the kernel's idle one.
     """
-    process = _process(device)
-    return {"pid": process, "tid": process + member * len(problem.devices)}
+    return {"pid": device + 1, "tid": device + 1 + member * len(problem.devices)}
 
 
 def _names(problem: Problem, schedule: Schedule) -> Iterator[TraceEvent]:
@@ -109,31 +96,30 @@ def _names(problem: Problem, schedule: Schedule) -> Iterator[TraceEvent]:
             yield {**thread, "name": "thread_sort_index", "args": {"sort_index": member}}
 
 
-def _ops(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEvent]:
-    for device, item, start, end in _timed(schedule):
-        for member, op in enumerate(members(item)):
-            yield _ran(op, start, end, _thread(problem, device, member), scale)
-
-
-def _ran(what: Op | Copy, start: int, end: int, thread: dict[str, int], scale: Scale) -> TraceEvent:
-    return {
-        "ph": "X",
-        "name": str(what),
-        "cat": what.kind,
-        **thread,
-        "ts": _time(start, scale),
-        "dur": _time(end - start, scale),
-        "args": what._asdict(),
-    }
-
-
-def _copies(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEvent]:
-    for device, row in enumerate(schedule.copies):
-        for copy, start, end in row:
-            if isinstance(copy, Unreadable):
-                raise ValueError(f"{copy.text!r} is not a copy")
-            thread = _thread(problem, device, 2 if copy.kind == "O" else 3)
-            yield _ran(copy, start, end, thread, scale)
+def _ran(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEvent]:
+    """Yield an event for every op and copy."""
+    ran: list[tuple[int, int, Op | Copy, int, int]] = [
+        (device, member, op, *timed[1:])
+        for device, (items, row) in enumerate(zip(schedule.order, schedule.devices, strict=True))
+        for item, timed in zip(items, row, strict=True)
+        for member, op in enumerate(members(item))
+    ]
+    ran += [
+        (device, 2 + (copy.kind == "L"), copy, start, end)
+        for device, row in enumerate(schedule.copies)
+        for copy, start, end in row
+        if not isinstance(copy, Unreadable)
+    ]
+    for device, member, what, start, end in ran:
+        yield {
+            "ph": "X",
+            "name": str(what),
+            "cat": what.kind,
+            **_thread(problem, device, member),
+            "ts": _time(start, scale),
+            "dur": _time(end - start, scale),
+            "args": what._asdict(),
+        }
 
 
 def _memory(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEvent]:
@@ -146,25 +132,25 @@ def _memory(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[Trac
                 yield {
                     "ph": "C",
                     "name": f"memory{unit}",
-                    "pid": _process(device),
+                    "pid": device + 1,
                     "ts": _time(time, scale),
                     "args": {"held": held},
                 }
             before = held
 
 
-def _flows(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEvent]:
+def _flows(problem: Problem, ran: list[TraceEvent]) -> Iterator[TraceEvent]:
     """Yield an arrow for all data that goes to another device, from start to start.
 
     Arrows bind to the slice that encloses their time, and a slice does not enclose its own end.
     """
-    places: dict[Op, TraceEvent] = {}
-    for device, item, start, _ in _timed(schedule):
-        for member, op in enumerate(members(item)):
-            place = {**_thread(problem, device, member), "ts": _time(start, scale)}
-            places[op] = place
-    number = 0
+    places = {
+        Op(**event["args"]): {key: event[key] for key in ("pid", "tid", "ts")}
+        for event in ran
+        if event["cat"] in PHASE_OF
+    }
     by_event = {op.event: place for op, place in places.items()}
+    number = 0
     for op, target in places.items():
         need = awaited(problem, op)
         source = need and by_event.get(need.event)

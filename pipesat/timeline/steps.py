@@ -97,16 +97,13 @@ class Steps:
 def steps_of(trace: Trace) -> Steps:
     """Find the steps of a trace."""
     ranks = _ranks(trace)
-    groups: dict[tuple[int, int], dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[tuple[int, int, int], list[Row]] = defaultdict(list)
     for row in _with_iterations(trace):
-        groups[row.replica, row.iteration or 0][row.rank].append(row)
-    numbered = {
-        key: [row for rows in own.values() for row in _numbered(trace, rows, ranks)]
-        for key, own in groups.items()
-    }
-    staged = _with_stages(trace, numbered, ranks)
-    homes = _homes(trace, staged)
-    named = {key: _times(trace, rows) for key, rows in staged.items()}
+        groups[row.replica, row.iteration or 0, row.rank].append(row)
+    numbered: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    for (*key, _), rows in groups.items():
+        numbered[key[0], key[1]] += _numbered(trace, rows, ranks)
+    named, homes = _named(trace, numbered, ranks)
     wanted, _ = Counter(map(frozenset, named.values())).most_common(1)[0]
     _require_whole(trace, wanted, homes)
     for (replica, iteration), times in named.items():
@@ -119,8 +116,7 @@ def steps_of(trace: Trace) -> Steps:
         raise _refused(trace, f"replica {replica} has no step as others have{_ONE_JOB}")
     steps = [_step(trace, *key, times, homes) for key, times in whole]
     warm = _warm_ups(steps) if trace.timed else {}
-    by_rank = [[(homes[op.stage], *at) for op, at in times.items()] for _, times in whole]
-    cut = trace.timed and any(len({*own}) < len(own) for own in by_rank)
+    cut = any(step.joint for step in steps)
     placement = next(
         (one for one in ONE_ROUTE if Geometry(one, ranks, len(homes) // ranks).homes == homes),
         "a placement of its own",
@@ -233,46 +229,36 @@ Found: TypeAlias = Mapping[tuple[int, int], Sequence[Row]]
 """Rows by replica and iteration."""
 
 
-def _with_stages(trace: Trace, found: Found, ranks: int) -> Found:
-    """Number stages along the pipeline, where rows count chunks.
+def _named(
+    trace: Trace, found: Found, ranks: int
+) -> tuple[dict[tuple[int, int], dict[Op, tuple[float, float]]], tuple[int, ...]]:
+    """Return when each op of every step ran, and the device of every stage.
 
-    Two chunks are a V if second ones start later on the first rank than on the last.
+    Where rows count chunks, stages are numbered along the pipeline. Two chunks are a V if second
+    ones start later on the first rank than on the last.
     """
-    if not trace.chunks:
-        return found
     turns = []
     for rows in found.values() if trace.chunks == 2 else ():
         first = {r.rank: r.start for r in rows if (r.kind, r.stage, r.microbatch) == ("F", 1, 0)}
         turns.append(first.get(0, 0.0) > first.get(ranks - 1, 0.0))
     vee = sum(turns) * 2 > len(turns)
-
-    def stage(row: Row) -> int:
-        back = vee and row.stage
-        return 2 * ranks - 1 - row.rank if back else (row.stage or 0) * ranks + row.rank
-
-    return {key: [row._replace(stage=stage(row)) for row in own] for key, own in found.items()}
-
-
-def _homes(trace: Trace, found: Found) -> tuple[int, ...]:
-    """Return the device of every stage."""
-    pairs = sorted({(row.stage or 0, row.rank) for rows in found.values() for row in rows})
-    for (stage, rank), (other, elsewhere) in pairwise(pairs):
-        if stage == other:
-            raise _refused(trace, f"stage {stage} is on ranks {rank} and {elsewhere}{_ONE_JOB}")
-    if [stage for stage, _ in pairs] != [*range(len(pairs))]:
-        raise _refused(trace, f"stages {[s for s, _ in pairs]} ran, expected all from 0")
-    return tuple(rank for _, rank in pairs)
-
-
-def _times(trace: Trace, rows: Sequence[Row]) -> dict[Op, tuple[float, float]]:
-    """Return when each op of a step ran."""
-    found: dict[Op, tuple[float, float]] = {}
-    for row in rows:
-        op = Op(row.stage or 0, row.kind, row.microbatch or 0)
-        if op in found:
+    named: dict[tuple[int, int], dict[Op, tuple[float, float]]] = {key: {} for key in found}
+    homes: dict[int, int] = {}
+    for key, row in ((key, row) for key, rows in found.items() for row in rows):
+        stage = row.stage or 0
+        if trace.chunks:
+            back = vee and stage
+            stage = 2 * ranks - 1 - row.rank if back else stage * ranks + row.rank
+        op = Op(stage, row.kind, row.microbatch or 0)
+        if (home := homes.setdefault(stage, row.rank)) != row.rank:
+            text = f"stage {stage} is on ranks {home} and {row.rank}{_ONE_JOB}"
+            raise _refused(trace, text)
+        if op in named[key]:
             raise _refused(trace, f"{op} is twice in step {row.iteration}{_ONE_JOB}")
-        found[op] = (row.start, row.end)
-    return found
+        named[key][op] = (row.start, row.end)
+    if sorted(homes) != [*range(len(homes))]:
+        raise _refused(trace, f"stages {sorted(homes)} ran, expected all from 0")
+    return named, tuple(homes[stage] for stage in range(len(homes)))
 
 
 def _require_whole(trace: Trace, ops: frozenset[Op], homes: Sequence[int]) -> None:
