@@ -159,7 +159,6 @@ def command(
     names: Mapping[str, str] | None = None,
     without: Sequence[str] = (),
     optional: Sequence[str] = (),
-    written: Sequence[str] = (),
     metavars: Mapping[str, str] | None = None,
     extra: Sequence[click.Parameter] = (),
     follow: Mapping[str, Mapping[str, str] | Sequence[str]] = MappingProxyType({}),
@@ -177,8 +176,6 @@ def command(
         As of :func:`pipesat.cli.derived.parameters`.
     optional
         Parameters that may be left out although the function needs them.
-    written
-        Files that are written: that they can be is known before anything is read.
     extra
         Further arguments and options.
     follow
@@ -190,12 +187,11 @@ def command(
     """
 
     def made() -> list[click.Parameter]:
-        from pipesat.cli.derived import grouped, output_option, parameters, writable
+        from pipesat.cli.derived import grouped, output_option, parameters
 
         found = parameters(_public(function), names or {}, without, metavars)
         for one in found:
             one.required &= one.name not in optional
-            one.callback = writable if one.name in written else one.callback
         own = [output_option(output)] if output else []
         return grouped([*found, *extra, *own], follow)
 

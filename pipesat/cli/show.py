@@ -234,7 +234,7 @@ def _show_results(asked: Asked, folder: Path) -> None:
     """Show the answers in a folder: of advise and plan their own, then each placement's."""
     from pipesat.files.folder import has_file
     from pipesat.files.strict_json import read_json
-    from pipesat.report.result_file import result_folders
+    from pipesat.report.result_file import read_advice, result_folders
     from pipesat.report.study import result_in
     from pipesat.workflows.schedules import show as shown
 
@@ -245,8 +245,8 @@ def _show_results(asked: Asked, folder: Path) -> None:
         if asked["as_json"]:
             continue
         texts = isinstance(document, dict) and (own or "within" in document)  # frontier --within
-        facts = _texts(document) if texts else result_in(place).facts()
-        asked.show(Said([("Placement", name), *facts]), None)
+        answer: Displayed = Said(_texts(document)) if texts else result_in(place)
+        asked.show(read_advice(place) or answer, None, [("Placement", name)])
         if has_file(place, "schedule.json"):
             problem = read_problem(place / "problem.json")
             grid = shown(problem, place / "schedule.json", width=console().width)

@@ -47,8 +47,7 @@ def run(module: str, number: int, *arguments: object) -> subprocess.CompletedPro
     [
         ("click", signal.SIGINT, ["--version"]),  # before any command is known
         ("pipesat.cli.show", signal.SIGTERM, ["show", PROBLEM]),
-        ("pipesat.core.checker", signal.SIGINT, ["check", PROBLEM, PROBLEM]),  # within a command
-        ("pydantic", signal.SIGTERM, ["show", PROBLEM, PROBLEM]),
+        ("pydantic", signal.SIGTERM, ["show", PROBLEM, PROBLEM]),  # within a command
         (
             "pipesat.files.schedule_file",
             signal.SIGINT,
