@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-import click
 
 from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import command
@@ -15,26 +12,13 @@ if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
     from pipesat.workflows.order_rows import MicrobatchOrders
 
-_LENGTHS = click.Option(
-    ["--lengths"],
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A length per microbatch, in place of the problem's: a JSON list, or one a line.",
-)
-_QUADRATIC = click.Option(
-    ["--quadratic"],
-    metavar="Q",
-    default="0",
-    help="Share of its time that grows with the square of the length.  [default: 0]",
-)
-
 
 @command(
     "balance",
     example="pipesat balance problem.json --schedule 1f1b -o balanced\n"
     "  pipesat balance p.json --lengths l.json --reference 4096 --replicas 8 -o out",
-    without=("lengths", "quadratic", "deterministic"),
-    extra=(_LENGTHS, _QUADRATIC),
+    without=("deterministic",),
+    metavars={"lengths": "FILE", "quadratic": "Q"},
     output="DIR",
 )
 def balance(asked: Asked) -> int:
@@ -50,14 +34,12 @@ def balance(asked: Asked) -> int:
     Writes assignment.json, and of one replica problem.json, the problem in this order, into DIR.
     solve takes it and may change the schedule, too.
     """
-    from pipesat.core.amounts import share
     from pipesat.files.microbatch_list import MOST_CLASSES
     from pipesat.replicas.answer import Assignment
 
     found: MicrobatchOrders | Assignment = asked.answer(
         lambda answer, folder, _: answer.save(folder),
         problem=read_problem(asked["problem"], MOST_CLASSES * (asked["replicas"] or 1)),
-        quadratic=share("--quadratic", asked["quadratic"]),
     )
     fits = found.value if isinstance(found, Assignment) else found.best
     asked.output = None if fits is None else asked.output  # else nothing was written

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from pipesat.cli.commands import command
+from pipesat.cli.derived import file_option
 from pipesat.cli.options import settings
 from pipesat.core.errors import BadInput
 
@@ -138,12 +138,10 @@ _LEAST = (
         metavar="SHARE",
         help="No curve: the least capacity of every device that costs at most so much, as 5%.",
     ),
-    click.Option(
-        ["--capacity-of"],
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        help="With --within: near the best with the capacities of this problem file, maybe the "
-        "same.  [default: unlimited]",
+    file_option(
+        "--capacity-of",
+        "With --within: near the best with the capacities of this problem file, maybe the same.  "
+        "[default: unlimited]",
     ),
 )
 

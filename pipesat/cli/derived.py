@@ -229,6 +229,17 @@ def output_option(output: str) -> click.Option:
     )
 
 
+def file_option(name: str, text: str, *, written: bool = False, variable: str = "") -> Option:
+    """Return an option that takes a file; that one can be written is known before any work."""
+    return Option(
+        [name, variable] if variable else [name],
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        callback=writable if written else None,
+        help=text,
+    )
+
+
 def grouped(
     params: list[click.Parameter], follow: Mapping[str, Mapping[str, str] | Sequence[str]]
 ) -> list[click.Parameter]:

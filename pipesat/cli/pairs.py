@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from pipesat.cli.commands import command
-from pipesat.cli.derived import writable
+from pipesat.cli.derived import file_option
 from pipesat.cli.exits import note
 from pipesat.cli.options import Option
 from pipesat.core.errors import BadInput
@@ -21,13 +19,7 @@ if TYPE_CHECKING:
 
 
 _MORE = (
-    Option(
-        ["--picture"],
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        callback=writable,
-        help="Draw the streams, a .png or .svg.",
-    ),
+    file_option("--picture", "Draw the streams, a .png or .svg.", written=True),
     Option(
         ["--draw"],
         multiple=True,
@@ -35,12 +27,11 @@ _MORE = (
         help="What to draw: 0F+0BW, or 0BW alone, repeatable.  [default: every pair that saves "
         "time]",
     ),
-    Option(
-        ["--map", "mapping"],
-        type=click.Path(path_type=Path),
-        metavar="MAPPING",
-        help="Write a parts file instead, PARTS being a trace of torch's profiler: which of its "
+    file_option(
+        "--map",
+        "Write a parts file instead, PARTS being a trace of torch's profiler: which of its "
         "annotations are which parts (JSON).",
+        variable="mapping",
     ),
 )
 

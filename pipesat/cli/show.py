@@ -12,7 +12,7 @@ import click
 
 from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import command
-from pipesat.cli.derived import writable
+from pipesat.cli.derived import file_option
 from pipesat.cli.exits import one_line, refuse_contradictions
 from pipesat.cli.options import Argument, Option
 from pipesat.cli.terminal import console, print_json
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 _READ: Final = {"problem.json", "schedule.json", "result.json"}
 _LARGEST: Final = 1 << 30
 _PATH: Final = click.Path(path_type=Path)
-
-
-def _file(name: str, text: str) -> Option:
-    return Option([name], type=_PATH, metavar="FILE", callback=writable, help=text)
 
 
 _INPUT = Argument(
@@ -59,9 +55,9 @@ _OPTIONS: Final = (
         help="List each rank's steps, sends and receives included, in an order that cannot "
         "deadlock even where both block.",
     ),
-    _file("--html", "Write a folder's result as one page for any browser."),
-    _file("--png", "Write the schedule as a PNG picture."),
-    _file("--svg", "Write the schedule as an SVG picture."),
+    file_option("--html", "Write a folder's result as one page for any browser.", written=True),
+    file_option("--png", "Write the schedule as a PNG picture.", written=True),
+    file_option("--svg", "Write the schedule as an SVG picture.", written=True),
     Option(
         ["--baselines/--no-baselines"],
         default=True,

@@ -6,13 +6,10 @@ import csv
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from pipesat.cli.commands import command
-from pipesat.cli.derived import writable
+from pipesat.cli.derived import file_option
 from pipesat.cli.exits import CHECK_FAILED, note, print_failure
 from pipesat.core.errors import BadInput, RunFailed
 from pipesat.core.showing import Said, table_of
@@ -25,13 +22,7 @@ if TYPE_CHECKING:
     from pipesat.sweep.rows import SweepRow
     from pipesat.sweep.study import Sweep
 
-_CSV = click.Option(
-    ["--csv"],
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    callback=writable,
-    help="Write the rows as a table.",
-)
+_CSV = file_option("--csv", "Write the rows as a table.", written=True)
 _START = 1.0  # seconds around a solve, for the estimate
 
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import Group, command
-from pipesat.cli.derived import writable
+from pipesat.cli.derived import file_option
 from pipesat.cli.exits import note
 from pipesat.cli.options import settings
 from pipesat.core.claims import percent
@@ -40,13 +38,7 @@ app = Group(
 
 _LARGEST_PROBLEM = 64 << 20
 _LARGEST_TIMELINE = 1 << 30
-_PNG = click.Option(
-    ["--png"],
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    callback=writable,
-    help="Draw both timelines.",
-)
+_PNG = file_option("--png", "Draw both timelines.", written=True)
 
 
 @command(

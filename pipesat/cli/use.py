@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipesat.cli.commands import command
-from pipesat.cli.derived import value_of
+from pipesat.cli.derived import file_option, value_of
 from pipesat.cli.exits import CHECK_FAILED, print_failure
 from pipesat.cli.options import settings
 from pipesat.core.errors import BadInput, RunFailed
@@ -30,12 +30,7 @@ if TYPE_CHECKING:
     "check",
     example="pipesat check problem.json schedule.json --runtime pair-fifo",
     extra=[
-        click.Option(
-            ["--lengths"],
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="The lengths that were dealt, where SCHEDULE is an assignment file.",
-        )
+        file_option("--lengths", "The lengths that were dealt, where SCHEDULE is an assignment.")
     ],
 )
 def check(asked: Asked) -> int:

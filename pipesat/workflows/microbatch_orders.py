@@ -10,9 +10,11 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from operator import attrgetter
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from pipesat.core.amounts import share
 from pipesat.core.arguments import public
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
@@ -22,6 +24,7 @@ from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Seconds, Seed, Tokens
 from pipesat.core.timing import retime, time_order
 from pipesat.files.atomic import digest
+from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
 from pipesat.workflows.order_rows import BEST, MicrobatchOrders, OrderRow
 
 if TYPE_CHECKING:
@@ -35,9 +38,9 @@ if TYPE_CHECKING:
 def balance(
     problem: Problem,
     *,
-    lengths: Sequence[int] | None = None,
+    lengths: Sequence[int] | Path | None = None,
     reference: Tokens | None = None,
-    quadratic: Fraction | float = 0,
+    quadratic: Fraction | float | str = 0,
     tokens: Tokens | None = None,
     replicas: Count | None = None,
     schedules: Sequence[str] | None = None,
@@ -58,13 +61,12 @@ def balance(
     problem
         The problem (a JSON file), with microbatches that differ.
     lengths
-        Tokens of each microbatch, in place of the problem's own microbatches; see
-        :func:`pipesat.placement.lengths.microbatches_from_lengths`. With ``replicas``, of each
-        sequence: the problem says how many microbatches a replica has.
+        A length per microbatch, in place of the problem's: a file has a JSON list or one per line.
+        With ``replicas``, of each sequence: the problem says how many microbatches a replica has.
     reference
         The length whose times and memory the stages have.
     quadratic
-        Share of the reference's time that grows with the square of the length.
+        Share of the reference's time that grows with the square of the length, as 20%.
     tokens
         The most tokens in a microbatch of several sequences.
     replicas
@@ -85,6 +87,9 @@ def balance(
     Infeasible
         If nothing fits into memory.
     """
+    if isinstance(lengths, Path):
+        lengths = read_lengths(lengths)
+    quadratic = share("quadratic", quadratic)
     if replicas is not None or tokens is not None:
         from pipesat.solver.run.clock import Clock
         from pipesat.workflows.replicas import dealt
@@ -163,8 +168,6 @@ def _with_lengths(
     reference: int | None,
     quadratic: Fraction | float,
 ) -> Problem:
-    from pipesat.placement.lengths import microbatches_from_lengths
-
     if lengths is None:
         if reference is not None or quadratic:
             raise BadInput("reference and quadratic go with them", where="lengths")
