@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.amounts import bytes_of
@@ -193,48 +193,30 @@ def relative_error(expected: np.ndarray | None, got: np.ndarray | None) -> float
 
 @dataclass(frozen=True)
 class DevicePeak:
-    """One device: ``predicted`` and ``capacity`` in the problem's unit, ``measured`` in bytes.
+    """The most memory that a device held, against the prediction and its capacity.
 
-    ``unit`` has the bytes of that unit; ``None`` where it is none that is known, or another model
-    ran than the one whose memory was predicted.
+    Attributes
+    ----------
+    capacity, predicted, measured
+        In the problem's unit. ``measured`` and what follows from it are ``None`` where that unit is
+        none that is known, or another model ran than the one whose memory was predicted.
+    error
+        By which share of the prediction the measured peak is off.
+    fits
+        Whether the measured peak is within the capacity.
     """
 
     device: str
-    predicted: int
     capacity: int | None
-    measured: int
-    unit: int | None
-
-    @property
-    def in_units(self) -> float | None:
-        """The measured peak in the problem's unit."""
-        return None if self.unit is None else self.measured / self.unit
-
-    @property
-    def error(self) -> float | None:
-        """By which share of the prediction the measured peak is off."""
-        if self.in_units is None or not self.predicted:
-            return None
-        return self.in_units / self.predicted - 1
-
-    @property
-    def fits(self) -> bool | None:
-        """Whether the measured peak is within the capacity; ``None`` where that is not known."""
-        if self.in_units is None:
-            return None
-        return self.capacity is None or self.in_units <= self.capacity
+    predicted: int
+    measured: float | None
+    measured_bytes: int
+    error: float | None
+    fits: bool | None
 
     def document(self) -> dict[str, Any]:
         """Return it for ``--json``."""
-        return {
-            "device": self.device,
-            "capacity": self.capacity,
-            "predicted": self.predicted,
-            "measured": self.in_units,
-            "measured_bytes": self.measured,
-            "error": self.error,
-            "fits": self.fits,
-        }
+        return asdict(self)
 
 
 def device_peaks(
@@ -242,9 +224,12 @@ def device_peaks(
 ) -> tuple[DevicePeak, ...]:
     """Put both peaks of every device together, of one model if they are ``comparable``."""
     unit = bytes_of(problem.memory_unit) if comparable else None
-    return tuple(
-        DevicePeak(problem.device_name(number), most, device.memory, seen, unit)
-        for number, (device, most, seen) in enumerate(
-            zip(problem.devices, predicted, measured, strict=True)
-        )
-    )
+    peaks = []
+    for number, (most, seen) in enumerate(zip(predicted, measured, strict=True)):
+        name, capacity = problem.device_name(number), problem.devices[number].memory
+        units = error = fits = None
+        if unit is not None:
+            units, fits = seen / unit, capacity is None or seen / unit <= capacity
+            error = units / most - 1 if most else None
+        peaks.append(DevicePeak(name, capacity, most, units, seen, error, fits))
+    return tuple(peaks)

@@ -32,7 +32,6 @@ _LAST_WORDS: Final = 0.5  # seconds for the others to say how they failed: the f
 _LOG_LINES: Final = 12
 _FORK: Final = multiprocessing.get_context("fork")
 Limit: TypeAlias = Literal["", "seconds", "memory"]
-_MAXRSS: Final = 1 << (0 if sys.platform == "darwin" else 10)  # bytes of a unit of ru_maxrss
 
 
 class Call(NamedTuple):
@@ -235,7 +234,7 @@ def _answer(
         found = Outcome(0, function(*arguments))
     except BaseException as error:
         found = _failed(error)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     sys.stdout.flush()
     result.send(replace(found, peak=peak))
     os._exit(found.code)  # torch's own clean-up may wait for ranks that are gone
@@ -274,18 +273,9 @@ def resident(pid: int | None) -> int:
 
     Not its address space: the search's threads reserve a lot more than they touch.
     """
-    try:
-        with open(f"/proc/{pid}/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except FileNotFoundError:
-        pass  # no Linux
-    done = subprocess.run(  # noqa: S603  a number
-        ["ps", "-o", "rss=", "-p", str(pid)],  # noqa: S607
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return int(done.stdout.strip() or 0) << 10
+    with suppress(FileNotFoundError), open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 def _last_lines(words: IO[bytes]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.settings import Keys, keyed
 from pipesat.export.torch.companions import ModeRow, read_mode_rows, require_rows_of
 from pipesat.export.torch.csv_file import rows_of_csv
-from pipesat.export.torch.lint import Action
+from pipesat.export.torch.lint import Action, Cell
 
 MOST_RANKS = 16  # processes on one machine
 
@@ -21,13 +21,14 @@ class TorchOrder:
     """One order for torch's runtime.
 
     ``rows[r]`` are rank r's actions, ``stages_on[r]`` its stages in ascending order, as torch wants
-    them. ``modes`` are the (stage, microbatch) that are not kept.
+    them. ``overlapped`` are cells of several actions, ``modes`` the (stage, microbatch) that are
+    not kept.
     """
 
     rows: tuple[tuple[Action, ...], ...]
     stages_on: tuple[tuple[int, ...], ...]
     microbatches: int
-    overlaps: bool
+    overlapped: tuple[Cell, ...]
     modes: tuple[ModeRow, ...] = ()
 
     @property
@@ -75,8 +76,8 @@ def order_of_csv(text: str, modes: str = "") -> TorchOrder:
     listed = read_mode_rows(modes, "memory modes") if modes else ()
     require_rows_of(listed, [[*map(str, row)] for row in rows], "memory modes")
     microbatches = 1 + max(action.microbatch for row in rows for action in row)
-    overlaps = any(len(cell) > 1 for row in cells for cell in row)
-    return TorchOrder(rows, stages_on, microbatches, overlaps, listed)
+    overlapped = tuple(cell for row in cells for cell in row if len(cell) > 1)
+    return TorchOrder(rows, stages_on, microbatches, overlapped, listed)
 
 
 DTYPES: Final = ("bfloat16", "float32", "float64")

@@ -3,8 +3,7 @@
 torch wraps each action in ``record_function("PP:<action>")``, a global of its schedules module,
 which is replaced here; the range of an action includes the wait for its input. Inside it,
 :func:`reporting` calls when the input is there. An op ends with its range: the loss is part of the
-last stage's forward. An overlapped cell is one action to whoever listens, see
-:func:`register_overlap`.
+last stage's forward. Of an overlapped cell, one member begins where the one before it ends.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 from pipesat.core.errors import BadInput
-from pipesat.export.torch.lint import Action, cell_text, parse_cell
 from pipesat.runtime.meters import HostClock
-from pipesat.runtime.torch_api import RUNTIME, SCHEDULES, TorchApi, require, require_methods
 
 Around: TypeAlias = Callable[[str], AbstractContextManager[Any]]
 """Called with an action in torch's letters (``0F3``); entered before it is computed."""
@@ -138,80 +135,3 @@ def listen(recorder: Recorder) -> None:
     """Make torch's pipeline runtime tell a recorder of every action, in this process."""
     schedules = importlib.import_module("torch.distributed.pipelining.schedules")
     schedules.record_function = recorder.range  # type: ignore[attr-defined]
-
-
-_METHODS = {
-    "register_custom_function": set[str](),
-    "_maybe_compute_loss": set[str](),
-    "_maybe_get_loss": set[str](),
-}
-_ATTRIBUTES = ("_stages", "_n_microbatches", "fwd_recv_ops", "bwd_recv_ops", "backward_counter")
-_STAGE_METHODS = {
-    "forward_one_chunk": {"save_forward_output"},
-    "backward_one_chunk": {"loss", "full_backward", "last_backward"},
-    "set_local_fwd_input": set[str](),
-    "set_local_bwd_input": set[str](),
-    "get_local_bwd_output": set[str](),
-}
-
-
-def register_overlap(api: TorchApi, runtime: Any, around: Around) -> None:
-    """Let ``runtime`` compute every overlapped cell of an F and a B inside ``around(its text)``."""
-    schedules = importlib.import_module(SCHEDULES)
-    require_methods(api.version, type(runtime), RUNTIME, _METHODS)
-    require_methods(api.version, api.stage, "PipelineStage", _STAGE_METHODS)
-    for name in _ATTRIBUTES:
-        require(api.version, runtime, name, RUNTIME)
-    for name in ("OVERLAP_F_B", "_wait_batch_p2p"):
-        require(api.version, schedules, name, SCHEDULES)
-
-    def receive(received: dict[tuple[int, int], Any], action: Action) -> None:
-        works = received.pop((action.stage, action.microbatch), None)
-        if works is not None:  # nothing comes to a route's ends, or from a stage of this rank
-            schedules._wait_batch_p2p(works)
-
-    def overlapped(action: Any, context: Any) -> None:
-        forward, backward = _members(action)
-        stages = {stage.stage_index: stage for stage in runtime._stages}
-        receive(runtime.fwd_recv_ops, forward)
-        receive(runtime.bwd_recv_ops, backward)
-        with around(cell_text((forward, backward))):
-            _compute_forward(runtime, stages, forward, context)
-            _compute_backward(runtime, stages, backward)
-
-    runtime.register_custom_function(schedules.OVERLAP_F_B, overlapped)
-
-
-def _members(action: Any) -> tuple[Action, Action]:
-    """Return the F and the B of one of torch's overlapped actions, as an export writes them."""
-    forward, backward = (parse_cell(str(member)) for member in action.sub_actions)
-    if forward is None or backward is None:
-        raise ValueError(f"{action} is not an overlapped pair")
-    return forward[0], backward[0]
-
-
-def _compute_forward(runtime: Any, stages: dict[int, Any], action: Action, context: Any) -> None:
-    stage, microbatch = stages[action.stage], action.microbatch
-    output = stage.forward_one_chunk(
-        microbatch,
-        context.arg_mbs[microbatch],
-        context.kwarg_mbs[microbatch],
-        save_forward_output=False,
-    )
-    runtime._maybe_compute_loss(stage, output, context.target_mbs, microbatch)
-    if (after := stages.get(action.stage + 1)) is not None:
-        after.set_local_fwd_input(output, microbatch)
-
-
-def _compute_backward(runtime: Any, stages: dict[int, Any], action: Action) -> None:
-    stage, microbatch = stages[action.stage], action.microbatch
-    loss = runtime._maybe_get_loss(stage, microbatch)
-    runtime.backward_counter[action.stage] += 1
-    stage.backward_one_chunk(
-        microbatch,
-        loss=loss,
-        full_backward=True,
-        last_backward=runtime.backward_counter[action.stage] == runtime._n_microbatches,
-    )
-    if (before := stages.get(action.stage - 1)) is not None:
-        before.set_local_bwd_input(stage.get_local_bwd_output(microbatch), microbatch)

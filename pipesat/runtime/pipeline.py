@@ -20,7 +20,7 @@ from pipesat.runtime.launch import progress_file
 from pipesat.runtime.memory_modes import MemoryModes
 from pipesat.runtime.meters import clock_and_meter
 from pipesat.runtime.models import TrainedModel, load_model
-from pipesat.runtime.op_recorder import Recorder, listen, register_overlap, reporting
+from pipesat.runtime.op_recorder import Recorder, listen, reporting
 from pipesat.runtime.torch_api import TorchApi, load_torch_api
 from pipesat.runtime.virtual import VirtualDevice
 
@@ -90,8 +90,7 @@ class _RankJob:
             self.virtual = VirtualDevice(job.virtual, wanted, rank, folder / f"ends.{number}")
         self.model: TrainedModel = load_model(job)
         self.progress_file = progress_file(folder, f"rank {rank}")
-        self.progress: TextIO | None = None
-        self.within_cell = False
+        self.progress: TextIO
         self.losses: list[Any] = []
         self.steps: list[Any] = []
 
@@ -110,8 +109,6 @@ class _RankJob:
         order = folder / f"rank {rank}.{number}.csv"
         order.write_text(job.csv)
         self.runtime._load_csv(str(order))
-        if self.virtual is not None and wanted.overlaps:
-            register_overlap(api, self.runtime, self._around_cell)
         inputs, targets = self.model.whole_batch(wanted.microbatches)
         self.inputs = [inputs.to(self.on)] if 0 in self.modules else []
         self.targets = targets.to(self.on) if wanted.stages - 1 in self.modules else None
@@ -123,26 +120,20 @@ class _RankJob:
 
     @contextmanager
     def _around(self, action: str) -> Iterator[None]:
-        if self.within_cell:
-            yield
-            return
-        if self.progress is not None:
-            self.progress.write(f"{action}\n")
+        """Compute an action; what is waited for is the whole cell that it is a member of."""
+        cell, first, last = action, True, True
         if self.virtual is not None:
-            self.virtual.await_input(action)
-        self.recorder.begin(action)
-        begin = time.monotonic()
+            cell, first, last = self.virtual.cell_of(action)
+        if first:
+            self.progress.write(f"{cell}\n")
+            if self.virtual is not None:
+                self.virtual.await_input(cell)
+            self.recorder.begin(cell)
+            self.begun = time.monotonic()
         with self.meter.computing():
             yield
-        if self.virtual is not None:
-            self.virtual.compute(action, begin)
-
-    @contextmanager
-    def _around_cell(self, cell: str) -> Iterator[None]:
-        with self._around(cell):
-            self.within_cell = True
-            yield
-            self.within_cell = False
+        if last and self.virtual is not None:
+            self.virtual.compute(cell, self.begun)
 
     def run(self, step: int) -> None:
         """Run a training step, and keep it if it is measured."""
@@ -171,6 +162,8 @@ class _RankJob:
                 module.zero_grad(set_to_none=False)
             if metered:
                 self.meter.start()
+            if self.virtual is not None:
+                self.virtual.begin()
             distributed.barrier()
             self.recorder.restart()
             self.runtime.step(

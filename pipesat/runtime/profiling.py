@@ -24,7 +24,7 @@ from pipesat.runtime.memory_modes import Checkpointed, copy_times, measure_modes
 from pipesat.runtime.meters import clock_and_meter
 from pipesat.runtime.model_walk import Boundary, spec, walk
 from pipesat.runtime.models import LayeredModel
-from pipesat.runtime.stage_costs import Subject, load_backward, measure, parameters_of
+from pipesat.runtime.stage_costs import Subject, measure, parameters_of
 
 
 @dataclass
@@ -37,7 +37,6 @@ class Profiler:
     done: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.backward = load_backward()
         self.clock, self.meter = clock_and_meter(self.options.device)
 
     def costs(self, layers: range) -> dict[str, Any]:
@@ -66,7 +65,6 @@ class Profiler:
             first.x,
             first.input_gradient,
             loss_of,
-            self.backward,
             self.clock,
             self.meter,
         )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gc
-import importlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -17,30 +16,20 @@ from pipesat.core.ops import KINDS
 from pipesat.profile.costs_file import samples_document
 from pipesat.runtime.meters import HostClock, HostMeter, Reading
 
-_BACKWARD = "torch.distributed.pipelining._backward"
-_FUNCTIONS = ("stage_backward", "stage_backward_input", "stage_backward_weight")
+try:
+    from torch.distributed.pipelining._backward import (
+        stage_backward,
+        stage_backward_input,
+        stage_backward_weight,
+    )
+except ImportError as error:  # a private interface
+    raise BadInput(
+        f"torch {torch.__version__} lacks what splits a backward ({error}). Profiling was tested "
+        "with torch 2.13"
+    ) from None
 
-Mark: TypeAlias = Callable[[], None]
-
-
-class Backward(NamedTuple):
-    """The functions with which torch's pipeline stages run their backwards."""
-
-    whole: Callable[..., Any]
-    of_input: Callable[..., Any]
-    of_weight: Callable[..., Any]
-
-
-def load_backward() -> Backward:
-    """Import them (a private interface)."""
-    try:
-        module = importlib.import_module(_BACKWARD)
-        return Backward(*(getattr(module, name) for name in _FUNCTIONS))
-    except (ImportError, AttributeError) as error:
-        raise BadInput(
-            f"torch {torch.__version__} lacks what splits a backward ({error}). Profiling was "
-            "tested with torch 2.13"
-        ) from None
+Ops: TypeAlias = Callable[[], Iterator[str]]
+"""Runs the ops of a microbatch, and yields after each its kind."""
 
 
 @dataclass
@@ -64,7 +53,6 @@ class Subject:
     x: Any
     input_gradient: bool
     loss_of: Callable[[Any], Any] | None
-    backward: Backward
     clock: HostClock
     meter: HostMeter
 
@@ -75,6 +63,7 @@ class Subject:
         _, output, root = self.forward()
         self.trains = root.requires_grad
         self.starts = None if self.loss_of is not None else [torch.randn_like(output)]
+        self.loss: Any = None
 
     def forward(self) -> tuple[Any, Any, Any]:
         """Run F; return input, output, and the tensor where the backward starts."""
@@ -82,55 +71,63 @@ class Subject:
         if self.input_gradient:
             x.requires_grad_()
         output = self.module(x)
-        return x, output, output if self.loss_of is None else self.loss_of(output)
+        if self.loss_of is None:
+            return x, output, output
+        loss = self.loss_of(output)
+        self.loss = loss.detach()
+        return x, output, loss
 
-    def for_input(self, x: Any, root: Any) -> Any:
-        """Run B; return what W needs."""
-        return self.backward.of_input([root], self.starts, [x], iter(self.parameters))[1]
+    def split(self) -> Iterator[str]:
+        """Run F, B and W; the runtime lets the last stage's output and x's gradient go after B."""
+        x, output, root = self.forward()
+        yield "F"
+        groups = stage_backward_input([root], self.starts, [x], iter(self.parameters))[1]
+        x.grad = None
+        if self.loss_of is not None:
+            del output
+        yield "B"
+        stage_backward_weight(iter(self.parameters), groups)
+        yield "W"
 
-    def for_weights(self, groups: Any) -> None:
-        """Run W."""
-        self.backward.of_weight(iter(self.parameters), groups)
-
-    def whole(self, x: Any, root: Any) -> None:
-        """Run BW."""
-        self.backward.whole((root,), (None,) if self.starts is None else (*self.starts,), [x])
-
-    def split_ops(self, mark: Mark) -> Any:
-        """Run F, B and W, with a mark after each; return where the backward starts."""
-        x, _, root = self.forward()
-        mark()
-        groups = self.for_input(x, root)
-        mark()
-        self.for_weights(groups)
-        mark()
-        return root
-
-    def whole_ops(self, mark: Mark) -> Any:
-        """Run F and BW, with a mark after each; return where the backward starts."""
-        x, _, root = self.forward()
-        mark()
+    def whole(self) -> Iterator[str]:
+        """Run F and BW."""
+        x, _output, root = self.forward()
+        yield "F"
         if self.trains:
-            self.whole(x, root)
-        mark()
-        return root
+            stage_backward((root,), (None,) if self.starts is None else (*self.starts,), [x])
+        yield "BW"
 
-    def timed(self, ops: Callable[[Mark], Any]) -> list[float]:
-        """Return how long ops took, in us."""
+    def timed(self, ops: Ops) -> dict[str, float]:
+        """Return how long each op took, in us."""
         durations = None
         while durations is None:
             self.clock.begin(lead=True)
-            marks = [self.clock.mark()]
-            root = ops(lambda marks=marks: marks.append(self.clock.mark()))  # type: ignore[misc]
+            kinds, marks = [], [self.clock.mark()]
+            for kind in ops():
+                kinds.append(kind)
+                marks.append(self.clock.mark())
             durations = self.clock.durations(marks)
-            if self.loss_of is not None and not bool(torch.isfinite(root.detach()).all()):
+            if self.loss is not None and not bool(torch.isfinite(self.loss).all()):
                 raise BadInput(
-                    f"{self.name}: the loss is {float(root.detach())}, expected a finite number: "
+                    f"{self.name}: the loss is {float(self.loss)}, expected a finite number: "
                     "times of numbers that are none say little"
                 )
-            del root
+            self.loss = None
             gc.collect()
-        return durations
+        return dict(zip(kinds, durations, strict=True))
+
+    def metered(self, ops: Ops) -> dict[str, Reading]:
+        """Return what memory each op took."""
+        readings = {}
+        running: Iterator[str | None] = ops()
+        kind: str | None = ""
+        gc.collect()
+        while kind is not None:
+            with self.meter.op() as reading:
+                kind = next(running, None)
+            readings[kind or ""] = reading
+        self.loss = None
+        return readings
 
     def forget_gradients(self) -> None:
         """Free the gradients of all parameters."""
@@ -141,15 +138,17 @@ class Subject:
 def measure(subject: Subject, *, samples: int, warmup: int) -> dict[str, Any]:
     """Measure one stage; return what a profile's ``Costs`` have of times and held memory."""
     no_split = _why_not(subject)
+    split: list[Ops] = [] if no_split else [subject.split]
     times: dict[str, list[float]] = defaultdict(list)
     gc.collect()
     gc.freeze()  # what is there now stays there: collecting after every sample gets cheap
     try:
         for number in range(warmup + samples):
-            for kind, duration in _sample(subject, split=not no_split):
-                if number >= warmup:
-                    times[kind].append(duration)
-        held = _memory(subject, split=not no_split)
+            for ops in (*split, subject.whole):
+                for kind, duration in subject.timed(ops).items():
+                    if number >= warmup:
+                        times[kind].append(duration if subject.trains or kind == "F" else 0.0)
+        held = _memory(subject, split)
     finally:
         gc.unfreeze()
         subject.forget_gradients()
@@ -164,7 +163,7 @@ def _why_not(subject: Subject) -> str:
     if not subject.input_gradient:
         return "its input needs no gradient, so nothing can be split off"
     try:
-        subject.split_ops(lambda: None)
+        [*subject.split()]
     except RuntimeError as error:
         cause = error.__cause__ or error
         if isinstance(cause, torch.OutOfMemoryError):
@@ -173,47 +172,20 @@ def _why_not(subject: Subject) -> str:
     return ""
 
 
-def _sample(subject: Subject, *, split: bool) -> Iterator[tuple[str, float]]:
-    """Time one microbatch with its backward split, and one with it whole."""
-    if split:
-        yield from zip("FBW", subject.timed(subject.split_ops), strict=True)
-    forward, whole = subject.timed(subject.whole_ops)
-    yield "F", forward
-    yield "BW", whole if subject.trains else 0.0
-
-
-def _memory(subject: Subject, *, split: bool) -> dict[str, Any]:
+def _memory(subject: Subject, split: Sequence[Ops]) -> dict[str, Any]:
     """Run each kind of op once more, metered.
 
     Not counted, because each is static memory: input, gradient of the output, parameters and their
     gradients. The input's gradient belongs to the receive buffers.
     """
-    transient: dict[str, int] = {}
-    held = {"held_after_F": 0, "held_after_B": 0}
-    meter = subject.meter
-    if split:
-        with meter.op() as f:
-            x, output, root = subject.forward()
-        with meter.op() as b:
-            groups = subject.for_input(x, root)
-            x.grad = None
-            if subject.loss_of is not None:
-                del output  # the runtime lets the last stage's output go after B
-        with meter.op() as w:
-            subject.for_weights(groups)
+    held, transient = {"held_after_F": 0, "held_after_B": 0}, {}
+    for ops in split:
+        f, b, w, _ = subject.metered(ops).values()
         held = {"held_after_F": f.change, "held_after_B": f.change + b.change}
         transient = {"B": f.change + b.peak - max(held.values()), "W": w.peak}
-        del x, root, groups
-        output = None
-        gc.collect()
-    with meter.op() as f:
-        x, output, root = subject.forward()
-    reading = Reading()
-    if subject.trains:
-        with meter.op() as reading:
-            subject.whole(x, root)
+    f, bw, _ = subject.metered(subject.whole).values()
     held["held_after_F"] = f.change
-    transient |= {"F": f.peak - f.change, "BW": reading.peak}
+    transient |= {"F": f.peak - f.change, "BW": bw.peak if subject.trains else 0}
     return {kind: max(amount, 0) for kind, amount in held.items()} | {
         "transient": {kind: max(amount, 0) for kind, amount in transient.items()}
     }

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from pipesat.core.errors import BadInput
 
 _PIPELINING: Final = "torch.distributed.pipelining"
-SCHEDULES: Final = f"{_PIPELINING}.schedules"
-RUNTIME: Final = "_PipelineScheduleRuntime"
+_SCHEDULES: Final = f"{_PIPELINING}.schedules"
+_RUNTIME: Final = "_PipelineScheduleRuntime"
 
 # of each class: its methods, and for each the arguments that are passed by name
 _RUNTIME_METHODS: Final = {"_load_csv": set[str](), "step": {"target", "losses", "return_outputs"}}
@@ -50,9 +50,9 @@ def load_torch_api() -> TorchApi:
     if not (distributed.is_available() and distributed.is_gloo_available()):
         raise _unknown(version, "torch.distributed with gloo")
     stage = _find(version, _PIPELINING, "PipelineStage")
-    runtime = _find(version, SCHEDULES, RUNTIME)
-    require_methods(version, stage, "PipelineStage", _STAGE_METHODS)
-    require_methods(version, runtime, RUNTIME, _RUNTIME_METHODS)
+    runtime = _find(version, _SCHEDULES, _RUNTIME)
+    _require(version, stage, "PipelineStage", _STAGE_METHODS)
+    _require(version, runtime, _RUNTIME, _RUNTIME_METHODS)
     return TorchApi(stage, runtime, version)
 
 
@@ -71,14 +71,7 @@ def _find(version: str, module: str, name: str) -> Any:
         ) from None
 
 
-def require(version: str, owner: Any, attribute: str, name: str) -> None:
-    """Pass if ``owner``, which is called ``name``, has an attribute."""
-    if not hasattr(owner, attribute):
-        raise _unknown(version, f"{name}.{attribute}")
-
-
-def require_methods(version: str, owner: Any, name: str, methods: dict[str, set[str]]) -> None:
-    """Pass if ``owner`` has methods, and these take the arguments that are passed by name."""
+def _require(version: str, owner: Any, name: str, methods: dict[str, set[str]]) -> None:
     for method, arguments in methods.items():
         function = getattr(owner, method, None)
         if function is None:

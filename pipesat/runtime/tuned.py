@@ -11,7 +11,7 @@ from typing import Any, Final
 from pipesat.core.claims import Bound, difference, percent
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
-from pipesat.core.showing import Column, Displayed, Facts, Table
+from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.timeline.timeline import Timeline
 
 OURS: Final = "pipesat"
@@ -120,19 +120,25 @@ class TunedRow:
 
     def document(self) -> dict[str, Any]:
         """Return it for ``--json``, times in ms."""
-        gain = self.gain
-        return {
+        low, high = self.spread
+        document = {
             "name": self.name,
             "measured": median(self.steps) / 1000,
-            "low": self.spread[0] / 1000,
-            "high": self.spread[1] / 1000,
+            "low": low / 1000,
+            "high": high / 1000,
             "steps": len(self.steps),
             "predicted": self.predicted / 1000,
             "failed_assumption": self.failed,
-            "gain": None if gain is None else gain.value,
-            "gain_interval": None if gain is None else gain.interval,
-            "noise": None if gain is None else gain.noise,
-            "within_noise": None if gain is None else gain.within_noise,
+        }
+        gain = self.gain
+        if gain is None:
+            unknown = ("gain", "gain_interval", "noise", "within_noise")
+            return document | dict.fromkeys(unknown)
+        return document | {
+            "gain": gain.value,
+            "gain_interval": gain.interval,
+            "noise": gain.noise,
+            "within_noise": gain.within_noise,
         }
 
 
@@ -202,20 +208,9 @@ class Tuned(Displayed):
 
     def tables(self) -> Iterator[Table]:
         """Yield the orders that ran."""
-        heads = (
-            "median ms\na step",
-            "10th\npercentile",
-            "90th\npercentile",
-            "predicted",
-            "ours is\nshorter by",
-        )
-        columns = [Column("order", number=False), *map(Column, heads)]
-        lines = []
-        for row in self.rows:
-            times = [median(row.steps), *row.spread, row.predicted]
-            gain = "" if row.gain is None else percent(row.gain.value, 1)
-            lines.append([row.name, *(f"{us / 1000:.2f}" for us in times), gain])
-        yield Table(columns, lines)
+        shown = ("name", "measured", "low", "high", "predicted", "gain")
+        rows = [{name: row[name] for name in shown} for row in self.records()]
+        yield table_of(rows, notes=["ms a step: median, 10th and 90th percentile"])
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per order, times in ms."""

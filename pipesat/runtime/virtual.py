@@ -7,8 +7,10 @@ rank that needs a result waits until its delay has passed since.
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -53,6 +55,9 @@ def virtual_times(problem: Problem, scale: float, order: Order = ()) -> Virtual:
     return Virtual(durations, delays)
 
 
+_TICK: Final = 2e-4  # seconds
+
+
 class VirtualDevice:
     """The waits of one rank."""
 
@@ -60,10 +65,26 @@ class VirtualDevice:
         self.durations, self.delays = virtual.durations, virtual.delays
         self.last = wanted.stages - 1
         self.local = set(wanted.stages_on[rank])
-        shape = (2, wanted.stages, wanted.microbatches)  # ends of forwards, of input gradients
+        self.cells = {
+            str(member): (cell_text(cell), member == cell[0], member == cell[-1])
+            for cell in wanted.overlapped
+            for member in cell
+        }
+        shape = (2, 2, wanted.stages, wanted.microbatches)  # by parity of the step; F or gradient
         with ends.open("ab") as file:
-            file.truncate(8 * 2 * wanted.stages * wanted.microbatches)
-        self.ends = np.memmap(ends, dtype=np.float64, mode="r+", shape=shape)
+            file.truncate(8 * math.prod(shape))
+        self.both = np.memmap(ends, dtype=np.float64, mode="r+", shape=shape)
+        self.parity = 0
+
+    def begin(self) -> None:
+        """Forget when our actions ended two steps ago, which nobody waits for any more."""
+        self.parity ^= 1
+        self.ends = self.both[self.parity]
+        self.ends[:, sorted(self.local)] = 0.0
+
+    def cell_of(self, action: str) -> tuple[str, bool, bool]:
+        """Return the cell that an action is in, and whether it is its first and its last."""
+        return self.cells.get(action, (action, True, True))
 
     def await_input(self, action: str) -> None:
         """Wait until the inputs of an action, or of all in an overlapped cell, have arrived."""
@@ -71,7 +92,8 @@ class VirtualDevice:
             forward = letter == "F"
             source = stage - 1 if forward else stage + 1
             if letter != "W" and 0 <= source <= self.last and source not in self.local:
-                sent = float(self.ends[0 if forward else 1, source, microbatch])
+                while not (sent := float(self.ends[0 if forward else 1, source, microbatch])):
+                    time.sleep(_TICK)  # torch has waited for the input of a cell's first alone
                 _sleep_until(sent + self.delays[f"{source}{'F' if forward else 'B'}{microbatch}"])
 
     def compute(self, action: str, begin: float) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.files.problem_file import parse_problem
-from pipesat.sweep.spec import SHAPING, SOLVING, Grid, Spec
+from pipesat.sweep.spec import SHAPING, SOLVING, Spec
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,15 @@ class Case:
 
 def cases_of(spec: Spec) -> Iterator[Case]:
     """Yield every case once, in the order of the file; equal ones of several grids once."""
-    seen: set[str] = set()
+    found: dict[str, Case] = {}
     for grid in spec.grids:
-        for axes in _combinations(grid):
+        for values in itertools.product(*grid.values()):  # the last axis varies fastest
+            axes = dict(zip(grid, values, strict=True))
+            if axes["placement"] != "loop":
+                axes["chunks"] = None
             case = _case(spec, axes)
-            if case.key not in seen:
-                seen.add(case.key)
-                yield case
+            found.setdefault(case.key, case)
+    yield from found.values()
 
 
 def document_of(spec: Spec, case: Case) -> dict[str, Any]:
@@ -57,20 +59,11 @@ def document_of(spec: Spec, case: Case) -> dict[str, Any]:
     return spec.sources[_source(case.axes)]({name: case.axes[name] for name in SHAPING})
 
 
-def _combinations(grid: Grid) -> Iterator[dict[str, Any]]:
-    """Yield the axes' values, the last axis varying fastest; only a loop has chunks."""
-    for values in itertools.product(*grid.axes.values()):
-        axes = dict(zip(grid.axes, values, strict=True))
-        if axes["placement"] != "loop":
-            axes["chunks"] = None
-        yield axes
-
-
 def _case(spec: Spec, axes: dict[str, Any]) -> Case:
     solve = {name: axes[name] for name in SOLVING} | {
         "target": None if axes["target"] == "any" else axes["target"],
         "time_limit": float(axes["time_limit"]),
-        "workers": 1 if spec.deterministic else spec.workers,
+        "workers": spec.workers,
         "deterministic": spec.deterministic,
     }
     shape = {name: axes[name] for name in SHAPING}

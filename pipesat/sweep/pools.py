@@ -57,12 +57,16 @@ class Pool(NamedTuple):
                 yield pending.pop(future), self.read(future)
 
 
-def processes_for(workers: int, cores: int, processes: int | None) -> int:
-    """How many cases run at a time: workers x processes is never more than ``cores``."""
+def processes_for(workers: int, cores: int, processes: int | None, source: str = "") -> int:
+    """How many cases run at a time: workers x processes is never more than ``cores``.
+
+    ``source`` is the file that says how many workers.
+    """
     most = cores // workers
     if most < 1:
         raise BadInput(
             f"expected at most the {cores} cores that may be used",
+            source=source,
             where="run.workers",
             value=workers,
         )

@@ -88,23 +88,16 @@ SOLVING: Final = tuple(GridModel.model_fields)[10:]
 _OF_COSTS: Final = ("devices", "placement", "chunks", "split", "comm", "backward")
 
 
-@dataclass(frozen=True)
-class Grid:
-    """Axes by name, each with its values; an axis that is not given has the value ``None``."""
-
-    axes: Mapping[str, list[Any]]
-
-    @property
-    def most_cases(self) -> int:
-        """How many combinations there are; cases that come out equal run once."""
-        return prod(len(values) for values in self.axes.values())
+Grid: TypeAlias = Mapping[str, list[Any]]
+"""Axes by name, each with its values; an axis that is not given has the value ``None``."""
 
 
 @dataclass(frozen=True)
 class Spec:
     """A sweep: its grids, the costs or problem files that they name, and limits.
 
-    ``memory_limit`` is in bytes and ``kill_after`` in seconds; ``None`` leaves them to the run.
+    ``workers`` are the threads of one solve. ``memory_limit`` is in bytes and ``kill_after`` in
+    seconds; ``None`` leaves them to the run.
     """
 
     name: str
@@ -118,16 +111,11 @@ class Spec:
     @property
     def most_cases(self) -> int:
         """How many cases there are at most, by the axes' lengths."""
-        return sum(grid.most_cases for grid in self.grids)
-
-    @property
-    def workers_per_case(self) -> int:
-        """Threads of one solve."""
-        return 1 if self.deterministic else self.workers
+        return sum(prod(map(len, grid.values())) for grid in self.grids)
 
     def with_time_limit(self, seconds: float) -> Self:
         """Return the same with another time limit for every case."""
-        grids = (Grid({**grid.axes, "time_limit": [seconds]}) for grid in self.grids)
+        grids = ({**grid, "time_limit": [seconds]} for grid in self.grids)
         return replace(self, grids=tuple(grids))
 
 
@@ -150,7 +138,7 @@ def read_spec(path: Path) -> Spec:
         name=model.name,
         grids=tuple(grids),
         sources=sources,
-        workers=run.workers,
+        workers=1 if run.deterministic else run.workers,
         deterministic=run.deterministic,
         kill_after=run.kill_after,
         memory_limit=None if limit is None else amount(f"{source}: run.memory_limit", limit),
@@ -191,7 +179,7 @@ def _grid(
         axes["problem"] = _problem_files(model.problem, folder, where, sources)
     for number, value in enumerate(model.memory or []):
         read_capacity(value, f"memory[{number}]", where)
-    return Grid({name: [None] if values is None else values for name, values in axes.items()})
+    return {name: [None] if values is None else values for name, values in axes.items()}
 
 
 def _check_grid_of_costs(model: GridModel, costs: list[str], where: str) -> None:

@@ -330,14 +330,19 @@ def sweep(
             f"--processes max_cases={data.most_cases}",
             source=source,
         )
-    _refuse_too_many(data, processes, ray, source)
+    if ray is None:
+        running = local_pool(processes_for(data.workers, usable_cores(), processes, source))
+    elif processes is not None:
+        raise BadInput("Ray decides how many cases run at a time", where="processes")
+    else:
+        running = ray_pool(ray, data.workers)
     name = Path(source or data.name).stem or "sweep"
     home = Path(f"{name}.sweep" if folder is None else folder)
     cases = tuple(cases_of(data))
     known = read_rows(home / NAME)
     cut_off = False
     if not dry_run and (retry or any(case.key not in known for case in cases)):
-        with _pool(data, processes, ray) as pool, RowFile(home) as rows:
+        with running as pool, RowFile(home) as rows:
             cut_off = rows.cut_off
             if retry:
                 rows.forget_failures({case.key for case in cases})
@@ -362,22 +367,3 @@ def sweep(
         error.kept = error.kept or str(home / NAME)
         raise
     return Sweep(cases, found, home / NAME, cut_off)
-
-
-def _refuse_too_many(spec: Spec, processes: int | None, ray: str | None, source: str) -> None:
-    """Refuse more workers or processes than there are cores, whether anything is to run or not."""
-    try:
-        if ray is None:
-            processes_for(spec.workers_per_case, usable_cores(), processes)
-        elif processes is not None:
-            raise BadInput("Ray decides how many cases run at a time", where="processes")
-    except BadInput as error:
-        named = error.source or error.where == "processes" or not source
-        raise error if named else error.of(source) from None
-
-
-def _pool(spec: Spec, processes: int | None, address: str | None) -> AbstractContextManager[Pool]:
-    workers = spec.workers_per_case
-    if address is not None:
-        return ray_pool(address, workers)
-    return local_pool(processes_for(workers, usable_cores(), processes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -186,19 +186,13 @@ def parity(
     RunFailed
         If a process fails, dies or hangs, or ``stop`` was set.
     """
-    from pipesat.export.torch.adapt import adapt
-    from pipesat.export.torch.companions import modes_text
-    from pipesat.export.torch.csv_file import torch_csv
+    from pipesat.runtime.job import Shape
     from pipesat.runtime.run import check_parity
 
-    adapted = adapt(problem, valid_schedule(problem, schedule))
-    if note is not None:
-        for change in adapted.changes:
-            note(f"changed for torch: {change}")
-    order = torch_csv(problem, adapted.schedule)
-    modes = modes_text(adapted.problem, adapted.schedule)
+    found = valid_schedule(problem, schedule)
+    job = torch_job(problem, found, steps=1, warm_up=0, check=True, shape=Shape(), note=note)
     with doing("comparing a step in torch with one process"):
-        (report,) = check_parity([order], modes=[modes], timeout=timeout, stop=stop)
+        (report,) = check_parity([job.csv], modes=[job.modes], timeout=timeout, stop=stop)
     return report
 
 
@@ -209,9 +203,9 @@ def torch_job(
     steps: int,
     warm_up: int,
     check: bool,
-    module: str,
-    split: str,
     shape: Shape,
+    module: str = "",
+    split: str = "even",
     device: str = "cpu",
     scale: float | None = None,
     memory: bool = False,
@@ -228,6 +222,7 @@ def torch_job(
     from pipesat.export.torch.adapt import adapt
     from pipesat.export.torch.companions import modes_text
     from pipesat.export.torch.csv_file import torch_csv
+    from pipesat.export.torch.hazards import makespan_in_turn
     from pipesat.profile.file import read_profile
     from pipesat.runtime.job import Job
     from pipesat.runtime.virtual import virtual_times
@@ -239,9 +234,16 @@ def torch_job(
         read_profile(module)  # every rank reads it again; what is wrong with it is known now
     adapted = adapt(problem, schedule)
     notes = [f"changed for torch: {change}" for change in adapted.changes]
-    notes += _of_lists(problem, virtual=scale is not None)
     now, entering = adapted.schedule, adapted.entering
-    notes += _of_pairs(adapted.problem, now, virtual=scale is not None)
+    if problem.has_lists:
+        ours = "the waits are each one's own" if scale is not None else "the model has one shape"
+        notes.append(f"microbatches differ in the problem: {ours}")
+    if pairs := sum(isinstance(item, Pair) for row in now.order for item in row):
+        stock = makespan_in_turn(adapted.problem, now.order)
+        how = "stock torch runs their members in turn" if scale is None else "these wait together"
+        notes.append(
+            f"overlapped pairs ({pairs}): {how}; makespan {now.makespan}, in stock torch {stock}"
+        )
     modes = modes_text(adapted.problem, now)
     if modes and without_modes:
         order = tuple(tuple(map(kept, row)) for row in now.order)
@@ -271,34 +273,3 @@ def torch_job(
         predicted=tuple(peak_memory(adapted.problem, now)) if memory else (),
         numbers=() if entering == tuple(range(len(entering))) else entering,
     )
-
-
-def _of_lists(problem: Problem, *, virtual: bool) -> Iterator[str]:
-    """What becomes of microbatches that differ."""
-    if not problem.has_lists:
-        return
-    if virtual:
-        yield "microbatches differ: the waits are each one's own, and the timeline has its number"
-    else:
-        yield "microbatches differ in the problem, the model gives them all one shape"
-
-
-def _of_pairs(problem: Problem, schedule: Schedule, *, virtual: bool) -> Iterator[str]:
-    """What becomes of a schedule's overlapped pairs."""
-    from pipesat.export.torch.hazards import makespan_in_turn
-
-    pairs = sum(isinstance(item, Pair) for row in schedule.order for item in row)
-    if not pairs:
-        return
-    stock = makespan_in_turn(problem, schedule.order)
-    if virtual:
-        yield (
-            f"overlapped pairs ({pairs}) wait for their time, through a function registered "
-            f"for OVERLAP_F_B: makespan {schedule.makespan}; {stock} in stock torch, which runs "
-            "their members in turn"
-        )
-    else:
-        yield (
-            f"stock torch runs the members of its overlapped pairs ({pairs}) in turn: makespan "
-            f"{stock}, against which this run is held; {schedule.makespan} only where they overlap"
-        )

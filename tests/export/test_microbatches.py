@@ -94,7 +94,7 @@ def test_a_run_waits_for_each_ones_time_and_its_timeline_has_their_own_numbers(
     assert job.virtual is not None
     # torch's number 0 is the short one, and forward takes 1 s; the long one's takes 3
     assert (job.virtual.durations["0F0"], job.virtual.durations["0F1"]) == (1.0, 3.0)
-    assert any("the timeline has its number" in text for text in told)
+    assert any("the waits are each one's own" in text for text in told)
     rank: dict[str, Any] = {"ops": [["0F0", 0, 0, 9, None], ["0B1", 9, 9, 10, None]]}
     rank["transfers"] = [["0SEND_F1", 1, 2]]
     (step,) = assemble(problem, [[rank]], [0], numbers=job.numbers)

@@ -128,7 +128,7 @@ def test_peaks_are_held_against_what_was_predicted() -> None:
     assert [peak.fits for peak in unknown] == [None, None]
     document = dict(problem.document) | {"memory_unit": "KiB"}
     peaks = device_peaks(parse_problem(document), [10, 20], [10240, 21504])
-    assert [peak.in_units for peak in peaks] == [10, 21]
+    assert [peak.measured for peak in peaks] == [10, 21]
     assert [peak.error for peak in peaks] == [0, pytest.approx(0.05)]
     assert [peak.fits for peak in peaks] == [True, False]
 

@@ -9,20 +9,19 @@ import sys
 import threading
 import time
 import types
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pipesat.core.errors import BadInput, RunFailed
+from pipesat.export.torch.lint import cell_text
 from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.runtime.answers import Check, Deviation, relative_error
 from pipesat.runtime.forks import Call, Outcome, first_failed
 from pipesat.runtime.job import order_of_csv
 from pipesat.runtime.launch import run_processes
-from pipesat.runtime.op_recorder import register_overlap
 from pipesat.runtime.run import ParityReport, check_parity
 from pipesat.runtime.torch_api import load_torch_api
 from tests.support.paths import ROOT
@@ -154,7 +153,7 @@ def test_an_interrupt_ends_all(tmp_path):
 def test_a_plan_says_who_holds_what():
     plan = order_of_csv("0F0,2F0,2B0,,0B0\n1F0,(1F1;1B0)OVERLAP_F_B\n")
     assert [" ".join(map(str, row)) for row in plan.rows] == ["0F0 2F0 2B0 0B0", "1F0 1F1 1B0"]
-    assert plan.overlaps
+    assert [*map(cell_text, plan.overlapped)] == ["(1F1;1B0)OVERLAP_F_B"]
     assert (plan.stages_on, plan.stages, plan.microbatches) == (((0, 2), (1,)), 3, 2)
 
 
@@ -379,15 +378,6 @@ def test_a_torch_with_everything_is_taken_whatever_its_version(monkeypatch):
     api = load_torch_api()
     assert api.version == "3.0"
     assert api.stage.__name__ == "PipelineStage"
-
-
-def test_a_torch_without_functions_for_overlapped_cells_is_named(monkeypatch):
-    """Only a run that needs them asks: parity and stock runs take the same torch."""
-    for name, module in modules().items():
-        monkeypatch.setitem(sys.modules, name, module)
-    api = load_torch_api()
-    with pytest.raises(BadInput, match=r"^torch 3\.0 has no .*\.register_custom_function"):
-        register_overlap(api, api.runtime(), lambda cell: nullcontext())
 
 
 @pytest.mark.slow

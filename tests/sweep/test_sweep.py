@@ -169,7 +169,7 @@ def test_the_page_and_the_example(save: Save) -> None:
     (grid,) = spec.grids
     assert spec.most_cases == 2 * 2 * 3 * 2 * 3 * 2
     assert len(list(cases_of(spec))) == 2 * 2 * (1 + 2 + 1) * 3 * 2
-    assert grid.axes["time_limit"] == [10]
+    assert grid["time_limit"] == [10]
     example = read_spec(ROOT / "examples" / "sweep.toml")
     cases = list(cases_of(example))
     assert len(cases) == 2 * (1 + 2 + 1) * 3
