@@ -6,7 +6,7 @@ import gc
 import json
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from hypothesis.vendor import pretty
 from pipesat.cli import main
 from pipesat.cli.process import SIGNALS
 from pipesat.core.problem import Problem
+from tests.support.warm import WarmHosts
 
 # The same examples everywhere, and no time limit that a slow core would miss.
 settings.register_profile("pipesat", derandomize=True, deadline=None)
@@ -41,6 +42,19 @@ def pytest_sessionfinish() -> None:
     """Collect what tests left behind, so that its warnings count; once will do."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def warm_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmHosts]:
+    hosts = WarmHosts(tmp_path_factory.mktemp("warm"))
+    yield hosts
+    hosts.close()
+
+
+@pytest.fixture
+def warm(warm_hosts: WarmHosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start ranks in a host that has imported torch already."""
+    monkeypatch.setattr("pipesat.runtime.launch.Host", warm_hosts)
 
 
 class Outcome(NamedTuple):

@@ -64,7 +64,7 @@ def run_processes(
             outcomes = host.run(Batch(handed, Call(load), str(folder)), idle)
         if (failed := first_failed(outcomes)) is not None:
             raise _failure(failed, outcomes[failed], folder)
-    return {name: outcome.answer for name, outcome in outcomes.items()}
+    return {name: outcomes[name].answer for name in calls}
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,8 +49,14 @@ def walk(model: LayeredModel) -> list[Boundary]:
             continue
         (layer,) = model.build(range(number, number + 1))
         entered = values
-        values = [_run(model, number, layer, x) for x in entered]
-        _require_same_shape(model, number, values)
+        values = [_run(f"layer {model.names[number]}", layer, x) for x in entered]
+        one, other = (tuple(value.shape) for value in values)
+        if one != other:
+            raise BadInput(
+                f"layer {model.names[number]} returns shape {one} for microbatch 0 and {other} "
+                "for microbatch 1, expected equal ones: torch receives every microbatch into a "
+                "buffer of the first one's shape"
+            )
         signature = known or (
             _signature(layer),
             str(spec(entered[0])),
@@ -56,7 +64,9 @@ def walk(model: LayeredModel) -> list[Boundary]:
             number + 1 == count,
         )
         if signature not in kinds:
-            name = known or _free_name(type(layer).__name__, [b.kind for b in kinds.values()])
+            name = known or type(layer).__name__
+            alike = sum(b.kind.split(" ")[0] == name for b in kinds.values())
+            name = name if known or not alike else f"{name} {1 + alike}"
             kinds[signature] = Boundary(
                 entered[0], spec(entered[0]), spec(values[0]), trained, name
             )
@@ -75,59 +85,44 @@ def spec(tensor: Any) -> dict[str, Any]:
     }
 
 
-def _input(model: LayeredModel, microbatch: int) -> Any:
+@contextmanager
+def _tried(what: str) -> Iterator[None]:
+    """Say what of the user's failed."""
     try:
-        value, _ = model.microbatch(microbatch)
+        with torch.no_grad():
+            yield
     except BadInput:
         raise
     except Exception as error:
-        raise BadInput(f"microbatch({microbatch}) failed: {_reason(error)}") from error
+        first = str(error).strip().partition("\n")[0]
+        raise BadInput(f"{what}: {type(error).__name__}: {first}") from error
+
+
+def _input(model: LayeredModel, microbatch: int) -> Any:
+    where = f"microbatch({microbatch})"
+    with _tried(f"{where} failed"):
+        value, _ = model.microbatch(microbatch)
     if not isinstance(value, torch.Tensor):
-        raise BadInput(
-            "expected one tensor as input",
-            where=f"microbatch({microbatch})",
-            value=type(value).__name__,
-        )
+        raise BadInput("expected one tensor as input", where=where, value=type(value).__name__)
     return value
 
 
-def _run(model: LayeredModel, number: int, layer: nn.Module, x: Any) -> Any:
-    name = f"layer {model.names[number]}"
-    try:
-        with torch.no_grad():
-            output = layer(x)
-    except Exception as error:
-        raise BadInput(f"{name} failed on {spec(x)}: {_reason(error)}") from error
+def _run(name: str, layer: nn.Module, x: Any) -> Any:
+    with _tried(f"{name} failed on {spec(x)}"):
+        output = layer(x)
     if not isinstance(output, torch.Tensor):
+        several = f" of {len(output)}" if isinstance(output, tuple | list) else ""
         raise BadInput(
-            f"{name} returns {_several(output)}, expected one tensor: between pipeline stages "
-            "pipesat counts one activation. Put the layers that pass more into one layer"
+            f"{name} returns a {type(output).__name__}{several}, expected one tensor: between "
+            "pipeline stages pipesat counts one activation. Put the layers that pass more into one "
+            "layer"
         )
     return output
 
 
-def _several(output: Any) -> str:
-    if isinstance(output, tuple | list):
-        return f"a {type(output).__name__} of {len(output)}"
-    return f"a {type(output).__name__}"
-
-
-def _require_same_shape(model: LayeredModel, number: int, values: list[Any]) -> None:
-    shapes = [tuple(value.shape) for value in values]
-    if shapes[0] != shapes[1]:
-        raise BadInput(
-            f"layer {model.names[number]} returns shape {shapes[0]} for microbatch 0 and "
-            f"{shapes[1]} for microbatch 1, expected equal ones: torch receives every microbatch "
-            "into a buffer of the first one's shape"
-        )
-
-
 def _check_loss(model: LayeredModel, output: Any) -> None:
-    try:
-        with torch.no_grad():
-            loss = model.loss(output, model.microbatch(0)[1])
-    except Exception as error:
-        raise BadInput(f"the loss failed on {spec(output)}: {_reason(error)}") from error
+    with _tried(f"the loss failed on {spec(output)}"):
+        loss = model.loss(output, model.microbatch(0)[1])
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise BadInput(
             "expected a tensor with one number",
@@ -155,13 +150,3 @@ def _signature(layer: nn.Module) -> tuple[Any, ...]:
         if isinstance(value, bool | int | float | str | tuple | type(None))
     ]
     return type(layer).__qualname__, repr(layer), tuple(tensors), tuple(plain)
-
-
-def _free_name(name: str, taken: list[str]) -> str:
-    number = 1 + sum(kind == name or kind.startswith(f"{name} ") for kind in taken)
-    return name if number == 1 else f"{name} {number}"
-
-
-def _reason(error: Exception) -> str:
-    first = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {first}"

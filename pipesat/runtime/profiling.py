@@ -49,7 +49,7 @@ class Profiler:
     def _measured(self, layers: range) -> dict[str, Any]:
         first, last = self.boundaries[layers.start], self.boundaries[layers.stop - 1]
         modules = self.model.build(layers)
-        parameters = parameters_of(modules)
+        parameters = parameters_of(p for module in modules for p in module.parameters())
         buffers = sum(b.numel() * b.element_size() for m in modules for b in m.buffers())
         whole = nn.Sequential(*map(self._variant, modules, layers))
         loss_of = None
@@ -137,7 +137,7 @@ def profile_layers(model: LayeredModel, source: dict[str, Any], options: Measure
             "kinds": kinds,
             "copies": copy_times(options.device, options.samples) if options.modes else None,
             "tied": [
-                {"name": name, "layers": layers, "parameter": parameters_of([_holder(p)])[0]}
+                {"name": name, "layers": layers, "parameter": parameters_of([p])[0]}
                 for name, layers, p in model.shared
             ],
         }
@@ -159,12 +159,6 @@ def _slices(profile: Profile, options: MeasureOptions) -> list[range]:
         if len(layers) > 1
     ]
     return list(dict.fromkeys(wanted))
-
-
-def _holder(parameter: Any) -> nn.Module:
-    holder = nn.Module()
-    holder.register_parameter("shared", parameter)
-    return holder
 
 
 def _microbatch(model: LayeredModel) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -191,11 +191,11 @@ def _memory(subject: Subject, split: Sequence[Ops]) -> dict[str, Any]:
     }
 
 
-def parameters_of(modules: Sequence[nn.Module]) -> list[dict[str, Any]]:
-    """Count the parameters of some layers, each once, by type and by whether they are trained."""
+def parameters_of(parameters: Iterable[nn.Parameter]) -> list[dict[str, Any]]:
+    """Count parameters, each once, by type and by whether they are trained."""
     counts: dict[tuple[str, bool], list[int]] = {}
-    for parameter in {id(p): p for module in modules for p in module.parameters()}.values():
-        key = (dtype_name(parameter.dtype), parameter.requires_grad)
+    for parameter in {id(p): p for p in parameters}.values():
+        key = (str(parameter.dtype).removeprefix("torch."), parameter.requires_grad)
         entry = counts.setdefault(key, [0, 0])
         entry[0] += parameter.numel()
         entry[1] += parameter.numel() * parameter.element_size()
@@ -203,8 +203,3 @@ def parameters_of(modules: Sequence[nn.Module]) -> list[dict[str, Any]]:
         {"dtype": dtype, "elements": elements, "bytes": size, "trainable": trainable}
         for (dtype, trainable), (elements, size) in counts.items()
     ]
-
-
-def dtype_name(dtype: Any) -> str:
-    """``float32`` of ``torch.float32``."""
-    return str(dtype).removeprefix("torch.")

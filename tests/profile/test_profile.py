@@ -451,6 +451,7 @@ SMALL += ["--samples", "2", "--samples", "warm_up=1"]
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_from_a_profile_to_a_problem(cli, tmp_path) -> None:
     profile, problem = tmp_path / "profile.json", tmp_path / "problem.json"
     done = cli("profile", *SMALL, "--stages", "2,4", "--measure", "links", "-o", profile)
@@ -492,6 +493,7 @@ def fails():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_the_users_own_model(cli, tmp_path, monkeypatch) -> None:
     (tmp_path / "own_model.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)

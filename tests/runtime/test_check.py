@@ -15,6 +15,7 @@ from tests.support.problems import chain
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.usefixtures("warm"),
     pytest.mark.skipif(
         importlib.util.find_spec("torch") is None,
         reason="needs torch: pip install 'pipesat[torch]'",

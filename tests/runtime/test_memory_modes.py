@@ -138,6 +138,7 @@ def test_peaks_are_held_against_what_was_predicted() -> None:
 
 @needs_torch
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_mixed_modes_train_like_one_process() -> None:
     problem = with_modes(4, 6, 1)
     adapted = [adapt(problem, mixed(problem, split=split)) for split in (False, True)]
@@ -151,6 +152,7 @@ def test_mixed_modes_train_like_one_process() -> None:
 
 @needs_torch
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_modes_lower_the_measured_peak(tmp_path: Path, cli: Any) -> None:
     """GPipe: every microbatch is in flight at once, so that modes save much of the memory.
 

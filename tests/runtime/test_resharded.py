@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-from tests.support.paths import ROOT
+from pipesat.runtime.forks import Call
+from pipesat.runtime.launch import run_processes
 
 pytest.importorskip("torch", reason="needs torch: pip install 'pipesat[torch]'")
 
 
 @pytest.mark.slow
-def test_split_backwards_lose_the_gradients_of_weights_that_fsdp_reshards(tmp_path: Path) -> None:
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.support.resharded", str(rank), str(tmp_path)],
-            cwd=ROOT,
-            env=dict(os.environ) | {"GLOO_SOCKET_IFNAME": "lo"},
-        )
-        for rank in (0, 1)
-    ]
-    assert [process.wait(600) for process in processes] == [0, 0]
-    first, last = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+@pytest.mark.usefixtures("warm")
+def test_split_backwards_lose_the_gradients_of_weights_that_fsdp_reshards() -> None:
+    calls = {f"rank {n}": Call("tests.support.resharded:run_as_rank", (n,)) for n in (0, 1)}
+    load = "pipesat.runtime.torch_api:load_torch_api"
+    first, last = run_processes(calls, load=load, timeout=600).values()
     true = last["whole, kept"]
     assert None not in true.values()
 

@@ -21,7 +21,9 @@ from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import read_schedule, write_schedule
 from pipesat.heuristics import BASELINES
+from pipesat.runtime.forks import Call
 from pipesat.runtime.job import Job
+from pipesat.runtime.launch import run_processes
 from pipesat.runtime.run import peaks_of
 from pipesat.runtime.virtual import virtual_times
 from pipesat.timeline.file import read_timeline
@@ -30,7 +32,7 @@ from tests.support.paths import ROOT
 from tests.support.problems import chain, document, vee
 from tests.support.timed_modes import MODES, ORDER, problem_with_modes
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="needs torch: pip install 'pipesat[torch]'"
@@ -378,45 +380,36 @@ def test_a_rank_of_torchrun_that_dies(files, output, tmp_path) -> None:
 # torch's profiler
 
 
-@needs_torch
-def test_traces_of_torchs_profiler_can_be_imported(cli, files, output, tmp_path) -> None:
-    code = """
-import sys
-from pathlib import Path
+TRACED = """
 import torch
 from torch.profiler import ProfilerActivity, profile
 from pipesat.runtime.torch_api import load_torch_api
 from pipesat.runtime.connection import connected, offsets
 from pipesat.runtime.job import Shape
 from pipesat.runtime.models import transformer
-rank, folder = int(sys.argv[1]), Path(sys.argv[2])
 api, model, cpu = load_torch_api(), transformer(Shape(), 2), torch.device("cpu")
 with connected(folder, rank, 2, 60):
     stage = api.stage(model.build_stage(rank, 2), rank, 2, cpu)
     runtime = api.runtime([stage], 3, loss_fn=model.loss_of, scale_grads=False)
-    runtime._load_csv(str(folder / "order.csv"))
+    runtime._load_csv("order.csv")
     inputs, targets = model.whole_batch(3)
-    def step():
-        runtime.step(*([] if rank else [inputs]), target=targets if rank else None)
-    step()
+    step = [*([] if rank else [inputs])], {"target": targets if rank else None}
+    runtime.step(*step[0], **step[1])
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
-        step()
-        step()
-    profiler.export_chrome_trace(str(folder / f"trace{rank}.json"))
+        runtime.step(*step[0], **step[1])
+        runtime.step(*step[0], **step[1])
+    profiler.export_chrome_trace(f"trace{rank}.json")
     offset, error = offsets(rank, 2, "cpu", ask=True)
     assert abs(offset) <= error and bool(error) == bool(rank)  # the clock is one
 """
+
+
+@needs_torch
+def test_traces_of_torchs_profiler_can_be_imported(cli, files, output, tmp_path) -> None:
     assert cli("export", *files, "--to", "torch-csv", "-o", tmp_path / "order.csv").code == 0
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(rank), str(tmp_path)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=dict(os.environ) | {"GLOO_SOCKET_IFNAME": "lo"},
-        )
-        for rank in (0, 1)
-    ]
-    assert [process.wait(timeout=600) for process in processes] == [0, 0]
+    call = "tests.support.rank_code:run_code"
+    calls = {f"rank {n}": Call(call, (tmp_path, f"rank = {n}\n{TRACED}")) for n in (0, 1)}
+    run_processes(calls, load="pipesat.runtime.torch_api:load_torch_api", timeout=600)
     traces = [tmp_path / "trace1.json", tmp_path / "trace0.json"]  # they know their rank
     outcome = cli("timeline", "import", files[0], *traces, "-o", output)
     assert outcome.code == 0, outcome.err

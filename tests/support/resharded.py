@@ -1,13 +1,10 @@
 """One of two ranks whose stages FSDP reshards: the gradients of its parameters after a step.
 
-``python -m tests.support.resharded RANK FOLDER`` writes ``RANK.json``: per case of :data:`CASES`
-and parameter, the sum of the gradient's squares, or null without one.
+Per case of :data:`CASES` and parameter, the sum of the gradient's squares, or ``None`` without one.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +106,7 @@ def gradients(
     }
 
 
-if __name__ == "__main__":
-    number, home = int(sys.argv[1]), Path(sys.argv[2])
-    with connected(home, number, 2, 300):
-        found = {name: gradients(number, *case, home) for name, case in CASES.items()}
-    (home / f"{number}.json").write_text(json.dumps(found))
+def run_as_rank(folder: Path, rank: int) -> dict[str, dict[str, float | None]]:
+    """Run all cases as one of two ranks."""
+    with connected(folder, rank, 2, 300):
+        return {name: gradients(rank, *case, folder) for name, case in CASES.items()}
