@@ -201,7 +201,10 @@ def _device_time(
     if not row:
         return DeviceTime(0, makespan, 0, 0, 0, 0)
     capacity = problem.devices[device].memory
-    forwards = _Forwards(problem, row, ends)
+    waiting: dict[int, list[Op]] = {}  # per stage, forwards that have not run, last one first
+    for op in (op for timed in reversed(row) for op in members(timed.item)):  # type: ignore[arg-type]
+        if op.kind == "F":
+            waiting.setdefault(op.stage, []).append(op)
     parts = {"input": 0, "memory": 0, "unforced": 0}
     free_at = row[0].start
     for timed in row:
@@ -211,7 +214,12 @@ def _device_time(
             arrived = min(max(arrival, begin), end)
             blocked = end
             if capacity is not None:
-                blocked = forwards.blocked_since(capacity - held, end)
+                stopped = [  # when an F was first ready that would not fit
+                    _arrival(problem, ops[-1], ends)
+                    for ops in waiting.values()
+                    if ops and memory_change(problem, ops[-1]).at_start > capacity - held
+                ]
+                blocked = min([end, *stopped])
                 if needs > capacity - held:
                     blocked = min(blocked, arrived)  # it waits for a copy out
             blocked = max(blocked, begin)
@@ -220,7 +228,7 @@ def _device_time(
             parts["unforced"] += max(0, blocked - max(arrived, begin))
         for op in members(timed.item):  # type: ignore[arg-type]
             if op.kind == "F":
-                forwards.waiting[op.stage].pop()
+                waiting[op.stage].pop()
         free_at = max(free_at, timed.end)
     return DeviceTime(
         busy=sum(t.end - t.start for t in row),
@@ -237,29 +245,6 @@ def _pieces(profile: Profile, begin: int, end: int) -> Iterator[tuple[int, int, 
         cuts = [begin, *map(int, profile.times[first:last]), end]
         for at, (since, until) in enumerate(pairwise(cuts), first - 1):
             yield since, until, int(profile.held[at])
-
-
-class _Forwards:
-    """The next forward of each stage of a device that has not run yet, and when it was ready."""
-
-    def __init__(
-        self, problem: Problem, row: tuple[Timed, ...], ends: dict[Event | Copy, int]
-    ) -> None:
-        self.problem, self.ends = problem, ends
-        self.waiting: dict[int, list[Op]] = {}  # per stage, last one first
-        for timed in reversed(row):
-            for op in members(timed.item):  # type: ignore[arg-type]
-                if op.kind == "F":
-                    self.waiting.setdefault(op.stage, []).append(op)
-
-    def blocked_since(self, room: int, until: int) -> int:
-        """When, before ``until``, an F was first ready that would not fit; ``until`` if none."""
-        ready = [
-            _arrival(self.problem, ops[-1], self.ends)
-            for ops in self.waiting.values()
-            if ops and memory_change(self.problem, ops[-1]).at_start > room
-        ]
-        return min([until, *ready])
 
 
 def _arrival(problem: Problem, item: Item, ends: dict[Event | Copy, int]) -> int:

@@ -42,27 +42,25 @@ def write_files(
     ``remove`` has the digest of each file (:func:`digest`): one that is another by now stays.
     """
     finish(folder)
-    name = ""
-    try:
-        for name in files:
+    for name in files:
+        with _complaining(folder / name):
             _refuse_special(folder / name)
             _refuse_elsewhere(folder, name)
-        with temporary_folder(folder) as staged:
-            for number, name in enumerate(files):
+    with _complaining(folder / next(iter(files), "")), temporary_folder(folder) as staged:
+        for number, name in enumerate(files):
+            with _complaining(folder / name):
                 _write(staged / str(number), files[name])
-            if len(files) == 1 and not remove and os.path.isdir((folder / name).parent):
-                os.replace(staged / "0", folder / name)
-                _sync(folder)
-                return
-            moves = {"files": [*files], "remove": dict(remove or {})}
-            _write(staged / _MOVES, json.dumps(moves).encode())
-            _sync(staged)
-            with _locked(folder):
-                _finish(folder)
-                os.replace(staged, folder / _NEW)
-                _finish(folder)
-    except (OSError, ValueError) as error:
-        raise _cannot_write(folder / name, error) from None
+        if len(files) == 1 and not remove and os.path.isdir((folder / name).parent):
+            os.replace(staged / "0", folder / name)
+            _sync(folder)
+            return
+        moves = {"files": [*files], "remove": dict(remove or {})}
+        _write(staged / _MOVES, json.dumps(moves).encode())
+        _sync(staged)
+        with _locked(folder):
+            _finish(folder)
+            os.replace(staged, folder / _NEW)
+            _finish(folder)
 
 
 def finish(folder: Path) -> None:
@@ -70,11 +68,8 @@ def finish(folder: Path) -> None:
     place = os.path.abspath(folder)
     for _ in range(_DEEPEST + 1):
         if _pending(Path(place)):
-            try:
-                with _locked(Path(place)):
-                    _finish(Path(place))
-            except (OSError, ValueError) as error:
-                raise _cannot_write(Path(place), error) from None
+            with _complaining(place), _locked(Path(place)):
+                _finish(Path(place))
         place = os.path.dirname(place)
 
 
@@ -180,15 +175,13 @@ def prepare_folder(folder: Path) -> list[Path]:
     """Create a folder and make sure that files can be created in it; return what was made."""
     made: list[Path] = []
     try:
-        made = _make(folder)
-        with temporary_folder(folder):
-            pass
-    except (OSError, ValueError) as error:
+        with _complaining(folder, "cannot write into this folder"):
+            made = _make(folder)
+            with temporary_folder(folder):
+                return made
+    except BadInput:
         remove_empty(made)
-        reason = getattr(error, "strerror", None) or error
-        text = f"cannot write into this folder: {reason}"
-        raise BadInput(text, source=str(folder)) from None
-    return made
+        raise
 
 
 def remove_empty(made: list[Path]) -> None:
@@ -212,19 +205,21 @@ def _make(folder: Path) -> list[Path]:
 
 def require_writable(path: Path) -> None:
     """Pass if a file could be written now: known before work, not after it."""
-    try:
+    with _complaining(path):
         with contextlib.suppress(FileNotFoundError):
             path.lstat()  # a name that is too long, or below a file
         _refuse_special(path)
         with temporary_folder(path.parent):
             pass
+
+
+@contextlib.contextmanager
+def _complaining(place: str | Path, what: str = "cannot write") -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:
-        raise _cannot_write(path, error) from None
-
-
-def _cannot_write(path: Path, error: Exception) -> BadInput:
-    reason = getattr(error, "strerror", None) or error
-    return BadInput(f"cannot write: {reason}", source=str(path))
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"{what}: {reason}", source=str(place)) from None
 
 
 def _refuse_elsewhere(folder: Path, name: str) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
@@ -24,10 +22,6 @@ from pipesat.files.strict_json import read_json
 
 FORMAT = "pipesat.schedule/1"
 LARGEST_FILE = 1 << 30
-
-# no text in quotation marks has a bare one in it, so these are found where they are keys
-_DIGEST: Final = re.compile(rb'(?<!\\)"problem_sha256"\s*:\s*"([^"\\]*)"')
-_SCHEDULE: Final = re.compile(rb'(?<!\\)"format"\s*:\s*"pipesat\.schedule/1"')
 
 Time = Annotated[StrictInt, Field(ge=-(10**18), le=10**18)]
 
@@ -103,29 +97,19 @@ def read_schedule(path: str | Path, problem: Problem) -> Schedule:
     """
     source = str(path)
     with said_of(source):
-        document = read_json(Path(path), LARGEST_FILE, first=partial(_glance, problem))
+        document = read_json(Path(path), LARGEST_FILE)
         model = validated(document, ScheduleModel, source)
         return _schedule(model, problem)
 
 
-def _glance(problem: Problem, data: bytes) -> None:
-    """Compare the digest of what looks like a schedule file before it is taken apart."""
-    if (found := _DIGEST.search(data)) and _SCHEDULE.search(data):
-        _require_digest(problem, found[1].decode("utf-8", "replace"))
-
-
-def _require_digest(problem: Problem, digest: str) -> None:
-    if digest != problem.sha256:
+def _schedule(model: ScheduleModel, problem: Problem) -> Schedule:
+    if model.problem_sha256 != problem.sha256:
         raise BadInput(
             f"a schedule of another problem, expected the digest {problem.sha256} "
             f"of {problem.name or 'the given problem'}",
             where="problem_sha256",
-            value=digest,
+            value=model.problem_sha256,
         )
-
-
-def _schedule(model: ScheduleModel, problem: Problem) -> Schedule:
-    _require_digest(problem, model.problem_sha256)
     modes = modes_of_entry(model.modes, problem)
     items = {text: _item(problem, modes, text) for row in model.devices for text, _, _ in row}
     rows = tuple(

@@ -9,7 +9,7 @@ import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
@@ -23,24 +23,16 @@ Path_: TypeAlias = tuple[str | int, ...]
 _LONGEST_NAME = 80
 
 
-def read_json(
-    path: Path,
-    largest: int,
-    *,
-    lenient: bool = False,
-    first: Callable[[bytes], None] = lambda _: None,
-) -> Any:
+def read_json(path: Path, largest: int, *, lenient: bool = False) -> Any:
     """Read one JSON document from a file of at most ``largest`` bytes.
 
     ``lenient`` is for what other programs write: it may be packed by gzip, and may have odd bytes,
-    control characters and repeated keys where we do not look. ``first`` looks at the bytes before
-    they are taken apart, which takes long and much memory where they are many.
+    control characters and repeated keys where we do not look.
     """
     source = str(path)
     data = read_bytes(path, largest, packed=lenient)
     if not data.strip():
         raise BadInput("the file is empty, expected a JSON document", source=source)
-    first(data)
     text = data.decode("utf-8", "replace") if lenient else decoded(data, source)
     return parse_json(text, source, lenient=lenient)
 

@@ -140,18 +140,6 @@ def test_a_schedule_of_another_problem(save: Save) -> None:
     assert ALONE.sha256 in str(caught.value)  # what would be right
 
 
-@pytest.mark.parametrize("last", [False, True])
-def test_the_digest_is_compared_before_anything_is_taken_apart(
-    save: Save, monkeypatch: pytest.MonkeyPatch, last: bool
-) -> None:
-    # a large file would take long and much memory first
-    whole = document(chain(1, 2), source='"problem_sha256": ')
-    path = save(json.dumps(dict(sorted(whole.items(), reverse=not last))), "s.json")
-    monkeypatch.setattr("pipesat.files.strict_json.parse_json", None)
-    with pytest.raises(BadInput, match=f"{path}: problem_sha256: .*a schedule of another problem"):
-        read_schedule(path, ALONE)
-
-
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
