@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -117,6 +118,12 @@ def _layers(model: LayersModel) -> Layers:
             entry_of[layer.name] = number
             found.append(layer)
     _check_ties(model, entry_of)
+    between = model.estimate_range
+    if between and not model.estimate:
+        raise BadInput("needs estimate", where="estimate_range")
+    if between and not between[0] <= 1000 <= between[1]:
+        expected = "expected the least, at most 1000, and the most, at least 1000"
+        raise BadInput(expected, where="estimate_range", value=between)
     layers = Layers(
         tuple(found),
         model.name,
@@ -126,7 +133,7 @@ def _layers(model: LayersModel) -> Layers:
         model.reserve,
         model.static,
         model.estimate,
-        _range(model),
+        (between[0], between[1]) if between else None,
     )
     _check_flags(layers, entry_of)
     return layers
@@ -167,53 +174,27 @@ def layers_bytes(layers: Layers) -> bytes:
     return text.encode()
 
 
-def _layers_of(entry: LayerModel, begin: int) -> list[Layer]:
+_KEPT: Final = ("weights", "output", "role", "first", "last", "with_next", "fused", "hybrid")
+"""What an entry says of each of its layers as it stands."""
+
+
+def _layers_of(entry: LayerModel, begin: int) -> Iterator[Layer]:
     """Layers of one entry, the first of them number ``begin``."""
-    tied = entry.tied_weights if entry.tied_weights is not None else entry.weights
-    return [
-        Layer(
-            name=_name(entry, begin, i),
-            costs=_costs(entry),
-            weights=entry.weights,
-            output=entry.output,
-            role=entry.role,
-            first=entry.first,
-            last=entry.last,
-            with_next=entry.with_next,
-            fused=entry.fused,
-            tied_to=entry.tied_to or "",
-            tie=entry.tie,
-            tied_weights=tied if entry.tied_to is not None else 0,
-            recomputed=None if entry.recompute is None else _costs(entry.recompute),
-            hybrid=entry.hybrid,
-        )
-        for i in range(entry.repeat)
-    ]
-
-
-def _name(entry: LayerModel, begin: int, i: int) -> str:
-    if entry.name is None:
-        return f"layer {begin + i}"
-    return entry.name if "repeat" not in entry.model_fields_set else f"{entry.name} {i}"
+    kept = {key: getattr(entry, key) for key in _KEPT}
+    tied = entry.weights if entry.tied_weights is None else entry.tied_weights
+    if entry.tied_to is not None:
+        kept |= {"tied_to": entry.tied_to, "tie": entry.tie, "tied_weights": tied}
+    again = None if entry.recompute is None else _costs(entry.recompute)
+    repeated = "repeat" in entry.model_fields_set
+    for i in range(entry.repeat):
+        name = f"{entry.name} {i}" if repeated else entry.name
+        if entry.name is None:
+            name = f"layer {begin + i}"
+        yield Layer(name or "", _costs(entry), recomputed=again, **kept)
 
 
 def _costs(model: CostsModel) -> Costs:
     return Costs(**{key: getattr(model, key) for key in COSTS})
-
-
-def _range(model: LayersModel) -> tuple[int, int] | None:
-    if model.estimate_range is None:
-        return None
-    least, most = model.estimate_range
-    if not model.estimate:
-        raise BadInput("needs estimate", where="estimate_range")
-    if not least <= 1000 <= most:
-        raise BadInput(
-            "expected the least, at most 1000, and the most, at least 1000",
-            where="estimate_range",
-            value=[least, most],
-        )
-    return least, most
 
 
 def _check_ties(model: LayersModel, entry_of: dict[str, int]) -> None:
@@ -259,9 +240,8 @@ def _check_flags(layers: Layers, entry_of: dict[str, int]) -> None:
 
 def _entry(layer: Layer) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": layer.name} | _costs_entry(layer.costs)
-    defaults = LayerModel.model_fields
-    for key in ("weights", "output", "role", "first", "last", "with_next", "fused", "hybrid"):
-        if (value := getattr(layer, key)) != defaults[key].default:
+    for key in _KEPT:
+        if (value := getattr(layer, key)) != LayerModel.model_fields[key].default:
             entry[key] = value
     if layer.tied_to:
         entry |= {"tied_to": layer.tied_to, "tie": layer.tie, "tied_weights": layer.tied_weights}
@@ -271,9 +251,5 @@ def _entry(layer: Layer) -> dict[str, Any]:
 
 
 def _costs_entry(costs: Costs) -> dict[str, int]:
-    entry: dict[str, int] = {}
-    for key in COSTS:
-        value = getattr(costs, key)
-        if value is not None and (value or key in ("F", "B", "W", "BW")):
-            entry[key] = value
-    return entry
+    values = {key: getattr(costs, key) for key in COSTS}
+    return {k: v for k, v in values.items() if v or (v is not None and COSTS[k] == "time")}

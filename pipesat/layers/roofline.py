@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from math import ceil, floor
 from typing import Final, NamedTuple
 
-from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layer, Layers, WeightMemory
 from pipesat.placement.documents import Costs
 from pipesat.profile.published import DecoderShape, Gpu
@@ -31,7 +30,6 @@ _BYTES: Final = 2  # of one bfloat16 number
 _LOSS_BYTES: Final = 4  # of one logit in the loss
 _UNIT_BYTES: Final = 1 << 20
 _ATTENTION_BACKWARD: Final = 2.5
-_MOST_TOKENS: Final = 10**9
 _RECIPE: Final = WeightMemory(
     unit_bytes=_UNIT_BYTES,
     dtype="bfloat16",
@@ -68,12 +66,6 @@ class Run:
     batch: int = 1
     tensor_parallel: int = 1
 
-    def __post_init__(self) -> None:
-        for name in ("length", "batch", "tensor_parallel"):
-            value = getattr(self, name)
-            if not 1 <= value <= _MOST_TOKENS:
-                raise BadInput(f"expected 1 to {_MOST_TOKENS}", where=name, value=value)
-
     @property
     def tokens(self) -> int:
         """Per microbatch."""
@@ -92,11 +84,6 @@ def estimated_layers(
     Weights are trained in bfloat16 with float32 gradients, AdamW states and master weights. A block
     may be recomputed: its F again, only its input kept. The layers carry the range that
     :data:`FAST` and :data:`SLOW` give.
-
-    Raises
-    ------
-    BadInput
-        If an efficiency is not above 0 and at most 1.
     """
     likely = _layers(shape, gpu, run, name, efficiency)
     stated = max(1, microbatch_time(likely))
@@ -106,16 +93,38 @@ def estimated_layers(
 
 
 def _layers(shape: DecoderShape, gpu: Gpu, run: Run, name: str, efficiency: Efficiency) -> Layers:
-    for kind, share in efficiency._asdict().items():
-        if not 0 < share <= 1:
-            raise BadInput("expected above 0, at most 1", where=kind, value=share)
-    clock = _Clock(gpu, efficiency)
-    block = _block_layer(shape, run, clock)
+    clock, n, output = _Clock(gpu, efficiency), run.tensor_parallel, run.output(shape)
+    traffic = _Work(0, 0, 2 * output)
+    lookup = _Part(traffic, _Work(0, 0, 0), traffic, shape.vocabulary * shape.width, 0, 0)
+    part, head = _block(shape, run), _head(shape, run)
+    plain = clock.costs(part, n)
+    again = plain.B + _us(clock.of(part.forward) / n)
+    block = Layer(
+        name="block",
+        costs=plain,
+        weights=ceil(part.weights / n),
+        output=output,
+        # its F runs again and only its input is kept
+        recomputed=replace(plain, B=again, held_after_F=_mib(output / n), BW=None),
+    )
     return Layers(
         (
-            _embedding_layer(shape, run, clock),
+            Layer(
+                name="embedding",
+                costs=clock.costs(lookup, n),
+                weights=ceil(lookup.weights / n),
+                output=output,
+                role="embedding",
+                first=True,
+            ),
             *(replace(block, name=f"block {i}") for i in range(shape.layers)),
-            _head_layer(shape, run, clock),
+            Layer(
+                name="head",
+                costs=clock.costs(head, n),
+                weights=ceil(head.weights / n),
+                role="head",
+                last=True,
+            ),
         ),
         name=name,
         time_unit="us",
@@ -127,46 +136,6 @@ def _layers(shape: DecoderShape, gpu: Gpu, run: Run, name: str, efficiency: Effi
             f"{efficiency.attention:g} in attention, "
             f"{efficiency.traffic:g} of the memory's bandwidth ({gpu.source})"
         ),
-    )
-
-
-def _embedding_layer(shape: DecoderShape, run: Run, clock: _Clock) -> Layer:
-    output = run.output(shape)
-    traffic = _Work(0, 0, 2 * output)
-    lookup = _Part(traffic, _Work(0, 0, 0), traffic, shape.vocabulary * shape.width, 0, 0)
-    return Layer(
-        name="embedding",
-        costs=clock.costs(lookup, run.tensor_parallel),
-        weights=ceil(lookup.weights / run.tensor_parallel),
-        output=output,
-        role="embedding",
-        first=True,
-    )
-
-
-def _block_layer(shape: DecoderShape, run: Run, clock: _Clock) -> Layer:
-    """One block; recomputed, its F runs again and only its input is kept."""
-    n, output = run.tensor_parallel, run.output(shape)
-    block = _block(shape, run)
-    plain = clock.costs(block, n)
-    again = _us(clock.of(block.forward) / n)
-    return Layer(
-        name="block",
-        costs=plain,
-        weights=ceil(block.weights / n),
-        output=output,
-        recomputed=replace(plain, B=plain.B + again, held_after_F=_mib(output / n), BW=None),
-    )
-
-
-def _head_layer(shape: DecoderShape, run: Run, clock: _Clock) -> Layer:
-    head = _head(shape, run)
-    return Layer(
-        name="head",
-        costs=clock.costs(head, run.tensor_parallel),
-        weights=ceil(head.weights / run.tensor_parallel),
-        role="head",
-        last=True,
     )
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from pipesat.core.errors import BadInput
-from pipesat.layers.layer import Layers, Tie
+from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -34,34 +34,21 @@ def check_partition(layers: Layers, partition: Sequence[range], homes: Sequence[
     """
     if len(partition) != len(homes):
         raise BadInput(f"{len(partition)} stages, expected {len(homes)}", where="stages")
-    stage_of: dict[int, int] = {}
-    for stage, part in enumerate(partition):
-        for layer in part:
-            if not 0 <= layer < len(layers):
-                raise BadInput(
-                    f"there is no layer {layer}, expected 0 to {len(layers) - 1}",
-                    where=f"stage {stage}",
-                )
-            if layer in stage_of:
-                raise BadInput(
-                    f"{layers.label(layer)} is on stage {stage_of[layer]} too, expected once",
-                    where=f"stage {stage}",
-                )
-            stage_of[layer] = stage
-    for layer in range(len(layers)):
-        if layer not in stage_of:
-            raise BadInput(f"{layers.label(layer)} is on no stage")
-        if layer and stage_of[layer - 1] > stage_of[layer]:
-            raise BadInput(
-                f"{layers.label(layer)} is on stage {stage_of[layer]}, {layers.label(layer - 1)} "
-                f"before it on stage {stage_of[layer - 1]}: expected layers in order"
-            )
-    for broken in _broken_flags(layers, [stage_of[k] for k in range(len(layers))], len(partition)):
+    if [layer for part in partition for layer in part] != [*range(len(layers))]:
+        text = f"expected layers 0 to {len(layers) - 1} in order, each on one stage"
+        raise BadInput(text, where="stages", value=[*partition])
+    stage_of = [stage for stage, part in enumerate(partition) for _ in part]
+    for broken in _broken_flags(layers, stage_of, len(partition)):
         raise BadInput(broken)
     for tie in layers.ties:
-        devices = homes[stage_of[tie.one]], homes[stage_of[tie.other]]
-        if devices[0] != devices[1] and not tie.copies:
-            raise BadInput(tie_explained(layers, tie, devices))
+        one, other = homes[stage_of[tie.one]], homes[stage_of[tie.other]]
+        if one != other and not tie.copies:
+            raise BadInput(
+                f"{layers.label(tie.one)} and {layers.label(tie.other)} share weights, but lie on "
+                f"devices {one} and {other}: put them on one device (a vee has the first and the "
+                'last stage together), or say "tie": "copies" if each may have a copy whose '
+                "gradients your training loop sums"
+            )
 
 
 def _broken_flags(layers: Layers, stage_of: Sequence[int], stages: int) -> Iterator[str]:
@@ -74,16 +61,6 @@ def _broken_flags(layers: Layers, stage_of: Sequence[int], stages: int) -> Itera
         if layer.with_next and stage != stage_of[number + 1]:
             after = layers.label(number + 1)
             yield f"{name} must be with {after}, they are on stages {stage}, {stage_of[number + 1]}"
-
-
-def tie_explained(layers: Layers, tie: Tie, devices: tuple[int, int]) -> str:
-    """Why tied layers on two devices are refused, and what can be done."""
-    return (
-        f"{layers.label(tie.one)} and {layers.label(tie.other)} share weights, but lie on devices "
-        f"{devices[0]} and {devices[1]}: put them on one device (a vee has the first and the last "
-        'stage together), or say "tie": "copies" if each may have a copy whose gradients your '
-        "training loop sums"
-    )
 
 
 def check_counts(layers: Layers, stages: int) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import Final
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.least import require_plain
@@ -23,8 +22,6 @@ from pipesat.core.stage import COSTS
 from pipesat.files.problem_file import parse_problem
 from pipesat.placement.documents import TEXTS, Document, problem_document
 from pipesat.placement.geometry import PLACEMENTS, Geometry, Placement
-
-_TIMES: Final = ("F", "B", "W")
 
 
 def same_layers_elsewhere(
@@ -60,15 +57,22 @@ def same_layers_elsewhere(
             "their own"
         )
     p, m = len(problem.devices), problem.routes[0].microbatches
+    chain = [problem.stages[number] for number in problem.routes[0].stages]
+    whole = [
+        {key: getattr(stage, key) for key in (*COSTS, "backward")}
+        | {"static": problem.devices[stage.device].static}
+        for stage in chain
+    ]
     found: dict[str, Problem] = {}
-    for name in (name for name in PLACEMENTS if name in wanted):
-        geometry = Geometry(name, p)
-        if name == "chain":
+    for geometry in (Geometry(name, p) for name in PLACEMENTS if name in wanted):
+        if geometry.name == "chain":
             found[geometry.label] = problem
         elif p > 1 and len(geometry.routes) == 1:
-            found[geometry.label] = _cut(problem, geometry, _counts(layers, p))
+            counts = _counts(layers, p)
+            firsts = _firsts(counts, [s.F + s.B + s.W for s in chain], geometry.homes)
+            found[geometry.label] = _placed(problem, geometry, _parts(whole, firsts, counts))
         elif p > 1 and m > 1:
-            found[geometry.label] = _replicated(problem, geometry)
+            found[geometry.label] = _placed(problem, geometry, whole * 2)
     return found
 
 
@@ -98,39 +102,12 @@ def _counts(layers: Sequence[int], stages: int) -> list[int]:
     return counts
 
 
-def _cut(problem: Problem, geometry: Geometry, counts: Sequence[int]) -> Problem:
-    """Two parts of every stage, in layer order."""
-    ranks = geometry.homes
-    whole = [*_stages(problem)]
-    loads = [sum(stage[kind] for kind in _TIMES) for stage in whole]
-    firsts = _evened([-(-count // 2) for count in counts], counts, loads, ranks)
-    parts = [
-        {key: _part(stage[key], first, n, piece) if key in COSTS else stage[key] for key in stage}
-        for stage, first, n in zip(whole, firsts, counts, strict=True)
-        for piece in (0, 1)
-    ]
-    static = [0] * len(problem.devices)
-    for number, rank in enumerate(ranks):
-        stage, piece = divmod(number, 2)
-        taken = _on_rank(problem, stage)["static"]
-        static[rank] += _part(taken, firsts[stage], counts[stage], piece)
-    return _placed(problem, geometry, parts, static)
+def _firsts(counts: Sequence[int], loads: Sequence[int], ranks: Sequence[int]) -> list[int]:
+    """How many layers the first part of every stage has: half, of an odd number one more or less.
 
-
-def _replicated(problem: Problem, geometry: Geometry) -> Problem:
-    """Every stage twice."""
-    both = [*_stages(problem), *_stages(problem)]
-    static = [
-        sum(_on_rank(problem, stage % geometry.parts)["static"] for stage in own)
-        for own in geometry.stages_on
-    ]
-    return _placed(problem, geometry, both, static)
-
-
-def _evened(
-    firsts: list[int], counts: Sequence[int], loads: Sequence[int], ranks: Sequence[int]
-) -> list[int]:
-    """Which part of an odd stage has the layer more: moved while that evens out the devices."""
+    Which part has the layer more is changed while that evens out the devices.
+    """
+    firsts = [-(-count // 2) for count in counts]
     share = [Fraction(load, count) for load, count in zip(loads, counts, strict=True)]
     taken = [Fraction(0)] * len(counts)
     for stage, (first, count) in enumerate(zip(firsts, counts, strict=True)):
@@ -151,47 +128,37 @@ def _evened(
     return firsts
 
 
-def _part(amount: int, first: int, layers: int, piece: int) -> int:
-    """What the first or the second part takes of an amount; ``first`` layers are in the first."""
-    begin = -(-amount * first // layers)
-    return amount - begin if piece else begin
+def _parts(
+    wholes: Sequence[Document], firsts: Sequence[int], counts: Sequence[int]
+) -> list[Document]:
+    """Two parts of every stage, in layer order: each takes its layers' share of every amount."""
+    found = []
+    for whole, first, count in zip(wholes, firsts, counts, strict=True):
+        begin = {k: -(-v * first // count) for k, v in whole.items() if isinstance(v, int)}
+        rest = {key: whole[key] - amount for key, amount in begin.items()}
+        found += [whole | begin, whole | rest]
+    return found
 
 
-def _stages(problem: Problem) -> Iterator[Document]:
-    """The stages' costs along the route, every value filled in."""
-    for number in problem.routes[0].stages:
-        stage = problem.stages[number]
-        yield {key: getattr(stage, key) for key in (*COSTS, "backward")}
-
-
-def _on_rank(problem: Problem, rank: int) -> Document:
-    device = problem.devices[_device(problem, rank)]
-    return {"name": device.name, "memory": device.memory, "static": device.static}
-
-
-def _device(problem: Problem, rank: int) -> int:
-    return problem.stages[problem.routes[0].stages[rank]].device
-
-
-def _placed(
-    problem: Problem, geometry: Geometry, stages: Sequence[Document], static: Sequence[int]
-) -> Problem:
-    """The problem of stages in a placement, with so much static memory by rank."""
-    ranks = [_device(problem, rank) for rank in range(geometry.devices)]
-    entries = {
-        ranks[rank]: _on_rank(problem, rank) | {"static": taken}
-        for rank, taken in enumerate(static)
-    }
-    texts = {key: getattr(problem, key) for key in TEXTS}
+def _placed(problem: Problem, geometry: Geometry, stages: Sequence[Document]) -> Problem:
+    """The problem of stages in a placement, each with its part of the static memory."""
+    ranks = [problem.stages[number].device for number in problem.routes[0].stages]
+    devices = []
+    for number, device in enumerate(problem.devices):
+        own = geometry.stages_on[ranks.index(number)]
+        static = sum(stages[stage]["static"] for stage in own)
+        devices.append({"name": device.name, "memory": device.memory, "static": static})
     label = geometry.label
+    texts = {key: getattr(problem, key) for key in TEXTS}
+    texts["name"] = f"{problem.name}, {label}" if problem.name else label
     document = problem_document(
         geometry,
         problem.routes[0].microbatches,
-        devices=[entries[device] for device in range(geometry.devices)],
-        stages=stages,
+        devices=devices,
+        stages=[{key: stage[key] for key in (*COSTS, "backward")} for stage in stages],
         comm={"edges": [*_edges(problem, geometry)]},
-        **texts | {"name": f"{problem.name}, {label}" if problem.name else label},
         overlap=problem.document.get("overlap"),
+        **texts,
     )
     for stage in document["stages"]:
         stage["device"] = ranks[stage["device"]]

@@ -278,10 +278,10 @@ TIED = of(entry(name="a"), entry(with_next=True), entry(), entry(tied_to="a", la
     ("parts", "message"),
     [
         ([range(2)], "stages: 1 stages, expected 2"),
-        ([range(2), range(3, 4)], "layer 2 is on no stage"),
-        ([range(3), range(2, 4)], "stage 1: layer 2 is on stage 0 too, expected once"),
-        ([range(3), range(3, 5)], "stage 1: there is no layer 4, expected 0 to 3"),
-        ([range(2, 4), range(2)], "layer 2 is on stage 0, layer 1 before it on stage 1: expected"),
+        ([range(2), range(3, 4)], "expected layers 0 to 3 in order, each on one"),
+        ([range(3), range(2, 4)], "expected layers 0 to 3 in order, each on one"),
+        ([range(3), range(3, 5)], "expected layers 0 to 3 in order, each on one"),
+        ([range(2, 4), range(2)], "expected layers 0 to 3 in order, each on one"),
         ([range(2), range(2, 4)], "layer 1 must be with layer 2, they are on stages 0, 1"),
         ([range(4), range(4, 4)], r"layer 3 must be on the last stage \(1\), it is on stage 0"),
         (

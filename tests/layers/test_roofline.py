@@ -16,6 +16,7 @@ from pipesat.layers.roofline import (
 )
 from pipesat.layers.stages import problem_of_split
 from pipesat.profile.published import GPUS, DecoderShape, Gpu, named_gpu, named_shape
+from pipesat.workflows.from_profile import estimate_layers
 
 GPT = DecoderShape(
     style="gpt", layers=2, width=64, heads=4, kv_heads=4, feed_forward=256, vocabulary=100
@@ -88,9 +89,9 @@ def test_a_range_that_makes_no_sense_is_refused(given: list[int], what: str) -> 
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(BadInput, match="above 0, at most 1"):
-        estimated_layers(GPT, SLOW_GPU, Run(length=8), efficiency=Efficiency(0, 1, 1))
+    with pytest.raises(BadInput, match="products: got 0, expected a number above 0"):
+        estimate_layers("tiny", "h100", products=0)
     with pytest.raises(BadInput, match="batch: got 0"):
-        Run(length=8, batch=0)
+        estimate_layers("tiny", "h100", batch=0)
     with pytest.raises(BadInput, match="a100, h100"):
         named_gpu("abacus")
