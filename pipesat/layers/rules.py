@@ -45,8 +45,8 @@ def check_partition(layers: Layers, partition: Sequence[range], homes: Sequence[
         if one != other and not tie.copies:
             raise BadInput(
                 f"{layers.label(tie.one)} and {layers.label(tie.other)} share weights, but lie on "
-                f"devices {one} and {other}: put them on one device (a vee has the first and the "
-                'last stage together), or say "tie": "copies" if each may have a copy whose '
+                f"devices {one} and {other}. Put them on one device: a V has the first and the "
+                'last stage together. Or say "tie": "copies" if each may have a copy whose '
                 "gradients your training loop sums"
             )
 
