@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os.path
 from collections.abc import Mapping
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 _READ: Final = {"problem.json", "schedule.json", "result.json"}
 _LARGEST: Final = 1 << 30
+_OF_A_FRONTIER: Final = (
+    *("placement", "lever", "name", "cap", "value", "lower_bound", "gap"),
+    *("share_of_1f1b", "largest_peak", "status"),
+)
 _PATH: Final = click.Path(path_type=Path)
 
 
@@ -199,15 +204,18 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
         asked.show(Sweep((), tuple(rows), folder / NAME), rows)
     elif os.path.exists(folder / "frontier.json"):
         table = csv.DictReader(read_text(folder / "frontier.csv", _LARGEST).splitlines())
-        cells = [{key: _number(text) for key, text in row.items()} for row in table]
+        cells = [{name: _number(row.get(name, "")) for name in _OF_A_FRONTIER} for row in table]
         asked.show(Said(shown=[table_of(cells)]), read_json(folder / "frontier.json", _LARGEST))
     else:
         _show_results(asked, folder)
     return {}
 
 
-def _number(text: str) -> int | str | None:
-    return int(text) if text.isdecimal() else text or None
+def _number(text: str) -> float | str | None:
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text or None
 
 
 def _drawn(made: Report, kind: str, path: Path) -> bytes:
