@@ -54,7 +54,7 @@ def as_run(problem: Problem, schedule: Schedule, runtime: Runtime) -> AsRun:
     order, count = _without_pairs(problem, order, runtime, first)
     if count:
         changes.append(f"{count} {plural(count, 'pair')} that it does not run as one put in turn")
-    if runtime.first_whole and _splits(order, first):
+    if runtime.first_whole and any(op[:2] == (first, "B") for op in _ops(order)):
         order = _whole_first(problem, order, first)
         changes.append("the first stage's backward whole")
     if runtime.all_or_none:
@@ -73,10 +73,6 @@ def as_run(problem: Problem, schedule: Schedule, runtime: Runtime) -> AsRun:
 
 def _ops(order: Order) -> Iterator[Op]:
     return (op for row in order for item in row for op in members(item))
-
-
-def _splits(order: Order, stage: int) -> bool:
-    return any(op.stage == stage and op.kind == "B" for op in _ops(order))
 
 
 def _ws_by_number(order: Order) -> Order:

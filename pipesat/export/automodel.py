@@ -8,7 +8,6 @@ Every value is written as JSON, which YAML reads as it is.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Final
 
 from pipesat.core.errors import NotApplicable
@@ -26,21 +25,22 @@ VERSION: Final = "0.7.0"
 TORCH: Final = "runs with torch 2.13: its schedule builder was tried there"
 
 
-def automodel_notes(problem: Problem) -> Iterator[str]:
-    """Yield the version that it is for, and the recipes' guard that stops the run, if any."""
-    yield f"written for {NAME} {VERSION}, which {TORCH}"
-    ranks, m = len(problem.devices), problem.routes[0].microbatches
-    if m < ranks:
-        yield f"WARNING: its recipes want at least {ranks} microbatches, one per rank, here are {m}"
+def automodel_files(
+    problem: Problem, options: Options, split: Split
+) -> tuple[dict[str, str], list[str]]:
+    """Return the fragment, ``.yaml``, for an order that splits these backwards.
 
-
-def automodel_files(problem: Problem, options: Options, split: Split) -> dict[str, str]:
-    """Return the fragment, ``.yaml``, for an order that splits these backwards."""
+    And the version that it is for, and the recipes' guard that stops the run, if any.
+    """
     name, layers = cut_of(problem, options, NAME)
     if layers is not None and 0 in layers:
         stage = layers.index(0)
         raise NotApplicable(f"{NAME} wants a transformer layer on every stage, {stage} has none")
-    m = problem.routes[0].microbatches
+    ranks, m = len(problem.devices), problem.routes[0].microbatches
+    told = [f"written for {NAME} {VERSION}, which {TORCH}"]
+    if m < ranks:
+        least = f"its recipes want at least {ranks} microbatches, one per rank, here are {m}"
+        told.append(f"WARNING: {least}")
     lines = [
         f"# From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.",
         f"# For {NAME} {VERSION}. It {TORCH}.",
@@ -49,7 +49,7 @@ def automodel_files(problem: Problem, options: Options, split: Split) -> dict[st
         f"# {m} times pp_microbatch_size too.",
         "distributed:",
         f"  strategy: {_text('fsdp2')}",
-        f"  pp_size: {len(problem.devices)}",
+        f"  pp_size: {ranks}",
     ]
     if split.any:
         lines += [
@@ -80,13 +80,11 @@ def automodel_files(problem: Problem, options: Options, split: Split) -> dict[st
         lines.append("    # module names are those of Hugging Face's Llama")
         lines.append("    module_fqns_per_model_part:")
         lines += [f"      - [{', '.join(map(_text, stage))}]" for stage in names]
-    return {".yaml": "\n".join(lines) + "\n"}
+    return {".yaml": "\n".join(lines) + "\n"}, told
 
 
 def _text(text: str | bool) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-RUNTIME: Final = framework(
-    "automodel", NAME, VERSION, "schedule.yaml", automodel_files, automodel_notes
-)
+RUNTIME: Final = framework("automodel", NAME, VERSION, "schedule.yaml", automodel_files)

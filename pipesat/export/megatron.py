@@ -28,11 +28,12 @@ def _notes(problem: Problem, schedule: Schedule) -> Iterator[str]:
     """Yield what is not carried over, and the guard of Megatron-LM's that stops the run, if any."""
     p, m = len(problem.devices), problem.routes[0].microbatches
     refused = refusal(p, len(problem.stages) // p, m)
+    own = "1f1b" if len(problem.stages) == p else "interleaved-1f1b"
     yield (
         "Only the placement is carried over, NOT the order: Megatron-LM runs its own 1F1B "
         "(interleaved with several stages per rank) with whole backwards. The schedule's makespan "
         "does not hold there"
-        + ("." if refused else f"; `pipesat show PROBLEM {_own(problem)}` says what does.")
+        + ("." if refused else f"; `pipesat show PROBLEM {own}` says what does.")
     )
     yield (
         f"The number of microbatches, {m}, is not carried over either: it follows from "
@@ -45,10 +46,6 @@ def _notes(problem: Problem, schedule: Schedule) -> Iterator[str]:
         )
     if refused:
         yield f"WARNING: {refused} (megatron-core {CORE_VERSION})."
-
-
-def _own(problem: Problem) -> str:
-    return "1f1b" if len(problem.stages) == len(problem.devices) else "interleaved-1f1b"
 
 
 def export_megatron(_: Runtime, problem: Problem, schedule: Schedule, options: Options) -> Exported:

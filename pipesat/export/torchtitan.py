@@ -9,7 +9,6 @@ with pipelines.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Final
 
 from pipesat.core.errors import NotApplicable
@@ -30,25 +29,23 @@ PYTHON_TORCH: Final = "needs a torch newer than 2.13, with which it is untried"
 """``step`` takes microbatches since pytorch's pull request 188500, ``set_timeout`` is as new."""
 
 
-def torchtitan_notes(problem: Problem) -> Iterator[str]:
-    """Yield the versions that the files are for."""
-    del problem
-    yield (
-        f"the .py is written for {NAME} {PYTHON_VERSION}, which {PYTHON_TORCH}; the TOML file for "
-        f"{TOML_VERSION}, which {TOML_TORCH}"
-    )
+def torchtitan_files(
+    problem: Problem, options: Options, split: Split
+) -> tuple[dict[str, str], list[str]]:
+    """Return the fragments, ``.toml`` and ``.py``, for an order that splits these backwards.
 
-
-def torchtitan_files(problem: Problem, options: Options, split: Split) -> dict[str, str]:
-    """Return the fragments, ``.toml`` and ``.py``, for an order that splits these backwards."""
+    And the versions that they are for.
+    """
     name, layers = cut_of(problem, options, NAME)
     if layers is not None and 0 in layers[1:-1]:
         empty = layers.index(0, 1)
         raise NotApplicable(f"{NAME} cannot run a stage without modules: stage {empty}")
-    return {
-        ".toml": _toml(problem, name, options, layers, split),
-        ".py": _python(problem, name, options, layers, split),
-    }
+    told = (
+        f"the .py is written for {NAME} {PYTHON_VERSION}, which {PYTHON_TORCH}; the TOML file for "
+        f"{TOML_VERSION}, which {TOML_TORCH}"
+    )
+    given = (problem, name, options, layers, split)
+    return {".toml": _toml(*given), ".py": _python(*given)}, [told]
 
 
 def _names(layers: tuple[int, ...], head: str) -> list[list[str]]:
@@ -156,6 +153,4 @@ def _text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-RUNTIME: Final = framework(
-    "torchtitan", NAME, TOML_VERSION, "schedule.toml", torchtitan_files, torchtitan_notes
-)
+RUNTIME: Final = framework("torchtitan", NAME, TOML_VERSION, "schedule.toml", torchtitan_files)

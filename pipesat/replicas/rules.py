@@ -34,7 +34,7 @@ def as_given(load: Load) -> Replicas:
 
 def dealt_in_turn(load: Load) -> Replicas:
     """The longest first, one to each replica in turn, and to each of its microbatches in turn."""
-    found = _empty(load)
+    found: Replicas = [[[] for _ in range(load.replay.places)] for _ in range(load.replicas)]
     for number, sequence in enumerate(_descending(load.work).tolist()):
         at = number // load.replicas % load.replay.places
         found[number % load.replicas][at].append(sequence)
@@ -173,10 +173,6 @@ def differencing(work: Ints, parts: int, *, equal: bool) -> list[list[int]]:
 def _descending(values: Ints) -> Ints:
     found: Ints = (-values).argsort(kind="stable")
     return found
-
-
-def _empty(load: Load) -> Replicas:
-    return [[[] for _ in range(load.replay.places)] for _ in range(load.replicas)]
 
 
 def _cap(load: Load) -> int:

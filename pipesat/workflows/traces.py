@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.solving import Listener
     from pipesat.timeline.compare import AgainstPrediction
-    from pipesat.timeline.steps import Steps as FoundSteps
     from pipesat.timeline.timeline import Timeline
     from pipesat.workflows.trace_answer import TraceAnswer
 
@@ -100,8 +99,8 @@ def import_trace(
     number = typical(found, replica)
     prediction = predict(costs)
     delay = prediction.delay if given is None else given
-    limits = Memory(memory, static, held)
-    problem = problem_of(costs, number, delay, limits, prediction.classes, _name(found))
+    limits, title = Memory(memory, static, held), f"{found.trace.name}, {found.devices} ranks"
+    problem = problem_of(costs, number, delay, limits, prediction.classes, title)
     order = found.steps[number].order
     name = _recognised(problem, order)
     schedule = time_order(problem, order, source=name or "trace")
@@ -131,10 +130,6 @@ def _microseconds(text: str) -> float:
     if said is None:
         raise BadInput("expected a time, as 1.5ms or 200us", where="link_delay", value=text)
     return float(said[1]) * _MICROSECONDS[said[2] or "us"]
-
-
-def _name(found: FoundSteps) -> str:
-    return f"{found.trace.name}, {found.devices} ranks"
 
 
 def _recognised(problem: Problem, order: Sequence[Sequence[Op]]) -> str | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Exported, Schedule
@@ -17,6 +17,8 @@ from pipesat.export.torch.companions import MODES_SUFFIX, ORDER_SUFFIX, modes_te
 from pipesat.export.torch.csv_file import torch_csv
 from pipesat.export.torch.hazards import SUFFIX as HAZARDS_SUFFIX
 from pipesat.export.torch.hazards import Split, hazards_text, notes, split_in
+
+WriteFragments: TypeAlias = Callable[[Problem, Options, Split], tuple[dict[str, str], list[str]]]
 
 
 def export_torch_csv(
@@ -78,12 +80,11 @@ def framework(
     title: str,
     release: str,
     file: str,
-    write: Callable[[Problem, Options, Split], dict[str, str]],
-    notes_of: Callable[[Problem], Iterator[str]],
+    write: WriteFragments,
 ) -> Runtime:
     """Return the record of a framework that runs torch's CSV and places stages by a name.
 
-    ``write`` makes its files by suffix, its own first, ``notes_of`` says what is to be known.
+    ``write`` makes its files by suffix, its own first, and says what is to be known.
     """
     return replace(
         RUNTIME,
@@ -91,7 +92,7 @@ def framework(
         title=title,
         release=release,
         file=file,
-        write=partial(export_framework, write, notes_of),
+        write=partial(export_framework, write),
         takes=("layers", "exact", "remark", "checkpointing"),
         any_placement=False,
         one_switch=True,
@@ -100,8 +101,7 @@ def framework(
 
 
 def export_framework(
-    write: Callable[[Problem, Options, Split], dict[str, str]],
-    notes_of: Callable[[Problem], Iterator[str]],
+    write: WriteFragments,
     _: Runtime,
     problem: Problem,
     schedule: Schedule,
@@ -112,10 +112,11 @@ def export_framework(
     Each file is for a version of the framework that the notes name.
     """
     split = split_in(problem, adapt(problem, schedule, exact=options.exact).schedule)
-    first, *others = write(problem, options, split).items()
+    files, notes_of = write(problem, options, split)
+    first, *others = files.items()
     order = export_torch_csv(problem, schedule, options)
     beside = {suffix: text.encode() for suffix, text in others} | {".csv": order.data}
-    told = (*order.notes, *notes_of(problem), *_set_for(problem, options, split))
+    told = (*order.notes, *notes_of, *_set_for(problem, options, split))
     return Exported(first[1].encode(), {**beside, **order.beside}, told, order.changed)
 
 

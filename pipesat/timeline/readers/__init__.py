@@ -77,9 +77,14 @@ FORMATS: Final = (
 
 def read_trace(paths: Sequence[str | Path], told: Told) -> Trace:
     """Read the files, or all files of folders, of one run."""
-    files = sorted(_files(paths), key=_numbers)  # rank 2 before rank 10
+    files = sorted(  # rank 2 before rank 10
+        _files(paths), key=lambda path: [*map(int, re.findall(r"[0-9]{1,18}", path.name))]
+    )
     documents = [Document(str(path), _content(path)) for path in files]
-    formats = [_format(document.content) for document in documents]
+    formats = [
+        next((one for one in FORMATS if one.recognises(document.content)), None)
+        for document in documents
+    ]
     for document, one in zip(documents, formats, strict=True):
         if one is None and (not any(formats) or document.source in map(str, paths)):
             raise _unknown(document)  # what else lies in a folder is left alone
@@ -98,10 +103,6 @@ def read_trace(paths: Sequence[str | Path], told: Told) -> Trace:
         text = f"no op of a pipeline is in it. Switch on: {chosen.switch_on}"
         raise BadInput(text, source=trace.source)
     return trace
-
-
-def _numbers(path: Path) -> list[int]:
-    return [int(digits) for digits in re.findall(r"[0-9]{1,18}", path.name)]
 
 
 def _files(paths: Sequence[str | Path]) -> Iterator[Path]:
@@ -137,10 +138,6 @@ def _content(path: Path) -> Any:
     except (ValueError, RecursionError):
         parse_json(text[place:] if found else text, source, lenient=True)  # says what is wrong
     return found[0] if len(found) == 1 else found
-
-
-def _format(content: Any) -> Format | None:
-    return next((one for one in FORMATS if one.recognises(content)), None)
 
 
 def _unknown(document: Document) -> BadInput:

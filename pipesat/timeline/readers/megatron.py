@@ -265,9 +265,8 @@ def _spans(document: Document) -> Iterator[_Span]:
                 process = {tag["key"]: tag["value"] for tag in tags}
                 yield _Span(span["operationName"], start, end, process)
         if "start_time" in one:
-            start, end = (_us(one[key]) for key in ("start_time", "end_time"))
+            start, end = (
+                1e6 * datetime.fromisoformat(one[key]).timestamp()
+                for key in ("start_time", "end_time")
+            )
             yield _Span(one["name"], start, end, (one.get("resource") or {}).get("attributes", {}))
-
-
-def _us(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp() * 1e6
