@@ -23,6 +23,8 @@ class SearchParts:
         Models of some devices; without, only the whole model is tried.
     short_runs
         Bounds of long runs from models of fewer microbatches (makespan only).
+    stretches
+        The same from stretches of a long run, with what is left to do counted.
     packing
         Justification of the best warm start.
     steady
@@ -38,6 +40,7 @@ class SearchParts:
     windows: bool = True
     relaxations: bool = True
     short_runs: bool = True
+    stretches: bool = True
     packing: bool = True
     steady: bool = True
     growth: bool = True

@@ -1,4 +1,4 @@
-"""The proving half of the search: relaxations take turns with short runs, or with places."""
+"""The proving half of the search: relaxations and, in turn, short runs, stretches or places."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pipesat.solver.model.times import latest_end, unit_for
 from pipesat.solver.proof.places import PlacesProofs
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs.search import ShortRuns, is_long
+from pipesat.solver.proof.stretch_search import Stretches
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import PROOFS, Runner
 from pipesat.solver.search_parts import ALL_PARTS, SearchParts
 
 _WAIT = 0.1  # seconds for another lane's short run, if there is nothing else to do
-_SHORT_RUNS = 3.0  # their time, as a multiple of that for relaxations, which prove less there
-_PLACES = 3.0  # the same of places
+_OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
 
 
 class ProofSearch:
     """Raises an incumbent's bound; several lanes may take steps.
 
-    Relaxations are for any number of lanes, short runs and places for one at a time. A bound of
+    Relaxations are for any number of lanes, all others for one at a time. A bound of
     CP-SAT's that a checked schedule refutes ends them all.
     """
 
@@ -37,14 +37,19 @@ class ProofSearch:
         self.incumbent = incumbent
         self.relaxations = Relaxations(problem, incumbent, seed=seed, parts=parts)
         self.short_runs: ShortRuns | None = None
+        self.stretches: Stretches | None = None
         self.places: PlacesProofs | None = None
         self.one_at_a_time = threading.Lock()
         if why_not := why_not_exact(problem):
             self.relaxations.queue.end(f"CP-SAT cannot model {why_not}: no proof tried")
         elif not _proofs_apply(problem, incumbent):
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
-        elif parts.short_runs and incumbent.objective == "makespan" and is_long(problem):
-            self.short_runs = ShortRuns(problem, incumbent, seed=seed, staircase=parts.staircase)
+        elif is_long(problem):
+            stairs = parts.staircase
+            if parts.short_runs and incumbent.objective == "makespan":
+                self.short_runs = ShortRuns(problem, incumbent, seed=seed, staircase=stairs)
+            if parts.stretches and problem.overlap is None:
+                self.stretches = Stretches(problem, incumbent, seed=seed, staircase=stairs)
         elif parts.relaxations and PlacesProofs.apply(problem, incumbent):
             self.places = PlacesProofs(problem, incumbent, seed=seed)
 
@@ -54,6 +59,8 @@ class ProofSearch:
         tried = [f"proofs: {self.relaxations.queue.tried} relaxations"]
         if self.short_runs is not None:
             tried.append(f"{self.short_runs.tried} short runs")
+        if self.stretches is not None:
+            tried.append(f"{self.stretches.tried} models of stretches")
         if self.places is not None:
             tried.append(f"{self.places.tried} models of places")
         why_ended = self.relaxations.queue.why_ended
@@ -64,16 +71,16 @@ class ProofSearch:
         """Whether nothing is left to try."""
         if not self.incumbent.trusts(PROOFS):
             return True
-        others = (self.short_runs, self.places)
+        others = (self.short_runs, self.stretches, self.places)
         return self.relaxations.finished and all(x is None or x.finished for x in others)
 
     def step(self, runner: Runner) -> None:
         """Solve one model, of a short run, of places or of a relaxation."""
         exhausted = self.relaxations.finished
-        for part, multiple in ((self.short_runs, _SHORT_RUNS), (self.places, _PLACES)):
-            if part is None or part.finished:
-                continue
-            its_turn = exhausted or part.spent <= multiple * self.relaxations.spent.time
+        others = (self.stretches, self.short_runs, self.places)
+        waiting = (part for part in others if part is not None and not part.finished)
+        for part in sorted(waiting, key=lambda part: part.spent):
+            its_turn = exhausted or part.spent <= _OTHERS * self.relaxations.spent.time
             if its_turn and self.one_at_a_time.acquire(timeout=_WAIT if exhausted else 0):
                 try:
                     part.step(runner)

@@ -1,0 +1,134 @@
+"""Bounds of long runs from stretches of them, with what is left to do counted.
+
+With X_k the start of microbatch k's first F, and D_k the work that one device has not begun then of
+the microbatches shortly before k (its *debt*), X_k + D_k grows by some least amount from k to k + n
+(docs/proofs/search.md, Stretches). Models of stretches say by how much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ortools.sat.python import cp_model
+
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Objective
+from pipesat.solver.model.constraints import add_constraints
+from pipesat.solver.model.left_out import tail_after, with_microbatches
+from pipesat.solver.model.times import model_times
+from pipesat.solver.model.variables import Task, Variables, add_variables
+
+Part: TypeAlias = Literal["first", "step", "last"]
+"""The first microbatches, some in the middle, or the last ones."""
+
+
+@dataclass(frozen=True)
+class Debt:
+    """Work of a device that has not begun, of as many microbatches before the present one."""
+
+    device: int
+    before: int
+
+    def most(self, problem: Problem) -> int:
+        """Return what it is at most."""
+        return self.before * _one_by_one(problem, self.device)
+
+
+@dataclass(frozen=True)
+class StretchModel:
+    """All stretches of at most some value; ``beyond`` follows if there are none."""
+
+    variables: Variables
+    value: cp_model.LinearExpr
+    beyond: int
+
+
+def stretch_model(
+    problem: Problem,
+    debt: Debt,
+    part: Part,
+    n: int,
+    objective: Objective,
+    least: int,
+    most: int,
+    devices: frozenset[int],
+    *,
+    staircase: bool = True,
+) -> StretchModel | None:
+    """Model a stretch of n microbatches whose value is in ``[least, most]`` (time units).
+
+    ``devices`` are those that are kept, the first stage's and the debt's among them. ``None`` if
+    times would have to be rounded.
+    """
+    before = 0 if part == "first" else debt.before
+    few = with_microbatches(problem, [before + n + (part != "last")])
+    (total,), one = few.microbatches[:1], _one_by_one(few)
+    longest = (before + total) * one + max(0, most) + debt.most(problem) + 1
+    times = model_times(few, longest, objective)
+    if not times.exact:
+        return None
+    unit = times.unit
+    v = add_variables(cp_model.CpModel(), few, times, longest // unit + 1, devices)
+    add_constraints(v, staircase=staircase)
+    starts = [task.start for task in v.tasks["F"][few.routes[0].stages[0]]]
+    # one unit more: what has begun before the stretch is not moved into it by leaving out idle time
+    v.cp.add(starts[before] == (before * one // unit + 1 if before else 0))
+    value = -starts[before] - _debt(v, debt, starts[before], before)
+    if part == "last":
+        value += _end(v, objective)
+    else:
+        value += starts[before + n] + _debt(v, debt, starts[before + n], before + n)
+    v.cp.add_linear_constraint(value, -(-least // unit), most // unit)
+    return StretchModel(v, value, (most // unit + 1) * unit)
+
+
+def _one_by_one(problem: Problem, device: int | None = None) -> int:
+    """Time of all that there is of one microbatch, on a device or with all delays."""
+    stages = problem.stages
+    if device is not None:
+        stages = tuple(stages[s] for s in problem.stages_on[device])
+    one = sum(stage.F + max(stage.B + stage.W, stage.BW) for stage in stages)
+    return one + sum(link.F + link.B for link in problem.links.values() if device is None)
+
+
+def _debt(v: Variables, debt: Debt, now: cp_model.IntVar, k: int) -> cp_model.LinearExpr:
+    """Count what has not begun when microbatch k enters, of those before it."""
+    terms: list[cp_model.LinearExprT] = [0]
+    for task in _of_device(v, debt.device, range(max(0, k - debt.before), k)):
+        for variant in task.variants:
+            if not variant.length or variant.chosen is False:
+                continue
+            waits = v.cp.new_bool_var("")
+            v.cp.add(task.start >= now).only_enforce_if(waits)
+            begun: list[cp_model.LiteralT] = [~waits]
+            if not isinstance(variant.chosen, bool):
+                v.cp.add_implication(waits, variant.chosen)
+                begun.append(variant.chosen)
+            v.cp.add(task.start < now).only_enforce_if(begun)
+            terms.append(variant.length * waits)
+    return cp_model.LinearExpr.sum(terms)
+
+
+def _of_device(v: Variables, device: int, microbatches: range) -> Iterator[Task]:
+    for task in v.on_device(device):
+        if task.microbatch in microbatches:
+            yield task
+
+
+def _end(v: Variables, objective: Objective) -> cp_model.IntVar:
+    """When all has ended; for the span, all on the device of the route's first stage."""
+    problem, end = v.problem, v.cp.new_int_var(0, v.horizon, "end")
+    first = problem.stages[problem.routes[0].stages[0]].device
+    for stage in v.kept:
+        if objective == "span" and problem.stages[stage].device != first:
+            continue
+        for phase in ("B", "W"):
+            for task in v.tasks[phase][stage]:
+                end_of = v.cp.add(task.end <= end)
+                if not isinstance(task.present, bool):
+                    end_of.only_enforce_if(task.present)
+        if objective == "makespan" and (tail := tail_after(problem, v.kept, stage)):
+            v.cp.add(v.tasks["B"][stage][-1].end + tail // v.times.unit <= end)
+    return end

@@ -1,0 +1,143 @@
+"""Bounds of long runs from stretches: by hand, against an independent model, against schedules."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from ortools.sat.python import cp_model
+
+from pipesat.core.claims import Bound
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Objective
+from pipesat.heuristics.list_scheduling import list_scheduling
+from pipesat.solver.proof.stretch_search import SOURCE, Known, Stretches, measured
+from pipesat.solver.proof.stretches import Debt, Part, stretch_model
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import PROOFS, Runner
+from tests.support.oracle import plain_model_optimum
+from tests.support.problems import chain, problems, vee
+
+PARTS: tuple[Part, ...] = ("step", "last", "first")
+FAR = 400
+
+
+def search_of(problem: Problem, objective: Objective = "makespan") -> Stretches:
+    incumbent = Incumbent(problem, objective, Clock(600))
+    incumbent.raise_bound(Bound(0, "nothing"))
+    incumbent.offer(list_scheduling(problem).order, "list scheduling")
+    return Stretches(problem, incumbent, seed=0)
+
+
+def least(
+    problem: Problem,
+    part: Part,
+    n: int,
+    debt: Debt,
+    objective: Objective = "makespan",
+    devices: frozenset[int] | None = None,
+) -> int:
+    kept = frozenset(range(len(problem.devices))) if devices is None else devices
+    model = stretch_model(problem, debt, part, n, objective, -FAR, FAR, kept)
+    assert model is not None
+    model.variables.cp.minimize(model.value)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(model.variables.cp) == cp_model.OPTIMAL
+    return model.variables.times.unit * round(solver.objective_value)
+
+
+def test_one_device_by_hand() -> None:
+    # one microbatch fits: F 2, B 3, W 5 and then the next one, which finds no debt
+    problem = chain(1, 4, F=2, B=3, W=5, cap=1, backward="split")
+    assert [least(problem, part, 1, Debt(0, 2)) for part in PARTS] == [10, 10, 10]
+    # without a limit all W's may wait, but then they are owed: debts take what a device saves
+    free = chain(1, 4, F=2, B=3, W=5, backward="split")
+    for n in (1, 2):
+        assert least(free, "step", n, Debt(0, 0)) == 2 * n
+        assert least(free, "first", n, Debt(0, 4)) == 10 * n
+        assert least(free, "last", n, Debt(0, 4)) == 10 * n
+    # the debt is of the last microbatch alone: the step leaves the W of the one before for ever
+    assert least(free, "step", 1, Debt(0, 1)) < 10
+
+
+def test_idling_counts_where_steps_see_none() -> None:
+    # 4 stages of time 1, half of a microbatch's memory kept until its W: 4 loads of 3 are no bound
+    # from empty devices, and with three microbatches in memory some device must idle meanwhile
+    problem = chain(4, 32, cap=6, held=(2, 1), backward="split")
+    assert least(problem, "step", 4, Debt(0, 0)) <= 4 * 3 < least(problem, "step", 4, Debt(0, 3))
+
+
+def test_what_follows_from_what_is_known() -> None:
+    known = Known(-FAR)
+    known.learn("step", 1, 3)
+    known.learn("step", 3, 11)
+    assert known.whole(4) == 0  # nothing is known of the end
+    known.learn("last", 1, 5)
+    assert [known.whole(n) for n in (1, 2, 4, 5)] == [5, 3 + 5, 11 + 5, 11 + 3 + 5]
+    known.learn("first", 2, 9)
+    assert [known.whole(n) for n in (2, 3, 6)] == [8, 9 + 5, 9 + 11 + 5]
+    known.learn("step", 1, 2)  # worse: nothing is unlearnt
+    assert [known.of("step", n) for n in (1, 2, 4)] == [3, 6, 14]
+    assert known.of("first", 3) == 9 + 3
+    assert known.of("last", 4) == 11 + 5
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.data())
+def test_no_sum_of_pieces_is_above_the_optimum(problem: Problem, data: st.DataObject) -> None:
+    assume(len(problem.routes) == 1 and problem.routes[0].microbatches > 1)
+    used = [d for d, stages in enumerate(problem.stages_on) if stages]
+    debt = Debt(data.draw(st.sampled_from(used)), data.draw(st.integers(0, 2)))
+    first = problem.stages[problem.routes[0].stages[0]].device
+    kept = frozenset({first, debt.device}) | data.draw(st.frozensets(st.sampled_from(used)))
+    objective: Objective = data.draw(st.sampled_from(["makespan", "span"]))
+    known = Known(-FAR)
+    for part in PARTS:
+        for n in range(1, data.draw(st.integers(2, problem.routes[0].microbatches + 1))):
+            known.learn(part, n, least(problem, part, n, debt, objective, kept))
+    optimum = plain_model_optimum(problem, objective)
+    assert optimum is not None
+    assert known.whole(problem.routes[0].microbatches) <= optimum
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        chain(3, 7, F=2, B=3, W=2, cap=2),
+        chain(3, 7, F=2, B=3, W=2, BW=4, held=(1, 2), cap=5),
+        chain(2, 6, F=2, B=3, W=2, BW=4, cap=2),
+        vee(2, 5, cap=3),
+    ],
+)
+def test_what_is_proven_holds_for_every_schedule(problem: Problem, objective: Objective) -> None:
+    search = search_of(problem, objective)
+    runner = Runner(search.incumbent.clock)
+    before = measured(problem, list_scheduling(problem), search.debt, objective)
+    for _ in range(12):
+        search.step(runner)
+    assert search.tried
+    assert search.incumbent.trusts(PROOFS)
+    after = measured(problem, list_scheduling(problem), search.debt, objective)
+    for starts, debts, end in (before, after):
+        at = [start + debt for start, debt in zip(starts, debts, strict=True)]
+        for n in range(1, len(at)):
+            steps = [later - earlier for earlier, later in zip(at, at[n:], strict=False)]
+            assert search.known.of("step", n) <= min(steps)
+            assert search.known.of("first", n) <= at[n] - at[0]
+            assert search.known.of("last", n) <= end - at[-n]
+
+
+def test_a_wrong_bound_is_dropped_and_ends_the_search() -> None:
+    problem = chain(1, 3, F=2, B=3, W=5, cap=1, backward="split")
+    search = search_of(problem)
+    search.known.learn("step", 1, 11)  # it is 10: see above
+    search.step(Runner(search.incumbent.clock))
+    assert search.finished
+    assert not search.incumbent.trusts(PROOFS)
+    (fault,) = search.incumbent.faults
+    assert f"{SOURCE} says at least 11 for a stretch of 1 microbatches" in fault
