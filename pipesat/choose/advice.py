@@ -1,23 +1,30 @@
-"""The answer as users get it: a table and labelled lines, files and a picture."""
+"""The answer as users get it: a table, labelled lines, files and a picture.
+
+Every line is a fact that can be looked up in the table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pipesat.choose.answer import Answer
-from pipesat.choose.lines import details_of, lines_of
-from pipesat.choose.rows import Row, rank
-from pipesat.choose.table import megatron_flags, shown_rows, table_of
+from pipesat.choose.answer import Answer, End
+from pipesat.choose.rows import OURS, Row, best_of, published_in, rank, stages_text
+from pipesat.choose.table import megatron_flags, needed_without, shown_rows, table_of
+from pipesat.choose.tables import load_of
+from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.attached import attached
-from pipesat.core.showing import Column, Displayed, Facts, Table, table_document
+from pipesat.core.claims import Standing, against, change, percent, ratio
+from pipesat.core.showing import Column, Displayed, Facts, Table, sentences, table_document
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMAT: Final = "pipesat.advice/1"
+_KNOWN: Final = {"1f1b": "1F1B", "interleaved-1f1b": "interleaved 1F1B"}
+"""What users know, to compare with."""
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -105,3 +112,207 @@ class Advice(Answer, Displayed):
             "left_out": [{"name": name, "why_not": why} for name, why in self.left_out],
             "wall_s": round(self.seconds, 3),
         }
+
+
+def lines_of(answer: Answer) -> Facts:
+    """Return the lines of the advice, the most important first."""
+    question, row, easy = answer.question, answer.chosen, answer.plain
+    doubt = ("Doubt", sentences(_doubts(answer)))
+    if row is None:
+        found = sorted(answer.rows, key=lambda row: row.makespan)
+        why = found[0].why_not if found else "none was built in time"
+        return [("Take", f"nothing: {question.runtime} can run none of these: {why}"), doubt]
+    estimate = " (estimate)" if question.layers.estimate else ""
+    must = row.by_hand or "nothing by hand"
+    if easy is not None:
+        must += f": it is {against(row.makespan, easy.makespan, 'without', 1)}"
+    elif row.setting:
+        must += f" ({row.setting})"
+    return [
+        ("Take", f"{_cited(row)}: {question.time(row.makespan)} a step{estimate}"),
+        ("You must", must),
+        ("Without", "" if easy is None else f"{_cited(easy)}: {question.time(easy.makespan)}"),
+        ("Gain", sentences(_gains(answer, row))),
+        ("Limit", sentences([*_bottleneck(answer, row), *_memory(answer, row)])),
+        ("Proof", sentences(_proof(answer, row))),
+        ("Offload", sentences(_offload(answer, row))),
+        doubt,
+        ("Next", _next(answer)),
+    ]
+
+
+def details_of(answer: Answer) -> Iterator[tuple[str, str]]:
+    """Yield what else is known: layout, what does not run, the ends of an estimate's ranges."""
+    question, row, other = answer.question, answer.chosen, answer.best_not_run
+    if row is not None:
+        yield "layout", row.layout(question).text
+        if other is not None and other.makespan < row.makespan:
+            gain = change(other.makespan, row.makespan, 1)
+            text = f"{_cited(other)} would take {question.time(other.makespan)}, {gain}"
+            yield "does not run", sentences([text, other.why_not, of_order(other, "that order")])
+        yield "estimate", question.layers.estimate
+    for end in answer.ends:
+        best, least = end.least
+        yield "range", f"{end.words}, {_name(best)} is the shortest, {question.time(least)}"
+    for name, why in answer.left_out:
+        yield "left out", f"{name}: {why}"
+
+
+def _name(row: Row) -> str:
+    """Name a row: schedule, placement, split."""
+    own = "pipesat's order" if row.name == OURS else row.name
+    group = "" if row.group is None else f" in groups of {row.group}"
+    return f"{own}{group}, {_where(row)}"
+
+
+def _cited(row: Row) -> str:
+    published = published_in(row.name)
+    return _name(row).replace(row.name, f"{row.name} ({published})", 1) if published else _name(row)
+
+
+def _where(row: Row) -> str:
+    split = "pipesat's" if row.split == OURS else row.split
+    return f"{row.placement.replace('vee', 'V')}, {split} split"
+
+
+def _gains(answer: Answer, row: Row) -> Iterator[str]:
+    """What is gained over schedules as frameworks ship them, and over the best of their name."""
+    usual = [x for x in answer.rows if x.split == "even" and x.group is None and not x.by_hand]
+    known = {}
+    for name, shown in _KNOWN.items():
+        known[f"{shown} as shipped"] = best_of(usual, name)
+        known[f"the best {shown} found"] = best_of(answer.rows, name)
+    different = {id(other): (label, other) for label, other in known.items() if other is not None}
+    for label, other in different.values():
+        time = answer.question.time(other.makespan)
+        gain = against(row.makespan, other.makespan, label, 1)
+        yield f"none: this is {label}" if other is row else f"{gain} ({time})"
+
+
+def _bottleneck(answer: Answer, row: Row) -> Iterator[str]:
+    question = answer.question
+    if question.parts is not None:
+        every = question.microbatches * len(row.problem.stages)
+        yield f"{row.pairs} of its {every} forwards run together with a backward"
+        return
+    loads = [load_of(row.problem, device) for device in range(question.devices)]
+    device = max(range(question.devices), key=loads.__getitem__)
+    busy = percent(ratio(loads[device], row.makespan), 0)
+    own = [k for stage in row.shape.stages_on[device] for k in row.partition[stage]]
+    heaviest = max(own, key=question.work_of, default=0)
+    work = question.work_of(heaviest)
+    share = percent(ratio(question.microbatches * work, loads[device]), 0)
+    label = question.layers.label(heaviest)
+    yield f"the bottleneck is rank {device}, busy {busy} of the time, {label} is {share} of that"
+    if work * question.devices > question.work:
+        yield "that layer alone is more than an equal share of all work: no split evens it out"
+
+
+def _memory(answer: Answer, row: Row) -> Iterator[str]:
+    question, first = answer.question, row.candidate.first
+    if question.memory is None:
+        return
+    if not row.again and first is None:
+        free = question.amount(question.memory - question.reserve, rounded)
+        most = question.amount(max(row.peaks) - question.reserve)
+        yield f"nothing has to recompute: {most} of {free} are used at most"
+        return
+    who = f"the first {first} of each stage's layers" if first else stages_text(row.again)
+    need = needed_without(question, row)
+    yield f"recomputed to fit into memory: {who}" + (f": {need}" if need else "")
+
+
+def _offload(answer: Answer, row: Row) -> Iterator[str]:
+    """What offloading would bring, by a checked schedule; "cannot" only if that is proven."""
+    some = (x for x in answer.rows if x.candidate.offload)
+    found = min(some, key=lambda x: x.makespan, default=None)
+    if found is None:
+        return
+    takes, least = answer.question.time(found.makespan), found.candidate.bound.value
+    gain = against(found.makespan, row.makespan, "the advice", 1)
+    yield f"{found.offloaded} (stage, microbatch) instead take {takes} ({_where(found)}), {gain}"
+    if found.makespan < row.makespan:
+        yield found.why_not
+    elif least >= row.makespan:
+        yield "it cannot help at your bandwidth"
+    else:
+        yield f"{answer.question.time(least, rounded_down)} are not ruled out"
+
+
+def of_order(row: Row, what: str) -> str:
+    """Say what is proven of an order on its split, with what recomputes there."""
+    again = " and these stages recomputing" if row.again or row.candidate.first is not None else ""
+    standing = Standing(row.makespan, row.candidate.bound.value, of="the order")
+    if standing.proven:
+        return f"{what} is proven optimal for this split{again}"
+    return f"for this split{again}, {what} can still gain {standing.gap_text(1)} at most"
+
+
+def _searched(answer: Answer, row: Row) -> str:
+    """Name what a bound is proven for: schedules that torch runs, or any."""
+    question, shapes = answer.question, answer.shapes.replace("vee", "V")
+    runs = f" that {question.runtime} runs" if question.any_order else " in any order"
+    if answer.plan is None:
+        return f"schedule{runs} of this split in a {shapes} that pairs F with BW alone"
+    keeps = " without offloading" if question.may_offload else ""
+    what = "layers" if row.candidate.first is not None else "stages"
+    again = f", whichever {what} recompute," if question.may_recompute else ""
+    return f"schedule{runs}{keeps} on any split of {shapes}{again}"
+
+
+def _proof(answer: Answer, row: Row) -> Iterator[str]:
+    standing, others = answer.standing, answer.not_searched
+    if standing.bound is None:
+        yield "no bound is known for it"
+    elif standing.proven:
+        yield f"proven optimal of all: no {_searched(answer, row)} is shorter"
+    else:
+        least = answer.question.time(standing.bound, rounded_down)
+        gap = f"at most {standing.gap_text(1)} less is possible"
+        yield f"{gap}: no {_searched(answer, row)} takes less than {least}"
+    if not standing.proven and answer.plan is not None and answer.question.any_order:
+        yield of_order(row, "this order")
+    if others:
+        yield f"in a {' or '.join(others)} only known schedules were tried, and nothing is proven"
+
+
+def _doubts(answer: Answer) -> Iterator[str]:
+    """What is assumed, estimated or not tried."""
+    question, about = answer.question, answer.question.layers.estimate_range
+    if question.layers.estimate:
+        times = f" (x {about[0] / 1000:.2f} to {about[1] / 1000:.2f})" if about else ""
+        yield f"all costs are an estimate{times}"
+    else:
+        yield "costs are taken as exact"
+    if answer.chosen is not None and answer.ends:
+        yield _at_the_ends(answer.ends, answer.chosen)
+    if not question.latency and question.bandwidth is None:
+        yield "links are taken as free"
+    if question.memory is not None and question.reserve:
+        free, all_of_it = (question.amount(x, rounded) for x in (question.reserve, question.memory))
+        yield f"{free} of {all_of_it} per rank are kept free"
+    if question.parts is not None:
+        source = question.parts.source
+        yield f"times are the least that the parts of {source} can take on their streams"
+    if answer.untried:
+        yield f"not tried, as time ended before: {', '.join(answer.untried)}"
+    yield from (f"no bound is claimed: {text}" for text in answer.contradictions)
+
+
+def _at_the_ends(ends: Sequence[End], chosen: Row) -> str:
+    """Whether the advice stays the shortest at all ends of the estimate's ranges."""
+    worst = min(ends, key=lambda end: end.least[1] / max(1, end.of(chosen)))
+    row, least = worst.least
+    if least >= worst.of(chosen):
+        return "the advice is the same at the ends of the estimate's ranges"
+    shorter = change(least, worst.of(chosen), 1)
+    return f"the advice depends on it: {worst.words}, {_name(row)} is {shorter}"
+
+
+def _next(answer: Answer) -> str:
+    """The next thing to do."""
+    if answer.question.layers.estimate:
+        return "measure your layers with pipesat profile, then pipesat advise with its file"
+    if not answer.question.any_order:
+        return "run one step with these flags, and compare its time with this one"
+    return "run the order, then pipesat timeline compare says where measured times differ"

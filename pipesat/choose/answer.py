@@ -88,12 +88,11 @@ class Answer:
 
     def _bound_of_split(self, row: Row) -> Bound:
         """The best bound of the row's split in any order that the runtime runs, or any at all."""
-        same = (row.partition, row.shape.homes)
-        own = row.candidate.runtime
-        runtime = own if self.question.any_order else None
-        widest = self.question.candidate(row.partition, row.shape, (), runtime)
-        others = [row.candidate for row in self.rows if row.candidate.runtime in (None, own)]
-        found = [widest, *(one for one in others if same == (one.partition, one.shape.homes))]
+        runtime = self.question.free
+        found = [self.question.candidate(row.partition, row.shape, (), runtime)]
+        for other in (one.candidate for one in self.rows):
+            same = (other.partition, other.shape.homes) == (row.partition, row.shape.homes)
+            found += [other] if same and other.runtime == runtime else []
         return max((one.bound for one in found), key=lambda bound: bound.value)
 
     @property

@@ -99,11 +99,6 @@ class Plan(Displayed):
         return self.standing.status
 
     @property
-    def gap(self) -> float | None:
-        """``(value - bound) / value``; 0 where both are 0."""
-        return self.standing.gap
-
-    @property
     def complete(self) -> bool:
         """Whether every partition of every shape is accounted for."""
         return self.known.complete
@@ -248,7 +243,7 @@ class Plan(Displayed):
             "lower_bound": None if self.bound is None else self.bound.value,
             "lower_bound_source": None if self.bound is None else self.bound.source,
             "every_partition_accounted_for": self.complete,
-            "gap": self.gap,
+            "gap": self.standing.gap,
             "shape": None if chosen is None else {key: getattr(chosen.shape, key) for key in keys},
             "proposed_by": None if chosen is None else chosen.proposed_by,
             "recompute": self.space.choice,

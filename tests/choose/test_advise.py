@@ -18,12 +18,11 @@ import pytest
 
 import pipesat
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.choose.advice import Advice
+from pipesat.choose.advice import Advice, of_order
 from pipesat.choose.answer import NOT_BUILT
 from pipesat.choose.candidates import Candidate
 from pipesat.choose.files import result_of
 from pipesat.choose.known import Build, builds, rows_on
-from pipesat.choose.lines import of_order
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, credited, marked, published_in, stages_text
 from pipesat.choose.table import megatron_flags, shown_rows

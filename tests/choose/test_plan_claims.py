@@ -241,7 +241,7 @@ def test_a_refuted_proof_is_dropped_and_the_schedule_kept() -> None:
     plan = concluded(search.known, [], [], seconds=0.0, seed=0, workers=1, versions={})
     assert plan.status == "feasible"
     assert plan.bound is None
-    assert plan.gap is None
+    assert plan.standing.gap is None
     assert plan.result is not None
     assert plan.result.lower_bound is None
     assert plan.result.schedule is not None
