@@ -8,6 +8,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ import torch
 from torch import nn
 
 from pipesat.core.errors import BadInput
+from pipesat.placement.partition import even
 from pipesat.profile.cut import layers_of_stages
 from pipesat.profile.file import ModelModel, Profile, read_profile
 from pipesat.profile.published import DecoderShape
@@ -58,11 +60,8 @@ class LayeredModel:
 
     def build_stage(self, stage: int, stages: int) -> nn.Module:
         """Build one of so many stages; the same weights on every process."""
-        if self.cut is None:
-            from pipesat.placement.partition import even
-
-            return nn.Sequential(*self.build(even(len(self.names), stages)[stage]))
-        return nn.Sequential(*self.build(self.cut(stages)[stage]))
+        cut = self.cut or partial(even, len(self.names))
+        return nn.Sequential(*self.build(cut(stages)[stage]))
 
     def whole_batch(self, microbatches: int) -> tuple[Any, Any]:
         """Return inputs and targets of all microbatches, one after the other."""
@@ -277,20 +276,15 @@ def load_model(job: Job) -> TrainedModel:
     if ":" in job.module:
         return imported_model(job.module, job.folder, torch.device("cpu"))
     try:
-        model = _imported(job.module, job.folder)
+        model: TrainedModel = _imported(job.module, job.folder)
     except Exception as error:
-        raise BadInput(
-            f"cannot be imported: {type(error).__name__}: {error}", where="model", value=job.module
-        ) from error
+        said = f"cannot be imported: {type(error).__name__}: {error}"
+        raise BadInput(said, where="model", value=job.module) from error
     for name in _FUNCTIONS:
         if not callable(getattr(model, name, None)):
-            raise BadInput(
-                f"it has no function {name}, expected {', '.join(_FUNCTIONS)}",
-                where="model",
-                value=job.module,
-            )
-    built: TrainedModel = model
-    return built
+            said = f"it has no function {name}, expected {', '.join(_FUNCTIONS)}"
+            raise BadInput(said, where="model", value=job.module)
+    return model
 
 
 def _imported(name: str, folder: str) -> Any:

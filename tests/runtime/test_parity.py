@@ -143,7 +143,6 @@ def mixed(problem: Problem, seed: int) -> str:
 CASES: dict[int, dict[str, Callable[[], str]]] = {
     2: {
         "gpipe": lambda: baseline("gpipe", chain(2, 4)),
-        "1f1b": lambda: baseline("1f1b", chain(2, 4)),
         "zb-h1": lambda: baseline("zb-h1", chain(2, 4)),
         "solved chain": lambda: solved(chain(2, 4, F=2, B=3, cap=3, comm=1)),
         "solved v": lambda: solved(vee(2, 4, cap=4)),
@@ -158,16 +157,11 @@ CASES: dict[int, dict[str, Callable[[], str]]] = {
         "one microbatch": lambda: baseline("1f1b", chain(2, 1)),
     },
     4: {
-        "gpipe": lambda: baseline("gpipe", chain(4, 6)),
         "1f1b": lambda: baseline("1f1b", chain(4, 6)),
-        "zb-h1": lambda: baseline("zb-h1", chain(4, 6)),
         "solved chain": lambda: solved(chain(4, 6, comm=1, cap=5)),
         "solved v": lambda: solved(vee(4, 4)),
         "loop": lambda: baseline("list-scheduling", placed(*range(4), *range(4), m=6)),
-        "block": lambda: baseline("list-scheduling", placed(0, 0, 1, 1, 2, 2, 3, 3, m=4)),
         "uneven": lambda: baseline("list-scheduling", placed(0, 1, 1, 1, 2, 3, 0, m=4)),
-        "w > a": lambda: solved(capped(placed(0, 1, 2, 3, m=5), 10)),
-        "W at the end": lambda: w_at_the_end(placed(0, 1, 2, 3, m=6)),
         "mixed": lambda: mixed(placed(3, 2, 1, 0, 0, 2, m=4), 4),
     },
 }
