@@ -287,7 +287,7 @@ TIED = of(entry(name="a"), entry(with_next=True), entry(), entry(tied_to="a", la
         (
             [range(1), range(1, 4)],
             r"layer 0 \(a\) and layer 3 share weights, but lie on devices 0 "
-            'and 1: put them on one device .*a vee.*or say "tie": "copies"',
+            'and 1. Put them on one device: a V .*Or say "tie": "copies"',
         ),
     ],
 )
