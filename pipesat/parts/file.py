@@ -116,15 +116,16 @@ def _chunk(model: ChunkModel, where: str, streams: Sequence[str]) -> Chunk:
             where=f"{where}.repeat",
             value=model.repeat,
         )
-    parts: dict[PartKind, tuple[Part, ...]] = {}
     before = [part.name for part in model.B]
-    for kind in PART_KINDS:
+
+    def parts(kind: PartKind) -> tuple[Part, ...]:
         row: list[PartModel] = getattr(model, kind)
-        parts[kind] = tuple(
+        return tuple(
             _part(part, f"{where}.{kind}[{place}]", streams, before)
             for place, part in enumerate(row)
         )
-    return Chunk(model.name, model.repeat, parts["F"], parts["B"], parts["W"])
+
+    return Chunk(model.name, model.repeat, *map(parts, PART_KINDS))
 
 
 def _part(model: PartModel, where: str, streams: Sequence[str], before: Sequence[str]) -> Part:
@@ -142,27 +143,16 @@ def _part(model: PartModel, where: str, streams: Sequence[str], before: Sequence
 
 
 def _devices(model: PartsModel) -> tuple[int, ...]:
-    if "devices" not in model.model_fields_set:
-        if len(model.stages) > MOST_DEVICES:
-            raise BadInput(
-                f"{len(model.stages)} stages on devices of their own, expected at most "
-                f"{MOST_DEVICES} devices",
-                where="stages",
-            )
-        return tuple(range(len(model.stages)))
-    if len(model.devices) != len(model.stages):
-        raise BadInput(
-            f"{len(model.devices)} entries, expected {len(model.stages)}, one per stage",
-            where="devices",
-        )
-    for number, device in enumerate(model.devices):
+    given = "devices" in model.model_fields_set
+    devices = tuple(model.devices if given else range(len(model.stages)))
+    if len(devices) != len(model.stages):
+        text = f"{len(devices)} entries, expected {len(model.stages)}, one per stage"
+        raise BadInput(text, where="devices")
+    for number, device in enumerate(devices):
         if device >= MOST_DEVICES:
-            raise BadInput(
-                f"expected a device from 0 to {MOST_DEVICES - 1}",
-                where=f"devices[{number}]",
-                value=device,
-            )
-    return tuple(model.devices)
+            text = f"expected a device from 0 to {MOST_DEVICES - 1}"
+            raise BadInput(text, where=f"devices[{number}]", value=device)
+    return devices
 
 
 def _place(name: str, known: Sequence[str], what: str, where: str) -> int:

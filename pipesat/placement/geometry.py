@@ -85,6 +85,19 @@ class Geometry:
         return (first,)
 
 
+def chunks_of(placement: Placement, chunks: int | None) -> int:
+    """Return the stages per device of a loop; ``None``: 2.
+
+    Raises
+    ------
+    BadInput
+        If they are given for another placement.
+    """
+    if chunks is not None and placement != "loop":
+        raise BadInput("only a loop has a choice: `placement` loop", where="chunks", value=chunks)
+    return chunks or CHUNKS
+
+
 def shared(microbatches: Any, routes: int) -> list[Any]:
     """Return each route's microbatches: of a number equally many, the first routes' more.
 

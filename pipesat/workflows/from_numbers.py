@@ -17,7 +17,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches
 from pipesat.placement.building import document_of
 from pipesat.placement.documents import stated
-from pipesat.placement.geometry import CHUNKS, Geometry, Placement
+from pipesat.placement.geometry import Geometry, Placement, chunks_of
 from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
 
 _PAIR_TIME: Final = re.compile(r"(?:(F|BW|B|W)\+(F|BW|B|W)=)?([0-9]{1,18})(?:/([0-9]{1,18}))?")
@@ -120,9 +120,7 @@ def problem_from_numbers(
 
     given = dict(locals())
     listed = _listed(lengths, reference, quadratic, tolerance, order, microbatches)
-    if chunks is not None and placement != "loop":
-        raise BadInput("only a loop has a choice: `placement` loop", where="chunks", value=chunks)
-    laps = chunks or CHUNKS
+    laps = chunks_of(placement, chunks)
     pairs = _pairs(pair_time, Geometry(placement, devices, laps).homes)
     pairing = stated(FB=None if overlap is None else _ratio(overlap), pairs=pairs or None)
     given |= {"microbatches": listed or microbatches, "chunks": laps, "comm": link_delay}

@@ -11,7 +11,7 @@ from pipesat.core.arguments import public, require_once
 from pipesat.core.building import Split
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import Amount, Chunks, Devices, Microbatches, Part, Ratio, Tokens
-from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
+from pipesat.placement.geometry import OneRoutePlacement, chunks_of
 from pipesat.profile.modes import MODES, ModeName
 from pipesat.profile.static import training_of
 
@@ -107,8 +107,6 @@ def problem_from_profile(
 
     if link_delay is not None and links is not None:
         raise BadInput("expected it or `links`, not both", where="link_delay", value=link_delay)
-    if chunks is not None and placement != "loop":
-        raise BadInput("only a loop has a choice: `placement` loop", where="chunks", value=chunks)
     if split_limit is not None and backward != "auto":
         text = "it decides between backwards only where `backward` is auto"
         raise BadInput(text, where="split_limit", value=split_limit)
@@ -120,7 +118,7 @@ def problem_from_profile(
         devices=devices,
         microbatches=microbatches,
         placement=placement,
-        chunks=chunks or CHUNKS,
+        chunks=chunks_of(placement, chunks),
         split=split,
         memory=None if memory is None else in_bytes("memory", memory),
         training=training_of(training, reserve),

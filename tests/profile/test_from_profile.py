@@ -469,10 +469,10 @@ def test_without_an_output_file_stdout_has_the_problem_alone(cli, save) -> None:
 def test_delays_from_a_file_of_their_own(cli, save) -> None:
     path, other = save(document(), "profile.json"), save(links((1, 9.0), (2, 9.0)), "links.json")
     arguments = ["problem", "from-profile", path, "--devices", 2, "--microbatches", 4]
-    assert cli(*arguments, "--links", other).json["comm"] == {"default": 9}
+    assert cli(*arguments, "--link-delay", f"file={other}").json["comm"] == {"default": 9}
     assert "no delay was measured" in cli(*arguments).err
-    assert cli(*arguments, "--links", other, "--link-delay", 5).code == 2
-    assert cli(*arguments, "--links", path).code == 2
+    assert cli(*arguments, "--link-delay", f"5,file={other}").code == 2
+    assert cli(*arguments, "--link-delay", f"file={path}").code == 2
 
 
 @pytest.mark.parametrize(
