@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import shutil
 import sys
 import warnings
@@ -49,10 +50,11 @@ class Command(NamedTuple):
     @property
     def reads(self) -> list[str]:
         """Names of the files that it reads."""
-        words = (word[1:-1] for word in self.words if word.startswith("{"))
+        words = (name for word in self.words for name in _NAMED.findall(word))
         return [word for word in words if word != "new"]
 
 
+_NAMED = re.compile(r"\{(.*?)\}")
 _PAIR = "{problem.json} {schedule.json}"
 _LINES = [
     "solve {problem.json} -o {new}",
@@ -606,7 +608,7 @@ def faults(world: Path, command: Command, path: Path, mutant: Mutant) -> list[st
     kept = path.read_bytes()
     path.write_bytes(mutant.content)
     new = world / "new"
-    words = [str(world / word[1:-1]) if word.startswith("{") else word for word in command.words]
+    words = [_NAMED.sub(lambda found: str(world / found[1]), word) for word in command.words]
     try:
         outcome = run_main(words)
     except BaseException as error:  # whatever it is, it is the finding
