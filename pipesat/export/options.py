@@ -26,6 +26,7 @@ Checkpointing: TypeAlias = Literal["none", "full"]
 CHECKPOINTING: Final = get_args(Checkpointing)
 MOST_LAYERS = 100_000
 _COMMENT = 96  # characters of a comment's line
+_SHOWN = 16  # stages whose ranks are named
 
 
 @dataclass(frozen=True)
@@ -148,14 +149,9 @@ def loader_for(problem: Problem) -> Loader:
         return Loader(name, "loop: rank r holds stages r, r + p, ...")
     if placement == Geometry("vee", ranks).homes:
         return Loader("ZBVZeroBubble", "V: rank r holds stages r and 2p - 1 - r")
+    ranks_of = ", ".join(map(str, placement[:_SHOWN])) + ", …" * (len(placement) > _SHOWN)
     return Loader(
         None,
         "stages must lie in a loop (stage s on rank s mod p, equally many per rank) or in a V of "
-        f"two stages per rank; here stage by stage they lie on ranks {_short(placement)}",
+        f"two stages per rank; here stage by stage they lie on ranks {ranks_of}",
     )
-
-
-def _short(placement: tuple[int, ...]) -> str:
-    most = 16
-    text = ", ".join(map(str, placement[:most]))
-    return text + (", …" if len(placement) > most else "")

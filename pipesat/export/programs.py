@@ -18,8 +18,8 @@ from pipesat.core.schedule import Exported, Schedule
 from pipesat.core.settings import Target
 from pipesat.core.timing import time_order
 from pipesat.export.as_run import as_run, by_place, is_split
-from pipesat.export.options import Options
-from pipesat.export.runtime import Runtime, is_vee
+from pipesat.export.options import Options, loader_for
+from pipesat.export.runtime import Runtime
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import Count, StrictModel, read_text
 
@@ -179,7 +179,10 @@ def filled(text: str, words: Mapping[str, object]) -> str:
 
 
 def _words(problem: Problem, schedule: Schedule, options: Options) -> dict[str, object]:
-    chunks, vee = len(problem.stages) // len(problem.devices), is_vee(problem)
+    chunks, vee = (
+        len(problem.stages) // len(problem.devices),
+        loader_for(problem).schedule_name == "ZBVZeroBubble",
+    )
     chain = "zero-bubble" if is_split(schedule.order) else "1f1b"
     return {
         "ranks": len(problem.devices),

@@ -17,7 +17,6 @@ from pipesat.core.problem import Problem
 from pipesat.export.options import Options, loader_for
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.files.folder import changed_problem
-from pipesat.placement.geometry import Geometry
 
 if TYPE_CHECKING:
     from pipesat.core.schedule import Exported, Schedule
@@ -95,13 +94,6 @@ class Runtime:
         loader = loader_for(problem)
         if loader.schedule_name is None:
             raise NotApplicable(f"{self.title} cannot load this placement: {loader.reason}")
-
-
-def is_vee(problem: Problem) -> bool:
-    """Whether stages lie in a V, of two per rank and on more than one."""
-    homes = tuple(problem.stages[stage].device for stage in problem.routes[0].stages)
-    ranks = len(problem.devices)
-    return ranks > 1 and homes == Geometry("vee", ranks).homes
 
 
 def restricted(problem: Problem, runtime: Runtime) -> tuple[Problem, ...]:

@@ -75,9 +75,12 @@ def dealt(
     best, bound = _best(load, best, bound, schedule, clock, seed)
     about: dict[str, Any] | None = None
     if lengths is not None:
-        sha256 = digest(json.dumps([*lengths]).encode())
-        about = {"sha256": sha256, "reference": reference}
-        about |= {"quadratic": float(quadratic), "tokens": tokens}
+        about = {
+            "sha256": digest(json.dumps([*lengths]).encode()),
+            "reference": reference,
+            "quadratic": float(quadratic),
+            "tokens": tokens,
+        }
     fits = best.fits
     if fits:
         with doing("checking the slowest replicas"):
