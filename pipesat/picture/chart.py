@@ -74,11 +74,9 @@ def _inches_wanted(ops: Boxes, length: float) -> float:
 
 def _fold(rows: Rows, length: int) -> Fold | None:
     """Return what repeats, if most numbers would not fit else, and it leaves out a third."""
-    if rows.headings or _inches_wanted(rows.ops, length) <= 1.3 * _NARROWEST:
+    if rows.headings or _inches_wanted(rows.of(), length) <= 1.3 * _NARROWEST:
         return None
-    copies = rows.copies.copy()
-    copies["kind"] += len(KINDS)
-    found = fold_of(np.concatenate([rows.ops, copies]))
+    found = fold_of(rows.boxes)
     return found if found is not None and 3 * found.hidden > length else None
 
 
@@ -87,7 +85,7 @@ class _Chart:
 
     def __init__(self, problem: Problem, rows: Rows, unit: str) -> None:
         self.problem, self.rows = problem, rows
-        self.ends = max([0, *rows.ops["end"].tolist(), *rows.copies["end"].tolist()])
+        self.ends = max([0, *rows.boxes["end"].tolist()])
         self.fold = _fold(rows, self.ends)
         self.length = max(1, self.ends - (self.fold.hidden if self.fold else 0))
         self.scale, self.unit = unit_of_time(unit, self.ends)
@@ -99,12 +97,12 @@ class _Chart:
         limits = [row.capacity for row in rows.rows if row.capacity is not None]
         self.top = max([1, peak, *(c for c in limits if c <= _FAR_CAPACITY * peak)])
         self.memory = bool(peak or limits) and self.pitch >= _LEAST_ROW_WITH_MEMORY
-        self.copy = 0.07 if len(rows.copies) else 0.0
+        self.copy = 0.07 if len(rows.of("O", "L")) else 0.0
         self.lane = (0.56 if self.memory else 0.8) - 2 * self.copy
 
     def drawn(self, title: str) -> Figure:
         """Draw everything; return the figure."""
-        wanted = _inches_wanted(self.rows.ops, self.length)
+        wanted = _inches_wanted(self.rows.of(), self.length)
         width = max(_NARROWEST, wanted if wanted <= _WIDEST else 1.6 * _NARROWEST)
         figure = blank_figure(width, 1.5 + self.pitch * self.height, title)
         self.axes = figure.subplots()
@@ -193,7 +191,7 @@ class _Chart:
         ends = self.scale * self.length
         idle = np.column_stack([0 * tops, tops, 0 * tops + ends, tops + self.lane])
         self._fill(idle, IDLE, "idle", zorder=0.6)
-        boxes, fields = self._fields(self.rows.ops, 0.0, self.lane)
+        boxes, fields = self._fields(self.rows.of(), 0.0, self.lane)
         if not len(boxes):
             return
         extent = self.axes.get_window_extent()
@@ -218,9 +216,10 @@ class _Chart:
 
     def _draw_copies(self) -> None:
         """Draw copies between ops and memory, those out above those back."""
-        for number, (name, colour) in enumerate((("copy out", COPY_OUT), ("copy back", COPY_BACK))):
-            boxes = self.rows.copies[self.rows.copies["kind"] == number]
-            _, fields = self._fields(boxes, self.lane + 0.03 + number * self.copy, self.copy)
+        kinds = (("O", "copy out", COPY_OUT), ("L", "copy back", COPY_BACK))
+        for number, (kind, name, colour) in enumerate(kinds):
+            top = self.lane + 0.03 + number * self.copy
+            _, fields = self._fields(self.rows.of(kind), top, self.copy)
             if len(fields):
                 self._fill(fields, colour, name, edgecolor=OUTLINE, linewidth=0.3, zorder=2)
 

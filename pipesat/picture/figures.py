@@ -229,13 +229,13 @@ _HATCHES: Final = ("////", "\\\\\\\\", "xxxx")
 
 def modes_of(rows: Rows) -> list[tuple[int, str]]:
     """Return the memory modes that are not to keep, each with its hatching."""
-    modes = sorted({*rows.ops["mode"].tolist()} - {0})
+    modes = sorted({*rows.boxes["mode"].tolist()} - {0})
     return [(mode, _HATCHES[min(mode, 3) - 1]) for mode in modes]
 
 
 def draw_legend(figure: Figure, problem: Problem, rows: Rows, memory: int | None) -> None:
     """Draw the legend; ``memory`` is the largest amount shown, ``None`` where none is drawn."""
-    ops, copies, held = rows.ops, len(rows.copies) > 0, memory is not None
+    ops, copies, held = rows.of(), len(rows.of("O", "L")) > 0, memory is not None
     chunks = min(4, max(map(len, problem.stages_on)))
     places = np.linspace(0, 1, chunks).tolist()
     tints = class_tints(problem)

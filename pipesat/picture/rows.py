@@ -7,7 +7,7 @@ microbatch that is a fixed number further on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -28,20 +28,9 @@ if TYPE_CHECKING:
 WHOLE, UPPER, LOWER = range(3)
 """Which part of its row's height a box takes: a pair is drawn as two halves."""
 
-COPIES: Final = ("O", "L")
-FIELDS: Final = (
-    "stage",
-    "kind",
-    "microbatch",
-    "start",
-    "end",
-    "mode",
-    "part",
-    "chunk",
-    "tint",
-    "row",
-)
-"""Of a box. ``kind`` is a place in KINDS, ``chunk`` one among the stages of its device."""
+SHOWN: Final = (*KINDS, "O", "L")
+FIELDS: Final = "stage kind microbatch start end mode part chunk tint row"
+"""Of a box. ``kind`` is a place in SHOWN, ``chunk`` one among the stages of its device."""
 
 Boxes = Any  # a record array with FIELDS, all of them integers
 
@@ -64,13 +53,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Rows:
-    """All rows with the boxes of their ops, one per op, and of their copies."""
+    """All rows with a box per op and per copy."""
 
     rows: tuple[Row, ...]
-    ops: Boxes
-    copies: Boxes
+    boxes: Boxes
     headings: Mapping[str, float]
     height: float
+
+    def of(self, *kinds: str) -> Boxes:
+        """Return the boxes of ops, or of the kinds asked for."""
+        return self.boxes[np.isin(self.boxes["kind"], [*map(SHOWN.index, kinds or KINDS)])]
 
 
 def rows_of(
@@ -91,7 +83,8 @@ def rows_of(
         else [(device, name) for name in schedules for device in devices]
     )
     group = len(schedules) if by_device else len(devices)
-    rows, ops, copies, top = [], [], [], 0.0
+    rows, top = [], 0.0
+    boxes: list[tuple[int, ...]] = []
     headings: dict[str, float] = {}
     for number, (device, name) in enumerate(places):
         if several and number % group == 0:
@@ -101,41 +94,28 @@ def rows_of(
         held = Profile(np.zeros(1, int), np.zeros(1, int)) if found is None else found[device]
         label = problem.device_name(device) + (f" {name}" if several and by_device else "")
         rows.append(Row(label, top, held, data.memory if found else None, data.static))
-        schedule = schedules[name]
-        ops.append(_boxes(problem, schedule, device, number))
-        copies.append(_copies(schedule, device, number))
+        boxes += _boxes(problem, schedules[name], device, number)
         top += 1
-    return Rows(tuple(rows), np.concatenate(ops), np.concatenate(copies), headings, top)
+    entries = np.array(boxes, dtype=[(name, np.int64) for name in FIELDS.split()])
+    return Rows(tuple(rows), entries, headings, top)
 
 
-def records(entries: Sequence[tuple[int, ...]]) -> Boxes:
-    """Return boxes from tuples in the order of FIELDS."""
-    return np.array(entries, dtype=[(name, np.int64) for name in FIELDS])
-
-
-def _boxes(problem: Problem, schedule: Schedule, device: int, row: int) -> Boxes:
-    """Return a box per op of a device, so a pair gives two, in execution order."""
+def _boxes(
+    problem: Problem, schedule: Schedule, device: int, row: int
+) -> Iterator[tuple[int, ...]]:
+    """Yield the fields of a box per op of a device, so a pair gives two, and per copy."""
     tints = class_tints(problem)
     chunks = {stage: place for place, stage in enumerate(problem.stages_on[device])}
-    entries = []
     for item, (_, start, end) in zip(schedule.order[device], schedule.devices[device], strict=True):
         parts = (UPPER, LOWER) if isinstance(item, Pair) else (WHOLE,)
         for op, part in zip(members(item), parts, strict=True):
             tint = 0 if tints is None else tints.of(problem, op.stage, op.microbatch)
             place = (start, end, op.mode, part, chunks[op.stage], tint, row)
-            entries.append((op.stage, KINDS.index(op.kind), op.microbatch, *place))
-    return records(entries)
-
-
-def _copies(schedule: Schedule, device: int, row: int) -> Boxes:
-    """Return a box per copy of a device; its ``kind`` is a place in COPIES."""
-    return records(
-        [
-            (copy.stage, COPIES.index(copy.kind), copy.microbatch, start, end, 0, WHOLE, 0, 0, row)
-            for copy, start, end in schedule.copies_of(device)
-            if isinstance(copy, Copy)
-        ]
-    )
+            yield (op.stage, SHOWN.index(op.kind), op.microbatch, *place)
+    for copy, start, end in schedule.copies_of(device):
+        if isinstance(copy, Copy):
+            kind = SHOWN.index(copy.kind)
+            yield copy.stage, kind, copy.microbatch, start, end, 0, WHOLE, 0, 0, row
 
 
 _LEAST_TIMES = 4
@@ -171,7 +151,7 @@ class Fold(NamedTuple):
 def fold_of(boxes: Boxes) -> Fold | None:
     """Return the repetition that leaves out most, ``None`` if there is none.
 
-    ``boxes`` has all ops and copies; a copy's ``kind`` differs from those of ops.
+    ``boxes`` has all ops and copies.
     """
     if not len(boxes):
         return None

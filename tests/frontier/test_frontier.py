@@ -13,9 +13,10 @@ import json
 import math
 import threading
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ from pipesat.core.errors import BadInput, Fault
 from pipesat.core.problem import Problem
 from pipesat.core.result import Improvement, Result
 from pipesat.core.schedule import Schedule
-from pipesat.core.solving import Listener, Starts
+from pipesat.core.solving import Starts
 from pipesat.files.folder import write_folder
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
@@ -74,15 +75,8 @@ def optimum(problem: Problem) -> float:
     return _OPTIMA[problem.sha256]
 
 
-def traced(problem: Problem, **options: object) -> Frontier:
-    found: Frontier = trace(
-        problem,
-        solve=SOLVE,
-        baselines=published(),
-        time_limit=60,
-        **options,  # type: ignore[arg-type]
-    )
-    return found
+def traced(problem: Problem, **options: Any) -> Frontier:
+    return trace(problem, solve=SOLVE, baselines=published(), time_limit=60, **options)
 
 
 # Caps
@@ -195,28 +189,10 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[tuple[int | None, list[int], int | None, Result]] = []
 
-    def __call__(
-        self,
-        problem: Problem,
-        *,
-        starts: Starts,
-        time_limit: float,
-        schedules: Sequence[Schedule],
-        known_bound: Bound | None,
-        listener: Listener,
-        stop: threading.Event,
-    ) -> Result:
-        for schedule in schedules:
-            assert not check(problem, schedule)
-        result = SOLVE(
-            problem,
-            starts=starts,
-            time_limit=time_limit,
-            schedules=schedules,
-            known_bound=known_bound,
-            listener=listener,
-            stop=stop,
-        )
+    def __call__(self, problem: Problem, *, starts: Starts, **told: Any) -> Result:
+        schedules, known_bound = told["schedules"], told["known_bound"]
+        assert not any(check(problem, schedule) for schedule in schedules)
+        result = SOLVE(problem, starts=starts, **told)
         values = [schedule.makespan for schedule in schedules]
         bound = None if known_bound is None else known_bound.value
         self.calls.append((problem.devices[0].memory, values, bound, result))
@@ -225,7 +201,10 @@ class Recorder:
 
 def test_solves_are_told_what_their_neighbours_found() -> None:
     recorder = Recorder()
-    trace(chain(2, 4), solve=recorder, caps=[1, 2, 3], time_limit=60)
+    told: list[Improvement] = []
+    trace(chain(2, 4), solve=recorder, caps=[1, 2, 3], time_limit=60, listener=told.append)
+    assert any(step.source.startswith("cap 1: ") for step in told)
+    assert [step.seconds for step in told] == sorted(step.seconds for step in told)
     assert len(recorder.calls) > 1
     for number, (cap, values, bound, _) in enumerate(recorder.calls):
         for other, _, _, result in recorder.calls[:number]:
@@ -300,8 +279,13 @@ def test_without_time_what_is_unknown_is_none() -> None:
     assert (row.known, row.standing.status, row.baseline) == (None, "unknown", None)
     assert row.bound is not None  # the closed form
     assert [cap for cap, _ in frontier.curve.bounds] == [None]  # nothing else was worked out
-    point = Frontiers({None: frontier}).document()["curves"][0]["points"][0]
+    found = Frontiers({None: frontier})
+    point = found.document()["curves"][0]["points"][0]
     assert [point[key] for key in ("value", "gap", "schedule", "peak_memory")] == [None] * 4
+    assert found.pictures()["frontier.png"].startswith(b"\x89PNG")
+    print_answer(found)
+    chosen = trace(chain(2, 3), solve=SOLVE, time_limit=60, stop=stop)
+    assert [row.cap for row in chosen.rows] == [1, None]  # where more is no use is not known
 
 
 # The smallest cap
@@ -387,15 +371,6 @@ def test_pictures_and_table_of_two_curves() -> None:
     assert len(table) - len(rows) == sum(len(frontier.published) for frontier in curves.values())
 
 
-def test_a_picture_of_nothing_known() -> None:
-    stop = threading.Event()
-    stop.set()
-    problem = chain(2, 3)
-    curves = {None: trace(problem, solve=SOLVE, time_limit=60, stop=stop)}
-    assert Frontiers(curves).pictures()["frontier.png"].startswith(b"\x89PNG")
-    print_answer(Frontiers(curves))
-
-
 # The commands
 
 
@@ -403,17 +378,8 @@ def test_a_picture_of_nothing_known() -> None:
 def test_frontier_writes_what_check_accepts(cli: Run, save: Save, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     write_folder(folder, {"caps/77/schedule.json": b"of an earlier run"})
-    outcome = cli(
-        "frontier",
-        save(chain(2, 3)),
-        "--caps",
-        "1,1f1b",
-        "--time-limit",
-        30,
-        "-o",
-        folder,
-        "--json",
-    )
+    limits = ("--caps", "1,1f1b", "--time-limit", 30)
+    outcome = cli("frontier", save(chain(2, 3)), *limits, "-o", folder, "--json")
     assert outcome.code == 0
     (curve,) = outcome.json["curves"]
     assert [point["cap"] for point in curve["points"]] == [1, 2, None]
@@ -447,12 +413,8 @@ def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
     assert (result["status"], result["cap"]) == ("optimal", smallest)
     assert result["largest_too_little"] in (None, smallest - 1)
     assert cli("check", folder / "problem.json", folder / "schedule.json").code == 0
-    assert {path.name for path in folder.glob("[!.]*")} == {
-        "problem.json",
-        "schedule.json",
-        "gantt.png",
-        "result.json",
-    }
+    written = {path.name for path in folder.glob("[!.]*")}
+    assert written == {"problem.json", "schedule.json", "gantt.png", "result.json"}
     text = cli("frontier", save(SMALL), "--within", "0%")
     assert f"{smallest} on every device" in text.out
     assert "proven smallest" in text.out
@@ -518,10 +480,3 @@ def test_an_interrupt_keeps_the_curve_so_far(save: Save, tmp_path: Path) -> None
     (curve,) = interrupted("frontier", problem, *options, after="cap ")["curves"]
     assert len(curve["points"]) > 2
     assert (tmp_path / "out" / "frontier.png").exists()
-
-
-def test_progress_names_the_cap() -> None:
-    told: list[Improvement] = []
-    trace(chain(2, 3), solve=SOLVE, caps=[1, 2], time_limit=60, listener=told.append)
-    assert any(step.source.startswith("cap 1: ") for step in told)
-    assert [step.seconds for step in told] == sorted(step.seconds for step in told)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from random import Random
 from typing import Any
 
 import pytest
 
 from pipesat.core.errors import BadInput
-from pipesat.core.metrics import peak_memory
 from pipesat.core.problem import Problem
-from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.frontier.caps import at_cap, attainable, least_feasible_cap, scale_of
 from pipesat.workflows.memory import frontier, min_memory
-from tests.support.class_documents import chunked_document
 from tests.support.class_oracle import Oracle
-from tests.support.tiny_modes import random_order
 
 
 def two_long(order: str) -> dict[str, Any]:
@@ -46,16 +41,6 @@ def test_the_smallest_cap_is_that_of_the_largest_microbatch() -> None:
     # short ones alone or together, beside the long one or without it
     assert list(attainable(problem, 12)) == [0, 3, 6, 9, 12]
     assert scale_of(problem) is None  # how much 1F1B holds depends on what comes when
-
-
-def test_every_peak_is_attainable() -> None:
-    for seed in range(30):
-        document = chunked_document(seed) | {"order": "free"}
-        document["devices"] = [{} for _ in document["devices"]]
-        problem = parse_problem(document)
-        schedule = time_order(problem, random_order(problem, Random(seed)))
-        peaks = peak_memory(problem, schedule)
-        assert set(peaks) <= set(attainable(problem, max(peaks)))
 
 
 @pytest.mark.parametrize("order", ["given", "same", "free"])
