@@ -125,12 +125,6 @@ class Asked:
             return INFEASIBLE
         return self.interrupts.exit_code
 
-    @property
-    def search(self) -> dict[str, Any]:
-        """What a solve is told of the search."""
-        names = ("objective", "time_limit", "workers", "seed", "target")
-        return {name: self[name] for name in names}
-
     def progress(self) -> Progress:
         """Return the progress line of a search, whose lines are kept in ``lines``."""
         from pipesat.cli.progress import Progress

@@ -116,8 +116,10 @@ def compare(asked: Asked) -> int:
         if placement is not None:
             note(f"pipesat: {placement}")
         with asked.progress() as progress:
-            told: Any = {"listener": progress, "stop": asked.interrupts.stop, "schedules": own}
-            result = solve(placed, **asked.search, **told)
+            names = ("objective", "time_limit", "workers", "seed", "target")
+            told: Any = {name: asked[name] for name in names}
+            told |= {"listener": progress, "stop": asked.interrupts.stop, "schedules": own}
+            result = solve(placed, **told)
         logs[placement] = progress.lines
         if asked.output is not None:
             write(asked.output, placement, result)
