@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-from pipesat.core.amounts import rounded_up, significant
+from pipesat.core.amounts import SECONDS, rounded_up, significant, time_text
 from pipesat.core.attached import attached
 from pipesat.core.claims import percent
 
@@ -48,22 +48,34 @@ _SHARES: Final = ("bubble_of_makespan", "bubble_of_span", "of_capacity")
 
 
 def table_of(
-    records: Sequence[Mapping[str, Any]], title: str = "", notes: Sequence[str] = ()
+    records: Sequence[Mapping[str, Any]],
+    title: str = "",
+    notes: Sequence[str] = (),
+    times: Sequence[str] = (),
+    unit: str = "",
 ) -> Table:
     """Return rows with the same keys as a table; columns in which nothing is known are left out.
 
-    Where there is no room, texts stay, and of the numbers the last one goes first.
+    Where there is no room, texts stay, and of the numbers the last one goes first. ``times`` are
+    columns of times in ``unit``: they are shown in ms if that is known.
     """
+    in_ms = {*times} if unit in SECONDS else set()
     names = [name for name in (records or [{}])[0] if any(r[name] is not None for r in records)]
     columns = []
     for place, name in enumerate(names):
         number = not any(isinstance(record[name], str) for record in records)
-        columns.append(Column(name.replace("_", "\n"), number, place if number else 0))
-    lines = [[_cell(name, record[name]) for name in names] for record in records]
+        head = f"{name}_(ms)" if name in in_ms else name
+        columns.append(Column(head.replace("_", "\n"), number, place if number else 0))
+    lines = [
+        [_cell(name, record[name], unit if name in in_ms else "") for name in names]
+        for record in records
+    ]
     return Table(columns, lines, title, [*filter(None, notes)])
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell(name: str, value: Any, unit: str) -> str:
+    if unit and value is not None:
+        return time_text(round(value), unit).removesuffix(" ms")
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, float):

@@ -97,9 +97,13 @@ def work_text(problem: Problem, schedule: Schedule, objective: Objective) -> str
     return f"the bottleneck is {problem.device_name(busiest)}, busy {busy} of the time"
 
 
-def units_of(problem: Problem) -> list[str]:
-    """Say what a table's times and memory are in, as far as the problem does."""
-    units = (("times", problem.time_unit), ("memory", problem.memory_unit))
+def units_of(problem: Problem, *, ms: bool = False) -> list[str]:
+    """Say what a table's times and memory are in, as far as the problem does.
+
+    ``ms``: times are shown in ms where the problem's unit is known.
+    """
+    unit = "ms" if ms and problem.time_unit in SECONDS else problem.time_unit
+    units = (("times", unit), ("memory", problem.memory_unit))
     return [f"{what} in {unit}" for what, unit in units if unit]
 
 

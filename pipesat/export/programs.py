@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
 from pydantic import Field
 
 from pipesat.core.amounts import time_text
-from pipesat.core.errors import BadInput, Deadlock, NotApplicable
+from pipesat.core.errors import BadInput, Deadlock, Fault, NotApplicable
 from pipesat.core.ops import Item, Pair, members, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
@@ -156,6 +156,9 @@ def program(header: str, adapter: str, note: str) -> Write:
         title = f"From pipesat, for {runtime.title} {runtime.release}."
         head = "\n".join([title, "", *(f"{c}\n" for c in options.comments), filled(header, words)])
         text = program_text(problem, made, runtime, head, filled(adapter, words))
+        rows = [" ".join(map(str, row)).split() for row in by_place(problem, made.order)]
+        if [row.split() for row in order_in(text, runtime.name).rows] != rows:
+            raise Fault("the exported order does not read back as it was")
         pairs = sum(isinstance(item, Pair) for row in made.order for item in row)
         overlap = f", if its {pairs} pairs take what the problem says" if pairs else ""
         now, own = (time_text(one.makespan, problem.time_unit) for one in (made, schedule))

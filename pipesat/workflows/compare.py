@@ -146,8 +146,12 @@ class Comparisons(Displayed):
             | {"fits": "over capacity" if self._over(row) else None}
             for row in rows
         ]
-        heading = "; ".join([*units_of(self.problem), f"order and ratios by {self.objective}"])
-        yield table_of(records, f"{self.problem.name or 'problem'}: {heading}")
+        heading = "; ".join(
+            [*units_of(self.problem, ms=True), f"order and ratios by {self.objective}"]
+        )
+        title = f"{self.problem.name or 'problem'}: {heading}"
+        times = (self.objective, other)
+        yield table_of(records, title, times=times, unit=self.problem.time_unit)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per schedule, the best valid one first."""

@@ -186,12 +186,12 @@ class MicrobatchOrders(Displayed):
             for row in self
             if row.value is not None
         ]
-        notes = units_of(self.problem)
+        notes = units_of(self.problem, ms=True)
         if any(None in row.values.values() for row in self if row.value is not None):
             notes.append("-: exceeds memory")
         if exceed := [row.name for row in self if row.values and row.value is None]:
             notes.append(f"no order found in which {', '.join(exceed)} fits")
-        yield table_of(rows, notes=notes)
+        yield table_of(rows, notes=notes, times=rules, unit=self.problem.time_unit)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per schedule."""

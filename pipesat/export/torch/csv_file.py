@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, Fault
 from pipesat.core.ops import Item, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
@@ -87,7 +87,9 @@ def rows_of_csv(text: str, source: str) -> list[list[Cell]]:
                 cells.append(parse_cell(cell))
             rows.append([cell for cell in cells if cell is not None])
             where = f"row {r + 1}"
-    except (ValueError, csv.Error) as error:  # a field of more than 131,072 characters, say
+    except csv.Error as error:  # a field of more than 131,072 characters, say
+        raise BadInput(f"not CSV: {error}", source=source, where=where) from None
+    except ValueError as error:
         raise BadInput(str(error), source=source, where=where) from None
     return rows
 
@@ -161,8 +163,13 @@ def torch_csv(problem: Problem, schedule: Schedule) -> str:
 
     One row per rank, one cell per action, no header, no blank line; torch adds communication.
     """
-    rows = cells_of(problem, schedule.order)
-    return "".join(",".join(map(cell_text, row)) + "\n" for row in rows)
+    rows, route = cells_of(problem, schedule.order), problem.routes[0]
+    text = "".join(",".join(map(cell_text, row)) + "\n" for row in rows)
+    if complaints := lint(rows, len(route.stages), route.microbatches):
+        raise Fault(f"the exported order breaks a rule of torch's: {complaints[0]}")
+    if rows_of_csv(text, "export") != rows:
+        raise Fault("the exported order does not read back as it was")
+    return text
 
 
 def cells_of(problem: Problem, order: Order) -> list[list[Cell]]:
