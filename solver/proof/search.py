@@ -80,7 +80,7 @@ class ProofSearch:
         others = (self.stretches, self.short_runs, self.places)
         waiting = (part for part in others if part is not None and not part.finished)
         for part in sorted(waiting, key=lambda part: part.spent):
-            its_turn = exhausted or part.spent <= _OTHERS * self.relaxations.spent.time
+            its_turn = exhausted or part.spent < _OTHERS * self.relaxations.spent.time
             if its_turn and self.one_at_a_time.acquire(timeout=_WAIT if exhausted else 0):
                 try:
                     part.step(runner)
