@@ -151,7 +151,7 @@ def test_a_table_in_a_notebook_has_the_schedules_that_apply(result: Result) -> N
     table = pipesat.compare(result.problem, result)
     page = table._repr_html_()
     assert page.count("<caption") == 1
-    assert re.search(r"<td[^>]*>1f1b</td><td >6</td>", page)
+    assert re.search(r"<td[^>]*>1f1b</td><td >0.006</td>", page)
     assert "dualpipe" not in page
     with pytest.raises(KeyError, match="'nothing', expected one of"):
         table["nothing"]
