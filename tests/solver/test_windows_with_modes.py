@@ -10,9 +10,12 @@ from pipesat.bounds.feasibility import sure_order
 from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible
 from pipesat.core.problem import Problem
-from pipesat.core.timing import time_order
+from pipesat.core.timing import retime, time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.solver.model.pairing import gains
+from pipesat.solver.modes.state import State
+from pipesat.solver.modes.window import Window as TimeWindow
+from pipesat.solver.modes.window import WindowModel
 from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segments
 from pipesat.solver.neighbourhood.graph import graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
@@ -58,3 +61,28 @@ def test_windows_count_what_the_rules_count(seed: int, paired: bool) -> None:
         best = optimum(problem.document)
         assert best is not None
         assert timed.makespan >= best
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_window_over_time_holds_the_present_schedule_and_times_ops_as_the_rules_do(
+    seed: int,
+) -> None:
+    chance = random.Random(seed)
+    problem = parse_problem(tiny(chance))
+    try:
+        timed = time_order(problem, sure_order(problem))
+    except Infeasible:
+        return
+    everywhere, half = frozenset(range(len(problem.devices))), timed.makespan // 2
+    choose = problem.mode_choice == "microbatch"
+    for begin, end, devices in (
+        (0, timed.makespan + 1, everywhere),
+        (0, half, everywhere),
+        (half, timed.makespan + 1, frozenset([0])),
+    ):
+        state = State(problem, timed)
+        model = WindowModel(problem, state, TimeWindow(begin, end, devices), choose=choose)
+        found = model.schedule(solved(model.cp), "window")
+        assert check(problem, found) == []
+        assert found.makespan <= timed.makespan
+        timed = retime(problem, found, "makespan", "window")
