@@ -168,13 +168,22 @@ def _wanted(stated: ast.expr, names: Mapping[str, Any]) -> Wanted | None:
         return _named(name, _several(_wanted(inner, names)))
     if name == "Literal":
         return _one_of(*ast.literal_eval(f"({ast.unparse(inner).strip('()')},)"))
-    if (said := typing.get_origin(names.get(name))) in {typing.Literal, typing.Annotated}:
-        read = _one_of if said is typing.Literal else partial(annotated_as, names)
-        return read(*typing.get_args(names[name]))
+    alias = names.get(name)
+    if isinstance(alias, str) or typing.get_origin(alias) in {typing.Literal, typing.Annotated}:
+        return _aliased(alias, names)
     if name in _CLASSES or (name != "Any" and isinstance(names.get(name), type)):
         own = Wanted(f"a {name}", lambda value: _is_a(name, value))
         return _named(name, _SIMPLE.get(name) or own)
     return _named(name, _SIMPLE[name]) if name in _SIMPLE else None
+
+
+def _aliased(alias: Any, names: Mapping[str, Any]) -> Wanted | None:
+    """Read what an alias stands for: a text is read as an annotation."""
+    if isinstance(alias, str):
+        return _read(alias, names)
+    literal = typing.get_origin(alias) is typing.Literal
+    read = _one_of if literal else partial(annotated_as, names)
+    return read(*typing.get_args(alias))
 
 
 def _named(name: str, wanted: Wanted) -> Wanted:

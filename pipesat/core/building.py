@@ -17,6 +17,17 @@ from pipesat.core.settings import Amount, Chunks, Count, Devices
 
 Backward: TypeAlias = Literal["split", "fused", "either"]
 Split: TypeAlias = Literal["even", "balanced"]
+# Texts, for `public` to read what they are made of
+Numbers: TypeAlias = "Amount | Sequence[Amount]"
+"""One number for all, or one each; numpy's arrays and numbers do too."""
+Amounts: TypeAlias = "Amount | str | Sequence[Amount | str]"
+"""The same of memory, also as ``"40GiB"``, where the memory unit is one of bytes."""
+Memory: TypeAlias = "int | str | Fraction | Sequence[int | str | None] | None"
+"""Unlimited, one capacity for all, one each; ``"1f1b*0.75"``: that share of 1F1B's peak."""
+Microbatches: TypeAlias = "int | Sequence[Any]"
+"""How many; or the list of a problem file, for microbatches that differ."""
+Comm: TypeAlias = "Amount | Sequence[Amount] | Mapping[str, Any]"
+"""One delay, one per link between neighbouring devices, or ``comm`` of a problem file."""
 Overlap: TypeAlias = tuple[int, int] | Mapping[str, Any] | None
 """The factor of an overlapped pair of F and BW, or ``overlap`` of a problem file."""
 
@@ -45,22 +56,22 @@ class Building:
     def chain(
         cls,
         devices: Devices,
-        microbatches: int | Sequence[Any],
+        microbatches: Microbatches,
         *,
-        F: Amount | Sequence[Amount],
-        B: Amount | Sequence[Amount],
-        W: Amount | Sequence[Amount],
-        BW: Amount | Sequence[Amount] | None = None,
-        held_after_F: Amount | str | Sequence[Amount | str] = 0,
-        held_after_B: Amount | str | Sequence[Amount | str] = 0,
-        held_in_backward: Amount | str | Sequence[Amount | str] = 0,
+        F: Numbers,
+        B: Numbers,
+        W: Numbers,
+        BW: Numbers | None = None,
+        held_after_F: Amounts = 0,
+        held_after_B: Amounts = 0,
+        held_in_backward: Amounts = 0,
         backward: Backward = "either",
         modes: Sequence[Any] = (),
         mode_choice: str | None = None,
-        memory: int | str | Fraction | Sequence[int | str | None] | None = None,
-        static: Amount | str | Sequence[Amount | str] = 0,
-        copy_channels: Amount | Sequence[Amount] | None = None,
-        comm: Amount | Sequence[Amount] | Mapping[str, Any] = 0,
+        memory: Memory = None,
+        static: Amounts = 0,
+        copy_channels: Numbers | None = None,
+        comm: Comm = 0,
         overlap: Overlap = None,
         order: str | None = None,
         layers: Count | None = None,
@@ -133,23 +144,23 @@ class Building:
     def loop(
         cls,
         devices: Devices,
-        microbatches: int | Sequence[Any],
+        microbatches: Microbatches,
         *,
         chunks: Chunks = 2,
-        F: Amount | Sequence[Amount],
-        B: Amount | Sequence[Amount],
-        W: Amount | Sequence[Amount],
-        BW: Amount | Sequence[Amount] | None = None,
-        held_after_F: Amount | str | Sequence[Amount | str] = 0,
-        held_after_B: Amount | str | Sequence[Amount | str] = 0,
-        held_in_backward: Amount | str | Sequence[Amount | str] = 0,
+        F: Numbers,
+        B: Numbers,
+        W: Numbers,
+        BW: Numbers | None = None,
+        held_after_F: Amounts = 0,
+        held_after_B: Amounts = 0,
+        held_in_backward: Amounts = 0,
         backward: Backward = "either",
         modes: Sequence[Any] = (),
         mode_choice: str | None = None,
-        memory: int | str | Fraction | Sequence[int | str | None] | None = None,
-        static: Amount | str | Sequence[Amount | str] = 0,
-        copy_channels: Amount | Sequence[Amount] | None = None,
-        comm: Amount | Sequence[Amount] | Mapping[str, Any] = 0,
+        memory: Memory = None,
+        static: Amounts = 0,
+        copy_channels: Numbers | None = None,
+        comm: Comm = 0,
         overlap: Overlap = None,
         order: str | None = None,
         layers: Count | None = None,
@@ -170,22 +181,22 @@ class Building:
     def vee(
         cls,
         devices: Devices,
-        microbatches: int | Sequence[Any],
+        microbatches: Microbatches,
         *,
-        F: Amount | Sequence[Amount],
-        B: Amount | Sequence[Amount],
-        W: Amount | Sequence[Amount],
-        BW: Amount | Sequence[Amount] | None = None,
-        held_after_F: Amount | str | Sequence[Amount | str] = 0,
-        held_after_B: Amount | str | Sequence[Amount | str] = 0,
-        held_in_backward: Amount | str | Sequence[Amount | str] = 0,
+        F: Numbers,
+        B: Numbers,
+        W: Numbers,
+        BW: Numbers | None = None,
+        held_after_F: Amounts = 0,
+        held_after_B: Amounts = 0,
+        held_in_backward: Amounts = 0,
         backward: Backward = "either",
         modes: Sequence[Any] = (),
         mode_choice: str | None = None,
-        memory: int | str | Fraction | Sequence[int | str | None] | None = None,
-        static: Amount | str | Sequence[Amount | str] = 0,
-        copy_channels: Amount | Sequence[Amount] | None = None,
-        comm: Amount | Sequence[Amount] | Mapping[str, Any] = 0,
+        memory: Memory = None,
+        static: Amounts = 0,
+        copy_channels: Numbers | None = None,
+        comm: Comm = 0,
         overlap: Overlap = None,
         order: str | None = None,
         layers: Count | None = None,
@@ -206,22 +217,22 @@ class Building:
     def two_routes(
         cls,
         devices: Devices,
-        microbatches: int | Sequence[Any],
+        microbatches: Microbatches,
         *,
-        F: Amount | Sequence[Amount],
-        B: Amount | Sequence[Amount],
-        W: Amount | Sequence[Amount],
-        BW: Amount | Sequence[Amount] | None = None,
-        held_after_F: Amount | str | Sequence[Amount | str] = 0,
-        held_after_B: Amount | str | Sequence[Amount | str] = 0,
-        held_in_backward: Amount | str | Sequence[Amount | str] = 0,
+        F: Numbers,
+        B: Numbers,
+        W: Numbers,
+        BW: Numbers | None = None,
+        held_after_F: Amounts = 0,
+        held_after_B: Amounts = 0,
+        held_in_backward: Amounts = 0,
         backward: Backward = "either",
         modes: Sequence[Any] = (),
         mode_choice: str | None = None,
-        memory: int | str | Fraction | Sequence[int | str | None] | None = None,
-        static: Amount | str | Sequence[Amount | str] = 0,
-        copy_channels: Amount | Sequence[Amount] | None = None,
-        comm: Amount | Sequence[Amount] | Mapping[str, Any] = 0,
+        memory: Memory = None,
+        static: Amounts = 0,
+        copy_channels: Numbers | None = None,
+        comm: Comm = 0,
         overlap: Overlap = None,
         order: str | None = None,
         layers: Count | None = None,
@@ -243,9 +254,9 @@ class Building:
     def from_stages(
         cls,
         stages: Sequence[Any],
-        microbatches: int | Sequence[Any] | None = None,
+        microbatches: Microbatches | None = None,
         *,
-        devices: int | Sequence[Any] | None = None,
+        devices: Microbatches | None = None,
         routes: Sequence[Mapping[str, Any]] | None = None,
         comm: int | Mapping[str, Any] = 0,
         overlap: Overlap = None,
@@ -345,7 +356,7 @@ class Building:
         return str(attached("html_of_problem")(self))
 
     @public
-    def with_memory(self, memory: int | str | Fraction | Sequence[int | str | None] | None) -> Self:
+    def with_memory(self, memory: Memory) -> Self:
         """Return the same problem with other capacities, static memory included.
 
         Parameters
@@ -357,14 +368,12 @@ class Building:
         return cast("Self", attached("changed")(self, memory=memory))
 
     @public
-    def with_static(self, static: Amount | str | Sequence[Amount | str]) -> Self:
+    def with_static(self, static: Amounts) -> Self:
         """Return the same problem with other static memory: one for all devices or one each."""
         return cast("Self", attached("changed")(self, static=static))
 
     @public
-    def with_microbatches(
-        self, microbatches: int | Sequence[Any], order: str | None = None
-    ) -> Self:
+    def with_microbatches(self, microbatches: Microbatches, order: str | None = None) -> Self:
         """Return the same problem with other microbatches.
 
         Parameters
@@ -378,7 +387,7 @@ class Building:
         return cast("Self", attached("changed")(self, microbatches=microbatches, order=order))
 
     @public
-    def with_comm(self, comm: Amount | Sequence[Amount] | Mapping[str, Any]) -> Self:
+    def with_comm(self, comm: Comm) -> Self:
         """Return the same problem with other delays.
 
         Parameters
