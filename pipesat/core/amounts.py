@@ -72,9 +72,9 @@ SECONDS: Final = {
     "us": Fraction(1, 10**6),
     "ns": Fraction(1, 10**9),
 }
+"""Of the units of time that are shown as milliseconds."""
 SHARE: Final = re.compile(r"1e-(\d{1,2}) (.+?)s?")
 """Units of memory that are a power of ten of another one, as ``1e-4 stage activation``."""
-"""Of the units of time that are shown as milliseconds."""
 _PLAIN: Final = 100  # milliseconds: from here on one decimal is enough
 
 
@@ -251,3 +251,13 @@ def time_text(value: int, unit: str, towards: Rounding = rounded) -> str:
         return f"{significant(milliseconds, 4, towards)} ms"
     whole, _, tenth = towards(milliseconds, 1).partition(".")
     return f"{int(whole):,}.{tenth} ms"
+
+
+def time_cell(value: float | None, unit: str) -> str:
+    """Show a time as a table's cell does: a plain number, in ms where the unit is known."""
+    return "-" if value is None else time_text(round(value), unit).split()[0].replace(",", "")
+
+
+def unit_of_cells(unit: str) -> str:
+    """Return the unit of :func:`time_cell`."""
+    return "ms" if unit in SECONDS else unit

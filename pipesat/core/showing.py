@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-from pipesat.core.amounts import SECONDS, rounded_up, significant, time_text
+from pipesat.core.amounts import SECONDS, rounded_up, significant, time_cell
 from pipesat.core.attached import attached
 from pipesat.core.claims import percent
 
@@ -74,8 +74,8 @@ def table_of(
 
 
 def _cell(name: str, value: Any, unit: str) -> str:
-    if unit and value is not None:
-        return time_text(round(value), unit).removesuffix(" ms")
+    if unit:
+        return time_cell(value, unit)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, float):

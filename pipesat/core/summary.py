@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipesat.core.amounts import SECONDS, bytes_of, in_whole_units, memory_text, rounded, time_text
+from pipesat.core.amounts import (
+    bytes_of,
+    in_whole_units,
+    memory_text,
+    rounded,
+    unit_of_cells,
+)
 from pipesat.core.claims import percent, ratio, uneven
 from pipesat.core.metrics import mode_counts, useful_loads
 from pipesat.core.ops import Unreadable, members
@@ -102,22 +108,9 @@ def units_of(problem: Problem, *, ms: bool = False) -> list[str]:
 
     ``ms``: times are shown in ms where the problem's unit is known.
     """
-    unit = "ms" if ms and problem.time_unit in SECONDS else problem.time_unit
+    unit = unit_of_cells(problem.time_unit) if ms else problem.time_unit
     units = (("times", unit), ("memory", problem.memory_unit))
     return [f"{what} in {unit}" for what, unit in units if unit]
-
-
-def shown_times(problem: Problem) -> tuple[Callable[[float | None], str], str]:
-    """Return how a table's cells show times, and its note: in ms where the unit is known."""
-    known = problem.time_unit in SECONDS
-
-    def shown(value: float | None) -> str:
-        if value is None:
-            return "-"
-        return time_text(round(value), problem.time_unit).split()[0].replace(",", "")
-
-    note = "ms" if known else problem.time_unit
-    return shown, f"times in {note}" if note else ""
 
 
 def statement_of(layers: Sequence[int]) -> str:

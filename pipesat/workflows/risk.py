@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipesat.core.amounts import time_text
+from pipesat.core.amounts import time_cell, time_text, unit_of_cells
 from pipesat.core.arguments import public
 from pipesat.core.claims import difference, percent
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Seed
 from pipesat.core.showing import Column, Displayed, Facts, Table
-from pipesat.core.summary import shown_times
 from pipesat.risk.links import Links
 from pipesat.workflows.hand_written import best_orders
 from pipesat.workflows.schedules import valid_schedule
@@ -69,13 +69,14 @@ class Risk(Displayed):
 
     def tables(self) -> Iterator[Table]:
         """Yield a table of links and one of noise, each with all orders."""
-        shown, note = shown_times(self.problem)
+        unit = self.problem.time_unit
+        shown = partial(time_cell, unit=unit)
         queues = ("independent\nlinks", "per pair", "lost", "per rank", "lost")
         lines = [
             [row.name, shown(row.independent), *self._queued(row, shown)] for row in self.links
         ]
         columns = [Column("", number=False), *map(Column, queues)]
-        yield Table(columns, lines, notes=[note] if note else [])
+        yield Table(columns, lines, notes=[f"times in {unit_of_cells(unit)}"] if unit else [])
         gains = ("gain,\nno noise", "gain\np50", "gain\np5", "ahead in")
         lines = []
         for entry in self.noise:

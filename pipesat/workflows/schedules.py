@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from pipesat.core import checker
-from pipesat.core.amounts import time_text
+from pipesat.core.amounts import time_cell, time_text, unit_of_cells
 from pipesat.core.arguments import public
 from pipesat.core.claims import percent
 from pipesat.core.errors import BadInput, NotApplicable, Note, NotValid
 from pipesat.core.metrics import Metrics, measure
 from pipesat.core.result import Result
 from pipesat.core.showing import Displayed, Facts, Table, ranges, table_of
-from pipesat.core.summary import modes_text, shown_times, units_of
+from pipesat.core.summary import modes_text, units_of
 from pipesat.hangs.machine import RuleName
 
 if TYPE_CHECKING:
@@ -180,12 +180,13 @@ class ShownSchedule(Displayed):
     def details(self) -> Facts:
         """Return the critical path: when, which op, where, and what it waited for."""
         reason = {"device": "after the op before", "input": "when its input arrives", "start": ""}
-        shown, note = shown_times(self.problem)
+        unit = self.problem.time_unit
+        note = f"times in {unit_of_cells(unit)}" if unit else ""
         return [
             (note, "the chain that sets the makespan:"),
             *(
                 (
-                    f"{shown(timed.start)} to {shown(timed.end)}",
+                    f"{time_cell(timed.start, unit)} to {time_cell(timed.end, unit)}",
                     f"{timed.item} on {self.problem.device_name(device)} {reason[why]}".rstrip(),
                 )
                 for device, timed, why in self.critical_path
