@@ -142,10 +142,12 @@ def memory_violations(problem: Problem, ops: Ops, copies: Copies) -> Iterator[Vi
         if begin < end:
             changes[problem.stages[stage].device] += [(begin, -amount), (end, amount)]
     for number, device in enumerate(problem.devices):
+        if device.memory is None:
+            continue
         held, worst, since = device.static, 0, 0
         for time, group in groupby(sorted([(0, 0), *changes[number]]), key=itemgetter(0)):
             held += sum(change for _, change in group)
-            if device.memory is not None and held > device.memory:
+            if held > device.memory:
                 since = since if worst else time
                 worst = max(worst, held)
             elif worst:

@@ -208,24 +208,25 @@ def _device_time(
     parts = {"input": 0, "memory": 0, "unforced": 0}
     free_at = row[0].start
     for timed in row:
-        arrival = _arrival(problem, timed.item, ends)  # type: ignore[arg-type]
-        needs = memory_change(problem, timed.item).at_start  # type: ignore[arg-type]
-        for begin, end, held in _pieces(profile, free_at, timed.start):
-            arrived = min(max(arrival, begin), end)
-            blocked = end
-            if capacity is not None:
-                stopped = [  # when an F was first ready that would not fit
-                    _arrival(problem, ops[-1], ends)
-                    for ops in waiting.values()
-                    if ops and memory_change(problem, ops[-1]).at_start > capacity - held
-                ]
-                blocked = min([end, *stopped])
-                if needs > capacity - held:
-                    blocked = min(blocked, arrived)  # it waits for a copy out
-            blocked = max(blocked, begin)
-            parts["memory"] += end - blocked
-            parts["input"] += max(0, min(arrived, blocked) - begin)
-            parts["unforced"] += max(0, blocked - max(arrived, begin))
+        if timed.start > free_at:
+            arrival = _arrival(problem, timed.item, ends)  # type: ignore[arg-type]
+            needs = memory_change(problem, timed.item).at_start  # type: ignore[arg-type]
+            for begin, end, held in _pieces(profile, free_at, timed.start):
+                arrived = min(max(arrival, begin), end)
+                blocked = end
+                if capacity is not None:
+                    stopped = [  # when an F was first ready that would not fit
+                        _arrival(problem, ops[-1], ends)
+                        for ops in waiting.values()
+                        if ops and memory_change(problem, ops[-1]).at_start > capacity - held
+                    ]
+                    blocked = min([end, *stopped])
+                    if needs > capacity - held:
+                        blocked = min(blocked, arrived)  # it waits for a copy out
+                blocked = max(blocked, begin)
+                parts["memory"] += end - blocked
+                parts["input"] += max(0, min(arrived, blocked) - begin)
+                parts["unforced"] += max(0, blocked - max(arrived, begin))
         for op in members(timed.item):  # type: ignore[arg-type]
             if op.kind == "F":
                 waiting[op.stage].pop()
@@ -240,11 +241,10 @@ def _device_time(
 
 def _pieces(profile: Profile, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Parts of a gap in which the same is held: ``(begin, end, held)``."""
-    if begin < end:
-        first, last = bisect_right(profile.times, begin), bisect_left(profile.times, end)
-        cuts = [begin, *map(int, profile.times[first:last]), end]
-        for at, (since, until) in enumerate(pairwise(cuts), first - 1):
-            yield since, until, int(profile.held[at])
+    first, last = bisect_right(profile.times, begin), bisect_left(profile.times, end)
+    cuts = [begin, *map(int, profile.times[first:last]), end]
+    for at, (since, until) in enumerate(pairwise(cuts), first - 1):
+        yield since, until, int(profile.held[at])
 
 
 def _arrival(problem: Problem, item: Item, ends: dict[Event | Copy, int]) -> int:
