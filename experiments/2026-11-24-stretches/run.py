@@ -14,8 +14,6 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from ortools.sat.python import cp_model
-
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
@@ -26,6 +24,7 @@ from pipesat.files.problem_file import parse_problem  # noqa: E402
 from pipesat.solver.proof.stretch_search import Known  # noqa: E402
 from pipesat.solver.proof.stretches import Debt, Part, stretch_model  # noqa: E402
 from tests.support.against_oracle import least_value  # noqa: E402
+from tests.support.optimal import solved  # noqa: E402
 from tests.support.oracle import plain_model_optimum  # noqa: E402
 from tests.support.zero_lengths import random_document  # noqa: E402
 
@@ -44,9 +43,7 @@ def bound(
             model = stretch_model(problem, debt, part, n, objective, -FAR, FAR, kept)
             assert model is not None
             model.variables.cp.minimize(model.value)
-            solver = cp_model.CpSolver()
-            solver.parameters.num_workers = 1
-            assert solver.solve(model.variables.cp) == cp_model.OPTIMAL
+            solver = solved(model.variables.cp)
             unit = model.variables.times.unit
             known.learn(part, n, unit * round(solver.objective_value))
     return known.whole(problem.routes[0].microbatches)

@@ -19,12 +19,12 @@ from pipesat.solver.model.model import CONSTRAINTS_PER_SECOND, model_size
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import splits
+from pipesat.solver.proof.rounds import Rounds
 from pipesat.solver.proof.stretches import Debt, Part, stretch_model
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner
 
 SOURCE = "CP-SAT on stretches of microbatches"
-_FIRST_LIMIT, _MORE_TIME = 1.0, 3.0  # seconds for one question; from one round to the next
 _PATIENCE = 2  # stretches of a part in a row without an outcome that end it for this round
 _FINE = 11  # a value is known well enough within 2 to the minus this of it
 _MOST_BEFORE = 2  # microbatches that a debt is of, per stage
@@ -60,7 +60,7 @@ class Known:
             for j, end in last.items()
             if i + j <= n
         )
-        return max(0, *sums, 0)
+        return max([0, *sums])
 
     def _steps(self, most: int) -> list[int]:
         sums = [0]
@@ -91,41 +91,29 @@ class Stretches:
         every = model_times(problem, 0).duration.values()
         self.dynamic = self.stairs and all(min(lengths) > 0 for lengths in every)
         self.known = Known(-self.debt.most(problem))
-        self.settled: set[tuple[Part, int]] = set()
+        lengths = tuple(_longer_and_longer(self.microbatches))
+        self.rounds: Rounds[Part] = Rounds(dict.fromkeys(_PARTS, lengths), _PATIENCE)
         self._measured: tuple[Schedule, tuple[list[int], list[int], int]] | None = None
         self.reach: dict[tuple[Part, int], int] = {}
-        self.limit, self.spent, self.tried = _FIRST_LIMIT, 0.0, 0
+        self.spent = 0.0
         self.finished = False
-        self._runs = self._rounds()
+
+    @property
+    def tried(self) -> int:
+        """Models that were solved."""
+        return self.rounds.tried
 
     def step(self, runner: Runner) -> None:
         """Ask about one stretch, and raise the bound by what follows."""
-        run = next(self._runs, None)
+        run = self.rounds.next(self._left)
         if run is None:
             self.finished = True
             return
         before = runner.spent
         if self._settle(*run, runner):
-            self.settled.add(run)
+            self.rounds.settled.add(run)
         self.spent += runner.spent - before
         self.finished = self.finished or not self.incumbent.trusts(PROOFS)
-
-    def _rounds(self) -> Iterator[tuple[Part, int]]:
-        """Longer and longer stretches, then those that are not settled with more time."""
-        while True:
-            before = self.tried, len(self.settled)
-            patience = dict.fromkeys(_PARTS, _PATIENCE)
-            n = 1
-            while n < self.microbatches and any(patience.values()):
-                for part in _PARTS:
-                    if patience[part] and (part, n) not in self.settled:
-                        yield part, n
-                        settled = (part, n) in self.settled
-                        patience[part] = _PATIENCE if settled else patience[part] - 1
-                n = max(n + 1, int(n * _LONGER))
-            if before == (self.tried, len(self.settled)) and self.limit > self._left:
-                return
-            self.limit *= _MORE_TIME
 
     def _settle(self, part: Part, n: int, runner: Runner) -> bool:
         """Ask about a stretch until its value is known; return whether it is."""
@@ -152,9 +140,10 @@ class Stretches:
 
     def _ask(self, part: Part, n: int, least: int, most: int, runner: Runner) -> int | None:
         """Return the value of a stretch of at most ``most``; if there is none, something above."""
+        few = with_microbatches(self.problem, [self.debt.before + n])
         for devices in self.kept:
-            few = with_microbatches(self.problem, [self.debt.before + n])
-            if model_size(few, devices) > CONSTRAINTS_PER_SECOND * min(self.limit, self._left):
+            seconds = min(self.rounds.limit, self._left)
+            if model_size(few, devices) > CONSTRAINTS_PER_SECOND * seconds:
                 continue
             model = stretch_model(
                 self.problem,
@@ -171,12 +160,12 @@ class Stretches:
                 return None
             solver, status = runner.solve(
                 model.variables.cp,
-                limit=self.limit,
+                limit=self.rounds.limit,
                 seed=self.seed,
                 strong=self.stairs and not self.dynamic,
                 dynamic=self.dynamic,
             )
-            self.tried += 1
+            self.rounds.tried += 1
             if status == cp_model.INFEASIBLE:
                 self.known.learn(part, n, model.beyond)
                 bound = Bound(self.known.whole(self.microbatches), SOURCE)
@@ -212,6 +201,13 @@ class Stretches:
             found = measured(self.problem, earliest, self.debt, objective)
             self._measured = schedule, found
         return self._measured[1]
+
+
+def _longer_and_longer(microbatches: int) -> Iterator[int]:
+    n = 1
+    while n < microbatches:
+        yield n
+        n = max(n + 1, int(n * _LONGER))
 
 
 def _schedule(incumbent: Incumbent) -> Schedule:

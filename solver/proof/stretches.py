@@ -16,7 +16,7 @@ from ortools.sat.python import cp_model
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.solver.model.constraints import add_constraints
-from pipesat.solver.model.left_out import tail_after, with_microbatches
+from pipesat.solver.model.left_out import one_by_one, tail_after, with_microbatches
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Task, Variables, add_variables
 
@@ -33,7 +33,7 @@ class Debt:
 
     def most(self, problem: Problem) -> int:
         """Return what it is at most."""
-        return self.before * _one_by_one(problem, self.device)
+        return self.before * one_by_one(problem, self.device)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def stretch_model(
     """
     before = 0 if part == "first" else debt.before
     few = with_microbatches(problem, [before + n + (part != "last")])
-    (total,), one = few.microbatches[:1], _one_by_one(few)
+    (total,), one = few.microbatches[:1], one_by_one(few)
     longest = (before + total) * one + max(0, most) + debt.most(problem) + 1
     times = model_times(few, longest, objective)
     if not times.exact:
@@ -82,15 +82,6 @@ def stretch_model(
         value += starts[before + n] + _debt(v, debt, starts[before + n], before + n)
     v.cp.add_linear_constraint(value, -(-least // unit), most // unit)
     return StretchModel(v, value, (most // unit + 1) * unit)
-
-
-def _one_by_one(problem: Problem, device: int | None = None) -> int:
-    """Time of all that there is of one microbatch, on a device or with all delays."""
-    stages = problem.stages
-    if device is not None:
-        stages = tuple(stages[s] for s in problem.stages_on[device])
-    one = sum(stage.F + max(stage.B + stage.W, stage.BW) for stage in stages)
-    return one + sum(link.F + link.B for link in problem.links.values() if device is None)
 
 
 def _debt(v: Variables, debt: Debt, now: cp_model.IntVar, k: int) -> cp_model.LinearExpr:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from ortools.sat.python import cp_model
 
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
@@ -16,6 +15,7 @@ from pipesat.solver.proof.stretches import Debt, Part, stretch_model
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import PROOFS, Runner
+from tests.support.optimal import solved
 from tests.support.oracle import plain_model_optimum
 from tests.support.problems import chain, problems, vee
 
@@ -42,9 +42,7 @@ def least(
     model = stretch_model(problem, debt, part, n, objective, -FAR, FAR, kept)
     assert model is not None
     model.variables.cp.minimize(model.value)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    assert solver.solve(model.variables.cp) == cp_model.OPTIMAL
+    solver = solved(model.variables.cp)
     return model.variables.times.unit * round(solver.objective_value)
 
 

@@ -6,6 +6,7 @@ from ortools.sat.python import cp_model
 
 from pipesat.core.problem import Problem
 from pipesat.solver.model.constraints import add_constraints
+from pipesat.solver.model.left_out import one_by_one
 from pipesat.solver.model.model import Model, build_model
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Variables, add_variables
@@ -33,8 +34,9 @@ def step_model(few: Problem, known: RunBounds, upper: int, *, staircase: bool = 
     in the order of whatever schedule attains e(n): it cuts off none.
     """
     n = few.routes[0].microbatches - 1
-    times = model_times(few, upper + _one_by_one(few))
-    horizon = times.at_most(upper) + -(-_one_by_one(few) // times.unit)
+    all_of_them = few.routes[0].microbatches * one_by_one(few)
+    times = model_times(few, upper + all_of_them)
+    horizon = times.at_most(upper) + -(-all_of_them // times.unit)
     v = add_variables(cp_model.CpModel(), few, times, horizon)
     add_constraints(v, staircase=staircase)
     starts = _starts_with_known_steps(v, known)
@@ -51,10 +53,3 @@ def _starts_with_known_steps(v: Variables, known: RunBounds) -> list[cp_model.In
         for earlier, later in zip(starts, starts[n:], strict=False):
             v.cp.add(later - earlier >= v.times.at_least(step))
     return starts
-
-
-def _one_by_one(few: Problem) -> int:
-    """Time that all ops take one after the other, each with its delay."""
-    one = sum(link.F + link.B for link in few.links.values())
-    one += sum(stage.F + max(stage.B + stage.W, stage.BW) for stage in few.stages)
-    return few.routes[0].microbatches * one

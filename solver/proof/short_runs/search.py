@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.paired import with_least_times
@@ -15,14 +17,18 @@ from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.model import CONSTRAINTS_PER_SECOND, model_size
 from pipesat.solver.model.times import KINDS
 from pipesat.solver.model.variables import Variables
+from pipesat.solver.proof.rounds import Rounds
 from pipesat.solver.proof.short_runs.models import makespan_model, step_model
-from pipesat.solver.proof.short_runs.rounds import Rounds
 from pipesat.solver.proof.short_runs.run_bounds import RunBounds
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner, proven_bound
 
 SOURCE = "CP-SAT on fewer microbatches"
 _PER_DEVICE = 2  # a run is long if it has more microbatches per device
+_PATIENCE = 3  # models of a kind in a row without an outcome that end it for this round
+
+RunKind: TypeAlias = Literal["step", "makespan"]
+"""What is bounded of some microbatches."""
 
 
 def is_long(problem: Problem) -> bool:
@@ -49,7 +55,9 @@ class ShortRuns:
         self.stairs = staircase and all(staircase_applies(problem, d) for d in devices)
         self.least = with_least_times(problem)
         self.known = RunBounds(self.least)
-        self.rounds = Rounds(self.microbatches)
+        whole = self.microbatches
+        lengths: dict[RunKind, range] = {"makespan": range(1, whole + 1), "step": range(1, whole)}
+        self.rounds = Rounds(lengths, _PATIENCE, ("makespan", whole))
         self.spent = 0.0
         self.finished = False
 

@@ -1,0 +1,60 @@
+"""Which part of a long run to try next: longer and longer ones, then again with more time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Generic, TypeVar
+
+_FIRST_LIMIT = 1.0  # seconds for one model
+_MORE_TIME = 3.0  # times as much from one round to the next
+
+KindT = TypeVar("KindT")
+
+
+class Rounds(Generic[KindT]):
+    """Rounds through all parts that are not ``settled``, each with more time (``limit``).
+
+    Parameters
+    ----------
+    lengths
+        In microbatches, of each kind of part: what there is to try.
+    patience
+        Parts of a kind in a row without an outcome that end it for this round.
+    last
+        The part that says it all: with it, rounds end.
+    """
+
+    def __init__(
+        self,
+        lengths: Mapping[KindT, Sequence[int]],
+        patience: int,
+        last: tuple[KindT, int] | None = None,
+    ) -> None:
+        self.lengths, self.patience, self.last = lengths, patience, last
+        self.settled: set[tuple[KindT, int]] = set()
+        self.limit = _FIRST_LIMIT
+        self.tried = 0  # models that were solved
+        self._left = 0.0
+        self._parts = self._longer_and_longer()
+
+    def next(self, left: float) -> tuple[KindT, int] | None:
+        """Return the next part, or ``None`` if all models are too large for the time left."""
+        self._left = left
+        return next(self._parts, None)
+
+    def _longer_and_longer(self) -> Iterator[tuple[KindT, int]]:
+        while self.last not in self.settled:
+            before = self.tried, len(self.settled)
+            patience = dict.fromkeys(self.lengths, self.patience)
+            for n in sorted({n for lengths in self.lengths.values() for n in lengths}):
+                for kind, lengths in self.lengths.items():
+                    if (kind, n) in self.settled or not patience[kind] or n not in lengths:
+                        continue
+                    yield kind, n
+                    settled = (kind, n) in self.settled
+                    patience[kind] = self.patience if settled else patience[kind] - 1
+                if not any(patience.values()):
+                    break
+            if before == (self.tried, len(self.settled)) and self.limit > self._left:
+                return
+            self.limit *= _MORE_TIME
