@@ -25,7 +25,7 @@ from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing, Status, percent, ratio, tenable
 from pipesat.core.errors import Fault
 from pipesat.core.metrics import peak_memory
-from pipesat.core.ops import Item, Op, Pair, Unreadable, members
+from pipesat.core.ops import Op, with_ops
 from pipesat.core.progress import doing
 from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
@@ -340,10 +340,8 @@ def _in_modes(schedule: Schedule, flags: Flags) -> Schedule:
     def op_of(op: Op) -> Op:
         return op._replace(mode=int(flags[op.stage]))
 
-    def item_of(item: Item | Unreadable) -> Item | Unreadable:
-        if isinstance(item, Pair):
-            return Pair(*map(op_of, members(item)))
-        return op_of(item) if isinstance(item, Op) else item
-
-    rows = (tuple(t._replace(item=item_of(t.item)) for t in row) for row in schedule.devices)
+    rows = (
+        tuple(timed._replace(item=with_ops(timed.item, op_of)) for timed in row)  # type: ignore[arg-type]
+        for row in schedule.devices
+    )
     return replace(schedule, devices=tuple(rows))

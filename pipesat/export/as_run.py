@@ -10,13 +10,13 @@ from pipesat.core.checker import check
 from pipesat.core.claims import plural
 from pipesat.core.errors import Deadlock, NotApplicable
 from pipesat.core.microbatch_order import in_number_order
-from pipesat.core.ops import Item, Op, Pair, members
+from pipesat.core.ops import Item, Op, Pair, members, with_ops
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.export.runtime import Runtime
-from pipesat.export.torch.adapt import each, renamed, whole_first_backward
+from pipesat.export.torch.adapt import each, whole_first_backward
 
 
 class AsRun(NamedTuple):
@@ -86,7 +86,7 @@ def _ws_by_number(order: Order) -> Order:
     def named(op: Op) -> Op:
         return op._replace(microbatch=next(split[op.stage])) if op.kind == "W" else op
 
-    return each(order, lambda item: [renamed(item, named)])
+    return each(order, lambda item: [with_ops(item, named)])
 
 
 def _require_by_number(order: Order, runtime: Runtime) -> None:
@@ -152,7 +152,7 @@ def _all_or_none(
     def whole(item: Item) -> list[Item]:
         if isinstance(item, Op) and item.kind == "W":
             return []
-        return [renamed(item, lambda op: op._replace(kind="BW" if op.kind == "B" else op.kind))]
+        return [with_ops(item, lambda op: op._replace(kind="BW" if op.kind == "B" else op.kind))]
 
     if not is_split(order):
         return order, []
@@ -182,4 +182,4 @@ def is_split(order: Order) -> bool:
 def by_place(problem: Problem, order: Order) -> Order:
     """Return an order whose stage k is the k-th of the route."""
     place = problem.place_of
-    return each(order, lambda i: [renamed(i, lambda op: op._replace(stage=place[op.stage]))])
+    return each(order, lambda i: [with_ops(i, lambda op: op._replace(stage=place[op.stage]))])

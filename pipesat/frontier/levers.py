@@ -13,9 +13,9 @@ from typing import Any
 
 from pipesat.core.claims import Standing, against
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Item, Op, Pair
+from pipesat.core.ops import Op, with_ops
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule, Timed
+from pipesat.core.schedule import Schedule
 from pipesat.core.showing import Column, Facts, Table
 from pipesat.core.stage import KEEP
 from pipesat.files.folder import changed_problem
@@ -74,11 +74,8 @@ def _renumbered(schedule: Schedule, old: Problem, new: Problem) -> Schedule:
         names = [mode.name for mode in new.stages[op.stage].modes]
         return op._replace(mode=1 + names.index(old.stages[op.stage].modes[op.mode - 1].name))
 
-    def item_of(item: Item) -> Item:
-        return Pair(*map(op_of, item)) if isinstance(item, Pair) else op_of(item)
-
     rows = tuple(
-        tuple(Timed(item_of(timed.item), timed.start, timed.end) for timed in row)  # type: ignore[arg-type]
+        tuple(timed._replace(item=with_ops(timed.item, op_of)) for timed in row)  # type: ignore[arg-type]
         for row in schedule.devices
     )
     return Schedule(rows, schedule.source, schedule.copies)

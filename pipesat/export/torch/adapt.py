@@ -9,7 +9,7 @@ from typing import TypeVar
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
 from pipesat.core.microbatch_order import permuted
-from pipesat.core.ops import Copy, Item, Op, Pair, members
+from pipesat.core.ops import Copy, Item, Op, Pair, members, with_ops
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import retime, time_order
@@ -95,11 +95,6 @@ def each(order: Order, change: Callable[[Item], Iterable[Item]]) -> Order:
     return tuple(tuple(new for item in row for new in change(item)) for row in order)
 
 
-def renamed(item: Item, change: Callable[[Op], Op]) -> Item:
-    """Return an item with what a change makes of its ops."""
-    return Pair(*map(change, item)) if isinstance(item, Pair) else change(item)
-
-
 def _require_torch_pairs(order: Order) -> None:
     others = [
         item
@@ -133,7 +128,7 @@ def _as_torch_writes(schedule: Schedule, entering: tuple[int, ...]) -> Schedule:
         return what._replace(microbatch=label[what.microbatch])
 
     def written(item: Item) -> Item:
-        own = renamed(item, named)
+        own = with_ops(item, named)
         return Pair(*own[::-1]) if isinstance(own, Pair) and own.second.kind == "F" else own
 
     return replace(
