@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from pipesat.choose.advice_table import megatron_flags, needed_without, shown_rows, table_of_rows
 from pipesat.choose.answer import Answer, End
+from pipesat.choose.plan_tables import load_of
 from pipesat.choose.rows import OURS, Row, best_of, published_in, rank, stages_text
-from pipesat.choose.table import megatron_flags, needed_without, shown_rows, table_of
-from pipesat.choose.tables import load_of
 from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.attached import attached
 from pipesat.core.claims import Standing, against, change, percent, ratio
@@ -49,7 +49,7 @@ class Advice(Answer, Displayed):
 
     def tables(self) -> Iterator[Table]:
         """Yield the table of schedules, and what Megatron-LM is started with."""
-        yield table_of(self.question, self.shown)
+        yield table_of_rows(self.question, self.shown)
         if not self.question.any_order and self.chosen is not None:
             flags = megatron_flags(self.question, self.chosen).rstrip().split("\n")
             yield Table([Column("flags for Megatron-LM", number=False)], flags)
@@ -98,7 +98,7 @@ class Advice(Answer, Displayed):
             "at_the_ends": [end.document() for end in self.ends],
             "parts": None if question.parts is None else question.parts.source,
             "advice": {label: text for label, text in self.facts() if text},
-            "table": table_document(table_of(question, self.shown)),
+            "table": table_document(table_of_rows(question, self.shown)),
             "status": standing.status,
             "lower_bound": standing.bound,
             "gap": standing.gap,

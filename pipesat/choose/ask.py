@@ -234,6 +234,7 @@ def advise(
     >>> advice.save("advice")
     """
     from pipesat.choose.advice import Advice
+    from pipesat.choose.advice_table import shown_rows
     from pipesat.choose.answer import ends_of
     from pipesat.choose.given import (
         Run,
@@ -245,7 +246,6 @@ def advise(
         with_reserve,
     )
     from pipesat.choose.question import Question
-    from pipesat.choose.table import shown_rows
     from pipesat.choose.work import Work
 
     if gpu is not None and tokens is not None:

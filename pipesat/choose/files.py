@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipesat.choose.advice import Advice
+from pipesat.choose.advice_table import PLAIN, megatron_flags, remark_of
 from pipesat.choose.picture import plan_pictures
 from pipesat.choose.plan import Plan
+from pipesat.choose.plan_tables import layout_text, module_names
 from pipesat.choose.rows import Row, options_of, published_in
-from pipesat.choose.table import PLAIN, megatron_flags, remark_of
-from pipesat.choose.tables import layout_text, module_names
 from pipesat.core.claims import Standing
 from pipesat.core.result import Baseline, Result
 from pipesat.export import EXPORTERS, FILE_NAMES

@@ -20,10 +20,10 @@ from typing import Final
 
 from pipesat.choose.candidates import Flags, has_variant
 from pipesat.choose.orders import SCHEDULES
+from pipesat.choose.plan_tables import load_of
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, marked, rank, row_of, to_do
 from pipesat.choose.splits import balanced_partition, even_partition
-from pipesat.choose.tables import load_of
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.heuristics.registry import GiveUp, never
 from pipesat.layers.layer import Layers

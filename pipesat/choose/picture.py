@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pipesat.choose.candidates import Candidate
-from pipesat.choose.tables import devices_of, stages_of
+from pipesat.choose.plan_tables import devices_of, stages_of
 from pipesat.core.amounts import time_text
 from pipesat.core.claims import Standing
 from pipesat.layers.layer import Layers

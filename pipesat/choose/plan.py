@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.choose.candidates import Candidate, Flags, Space
 from pipesat.choose.comparison import SplitRow, gains
-from pipesat.choose.search import Findings
-from pipesat.choose.tables import (
+from pipesat.choose.plan_tables import (
     devices_of,
     layout_text,
     module_names,
@@ -19,6 +18,7 @@ from pipesat.choose.tables import (
     stage_table,
     stages_of,
 )
+from pipesat.choose.search import Findings
 from pipesat.core.amounts import rounded_down, time_text
 from pipesat.core.attached import attached
 from pipesat.core.checker import check

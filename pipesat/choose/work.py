@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Final
 
 from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.choose.advice_table import shown_rows
 from pipesat.choose.answer import NOT_BUILT
 from pipesat.choose.bounds import shape_bound
 from pipesat.choose.candidates import Candidate
@@ -23,7 +24,6 @@ from pipesat.choose.plan import Plan
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, best_of, credited, fits, marked, plain_of, rank, row_of
 from pipesat.choose.splits import balanced_partition
-from pipesat.choose.table import shown_rows
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.progress import doing

@@ -19,13 +19,13 @@ import pytest
 import pipesat
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.choose.advice import Advice, of_order
+from pipesat.choose.advice_table import megatron_flags, shown_rows
 from pipesat.choose.answer import NOT_BUILT
 from pipesat.choose.candidates import Candidate
 from pipesat.choose.files import result_of
 from pipesat.choose.known import Build, builds, rows_on
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, credited, marked, published_in, stages_text
-from pipesat.choose.table import megatron_flags, shown_rows
 from pipesat.choose.work import Work
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing

@@ -13,9 +13,9 @@ import pytest
 
 import pipesat
 from pipesat.choose.advice import Advice
+from pipesat.choose.advice_table import megatron_flags, remark_of
 from pipesat.choose.pairs import layer_parts, with_times
 from pipesat.choose.rows import Row
-from pipesat.choose.table import megatron_flags, remark_of
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS

@@ -11,9 +11,9 @@ from typing import Final
 from pipesat.choose.answer import Answer
 from pipesat.choose.orders import SCHEDULES
 from pipesat.choose.pairs import OFFLOAD
+from pipesat.choose.plan_tables import by_columns
 from pipesat.choose.question import Question
 from pipesat.choose.rows import PLAINEST_FIRST, Row, published_in, rank, stages_text
-from pipesat.choose.tables import by_columns
 from pipesat.core.amounts import rounded_down
 from pipesat.core.claims import percent
 from pipesat.core.errors import NotApplicable
@@ -63,7 +63,7 @@ def _as_good(other: Row, row: Row) -> bool:
     return runs and easier and other.makespan <= row.makespan and other.name != OFFLOAD
 
 
-def table_of(question: Question, rows: list[Row]) -> Table:
+def table_of_rows(question: Question, rows: list[Row]) -> Table:
     """Return rows as a table; columns without an entry are left out."""
     paired = question.parts is not None
     holds = not paired or any(max(row.peaks) for row in rows)
