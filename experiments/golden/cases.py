@@ -78,6 +78,7 @@ def cases() -> Iterator[Case]:
     for name, document in corpus["parts"].items():
         yield Case(f"commands/pairs/{name}", {"parts.json": document}, pairs)
     yield from _of_files(corpus["file"])
+    yield from _advice()
     yield _torch()
 
 
@@ -253,6 +254,23 @@ def _of_files(world: dict[str, Document]) -> Iterator[Case]:
         "p.json": EXAMPLES / "parts-deepseek-like.json",
     }
     yield Case("commands/others", files, list(reversed(asks)))
+
+
+def _advice() -> Iterator[Case]:
+    """The advice on whole models, as docs/advise.md asks for it."""
+    model = "llama3-8b --gpu h100 --devices 8 --microbatches 32 --memory 40GiB --link-delay 10"
+    moe = "l.json --parts p.json --devices 4 --microbatches 16 --link-delay 500"
+    words = "--time-limit 15 --workers 1 --json -o out"
+    asks = [
+        Ask(f"advise {asked} --for {runtime} {words}", "within", f"{label} {runtime}")
+        for label, asked, runtime in (
+            ("llama", model, "torchtitan"),
+            ("llama", model, "megatron"),
+            ("moe", moe, "megatron"),
+        )
+    ]
+    names = {"l.json": "layers-moe.json", "p.json": "parts-deepseek-like.json"}
+    yield Case("commands/advice", {name: EXAMPLES / path for name, path in names.items()}, asks)
 
 
 def _torch() -> Case:

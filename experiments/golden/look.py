@@ -60,7 +60,21 @@ def kept_of_text(text: str, held: str) -> Any:
         return "there"
     if held == "exact":
         return _folded(_plain(document))
-    return dict(_promises("", document)) if held == "within" else "there"
+    if held != "within":
+        return "there"
+    return dict(_promises("", document)) | _advised(document)
+
+
+def _advised(document: Any) -> dict[str, Any]:
+    """What an advice promises: the time of its first row, and of the best with nothing by hand."""
+    if not isinstance(document, dict) or document.get("format") != "pipesat.advice/1":
+        return {}
+    chosen, rows = document["chosen"], document["rows"]
+    plain = [row["makespan"] for row in rows if row["runs"] and row["fits"] and not row["by_hand"]]
+    return {
+        "advised.value": None if chosen is None else chosen["makespan"],
+        "without.value": min(plain, default=None),
+    }
 
 
 def digest(value: Any) -> str:

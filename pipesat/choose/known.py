@@ -61,30 +61,36 @@ class Build:
     def rows(self, question: Question, left_out: LeftOut, over: GiveUp = never) -> Iterator[Row]:
         """Yield its rows, with what recomputing suits it."""
         try:
-            cut = split_of(self.split, question.layers, self.shape)
-            if cut is not None:
-                how = self.name, self.split, self.shape, cut, self.group
-                yield from rows_on(question, *how, over)
+            found = split_of(self.split, question.layers, self.shape)
+            if found is not None:
+                split, cut = found
+                yield from rows_on(question, self.name, split, self.shape, cut, self.group, over)
         except (BadInput, Infeasible, NotApplicable) as error:
             group = "" if self.group is None else f", groups of {self.group}"
             left_out(f"{self.family}{group} ({self.split} split)", str(error))
 
 
 @lru_cache(maxsize=256)
-def split_of(name: str, layers: Layers, shape: Pipeline) -> tuple[range, ...] | None:
-    """Return the even or the balanced split of a shape; ``None`` if that is the even one, too.
+def split_of(name: str, layers: Layers, shape: Pipeline) -> tuple[str, tuple[range, ...]] | None:
+    """Return the even or the balanced split of a shape, and what it is called.
+
+    Where both are one, that is the even one, and there is no other: ``None``.
 
     Raises
     ------
     BadInput, Infeasible, NotApplicable
         If there is none.
     """
-    if name == "even":
-        return even_partition(layers, shape)
-    balanced = balanced_partition(layers, shape)
-    with contextlib.suppress(BadInput):
-        return None if balanced == even_partition(layers, shape) else balanced
-    return balanced
+    found: dict[str, tuple[range, ...]] = {}
+    for other, made in (("even", even_partition), ("balanced", balanced_partition)):
+        if other == name:
+            found[other] = made(layers, shape)
+        else:
+            with contextlib.suppress(BadInput, Infeasible, NotApplicable):
+                found[other] = made(layers, shape)
+    if found.get("even") != found.get("balanced"):
+        return name, found[name]
+    return ("even", found[name]) if name == "balanced" else None
 
 
 def hand_written_of(question: Question, placement: OneRoutePlacement) -> tuple[str, ...]:
@@ -122,7 +128,7 @@ def builds(question: Question, left_out: LeftOut) -> list[list[Build]]:
         for name in hand_written_of(question, shape.placement):
             grouped = name in _IN_GROUPS
             groups = [*usual, *others] if grouped else [None] if shape.chunks == CHUNKS else []
-            own = [Build(name, shape, s, group) for group in groups for s in ("even", "balanced")]
+            own = [Build(name, shape, s, group) for group in groups for s in ("balanced", "even")]
             families.append(own)
     rounds = zip_longest(*filter(None, families))
     return [[build for build in one if build is not None] for one in rounds]
@@ -194,32 +200,37 @@ def _less_and_less(
 ) -> Iterator[Row]:
     """Nothing recomputes, or all stages, or ever more of them.
 
-    The next one is always of the device that needs most memory of those that have one left, and
-    there the stage that saves most. Which stages these are does not depend on how much memory there
-    is, so whatever fits into some memory is also tried with more: more never makes the best of them
-    worse. The end is left out where recomputing makes the devices' work alone longer than the best
-    so far takes.
+    First it is always the first one left, as early stages hold their activations longest. Then,
+    from none again, always one of the device that needs most memory of those that have one left,
+    and there the stage that saves most. Which stages these are does not depend on how much memory
+    there is, so whatever fits into some memory is also tried with more: more never makes the best
+    of them worse. The end is left out where recomputing makes the devices' work alone longer than
+    the best so far takes.
     """
-    row = made()
-    yield row
+    none = made()
+    yield none
     if not question.may_recompute:
         return
     every = made(_all_of(question, partition))
     yield every
-    homes, saved = row.shape.homes, [_saved(question, part) for part in partition]
-    left = {stage for stage, able in enumerate(_all_of(question, partition)) if able}
-    flags = [False] * len(partition)
-    best = min((x.makespan for x in (row, every) if x.fits), default=None)
-    while len(left) > 1 and (best is None or _load(row) <= best) and not over():
+    homes, saved = none.shape.homes, [_saved(question, part) for part in partition]
+
+    def fullest(row: Row, left: set[int]) -> int:
         peaks = row.peaks
-        *_, latest = max((peaks[homes[stage]], saved[stage], -stage) for stage in left)
-        stage = -latest
-        left.remove(stage)
-        flags[stage] = True
-        row = made(tuple(flags))
-        yield row
-        if row.fits:
-            best = row.makespan if best is None else min(best, row.makespan)
+        return max(left, key=lambda stage: (peaks[homes[stage]], saved[stage], -stage))
+
+    best = min((x.makespan for x in (none, every) if x.fits), default=None)
+    for choose in (lambda _, left: min(left), fullest):
+        left = {stage for stage, able in enumerate(_all_of(question, partition)) if able}
+        flags, row = [False] * len(partition), none
+        while len(left) > 1 and (best is None or _load(row) <= best) and not over():
+            stage = choose(row, left)
+            left.remove(stage)
+            flags[stage] = True
+            row = made(tuple(flags))
+            yield row
+            if row.fits:
+                best = row.makespan if best is None else min(best, row.makespan)
 
 
 def _saved(question: Question, part: range) -> int:

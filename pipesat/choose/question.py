@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -109,15 +109,21 @@ class Question:
         """Of links."""
         return link_delay(self.latency, self.bandwidth)
 
-    def searched(self, chunks: Sequence[int] = ()) -> tuple[Space, list[tuple[str, str]]]:
+    def searched(
+        self, chunks: Sequence[int] = (), *, all_again: bool | None = None
+    ) -> tuple[Space, list[tuple[str, str]]]:
         """Return what a search is over, in all placements, and shapes that are left out.
+
+        ``all_again``: all layers recompute, or none; else as the question has it.
 
         Raises
         ------
         BadInput
             If the layers can be cut for no placement.
         """
-        layers = self.layers
+        layers, choice = self.layers, self.space.choice
+        if all_again is not None:
+            layers, choice = (_all_again(layers) if all_again else layers), "never"
         shapes, left_out = shapes_to_try(
             layers,
             devices=self.devices,
@@ -129,7 +135,7 @@ class Question:
         )
         if self.any_order:  # else a searched order obeys no restriction, and cannot run
             layers, shapes = for_runtime(layers, shapes, self.runtime)
-        return Space.of(layers, self.space.choice, shapes), left_out
+        return Space.of(layers, choice, shapes), left_out
 
     def candidate(
         self,
@@ -212,3 +218,16 @@ class Question:
     def amount(self, value: int, towards: Rounding = rounded_up) -> str:
         """Show memory in GiB, MiB, ... where its unit is one of bytes: a need is rounded up."""
         return memory_text(value, self.layers.memory_unit, towards)
+
+
+def _all_again(layers: Layers) -> Layers:
+    """Return layers that all recompute, where they can: backwards are whole then."""
+    return replace(
+        layers,
+        layers=tuple(
+            one
+            if one.recomputed is None
+            else replace(one, costs=one.recomputed, recomputed=None, fused=True)
+            for one in layers.layers
+        ),
+    )

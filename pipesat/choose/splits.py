@@ -147,11 +147,12 @@ def balanced_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
 
     Most even: the least sum of squares of stages' loads. So one long layer leaves no others long,
     which would take memory and gain nothing. Memory does not count. In a chain this is exact.
-    Elsewhere it is the best of three: the one that was found for devices, the even split, and the
-    one whose stages alone have the least sum of squares.
+    Elsewhere the split that was found for devices stays, unless one of its stages is longer by more
+    than a layer than in the best of three: itself, the even split, and the one whose stages alone
+    have the least sum of squares.
     """
     least = smallest_largest(layers, replace(shape, memory=None))
-    each = map(add, layers.amounts("F"), layers.amounts("BW"))
+    each = [*map(add, layers.amounts("F"), layers.amounts("BW"))]
     ends = np.array([*accumulate(each, initial=0)])
 
     def squares(a: Ints, b: Ints, stage: int = 0) -> Ints:
@@ -173,7 +174,9 @@ def balanced_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
         if split is not None:
             check_partition(layers, split.partition, shape.homes)
             found.append(split.partition)
-    return min(found, key=judged)
+    better, several = min(found, key=judged), shape.stages != shape.devices
+    own, other = (max(ends[p.stop] - ends[p.start] for p in cut) for cut in (found[0], better))
+    return found[0] if several and own <= other + max(each) else better
 
 
 def _plain(layers: Layers, shape: Pipeline) -> Iterator[tuple[str, tuple[range, ...]]]:

@@ -15,7 +15,7 @@ from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.choose.advice_table import shown_rows
 from pipesat.choose.answer import NOT_BUILT
 from pipesat.choose.bounds import shape_bound
-from pipesat.choose.candidates import Candidate
+from pipesat.choose.candidates import Candidate, has_variant
 from pipesat.choose.cut_terms import cheapest
 from pipesat.choose.known import builds, hand_written_of, moved_rows, plainly_named, rows_on
 from pipesat.choose.pairs import OFFLOAD
@@ -41,6 +41,7 @@ _OTHERS: Final = 0.3  # their other builds
 _MOVED: Final = 0.4  # moving their splits
 # Shares that are kept for what comes later
 _OFFLOADING: Final = 0.2
+_ALIKE: Final = 0.15  # a plan in which all stages recompute or none
 _SETTLING: Final = 0.3  # searching the orders of what is advised and shown
 _ADVISED: Final = 0.6  # of that, for the first of several
 _SEARCHED: Final = 3  # the effort of a candidate whose order was searched
@@ -128,29 +129,49 @@ class Work:
                 self.left_out["recomputation"] = "not searched together with pairs"
             self._search_pairs()
             return None
+        alike = question.may_recompute and question.record.one_switch
+        kept = _SETTLING + _OFFLOADING * question.may_offload
+        found, row = self._plan(self._kept(kept + _ALIKE * alike))
+        if alike and row is not None and row.by_hand:
+            self._search_alike(self._kept(kept))
+        return found
+
+    def _plan(self, seconds: float, *, all_again: bool | None = None) -> tuple[Plan, Row | None]:
+        """Search splits; add the best, and what users know on its split."""
+        question = self.question
         best = min((row for row in self.rows if row.runs), key=rank, default=None)
         chunks = 2 if best is None else max(2, best.shape.stages // question.devices)
-        space, left_out = question.searched(sorted({2, chunks}))
-        seconds = self._kept(_SETTLING + _OFFLOADING * question.may_offload)
+        space, left_out = question.searched(sorted({2, chunks}), all_again=all_again)
         found = plan_of(
             space,
             Deadline(max(LEAST_SECONDS, seconds), self.deadline.stop),
-            self._listening(of_all=True),
+            self._listening(of_all=all_again is None),
             workers=self.workers,
             seed=self.seed,
             left_out=left_out,
         )
-        if found.chosen is not None:
-            chosen, schedule = found.chosen, found.chosen.schedules[0]
-            shape = question.shape(chosen.shape.placement, chosen.shape.chunks)
-            own = question.candidate(chosen.partition, shape, chosen.recompute, question.free)
-            self._add_found("ours", own, schedule)
-            for name in hand_written_of(question, shape.placement):
-                with contextlib.suppress(NotApplicable):  # a stage too few, or many, for it
-                    over = self._past(1 - _SETTLING)
-                    for row in rows_on(question, name, "ours", shape, own.partition, over=over):
-                        self._add(row)
-        return found
+        if found.chosen is None:
+            return found, None
+        chosen, schedule = found.chosen, found.chosen.schedules[0]
+        shape = question.shape(chosen.shape.placement, chosen.shape.chunks)
+        flags = chosen.recompute
+        if all_again:
+            flags = tuple(has_variant(question.layers, part) for part in chosen.partition)
+        own = question.candidate(chosen.partition, shape, flags, question.free)
+        row = self._add_found("ours", own, schedule)
+        for name in hand_written_of(question, shape.placement):
+            with contextlib.suppress(NotApplicable):  # a stage too few, or many, for it
+                over = self._past(1 - _SETTLING)
+                for known in rows_on(question, name, "ours", shape, own.partition, over=over):
+                    self._add(known)
+        return found, row
+
+    def _search_alike(self, seconds: float) -> None:
+        """What a configuration can say: no stage recomputes, or if that does not fit, all do."""
+        try:
+            self._plan(seconds, all_again=False)
+        except Infeasible:
+            self._plan(seconds, all_again=True)
 
     def _search_pairs(self) -> None:
         """Search orders with pairs: on the best split of a chain, of a V and of a loop."""
@@ -162,11 +183,13 @@ class Work:
             own = self.question.in_any_order(row.candidate)
             self._search_order(own, row.split, kept / (len(unlike) - number))
 
-    def _add_found(self, split: str, candidate: Candidate, schedule: Schedule) -> None:
+    def _add_found(self, split: str, candidate: Candidate, schedule: Schedule) -> Row:
         """Add a schedule that a search has found, by the name of who published it."""
         name = OFFLOAD if candidate.offload else credited(schedule.source)
         row = Row(name, split, candidate, schedule, fits(candidate.problem, schedule))
-        self._add(marked(self.question, row))
+        row = marked(self.question, row)
+        self._add(row)
+        return row
 
     def _search_order(self, own: Candidate, split: str, seconds: float) -> None:
         """Search for an order of a candidate; add it if it is shorter, and its bound to all."""

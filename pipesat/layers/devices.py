@@ -34,7 +34,7 @@ EXACT_LOOP: Final = 100
 EXACT_CUTS: Final = 20_000
 """Up to so many ways to cut, all of them are looked at."""
 _SLACK: Final = 3  # stages of so many times the mean length are tried first
-_KICKS: Final = 3000  # of a local search, divided by the number of layers
+_KICKS: Final = 600  # of a local search, divided by the number of layers
 
 
 def smallest_largest(

@@ -230,7 +230,7 @@ def test_builds_of_loops() -> None:
     assert [[(b.shape.chunks, b.group, b.split) for b in some] for some in loops] == [
         [(chunks, group, split) for chunks in (2, 3)]
         for group in (None, 4)  # of 3, the last one would be of 1
-        for split in ("even", "balanced")
+        for split in ("balanced", "even")
     ]
 
 
