@@ -69,21 +69,6 @@ def test_ratios_to_the_bound() -> None:
     assert all(row.ratio_to_bound is None for row in compare(problem, search=False))
 
 
-def test_rows_keep_the_contract(cli: Run, save: Any) -> None:
-    outcome = cli("compare", save(vee(2, 4, cap=8)), "--workers", 1, "--seed", 3, "--json")
-    assert outcome.code == 0
-    assert [row["name"] for row in outcome.json] == [*BASELINES, "solver"]
-    for row in outcome.json:
-        assert row.keys() >= CONTRACT
-        known = [row[key] is not None for key in ("makespan", "span", "bubble", "peak_memory")]
-        assert len(set(known)) == 1
-        assert row["valid"] == (row["why_not"] is None)
-        assert (row["ratio_to_best"] is None) == (row["makespan"] is None)
-        assert row["placement"] is None
-    best = min(row["makespan"] for row in outcome.json if row["valid"])
-    assert outcome.json[-1]["makespan"] == best
-
-
 def test_the_objective_orders_the_rows(cli: Run, save: Any) -> None:
     # F = B = W = 1 with delay 3: an idle start of device 1 counts for the makespan only
     path = save(chain(2, 3, comm=3))
@@ -194,24 +179,6 @@ def test_the_table_fits_the_terminal(
     assert text.index("\n1f1b ") < text.index("over capacity")
 
 
-def test_baselines_that_do_not_apply_are_grouped_by_reason(cli: Run, save: Any) -> None:
-    text = cli("compare", save(vee(2, 4)), "--time-limit", 2, "-v").out
-    below = re.sub(r"\s+", " ", text.split("Left out")[1])
-    groups = re.findall(r"does not apply ([\w, -]+): needs exactly one stage per device", below)
-    groups = [group.rpartition("does not apply ")[2] for group in groups]
-    assert len(groups) == 1
-    names = {name.strip() for name in groups[0].split(",")}
-    homes = {b.name for b in BASELINES.values() if b.placement == "chain"}
-    assert names == homes
-    for name in homes:
-        assert not re.search(rf"^{re.escape(name)} ", text, re.MULTILINE)
-
-
-def test_without_capacities_there_is_no_cap(cli: Run, save: Any) -> None:
-    text = cli("compare", save(chain(2, 3))).out
-    assert "capacity" not in text
-
-
 # Tables
 
 
@@ -238,16 +205,6 @@ def test_columns_go_in_their_order_where_room_is_short() -> None:
         "yyyyy",
         "a text",
     ]  # stands out
-
-
-def test_the_last_column_can_be_wrapped() -> None:
-    columns = [Column("n", number=False), Column("text", number=False)]
-    lines = [("a", "one two three four five six")]
-    assert list(table_lines(Table(columns, lines), 24)) == [
-        "n text",
-        "a one two three four",
-        "  five six",
-    ]
 
 
 @given(
@@ -288,25 +245,6 @@ def test_placements_carry_their_names(cli: Run, save: Any) -> None:
     # F + B + W = 6 for 4 microbatches on each of 2 devices: no placement changes the load
     for row in valid:
         assert row["makespan"] >= 24
-
-
-def test_placements_in_text_state_their_basis(
-    cli: Run, save: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    path = save(chain(2, 4, F=2, B=2, W=2, held=(2, 2), cap=4))
-    words = ("--layers-per-stage", 2, "--time-limit", 1, "--workers", 1, "-v")
-    text = cli("compare", path, *words).out
-    assert max(map(len, text.splitlines())) <= 80
-    flat = re.sub(r"\s+", " ", text)
-    assert "basis the same layers, devices, memory per device, link delays and" in flat
-    assert "you state that every stage is made of 2 equal layers" in flat
-    for placement in ("chain", "loop v=2", "vee", "bidirectional"):
-        assert re.search(rf"^solver +{placement} ", text, re.MULTILINE)
-        assert re.search(rf"^{placement} .* a step \(makespan\), found by ", text, re.MULTILINE)
-    # every baseline stands in the table or is named with the reason of its own placement
-    for name in BASELINES:
-        assert re.search(rf"(^|[ ,]){re.escape(name)}[ ,:]", text, re.MULTILINE), name
 
 
 @pytest.mark.slow

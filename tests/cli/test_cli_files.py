@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -88,21 +87,6 @@ def test_check_reports_too_much_memory(cli: Run, save: Save) -> None:
     assert "memory: device 0 holds up to 2 from 1 to 6, 1 over its capacity of 1" in said
 
 
-def test_violations_show_names_literally(cli: Run, save: Save) -> None:
-    document = dict(PROBLEM.document) | {"devices": [{"name": "[red]\x1b[31m:fire:\n"}, {}]}
-    devices = rows()
-    devices[0][3][0] = "0\x1b[31m\n"
-    problem = save(document)
-    digest = cli(
-        "export", problem, "1f1b", "--to", "schedule", "-o", problem.parent / "b.json"
-    ) and json.loads((problem.parent / "b.json").read_bytes())
-    outcome = cli("check", problem, save(digest | {"devices": devices}, "s.json"))
-    assert outcome.code == 1
-    assert "violations: 2" in outcome.out  # text, missing
-    assert r"on [red]\x1b[31m:fire:\n" in outcome.out
-    assert outcome.out.replace("\n", "").isprintable()
-
-
 # baseline
 
 
@@ -121,11 +105,6 @@ def test_each_baseline_is_a_valid_schedule_file(cli: Run, save: Save, tmp_path: 
         outcome = cli("export", saved, name, "--to", "schedule", "-o", file)
         assert (outcome.code, outcome.err) == (0, "")
         assert read_schedule(file, problem).source.startswith(name)
-
-
-def test_1f1b_by_hand(cli: Run, save: Save, tmp_path: Path) -> None:
-    cli("export", save(PROBLEM), "1f1b", "--to", "schedule", "-o", tmp_path / "b.json")
-    assert json.loads((tmp_path / "b.json").read_bytes())["devices"] == rows()
 
 
 def test_a_baseline_that_needs_too_much_memory(cli: Run, save: Save, tmp_path: Path) -> None:

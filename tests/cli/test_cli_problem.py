@@ -64,54 +64,6 @@ def test_every_flag(cli: Run) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("flags", "devices"),
-    [
-        (["--placement", "chain"], [0, 1]),
-        (["--placement", "loop"], [0, 1, 0, 1]),
-        (["--placement", "loop,chunks=3"], [0, 1, 0, 1, 0, 1]),
-        (["--placement", "vee"], [0, 1, 1, 0]),
-        (["--placement", "bidirectional"], [0, 1, 1, 0]),
-    ],
-)
-def test_placements(cli: Run, flags: list[object], devices: list[int]) -> None:
-    document = new(cli, *flags)
-    assert [stage["device"] for stage in document["stages"]] == devices
-    assert {stage["F"] for stage in document["stages"]} == {10}  # one number is that of a stage
-    assert ("routes" in document) == ("bidirectional" in flags)
-
-
-def test_layers_are_cut_evenly_or_balanced(cli: Run) -> None:
-    # five equal layers: 3 and 2
-    assert [s["F"] for s in new(cli, "--times", "layers=5")["stages"]] == [30, 20]
-    # F 30 10 10 10 and B + W = 18 each: whole layers of 48, 28, 28, 28; evenly 76 and 56, and no
-    # cut is better: after the first layer it would be 48 and 84
-    layers = ("--times", "F=30,10,10,10")
-    assert [s["F"] for s in new(cli, *layers)["stages"]] == [40, 20]
-    assert [s["F"] for s in new(cli, *layers, "--placement", "cut=balanced")["stages"]] == [40, 20]
-    # 100 + 18, then 28 three times: after the first, 118 and 84
-    heavy = ("--times", "F=100,10,10,10")
-    assert [s["F"] for s in new(cli, *heavy)["stages"]] == [110, 20]
-    assert [s["F"] for s in new(cli, *heavy, "--placement", "cut=balanced")["stages"]] == [100, 30]
-
-
-@pytest.mark.parametrize(
-    ("text", "capacity"),
-    # p = 2, a = 100: 1F1B holds 2 * 100 on the first device; static 7 comes on top
-    [("1f1b", 207), ("1f1b*0.75", 157), ("1F1B * 1.5", 307), ("1f1b*0", 7), ("12", 12)],
-)
-def test_memory_as_a_share_of_1f1bs(cli: Run, text: str, capacity: int) -> None:
-    document = new(cli, "--memory", "held_after_F=100", "--memory", "static=7", "--memory", text)
-    assert [device["memory"] for device in document["devices"]] == [capacity] * 2
-
-
-def test_the_share_is_of_the_same_layers_whatever_the_placement(cli: Run) -> None:
-    for placement in ("chain", "loop", "vee", "bidirectional"):
-        flags = ("--times", "layers=4", "--memory", "1f1b,held_after_F=10")
-        flags += ("--placement", placement)
-        assert new(cli, *flags)["devices"] == [{"memory": 40}] * 2  # two in flight, 20 each
-
-
 def test_a_file_is_written_that_other_commands_read(cli: Run, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     outcome = cli("problem", "new", *BASIC, "--placement", "vee", "-o", path)
@@ -186,25 +138,3 @@ def test_a_group_alone_shows_its_commands(cli: Run) -> None:
     outcome = cli("problem")
     assert outcome.code == 2
     assert "Usage: pipesat problem" in outcome.err + outcome.out
-
-
-def test_one_time_for_all_pairs_of_two_kinds(cli: Run) -> None:
-    sizes = {"devices": 2, "microbatches": 2, "placement": "vee", "times": "F=4,B=4,W=4"}
-    options = [word for key, value in sizes.items() for word in (f"--{key}", value)]
-    times = ["--overlap", "pair=11,pair=W+B=6,pair=F+F=7"]
-    times += ["--overlap", "pair=BW+BW=3/4"]  # a factor
-    made = cli("problem", "new", *options, *times)
-    overlap = json.loads(made.out)["overlap"]
-    factors = {tuple(e["ops"]): e.pop("factor") for e in overlap["pairs"] if "factor" in e}
-    overlap["pairs"] = [entry for entry in overlap["pairs"] if "time" in entry]
-    entries = {tuple(entry["ops"]): entry["time"] for entry in overlap["pairs"]}
-    # device 0 holds stages 0 and 3, device 1 stages 1 and 2
-    both = [(0, 0), (0, 3), (3, 0), (3, 3), (1, 1), (1, 2), (2, 1), (2, 2)]
-    assert entries == (
-        {(f"{a}F", f"{b}BW"): 11 for a, b in both}
-        | {(f"{a}B", f"{b}W"): 6 for a, b in both}
-        | {(f"{a}F", f"{b}F"): 7 for a, b in both if a <= b}
-    )
-    assert len(entries) == len(overlap["pairs"])
-    assert factors == {(f"{a}BW", f"{b}BW"): [3, 4] for a, b in both if a <= b}
-    assert "FB" not in overlap

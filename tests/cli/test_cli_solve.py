@@ -19,10 +19,9 @@ from rich.console import Console
 from pipesat.cli.process import Interrupts
 from pipesat.cli.progress import Progress
 from pipesat.core.checker import check
-from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.progress import being_done, doing
-from pipesat.core.result import Improvement, Result
+from pipesat.core.result import Improvement
 from pipesat.files.folder import LIST
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
@@ -90,34 +89,6 @@ def test_the_result_object(cli: Run, save: Save) -> None:
     assert isinstance(result["lower_bound_source"], str)
     assert 0 < result["wall_s"] < 60
     assert {"pipesat", "ortools", "python"} <= result["versions"].keys()
-
-
-def test_the_objective_can_be_the_span(cli: Run, save: Save) -> None:
-    # 0F 0-1, 1F 1-2, 1B 2-3, 1W 3-13: nothing ends before 13, but device 1 may start at 1 and
-    # its load is 12, device 0 is done after 1 + (1 + 1) + 1 + 1 = 5
-    document = dict(chain(2, 1).document)
-    document["stages"] = [document["stages"][0], document["stages"][1] | {"W": 10}]
-    by_makespan = cli("solve", save(document), "--json").json
-    by_span = cli("solve", save(document), "--json", "--objective", "span").json
-    assert [by_makespan[key] for key in ("value", "makespan", "span")] == [13, 13, 12]
-    assert by_span["objective"] == "span"
-    assert [by_span[key] for key in ("value", "span", "lower_bound")] == [12, 12, 12]
-
-
-def test_a_gap_is_a_fraction_of_the_value() -> None:
-    # one device, two microbatches of 1 + 1 + 1: six, if nobody has proven more than five
-    problem = chain(1, 2)
-    schedule, bound = BASELINES["1f1b"](problem), Bound(5, "five")
-    result = Result(problem, "feasible", "makespan", schedule, bound, None, 1.0, 0, 1).document()
-    assert (result["value"], result["lower_bound"]) == (6, 5)
-    assert result["gap"] == pytest.approx(1 / 6)
-
-
-def test_what_is_unknown_is_null() -> None:
-    result = Result(RETURN_TRIP, "unknown", "makespan", None, None, None, 1.0, 0, 1).document()
-    known = {"status", "objective", "bubble", "wall_s", "seed", "workers", "versions"}
-    assert result["bubble"] == {"makespan": None, "span": None}
-    assert {key: result[key] for key in KEYS - known} == dict.fromkeys(KEYS - known)
 
 
 def test_the_summary_names_value_and_proof_and_progress_is_on_stderr(cli: Run, save: Save) -> None:
@@ -268,28 +239,6 @@ def test_compare_shows_every_baseline_beside_the_solver(cli: Run, save: Save) ->
     assert (rows["gpipe"]["valid"], rows["gpipe"]["peak_memory"]) == (False, [3])
     assert "over its capacity of 2" in rows["gpipe"]["why_not"]
     assert (rows["1f1b"]["valid"], rows["1f1b"]["peak_memory"]) == (True, [1])
-
-
-def test_compare_says_why_a_baseline_does_not_apply(cli: Run, save: Save) -> None:
-    rows = rows_by_name(cli("compare", save(vee(2, 2)), "--json"))
-    for name in ("gpipe", "1f1b", "zb-h1"):  # defined for one stage per device
-        figures = [rows[name][key] for key in ("makespan", "span", "bubble", "peak_memory")]
-        assert figures == [None] * 4
-        assert rows[name]["valid"] is False
-        assert "one stage per device" in rows[name]["why_not"]
-
-
-def test_compare_prints_a_table_and_writes_what_solve_writes(
-    cli: Run, save: Save, tmp_path: Path
-) -> None:
-    outcome = cli("compare", save(chain(1, 3, cap=2)), "-o", tmp_path / "out")
-    for name in ("gpipe", "1f1b", "zb-h1", "list-scheduling", "solver"):
-        assert re.search(rf"^ *{re.escape(name)} +9 +1 +1 +0 % +\d", outcome.out, re.MULTILINE)
-    assert re.search(r"^Take +9 a step", outcome.out, re.MULTILINE)
-    assert re.search(r"^Proof +proven optimal", outcome.out, re.MULTILINE)
-    assert "pipesat: solving" in outcome.err
-    assert {path.name for path in (tmp_path / "out").iterdir()} == FILES
-    assert f"Written to {tmp_path / 'out'}" in " ".join(outcome.out.split())
 
 
 # Names that look like markup, colours or emoji

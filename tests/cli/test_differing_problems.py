@@ -21,7 +21,6 @@ from pipesat.placement.other_placements import same_layers_elsewhere
 from pipesat.sweep.sources import with_capacity
 from pipesat.timeline.refit import refit
 from pipesat.timeline.timeline import Timeline
-from pipesat.workflows.schedules import show
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.problems import chain, document
@@ -75,14 +74,6 @@ def given(tmp_path: Path) -> Callable[[Document, int], tuple[Path, Path]]:
 
 
 Given = Callable[..., tuple[Path, Path]]
-
-
-def test_show_names_classes_and_counts_modes(cli: Run, given: Given) -> None:
-    assert "Classes   long 0; short 1–3" in cli("show", *given(classes())).out
-    # eight of (stage, microbatch), one of them recomputed
-    assert "Modes     keep 7, again 1, host 0" in cli("show", *given(modes(), 1)).out
-    problem, schedule = parse_problem(classes()), in_modes(classes(), 0)
-    assert ("Classes", "long 0; short 1–3") in show(problem, schedule).facts()
 
 
 def test_steps_name_modes_and_refuse_copies(cli: Run, given: Given) -> None:

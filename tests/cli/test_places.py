@@ -66,12 +66,9 @@ def test_commands_work_far_down(cli: Run, deep: Path) -> None:
     for words in (
         ("check", problem, schedule),
         ("solve", problem, "-o", deep / "new" / "solved", *limit),
-        ("compare", problem, "-o", deep / "compared", *limit),
-        ("show", deep / "compared", "--html", deep / "compared" / "report.html"),
+        ("show", deep / "new" / "solved", "--html", deep / "new" / "report.html"),
         ("export", problem, schedule, "--to", "torch-csv", "-o", deep / "x.csv"),
         ("export", problem, deep / "schedule.csv", "--to", "schedule", "-o", deep / "b.json"),
-        ("frontier", problem, "--caps", "points=2", "-o", deep / "frontier", *limit),
-        ("frontier", problem, "--within", "5%", "-o", deep / "least", *limit),
     ):
         assert cli(*words).code == 0, words[0]
     one_bad_line(cli("plan", problem, "--devices", 2, "--microbatches", 2), "pipesat.problem/1")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given, settings
 
@@ -13,12 +11,7 @@ from pipesat.core.problem import Problem
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
-from tests.support.paths import ROOT
 from tests.support.problems import chain, problems, vee
-
-BENCH = ROOT / "experiments" / "bench"
-REFERENCE = json.loads((BENCH / "reference.json").read_text())
-TABLE_5 = sorted(name for name in REFERENCE if name.startswith("table5-") and "cap1" in name)
 
 
 def row(problem: Problem, name: str, device: int) -> str:

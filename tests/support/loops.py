@@ -7,8 +7,6 @@ from typing import Any
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import FORMAT, parse_problem
 
-_MOST_PASSES = 300  # of all stages and microbatches: an example takes milliseconds
-
 
 def loop(
     p: int,

@@ -7,7 +7,6 @@ their definitions, and each op as early as its device and its input allow.
 from __future__ import annotations
 
 import json
-import random
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -80,12 +79,6 @@ def made_up(
                     place[rank] += 1
         begin = max(free) + apart
     return found
-
-
-def noisy(spread: float, seed: int = 0) -> Length:
-    """Times that vary by so much about 20 and 40 ms."""
-    draw = random.Random(seed)
-    return lambda s, kind, k, t: (20 if kind == "F" else 40) * draw.gauss(1, spread)
 
 
 def in_order(run: Sequence[Traced]) -> list[Traced]:

@@ -380,7 +380,7 @@ def test_with_no_time_at_all_a_large_problem_has_many_microbatches_in_flight() -
 
 
 def test_the_gain_over_1f1b_is_said() -> None:
-    """Two devices, F = 2, B = 2, W = 1, delay 1: 1F1B by hand as in tests/cli/test_old_and_new.py.
+    """Two devices, F = 2, B = 2, W = 1, delay 1: 1F1B by hand as in tests/cli/test_lines.py.
 
     It holds two microbatches on device 0, so that it does not fit where one fits.
     """
