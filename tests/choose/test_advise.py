@@ -9,7 +9,6 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
@@ -25,12 +24,11 @@ from pipesat.choose.candidates import Candidate
 from pipesat.choose.files import result_of
 from pipesat.choose.known import Build, builds, rows_on
 from pipesat.choose.question import Question
-from pipesat.choose.rows import Row, credited, marked, published_in, stages_text
+from pipesat.choose.rows import Row, credited, marked, published_in
 from pipesat.choose.work import Work
 from pipesat.core.checker import check
-from pipesat.core.claims import Bound, Standing
+from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
-from pipesat.core.result import Improvement
 from pipesat.core.settings import Runtime
 from pipesat.core.solving import Deadline
 from pipesat.files.folder import FILES, FOLDERS, LIST
@@ -38,7 +36,6 @@ from pipesat.files.problem_file import read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import parse_layout, partition_of_layout
-from pipesat.workflows.from_profile import estimate_layers
 from pipesat.workflows.hand_written import hand_written
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
@@ -47,9 +44,6 @@ from tests.support.plans import entry, layers_of
 
 AGAIN = {"recompute": {"F": 1, "B": 2, "W": 1, "held_after_F": 1}}
 FOUR = replace(layers_of([entry(1, 1, 1, 4) | AGAIN for _ in range(4)]), time_unit="ms")
-
-
-SIX = replace(layers_of([entry(1, 1, 1) for _ in range(6)]), time_unit="ms")
 
 
 LABELS = ["Take", "You must", "Gain", "Limit", "Proof", "Doubt", "Next"]
@@ -130,19 +124,6 @@ def test_an_answer_shows_itself_in_a_few_lines(plain: Advice) -> None:
     assert not any(";" in text for _, text in plain.facts()[1:])  # Take cites
 
 
-def test_progress_shows_bounds_of_the_whole_question_and_keeps_them(plain: Advice) -> None:
-    """That of another question, as of one split, is higher; that of the whole one is not lost."""
-    heard: list[Improvement] = []
-    work = Work(plain.question, Deadline(1.0), None, 0, heard.append)
-    work._add(plain.rows[0])
-    of_a_split = work._listening()
-    of_a_split(Improvement(0.1, 30, 28, "one split"))
-    work._listening(of_all=True)(Improvement(0.1, 29, 24, "all splits"))
-    of_a_split(Improvement(0.2, 29, 28, "one split"))
-    work._add(plain.rows[1])
-    assert [one.bound for one in heard] == [None, None, 24, 24, 24]
-
-
 @pytest.mark.slow
 def test_no_bound_of_the_progress_is_above_the_answers() -> None:
     """For torchtitan recomputing nowhere or everywhere is searched too, with higher bounds."""
@@ -220,18 +201,6 @@ def test_a_split_of_two_names_is_one_row(plain: Advice) -> None:
     less = replace(row.candidate, partition=row.partition[:-1])
     other = replace(row, split="another", candidate=less)
     assert len(shown_rows([row, other])) == 2
-
-
-def test_builds_of_loops() -> None:
-    """Six layers on two devices make loops of 2 and 3; groups of 2 and 4 for 4 microbatches."""
-    known = builds(Question(SIX, 2, 4, None, 0, 0, None, "torch"), tell)
-    loops = [[b for b in some if b.name == "interleaved-1f1b"] for some in known]
-    assert known[0][0].family == "1f1b in a chain"
-    assert [[(b.shape.chunks, b.group, b.split) for b in some] for some in loops] == [
-        [(chunks, group, split) for chunks in (2, 3)]
-        for group in (None, 4)  # of 3, the last one would be of 1
-        for split in ("balanced", "even")
-    ]
 
 
 TALL = replace(layers_of([entry(1, 1, 1, 1) for _ in range(24)]), time_unit="ms")
@@ -534,32 +503,6 @@ def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path
         assert re.search(rf"makespan {takes}\b", cli("check", *files).out)
 
 
-def test_the_picture_is_of_the_split_that_is_advised(
-    plain: Advice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The plan's own best split may be another."""
-    drawn: list[tuple[Layers, Candidate, Standing]] = []
-
-    def draw(*told: Any) -> dict[str, bytes]:
-        drawn.append(told)  # type: ignore[arg-type]
-        return {"plan.png": b"", "plan.svg": b""}
-
-    monkeypatch.setattr(import_module("pipesat.choose.files"), "plan_pictures", draw)
-    plain.save(tmp_path)
-    row, ((_, chosen, standing),) = plain.chosen, drawn
-    assert row is not None
-    assert (chosen.value, standing) == (row.makespan, plain.standing)
-    assert (chosen.partition, chosen.shape) == (row.partition, row.shape)
-
-
-def test_a_plan_of_an_estimate_says_so() -> None:
-    plan = pipesat.plan(estimate_layers("tiny", "h100"), 2, 2, compare=False, time_limit=1)
-    assert plan.remarks[0].startswith("all times and memory are an estimate: roofline")
-    figure = plan.plot()
-    assert figure is not None
-    assert "(estimated costs)" in figure.get_suptitle()
-
-
 PARTS = str(ROOT / "examples" / "parts-deepseek-like.json")
 BAD = {
     "no costs": ([], "missing argument 'MODEL'"),
@@ -639,8 +582,3 @@ def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
     one_bad_line(cli(*words), "a problem is cut already: pipesat compare answers for it")
     with pytest.raises(BadInput, match="target: got"):
         asked(target="jax")
-
-
-def test_stages_are_named_in_runs() -> None:
-    assert stages_text((3,)) == "stage 3"
-    assert stages_text((0, 1, 2, 5)) == "stages 0-2, 5"

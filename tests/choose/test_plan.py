@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, combinations, pairwise, product
 from pathlib import Path
@@ -14,23 +13,19 @@ import numpy as np
 import pytest
 
 import pipesat
-from pipesat.bounds.closed_form import closed_form_bound, closed_form_bounds
+from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.choose.bounds import (
     flags_below,
     partitions_below,
     shape_bound,
     stage_bound,
-    stage_cost,
 )
 from pipesat.choose.candidates import where_needed
-from pipesat.choose.cut_terms import cheapest, variants
 from pipesat.choose.orders import COLUMNS
 from pipesat.choose.phases import Reach, bound_shapes, propose, run_plan
-from pipesat.choose.picture import plan_pictures
 from pipesat.choose.plan import Plan
 from pipesat.choose.splits import balanced_partition, even_partition, shapes_to_try
 from pipesat.core.checker import check
-from pipesat.core.claims import change
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import read_problem
@@ -197,25 +192,6 @@ def test_a_stages_bound_by_hand() -> None:
 
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])
-def test_a_chains_bound_beside_the_closed_forms(objective: Any) -> None:
-    """What the exact programme minimises is closed_form_bound, but for the first stage's W.
-
-    That one is after the last gradient has come home: 7 blocks of 22 here, but none where another
-    partition leaves the embedding alone. The bound over partitions may not count it.
-    """
-    layers = read_layers(GEMMA)
-    shape = Pipeline(devices=4, microbatches=8, memory=40000)
-    cost = stage_cost(variants(layers)[0], shape, objective)
-    partition = partition_of((0, 8, 15, 22, 28))
-    bounds = [
-        int(cost(np.array([[part.start]]), np.array([[part.stop]]), s)[0, 0])
-        for s, part in enumerate(partition)
-    ]
-    problem = problem_of_split(layers, partition, shape)
-    assert max(bounds) == closed_form_bound(problem, objective).value - 7 * 22
-
-
-@pytest.mark.parametrize("objective", ["makespan", "span"])
 @pytest.mark.parametrize("backward", ["split", "fused", "either"])
 def test_a_stages_bound_is_that_of_its_device(objective: Any, backward: Any) -> None:
     """Cell by cell: both say the same of every stage of every partition of layers like these.
@@ -337,14 +313,6 @@ def test_choices_of_recomputation_that_may_be_better() -> None:
     assert flags_below(layers, shape, "makespan", parts, 10) == [[], [False]]
 
 
-def test_the_cheapest_of_both_variants() -> None:
-    layers = layers_of([entry(2, 3, 1, 4) | AGAIN])
-    (least,) = cheapest(layers).layers
-    assert [least.amount(kind) for kind in ("F", "B", "W", "BW")] == [2, 3, 1, 4]
-    assert least.amount("held_after_F") == 1
-    assert least.recomputed is None
-
-
 def test_shapes() -> None:
     layers = layers_of([entry(1, 1, 1)] * 5)
     found, left_out = shapes_to_try(
@@ -408,51 +376,6 @@ def test_the_comparison_is_made_of_the_splits_own_problems(compared: Plan) -> No
         assert compared.value is not None
         assert compared.value <= best
     assert compared.status == "optimal"
-
-
-def test_the_gain_is_told_apart(compared: Plan) -> None:
-    even, *_, plan = compared.rows
-    start, order, end = even.cells["1F1B"].value, even.best, compared.value
-    partition = plan.cells["1F1B"].value
-    assert start is not None
-    assert partition is not None
-    assert order is not None
-    assert end is not None
-    whole, alone, moved = compared.gains
-    assert end < start  # by which part, in whole tenths of a percent
-    tenths = [1000 * (start - shorter) // start for shorter in (end, order)]
-    assert f"{start} to {end}, {tenths[0] / 10} % shorter" in whole
-    assert f"{tenths[1] / 10} % shorter" in alone
-    assert change(partition, start, 1) in moved
-
-
-@pytest.mark.slow
-def test_a_picture_of_stages_and_memory(compared: Plan) -> None:
-    files = plan_pictures(compared.space.layers, compared.chosen, compared.standing)  # type: ignore[arg-type]
-    assert files["plan.png"].startswith(b"\x89PNG")
-    texts = "".join(ET.fromstring(files["plan.svg"]).itertext())
-    assert texts is not None
-    bars = files["plan.svg"].count(b"clip-path")
-    assert bars >= 2 * 3 + 2 * 2 + 1  # F, B, W of two stages; static and held of two devices; cap
-    figure = compared.plot()
-    assert figure is not None
-    problem = compared.chosen.problem  # type: ignore[union-attr]
-    loads = [stage.F + min(stage.B + stage.W, stage.BW) for stage in problem.stages]  # one each
-    _, texts = figure.axes[0].get_legend_handles_labels()
-    assert f"bottleneck: device {loads.index(max(loads))}" in texts
-
-
-def test_the_document_has_null_for_what_is_unknown() -> None:
-    layers = layers_of(HEAVY_HEAD)
-    search = searched(layers, [Pipeline(devices=2, microbatches=3)])
-    search.deadline.stop.set()
-    bound_shapes(search.known)
-    plan = run_plan(search)
-    document = plan.document()
-    assert json.loads(json.dumps(document)) == document
-    if plan.value is None:
-        assert document["value"] is None
-        assert document["status"] == "unknown"
 
 
 # The command
@@ -561,20 +484,6 @@ def test_bad_input_is_one_clear_line(
     (line,) = [line for line in outcome.err.splitlines() if line.startswith("pipesat: error")]
     assert [word for word in words if word not in line] == []
     assert not (tmp_path / "out" / "plan.json").exists()
-
-
-def test_memory_with_a_unit(cli: Run, save: Save) -> None:
-    words = "--devices 2 --microbatches 2 --memory 1GiB --time-limit 5 --json --layout compare=no"
-    outcome = planning(cli, save(LAYERS), words)
-    assert [device["memory"] for device in outcome.json["devices"]] == [1024, 1024]
-    assert outcome.json["comparison"] == []
-
-
-def test_layers_that_all_cost_nothing(cli: Run, save: Save) -> None:
-    document = {"format": FORMAT, "layers": [entry(0, 0, 0, 0)] * 4}
-    outcome = cli("plan", save(document), "--devices", 2, "--microbatches", 2, "--time-limit", 100)
-    assert outcome.code == 0
-    assert "proven optimal" in outcome.out
 
 
 @pytest.mark.slow

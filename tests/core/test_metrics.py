@@ -92,12 +92,6 @@ def test_memory_over_time() -> None:
     assert peak_memory(problem, schedule) == [13]
 
 
-def test_1f1b_holds_p_minus_d_activations_and_gpipe_m() -> None:
-    problem = chain(4, 8)
-    assert peak_memory(problem, BASELINES["1f1b"](problem)) == [4, 3, 2, 1]
-    assert peak_memory(problem, BASELINES["gpipe"](problem)) == [8] * 4
-
-
 @settings(max_examples=60, deadline=None)
 @given(problems())
 def test_the_critical_path_explains_the_makespan(problem: Problem) -> None:

@@ -6,7 +6,6 @@ import json
 import re
 from itertools import combinations_with_replacement, pairwise, product
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -32,7 +31,6 @@ from pipesat.hangs.verdict import verdict
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.picture.rows import rows_of
 from pipesat.picture.text import text_grid
-from tests.conftest import Run
 from tests.support.orders import order_of
 from tests.support.problems import chain, document, problems
 
@@ -342,27 +340,3 @@ def test_a_pair_receives_both_inputs_and_sends_both_results() -> None:
     assert set(first[at + 1 : at + 3]) == {"SendActivations 0F0", "SendGradient 3BW0"}
     at = second.index("ForwardAndBackward (1F0+2BW0)")
     assert set(second[:at]) >= {"RecvActivations 1F0", "RecvGradient 2BW0"}
-
-
-@pytest.mark.slow
-def test_the_commands_take_pairs(cli: Run, save: Any, tmp_path: Path) -> None:
-    problem, schedule = split_chain()
-    file, path = save(problem), tmp_path / "s.json"
-    write_schedule(path, problem, schedule)
-    checked = cli("check", file, path)
-    # 4 microbatches on 2 stages, F and BW each, and one BW in two parts
-    assert (checked.code, checked.out.split(",")[0]) == (0, "Valid  17 ops")
-    shown = cli("show", file, path, "-v")
-    assert shown.code == 0
-    grid, chain_of_ops = shown.out.split("the chain")
-    assert "(F1+BW0)" in grid
-    assert "(1F1+1BW0) on device 1" in chain_of_ops
-    listed = cli("show", file, path, "--steps")
-    assert "ForwardAndBackward  (1F1+1BW0)" in listed.out
-    for form in ("trace", "torch-csv"):
-        assert cli("export", file, path, "--to", form, "-o", tmp_path / f"x.{form}.csv").code == 0
-    csv = tmp_path / "x.torch-csv.csv"
-    again = tmp_path / "again.json"
-    assert cli("export", file, csv, "--to", "schedule", "-o", again).code == 0
-    written = json.loads(again.read_bytes())["devices"]
-    assert "(1F1+1BW0)" in [text for text, *_ in written[1]]

@@ -12,14 +12,9 @@ import pytest
 
 import pipesat
 from pipesat import BadInput, Problem, Result
-from pipesat.core.amounts import memory_text, rounded_up, time_text
 from pipesat.core.claims import Bound, uneven
 from pipesat.core.errors import Contradiction
-from pipesat.core.ops import Op
 from pipesat.core.schedule import Schedule
-from pipesat.runtime.answers import Check, Deviation
-from pipesat.runtime.run import Measured, ParityReport
-from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 from pipesat.workflows.exports import import_order
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -40,21 +35,6 @@ def test_a_result_is_a_few_lines(result: Result) -> None:
     assert ("makespan", "6 us") in result.details()
     assert len(lines) <= 12
     assert "Modes" not in [line.split()[0] for line in lines]
-
-
-def test_a_result_counts_modes_where_there_are_some() -> None:
-    """One microbatch at a time fits, and nothing is gained by keeping less."""
-    again = {"name": "again", "BW": 4, "held_after_F": 0}
-    one = Problem.chain(1, 2, F=1, B=1, W=1, held_after_F=1, memory=1, modes=[again])
-    lines = repr(pipesat.solve(one, deterministic=True, time_limit=5)).splitlines()
-    assert ["Modes", "keep", "2,", "again", "0"] in [line.split() for line in lines]
-
-
-def test_problem_and_schedule_are_one_line(result: Result) -> None:
-    assert repr(result.problem) == "<Problem '<small>': 1 devices, 1 stages, 2 microbatches>"
-    assert re.fullmatch(
-        r"<Schedule by '.*': 1 devices, \d items, makespan 6, span 6>", repr(result.schedule)
-    )
 
 
 def test_a_result_is_drawn(result: Result, tmp_path: Path) -> None:
@@ -157,25 +137,6 @@ def test_a_table_in_a_notebook_has_the_schedules_that_apply(result: Result) -> N
         table["nothing"]
 
 
-def test_a_report_and_a_picture_show_themselves(result: Result) -> None:
-    assert "<iframe" in pipesat.report(result, baselines=False)._repr_html_()
-    assert result.export("torch-csv")._repr_png_() is None
-
-
-def test_what_torch_measured_is_a_few_lines() -> None:
-    step = TrainingStep((DeviceRun((Ran(Op(0, "F", 0), 0.0, 2000.0, 0.0),)),))
-    measured = Measured(Timeline("", (step,), 1.0), Check(Deviation("loss", 1e-9), 3, 1e-4, ("w",)))
-    assert "2.00 ms" in repr(measured)
-    assert "failed: largest relative error 1.0e-09 (loss)" in repr(measured)
-    assert "w: one process has them" in repr(measured)
-    assert measured.records() == [{"device": 0, "op": "0F0", "start": 0.0, "end": 2000.0}]
-    rows = (("0F0",),)
-    check = Check(Deviation("w", 0.5), 3, 1e-10, losses=(1.0,), numbers=9)
-    report = ParityReport(check, rows, rows)
-    assert ["check", "failed:"] in [line.split()[:2] for line in repr(report).splitlines()]
-    assert report.records() == [{"rank": 0, "F": 1, "I": 0, "W": 0, "B": 0}]
-
-
 def test_the_split_is_to_blame_where_it_costs_more_than_the_order() -> None:
     """Loads 6, 2, 2, 2 of 12, an equal share is 3: a split saves up to 3 of 4ths of the largest.
 
@@ -202,15 +163,6 @@ def test_an_answer_names_the_device_that_has_too_much() -> None:
         "device 0 has 75 % of all work, an equal share is 50 %: the split costs more than the "
         "order, see pipesat plan"
     )
-
-
-def test_amounts_and_times_are_shown_in_units_that_users_know() -> None:
-    """1,500,000 us are 1,500 ms; 40,960 MiB are 40 GiB; a unit of one's own stays."""
-    assert time_text(1_500_049, "us") == "1,500.0 ms"
-    assert time_text(1_500_049, "us", rounded_up) == "1,500.1 ms"
-    assert time_text(1_234, "ticks") == "1,234 ticks"
-    assert memory_text(40 * 1024, "MiB") == "40 GiB"
-    assert memory_text(40, "") == "40"
 
 
 def test_a_schedule_knows_its_problem(tmp_path: Path) -> None:

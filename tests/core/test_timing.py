@@ -16,7 +16,7 @@ from pipesat.core.timing import linearize, time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
-from tests.support.problems import chain, document, problems
+from tests.support.problems import chain, problems
 
 
 def order_of(*rows: str) -> Order:
@@ -60,13 +60,6 @@ def test_minimum_span_delays_a_device_that_would_start_too_early() -> None:
     late = time_order(problem, order, "span")
     assert late.span == 15
     assert late.makespan == 18
-
-
-@pytest.mark.parametrize("name", ["1f1b", "zb-h1"])
-def test_minimum_span_never_exceeds_the_earliest_timing(name: str) -> None:
-    problem = chain(4, 7, F=3, B=4, W=2, comm=1)
-    earliest = BASELINES[name](problem)
-    assert time_order(problem, earliest.order, "span").span <= earliest.span
 
 
 @settings(max_examples=60, deadline=None)
@@ -133,18 +126,6 @@ def test_unknown_stages_and_wrong_device_counts_are_refused() -> None:
         time_order(chain(1, 1), order_of("7F0"))
     with pytest.raises(ValueError, match="2 device lists, the problem 1"):
         time_order(chain(1, 1), order_of("0F0", ""))
-
-
-def test_a_pair_starts_when_both_inputs_are_there_and_others_wait_for_its_end() -> None:
-    # One device, one stage F=4 BW=6, overlap 3/4: pair lasts max(4, 6, ceil(10 * 3 / 4)) = 8.
-    # 0F0 0-4, then (0F1+0BW0) 4-12, then 0BW1 12-18.
-    problem = parse_problem(document(chain(1, 2, F=4, B=3, W=3, BW=6), overlap={"FB": [3, 4]}))
-    schedule = time_order(problem, order_of("0F0 (0F1+0BW0) 0BW1"))
-    assert [(str(t.item), t.start, t.end) for t in schedule.devices[0]] == [
-        ("0F0", 0, 4),
-        ("(0F1+0BW0)", 4, 12),
-        ("0BW1", 12, 18),
-    ]
 
 
 def test_times_of_ten_to_the_twelve_stay_exact() -> None:

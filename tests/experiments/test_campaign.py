@@ -8,7 +8,6 @@ import json
 import re
 import subprocess
 import sys
-from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -238,61 +237,6 @@ def test_memory_digest_and_ties_are_seen(judge: Any) -> None:
         assert broken(judge, found, zero) == rule
 
 
-def exhaustive(judge: Any, document: dict[str, Any], objective: str, horizon: int) -> int | None:
-    """Least value over all starts up to ``horizon``: no model, only the rules."""
-    pipe = judge("judge.reading").pipe_of(document)
-    rules, values = judge("judge.rules"), judge("judge.values")
-    read = judge("judge.timed").read_timed
-    way = ["0F0", "1F0", "1B0", "0B0"]  # each waits for the one before; the W's for their B
-    best = None
-    for starts in product(range(horizon + 1), repeat=6):
-        if list(starts[:4]) != sorted(starts[:4]) or starts[4] < starts[3] or starts[5] < starts[2]:
-            continue
-        row = []
-        for text, start in zip([*way, "0W0", "1W0"], starts, strict=True):
-            row.append([text, start, start + getattr(pipe.stages[int(text[0])], text[1])])
-        row.sort(key=lambda slot: slot[1:])  # stable: ties stay in an order that they may run in
-        found = {"format": "pipesat.schedule/1", "problem_sha256": "", "devices": [row]}
-        if not rules.broken_rules(pipe, "", found):
-            value = values.value(read(found, pipe.devices)[0], objective)
-            best = value if best is None else min(best, value)
-    return best
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("objective", ["makespan", "span"])
-@pytest.mark.parametrize(
-    ("times", "held", "memory"),
-    [
-        ((1, 1, 1, 0, 1, 1), (1, 1), 2),
-        ((0, 0, 1, 1, 0, 1), (2, 0), 2),
-        ((1, 0, 1, 0, 0, 2), (1, 2), 2),
-        ((1, 0, 0, 1, 0, 0), (1, 1), 1),
-    ],
-)
-def test_the_exact_oracle_agrees_with_all_starts(
-    judge: Any,
-    objective: str,
-    times: tuple[int, ...],
-    held: tuple[int, int],
-    memory: int,
-) -> None:
-    document = {
-        "format": "pipesat.problem/1",
-        "microbatches": 1,
-        "devices": [{"memory": memory}],
-        "stages": [
-            dict(zip("FBW", times[3 * s : 3 * s + 3], strict=True))
-            | {"device": 0, "backward": "split", "held_after_F": held[0], "held_after_B": held[1]}
-            for s in (0, 1)
-        ],
-    }
-    pipe = judge("judge.reading").pipe_of(document)
-    truth = judge("judge.exact").exact(pipe, objective)
-    assert truth.exact
-    assert truth.upper == exhaustive(judge, document, objective, sum(times))
-
-
 def test_planted_false_claims_are_seen(judge: Any) -> None:
     claims = judge("judge.claims")
     truth = judge("judge.exact").exact(judge("judge.reading").pipe_of(DOCUMENT), "makespan")
@@ -409,65 +353,3 @@ def test_what_is_lost_in_a_folder_is_seen(
         text for case in pool.run_all(cases, tmp_path, 2, quick=True) for text in case.violations
     )
     assert any(re.search(said, text) for text in texts)
-
-
-def test_false_orders_of_microbatches_are_seen(judge: Any, tmp_path: Path) -> None:
-    # three orders of one device: 1F1B of a long and a short one, 3 + 6 + 1 + 2 = 12 in any order
-    order, case_of = judge("commands.order"), judge("case").Case
-    stage = {"device": 0, "F": 1, "B": 1, "W": 1, "backward": "fused"}
-    lists = [{"name": "long", "count": 1, "time": [3, 1]}, {"name": "short", "count": 1}]
-    document = {"format": "pipesat.problem/1", "devices": [{}], "stages": [stage]}
-    document |= {"microbatches": lists, "order": "free"}
-    found = judge("judge.exact").Truth(12, 12, True)
-    judged = judge("judge.claims").Judged(document, "makespan", found)
-    row = {"name": "x", "makespans": dict.fromkeys((*order.RULES, "best"), 12)}
-    said = {"makespan": 12, "lower_bound": 12, "status": "optimal", "gap": 0.0}
-
-    def seen(**other: Any) -> list[str]:
-        case = case_of("order/classes", 1, tmp_path)
-        order.whole(case, judged, said | other, [row])
-        return list(case.violations)
-
-    assert seen() == []
-    assert seen(lower_bound=13, status="feasible")
-    assert seen(makespan=11)
-    assert seen(status="feasible")
-    assert seen(gap=0.1)
-    # the short one first: its ops and the long one's change places, and times follow
-    rows = [[["0F0", 0, 3], ["0BW0", 3, 9], ["0F1", 9, 10], ["0BW1", 10, 12]]]
-    schedule = {"problem_sha256": judged.sha256, "format": "pipesat.schedule/1", "devices": rows}
-    turned = order.entering(judged.pipe, schedule, [[1, 0]])
-    assert [text for text, *_ in turned["devices"][0]] == ["0F1", "0BW1", "0F0", "0BW0"]
-    assert order.value_of(judged, turned) == 12
-
-
-def test_false_checks_of_training_are_seen(judge: Any, tmp_path: Path) -> None:
-    """Stage 1 of 2 puts its scale away and splits both backwards: no gradient of it, of 6 and 2."""
-    train = judge("commands.train")
-    lost = {
-        "passed": False,
-        "largest_relative_error": None,
-        "compared": 8,
-        "tolerance": 2e-2,
-        "untrained": ["stage 1's scale"],
-    }
-    fine = lost | {"passed": True, "largest_relative_error": 0.0, "untrained": []}
-
-    def seen(said: dict[str, Any], faults: dict[int, str], split: int, code: int) -> list[str]:
-        case = judge("case").Case("train/16-bit", 1, tmp_path)
-        train.judge(case, said, code, "bfloat16", faults, (2, 2, {1: split}))
-        return list(case.violations)
-
-    away = {1: "put away"}
-    assert seen(lost, away, 2, 1) == []
-    assert seen(fine, {}, 2, 0) == []
-    assert seen(fine, away, 0, 0) == []
-    assert seen(fine, away, 2, 0)
-    assert seen(fine, {0: "lost"}, 0, 0)
-    assert seen(lost, away, 2, 0)
-    assert seen(lost | {"untrained": []}, away, 2, 1)
-    assert seen(lost | {"compared": 7}, away, 2, 1)
-    assert seen(fine | {"largest_relative_error": 1e-3}, {}, 2, 0)
-    assert seen(fine | {"tolerance": 1e-2}, {}, 2, 0)
-    rows = [{"ops": [["0BW0", 0, 1, 0, None], ["1W0", 0, 1, 0, None], ["1BW1", 0, 1, 0, None]]}]
-    assert train.split_of(rows) == {1: 1}

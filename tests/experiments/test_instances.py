@@ -345,61 +345,6 @@ def test_a_row_is_a_claim_until_there_is_a_schedule(script: Script, desk: Desk) 
     assert list(desk.known["makespan"]["value"]["backed_by"]) == ["schedule"]
 
 
-def test_a_schedule_that_a_solve_left_backs_its_row(script: Script, desk: Desk) -> None:
-    left = desk.folder / "benchmark" / "schedules"
-    left.mkdir(parents=True)
-    desk.schedule(GOOD, str(left / "tiny-p2-m2.makespan.7.json"))
-    (left / "unknown.makespan.7.json").write_text("{}")
-    assert script("collect", "--results", left.parent / "results", *desk.place) == 0
-    assert desk.amounts()["value"] == 7
-    assert list(desk.known["makespan"]["value"]["backed_by"]) == ["schedule"]
-
-
-def test_a_hand_written_schedule_backs_its_row(
-    script: Script, desk: Desk, capsys: pytest.CaptureFixture[str]
-) -> None:
-    value = time_order(desk.problem, desk.problem.schedule("zb-h1").order).makespan
-    lie = row(desk, value=None, bound=None, baseline=["zb-h1", value - 1])
-    assert collect(script, desk, lie) == 0
-    assert desk.amounts() == {}
-    truth = row(desk, value=value, bound=7, baseline=["zb-h1", value])
-    assert collect(script, desk, truth) == 0
-    assert desk.amounts() == {"value": value, "bound": 7}
-    assert desk.known["makespan"]["value"]["by"] == "zb-h1"
-
-
-def test_rows_of_another_problem_are_left_out(
-    script: Script, desk: Desk, capsys: pytest.CaptureFixture[str]
-) -> None:
-    old = row(desk)
-    path = desk.folder / "problems" / "tiny-p2-m2.json"
-    path.write_text(json.dumps(TINY | {"microbatches": 1}))
-    assert collect(script, desk, old, row(desk, commit=None), row(desk, commit="0000000")) == 0
-    assert desk.amounts() == {}
-    assert capsys.readouterr().out.count("left out") == 3
-
-
-def test_a_changed_problem_loses_its_records(
-    script: Script, desk: Desk, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert contribute(script, desk, desk.schedule(GOOD)) == 0
-    path = desk.folder / "problems" / "tiny-p2-m2.json"
-    path.write_text(json.dumps(TINY | {"comm": {"default": 1}}))
-    assert script("table", "--check", *desk.place) == 1
-    assert collect(script, desk) == 0
-    assert desk.known.keys() == {"sha256"}
-    assert list((desk.folder / "schedules").iterdir()) == []
-    assert "tiny-p2-m2: all records dropped" in capsys.readouterr().out
-
-
-def test_a_schedule_that_was_damaged_is_dropped(script: Script, desk: Desk) -> None:
-    assert contribute(script, desk, desk.schedule(GOOD)) == 0
-    (desk.folder / "schedules" / "tiny-p2-m2.span.json.xz").write_bytes(b"junk")
-    assert collect(script, desk) == 0
-    assert desk.amounts() == {"value": 7, "bound": 7}
-    assert desk.amounts("span") == {"bound": 7}
-
-
 def test_a_row_whose_bound_is_above_a_schedule_is_a_fault(
     script: Script, desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -498,27 +498,3 @@ def test_name_and_csv_give_one_placement_in_torch(problem: Problem) -> None:
     microbatches = applied(exported).training.local_batch_size
     loaded = schedules._validate_schedule(actions, ranks, stages, microbatches)
     assert loaded == mapping == {s: data.device for s, data in enumerate(problem.stages)}
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
-def test_placements_that_torch_has_no_style_for_are_those_refused() -> None:
-    """Every placement of 4 stages on 2 ranks that uses both: loaded as a style's, or refused."""
-    pytest.importorskip("torch", reason="needs the extra `torch`")
-    from torch.distributed.pipelining._utils import generate_stage_to_rank_mapping
-
-    styles = {
-        style: [*generate_stage_to_rank_mapping(2, 4, style=style).values()]
-        for style in ("loop", "v")
-    }
-    names = {"loop": "PipelineScheduleMulti", "v": "ZBVZeroBubble"}
-    for bits in range(1, 15):
-        devices = [bits >> stage & 1 for stage in range(4)]
-        problem = placed(devices, 2, m=2)
-        fitting = [names[style] for style, homes in styles.items() if homes == devices]
-        if fitting:
-            exported = made(problem, export_torchtitan)
-            assert toml(exported)["parallelism"]["pipeline_parallel_schedule"] == fitting[0]
-        else:
-            with pytest.raises(NotApplicable, match="cannot load this placement"):
-                made(problem, export_torchtitan)

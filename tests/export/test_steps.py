@@ -9,8 +9,6 @@ from pipesat.core.rules import duration
 from pipesat.core.timing import time_order
 from pipesat.export.steps import Steps, steps_of
 from pipesat.heuristics import BASELINES
-from pipesat.picture.text import text_grid
-from tests.conftest import Run
 from tests.support.orders import order_of
 from tests.support.problems import chain, vee
 
@@ -104,29 +102,3 @@ def test_blocking_costs_a_uniform_chain_without_delays_nothing(name: str, p: int
 
 
 # The command
-
-
-def test_the_command_prints_grid_and_lists(cli: Run, save, tmp_path) -> None:
-    problem, file = save(chain(2, 2)), tmp_path / "s.json"
-    cli("export", problem, "1f1b", "--to", "schedule", "-o", file)
-    outcome = cli("show", problem, file, "--steps")
-    assert (outcome.code, outcome.err) == (0, "")
-    grid = text_grid(chain(2, 2), BASELINES["1f1b"](chain(2, 2)), 80)
-    assert outcome.out.startswith(f"{grid}\n\ndevice 0\n")
-    rows = [line.split() for line in outcome.out.removeprefix(grid).splitlines()]
-    assert ["Forward", "0F0", "-"] in rows
-    assert ["SendActivations", "0F0", "1"] in rows
-    at = rows.index(["RecvGradient", "0BW0", "1"])
-    assert rows[at + 1] == ["Backward", "0BW0", "-"]
-
-
-def test_json_has_every_step(cli: Run, save, tmp_path) -> None:
-    problem, file = save(chain(2, 2)), tmp_path / "s.json"
-    cli("export", problem, "1f1b", "--to", "schedule", "-o", file)
-    ranks = cli("show", problem, file, "--steps", "--json").json
-    assert [(rank["device"], rank["name"]) for rank in ranks] == [(0, "device 0"), (1, "device 1")]
-    assert ranks[0]["steps"][:2] == [
-        {"step": "Forward", "op": "0F0", "peer": None},
-        {"step": "SendActivations", "op": "0F0", "peer": 1},
-    ]
-    assert [len(rank["steps"]) for rank in ranks] == [8, 8]

@@ -193,17 +193,6 @@ def test_an_exact_export_refuses_what_torch_cannot_run() -> None:
         adapt(problem, time_order(problem, swapped), exact=True)
 
 
-def test_import_of_overlapped_cells(tmp_path: Path) -> None:
-    path = tmp_path / "order.csv"
-    path.write_text("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n")
-    in_turn = read_torch_csv(path, chain(1, 2, F=4, B=3, W=3)).schedule
-    assert [str(t.item) for t in in_turn.devices[0]] == ["0F0", "0F1", "0BW0", "0BW1"]
-    paired = parse_problem(document(chain(1, 2, F=4, B=3, W=3), overlap={"FB": [3, 4]}))
-    order = read_torch_csv(path, paired).schedule
-    assert [str(t.item) for t in order.devices[0]] == ["0F0", "(0F1+0BW0)", "0BW1"]
-    assert torch_csv(paired, order) == path.read_text()
-
-
 def test_what_an_import_changes_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "order.csv"
     path.write_text(

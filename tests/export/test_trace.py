@@ -3,8 +3,7 @@ import json
 import pytest
 
 from pipesat.core.metrics import memory_profiles
-from pipesat.core.ops import Op, parse_item
-from pipesat.core.schedule import Schedule, Timed
+from pipesat.core.ops import Op
 from pipesat.export import EXPORTERS
 from pipesat.export import trace as trace_room
 from pipesat.files.problem_file import parse_problem
@@ -55,16 +54,6 @@ def test_every_op_is_one_event_with_its_time():
     assert document["otherData"]["problem_sha256"] == pipeline.sha256
 
 
-def test_processes_and_threads_are_named():
-    _, events = trace(problem(), BASELINES["1f1b"](problem()))
-    names = {e["pid"]: e["args"]["name"] for e in events["M"] if e["name"] == "process_name"}
-    assert list(names.values()) == ["rank $0", "device 1", "last"]
-    assert 0 not in names  # Perfetto hides it: it is the kernel's idle process
-    threads = [(e["tid"], e["args"]["name"]) for e in events["M"] if e["name"] == "thread_name"]
-    assert len({tid for tid, _ in threads}) == 3  # unique across processes
-    assert {name for _, name in threads} == {"compute"}
-
-
 def test_counters_are_the_memory_profiles():
     pipeline = problem()
     schedule = BASELINES["zb-h1"](pipeline)
@@ -88,26 +77,6 @@ def test_times_are_true_microseconds(unit, microseconds):
     _, events = trace(pipeline, BASELINES["1f1b"](pipeline))
     first = next(e for e in events["X"] if e["name"] == "0F0")
     assert (first["ts"], first["dur"]) == (0, microseconds)
-
-
-def test_a_pair_is_two_events_on_two_threads():
-    pipeline = problem(
-        devices=[{}],
-        stages=[{"device": 0, "F": 3, "B": 4, "W": 2}],
-        microbatches=2,
-        overlap={"FB": [1, 1]},
-    )
-    row = (("0F0", 0, 3), ("(0F1+0BW0)", 3, 12), ("0BW1", 12, 18))
-    schedule = Schedule((tuple(Timed(parse_item(text), a, b) for text, a, b in row),))
-    _, events = trace(pipeline, schedule)
-    threads = {e["tid"]: e["args"]["name"] for e in events["M"] if e["name"] == "thread_name"}
-    seen = [(e["name"], threads[e["tid"]], e["ts"], e["dur"]) for e in events["X"]]
-    assert seen == [
-        ("0F0", "compute", 0, 3),
-        ("0F1", "compute", 3, 9),
-        ("0BW0", "overlapped", 3, 9),
-        ("0BW1", "compute", 12, 6),
-    ]
 
 
 def test_arrows_join_the_ops_that_exchange_data():

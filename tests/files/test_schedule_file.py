@@ -140,21 +140,6 @@ def test_a_schedule_of_another_problem(save: Save) -> None:
     assert ALONE.sha256 in str(caught.value)  # what would be right
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"", "empty"),
-        (b"hello", "not JSON"),
-        (b'{"format": 1, "format": 2}', "format: this key appears twice"),
-        (b"\xff", "not UTF-8"),
-        (b"[" * 100_000, "nested too deeply"),
-    ],
-)
-def test_a_file_that_is_no_good_json(save: Save, content: bytes, expected: str) -> None:
-    with pytest.raises(BadInput, match=expected):
-        read_schedule(save(content), ALONE)
-
-
 WITH_MODES = parse_problem(
     {
         "format": "pipesat.problem/1",

@@ -6,13 +6,10 @@ with the solver.
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 import math
 import threading
-import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -21,7 +18,6 @@ from typing import Any
 import pytest
 
 from pipesat.cli.terminal import print_answer
-from pipesat.core.amounts import share as read_share
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Fault
@@ -46,7 +42,6 @@ from pipesat.frontier.caps import (
 from pipesat.frontier.curve import Curve
 from pipesat.frontier.least import interval
 from pipesat.frontier.least_memory import least_memory
-from pipesat.frontier.picture import staircases
 from pipesat.frontier.trace import Frontier, trace
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.hand_written import published
@@ -343,32 +338,7 @@ def test_the_files_capacities_as_reference() -> None:
     assert found.best.value is not None
 
 
-@pytest.mark.parametrize(("text", "share"), [("5%", Fraction(1, 20)), ("0.25", Fraction(1, 4))])
-def test_shares(text: str, share: Fraction) -> None:
-    assert read_share("--within", text, 10_000) == share
-
-
 # Pictures and tables
-
-
-@pytest.mark.slow
-def test_pictures_and_table_of_two_curves() -> None:
-    name = "a $x^2 & <b>\u4e00"
-    problem = parse_problem(document_of(chain(2, 3), name=name))
-    curves = {"chain": traced(problem, count=3), "vee": traced(vee(2, 3), count=3)}
-    steps = staircases(curves)
-    for step in steps:
-        values = [value for value in step.values if value is not None]
-        assert values == sorted(values, reverse=True)
-        bounds = [bound for bound in step.bounds if bound is not None]
-        assert bounds == sorted(bounds, reverse=True)
-    files = Frontiers(curves).pictures()
-    assert files["frontier.png"].startswith(b"\x89PNG")
-    assert ET.fromstring(files["frontier.svg"]).tag.endswith("svg")
-    table = list(csv.DictReader(io.StringIO(Frontiers(curves).csv().decode())))
-    rows = [row for row in table if row["kind"] == "cap"]
-    assert len(rows) == sum(len(frontier.rows) for frontier in curves.values())
-    assert len(table) - len(rows) == sum(len(frontier.published) for frontier in curves.values())
 
 
 # The commands
@@ -391,17 +361,6 @@ def test_frontier_writes_what_check_accepts(cli: Run, save: Save, tmp_path: Path
     written = {path.name for path in folder.glob("[!.]*")}
     assert written == {"frontier.json", "frontier.csv", "frontier.png", "frontier.svg", "caps"}
     assert json.loads((folder / "frontier.json").read_text())["curves"] == outcome.json["curves"]
-
-
-@pytest.mark.slow
-def test_the_table_fits_the_terminal(cli: Run, save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    words = ("--caps", "points=3", "--placement", "chain,vee", "--layers-per-stage", 2)
-    outcome = cli("frontier", save(chain(2, 3)), *words)
-    assert outcome.code == 0
-    assert max(map(len, outcome.out.splitlines())) <= 80
-    for word in ("unlimited", "zb-v", "1f1b"):
-        assert word in outcome.out
 
 
 def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:

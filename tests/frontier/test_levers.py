@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -116,13 +115,6 @@ def test_levers_beside_each_other() -> None:
     assert {one.source.partition(", ")[0] for one in told} <= set(found.curves)
     seconds = [one.seconds for one in told]
     assert seconds == sorted(seconds)  # one clock
-
-
-def test_the_text_of_levers(cli: Run, save: Any) -> None:
-    limit = ("--by-mode", "--caps", "4,5", "--time-limit", 1, "--workers", 1)
-    text = cli("frontier", save(two_devices()), *limit).out
-    assert re.match(r"Take +at 4 \(0\.500 x 1F1B\): ", text)  # the answer, then long tables
-    assert "with ample memory: " in text
 
 
 def test_every_peak_is_attainable() -> None:

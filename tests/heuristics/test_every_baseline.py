@@ -63,28 +63,6 @@ def test_on_the_benchmark(file: str) -> None:
     assert broken == {name: set() for name in names}
 
 
-def applies(name: str, problem: Problem) -> bool:
-    try:
-        BASELINES[name](problem)
-    except NotApplicable:
-        return False
-    return True
-
-
-@pytest.mark.parametrize(
-    ("file", "name"),
-    [
-        ("table5-1.5B-p8-m24-cap1", "zb-auto"),
-        ("table5-1.5B-p8-m24-cap1", "1f1b"),
-        ("vee-6.2B-p4-m8-cap1", "zb-v"),
-        ("loop2-6.2B-p4-m8-cap1", "interleaved-1f1b"),
-        ("bidir-6.2B-p4-m8", "dualpipe"),
-    ],
-)
-def test_every_placement_has_its_schedule(file: str, name: str) -> None:
-    assert applies(name, read_problem(PROBLEMS / f"{file}.json"))
-
-
 @st.composite
 def placed(draw: st.DrawFn) -> Problem:
     """Up to 12 devices in any order, in every placement that a schedule is made for.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import threading
 from dataclasses import replace
 from random import Random
@@ -299,18 +298,3 @@ def test_times_that_no_problem_file_may_have_are_refused() -> None:
     found = found_of(document | {"stages": ["a"], "devices": [0]})
     with pytest.raises(BadInput, match=r"chunks\[0\]: a F takes 2000000000000, expected at most"):
         found.document()
-
-
-def test_pair_times_show_themselves(tmp_path) -> None:
-    path = tmp_path / "parts.json"
-    path.write_text(json.dumps(BY_HAND))
-    found = pair_times(path, into=parse_problem(PROBLEM), deterministic=True)
-    assert found.parts == read_parts(path)
-    assert found.problem is not None
-    assert found.problem.stages[0].BW == 12
-    assert len(repr(found).splitlines()) == 5
-    row = next(row for row in found.records() if row["ops"] == "moe F + moe BW")
-    assert (row["time"], row["in_turn"], row["status"]) == (12, 20, "optimal")
-    assert found.plot("0F+1BW").axes
-    with pytest.raises(BadInput, match="draw: got '2F', expected an op kind"):
-        found.plot("2F")

@@ -14,11 +14,11 @@ from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.heuristics import BASELINES
-from pipesat.picture.figures import LETTERINGS, file_of, short, unit_of_memory, unit_of_time
-from pipesat.picture.gantt import gantt, gantt_figure
+from pipesat.picture.figures import file_of, unit_of_memory, unit_of_time
+from pipesat.picture.gantt import gantt_figure
 from pipesat.picture.rows import Fold, fold_of, rows_of
-from pipesat.picture.style import FILL, MEANING, TINTS, class_tints, fill, rgb
-from pipesat.picture.text import round_step, text_grid
+from pipesat.picture.style import MEANING, fill
+from pipesat.picture.text import text_grid
 from tests.support.paths import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -142,15 +142,6 @@ def test_every_op_is_drawn_at_its_place_in_its_colour(make):
         } == boxes
 
 
-def test_the_picture_is_a_png_within_bounds_and_always_the_same():
-    pipeline, schedule = bench("lowcap-6.2B-p8-m16-cap0.75", "1f1b")
-    png, again = (gantt(pipeline, schedule, title="a title\nand more") for _ in range(2))
-    width, height = size_of(png)
-    assert width == 1600  # 10 inches, so that numbers of 7 points are readable at half of it
-    assert 500 < height <= 1000
-    assert png == again
-
-
 @pytest.mark.parametrize("devices", [1, 250])
 def test_the_picture_stays_within_bounds_for_any_number_of_devices(devices):
     stage = {"F": 10**12, "B": 1, "W": 1, "held_after_F": 10**12}
@@ -192,25 +183,6 @@ def test_awkward_schedules_are_drawn_without_warnings(case):
     drawn = figure(pipeline, schedule, "$\\notmath 题 " * 100)
     size_of(file_of(drawn, "png"))
     ET.fromstring(file_of(drawn, "svg"))
-
-
-def test_numbers_are_large_enough_to_read_at_half_the_width():
-    pipeline, schedule = bench("lowcap-6.2B-p8-m16-cap0.75", "1f1b")
-    drawn = figure(pipeline, schedule)
-    room = np.full((2, 2), 100.0)
-    for lettering in LETTERINGS:
-        assert lettering.size * 800 / (72 * drawn.get_size_inches()[0]) >= 7.5  # pixels
-        assert lettering.fits(np.array([1, 2]), room).all()
-        assert not lettering.fits(np.array([2, 2]), np.array([[8.0, 6.0], [6.0, 8.0]])).all()
-
-
-def test_several_schedules_stand_below_each_other_with_a_gap_and_their_names():
-    pipeline, schedule = problem(), timed(*SMALL)
-    both = gantt_figure(pipeline, {"one": schedule, "other": schedule}, title="")
-    idle = shapes(both)["idle"][0]
-    free = idle[1:, 1] - idle[:-1, 3]
-    assert free[1] > 1.5 * free[0] == pytest.approx(1.5 * free[2])
-    assert {"one", "other"} <= {text.get_text() for text in both.axes[0].texts}
 
 
 def repeated(times):
@@ -269,20 +241,6 @@ def test_units_are_those_that_people_use():
     assert unit_of_memory("1e-4 stage activation", 6) == (Fraction(1, 10_000), "stage activations")
     assert unit_of_memory("MiB", 40_960) == (Fraction(1, 1024), "GiB")
     assert unit_of_memory("", 6) == (1, "")
-
-
-def test_long_texts_lose_their_middle():
-    cut = short("problem " * 40 + "gap 1 %", 30)
-    assert len(cut) == 30
-    assert cut.startswith("problem")
-    assert "…" in cut
-    assert cut.endswith("gap 1 %")
-    assert short("two\n lines 题", 30) == "two lines ?"
-
-
-def test_ticks_stand_at_round_times():
-    found = [round_step(100, most) for most in (100, 99, 50, 20, 10, 9, 1)]
-    assert found == [1, 2, 2, 5, 10, 20, 100]
 
 
 # the text grid
@@ -377,18 +335,6 @@ def classes_of(*work: tuple[str, int]) -> Problem:
     stage = {"device": 0, "F": 1, "B": 1, "W": 0}
     document = {"format": FORMAT, "devices": [{}], "stages": [stage], "microbatches": classes}
     return parse_problem(document)
-
-
-def test_the_class_of_most_work_has_the_full_colours_and_less_is_lighter() -> None:
-    tints = class_tints(classes_of(("b", 2), ("long", 9), ("a", 2), ("tiny", 1)))
-    assert tints is not None
-    # three amounts of work, so the shades are 0, the middle (3.5, to even) and the last
-    assert tints.of_class == ((4, 0, 4, 7),)
-    assert tints.names == {0: ["long"], 4: ["b", "a"], 7: ["tiny"]}
-    assert fill("F") == FILL["F"]
-    brightness = [sum(rgb(fill("W", 0, tint))) for tint in range(TINTS)]
-    assert brightness == sorted(brightness)
-    assert class_tints(problem()) is None
 
 
 def test_classes_are_in_the_legend_and_named_in_an_svg() -> None:

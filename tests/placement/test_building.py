@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,7 @@ import numpy as np
 import pytest
 
 from pipesat import BadInput, Device, Problem, Stage
-from pipesat.core.building import Building
-from pipesat.files.problem_file import parse_problem, read_problem
+from pipesat.files.problem_file import read_problem
 
 UNIT = {"F": 1, "B": 1, "W": 1}
 
@@ -162,13 +160,6 @@ def test_microbatches_of_two_routes() -> None:
     assert [r.microbatches for r in made.with_microbatches([2, 6]).routes] == [2, 6]
 
 
-def test_every_copy_is_tested() -> None:
-    here = Path(__file__).read_text()
-    names = [name for name, _ in inspect.getmembers(Building) if not name.startswith("_")]
-    public = [name for name in names if name not in ("compare", "schedule", "solve")]
-    assert [name for name in public if f".{name}(" not in here] == []
-
-
 def test_a_problem_is_written_and_read(tmp_path: Path) -> None:
     made = Problem.vee(2, 3, **UNIT, name="ä")
     made.write(tmp_path / "problem.json")
@@ -263,17 +254,6 @@ def test_messages_are_those_of_files(call: Callable[[], Any], message: str) -> N
     with pytest.raises(BadInput) as raised:
         call()
     assert str(raised.value) == message
-
-
-def test_the_digest_is_that_of_the_file() -> None:
-    assert Problem.chain(2, 4, **UNIT).sha256 == parse_problem(document([0, 1])).sha256
-
-
-@pytest.mark.parametrize("name", ["loop", "vee", "two_routes"])
-def test_help_explains_every_parameter(name: str) -> None:
-    text = getattr(Problem, name).__doc__
-    for parameter in inspect.signature(Problem.chain).parameters:
-        assert parameter in text
 
 
 def test_memory_may_be_an_amount_with_its_unit() -> None:

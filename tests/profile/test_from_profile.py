@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 
 import pytest
 
@@ -441,29 +440,6 @@ def test_profiles_that_are_refused(profile, message) -> None:
 
 
 # The command
-
-
-@pytest.mark.slow
-def test_the_command(cli, save, tmp_path) -> None:
-    path = save(document(6, links=links((ACTIVATION, 100.0))), "profile.json")
-    arguments = ["problem", "from-profile", path, "--devices", 4, "--microbatches", 8]
-    done = cli(*arguments, "--placement", "vee", "--memory", "24GiB", "-o", tmp_path / "p.json")
-    assert done.code == 0, done.err
-    assert "8 stages, 8 microbatches" in done.out
-    assert "stage 0: no input gradient" in done.err
-    problem = json.loads((tmp_path / "p.json").read_text())
-    assert problem["devices"][0]["memory"] == 24 * 1024
-    assert problem["comm"] == {"default": 100}
-    assert cli("compare", tmp_path / "p.json", "--time-limit", 1, "--json").code == 0
-
-
-def test_without_an_output_file_stdout_has_the_problem_alone(cli, save) -> None:
-    path = save(document(), "profile.json")
-    done = cli(
-        "problem", "from-profile", path, "--devices", 2, "--microbatches", 4, "--link-delay", 5
-    )
-    assert done.json == derived(comm=5).document
-    assert "no delay was measured" not in done.err
 
 
 def test_delays_from_a_file_of_their_own(cli, save) -> None:

@@ -280,18 +280,6 @@ def test_whole_microbatches_of_a_list_are_dealt(cli: Run, tmp_path: Path) -> Non
     assert BASELINES["1f1b"](ordered).makespan == written["value"]
 
 
-@pytest.mark.slow
-def test_a_list_may_have_4096_classes_per_replica(cli: Run, tmp_path: Path) -> None:
-    entries = [{"name": str(n), "count": 1, "time": [n + 1, 9]} for n in range(4098)]
-    document = dict(pipesat.Problem.chain(1, 1, F=1, B=1, W=1).document) | {"microbatches": entries}
-    (tmp_path / "p.json").write_text(json.dumps(document))
-    one = cli("balance", tmp_path / "p.json", "--replicas", 1)
-    assert (one.code, one.out) == (2, "")
-    assert "4098 classes, expected at most 4096" in one.err
-    two = cli("balance", tmp_path / "p.json", "--replicas", 2, "--time-limit", 0.1, "--json")
-    assert two.code == 0
-
-
 def test_assignments_are_read_and_shown(cli: Run, tmp_path: Path) -> None:
     found = pipesat.balance(chain(), lengths=LENGTHS, reference=1000, replicas=3, time_limit=0.2)
     found.save(tmp_path / "out")

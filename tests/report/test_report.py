@@ -12,7 +12,6 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +22,6 @@ from pipesat.core.ops import Op, members
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
-from pipesat.core.showing import ranges
 from pipesat.core.timing import time_order
 from pipesat.export.result_folder import write_result_folder
 from pipesat.files.problem_file import FORMAT, parse_problem
@@ -228,17 +226,6 @@ def test_the_data_knows_classes_modes_and_copies() -> None:
     assert 4 <= back[3] == back[4] - 1 < back[4] <= 10
 
 
-@pytest.mark.parametrize(("cap", "held"), [(None, 0), (None, 1), (4, 0)])
-def test_memory_of_which_nothing_is_known_is_not_shown_as_0(cap: int | None, held: int) -> None:
-    problem = chain(2, 2, cap=cap, held=(held, held))
-    result = result_of(problem, BASELINES["1f1b"](problem))
-    text = page([case_of("", result, [])], "out").decode()
-    known = bool(cap or held)
-    assert ("<dt>Memory</dt>" in text) == known
-    assert ('data-role="memory" checked>' in text) == known
-    assert ('<label class="check" hidden>' in text) != known
-
-
 def test_the_page_names_classes_and_modes_in_legend_assumptions_and_costs() -> None:
     problem, schedule = classes_and_modes()
     text = page([case_of("", result_of(problem, schedule), [])], "out").decode()
@@ -297,10 +284,6 @@ def test_plain_text_is_one_line_of_bounded_length_with_both_ends() -> None:
     assert len(cut) == 50
     assert cut.startswith("begin")
     assert cut.endswith("end")
-
-
-def test_numbers_in_a_row_are_a_range() -> None:
-    assert ranges([0, 1, 2, 4]) == "0–2, 4"
 
 
 class Parsed(HTMLParser):
@@ -451,27 +434,6 @@ def test_report_writes_one_file_with_every_schedule(cli: Run, folder: Path) -> N
     text = "".join(part for parts in parsed.inside.values() for part in parts)
     assert f"pipesat solve {folder / 'problem.json'} -o again --objective makespan" in text
     assert "needs two stages per device in a V" in text
-
-
-def test_report_writes_pictures_of_the_same_schedule(cli: Run, folder: Path) -> None:
-    png, svg = folder / "a.png", folder / "a.svg"
-    outcome = cli(
-        "show",
-        folder,
-        "--html",
-        folder / "report.html",
-        "--html",
-        "baselines=no",
-        "--png",
-        png,
-        "--svg",
-        svg,
-    )
-    assert outcome.code == 0
-    assert png.read_bytes() == (folder / "gantt.png").read_bytes()
-    assert ET.fromstring(svg.read_bytes()).tag.endswith("svg")  # our own file
-    parsed = Parsed((folder / "report.html").read_bytes())
-    assert [a["data-show"] for a in parsed.attributes("button") if "data-show" in a] == ["solver"]
 
 
 def test_a_folder_without_a_schedule_says_why(

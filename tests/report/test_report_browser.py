@@ -311,18 +311,6 @@ def test_from_op_to_op_by_keyboard(small: Opened) -> None:
     assert not small.page.locator(".tooltip").is_visible()
 
 
-def test_times_and_memory_in_units_that_people_know(large: Opened) -> None:
-    """Of us and MiB: exact milliseconds, and bytes with three digits, rounded up."""
-    of = "panel.timeline.problem"
-    assert large.ask(f"{of}.time(1234567)") == "1,234.567 ms"
-    assert large.ask(f"{of}.tick(20)") == "0.02"
-    assert large.ask(f"[0, 1, 32, 1000, 1281, 2000000].map({of}.held)") == (
-        ["0 B", "1 MiB", "32 MiB", "0.977 GiB", "1.26 GiB", "1.91 TiB"]
-    )
-    idle = large.page.locator("[data-role=idle]")
-    assert "32 MiB" in idle.inner_text()
-
-
 def test_baselines_alone_and_beside(large: Opened) -> None:
     page = large.page
     row = page.locator("tr", has=page.locator("button[data-show=gpipe]"))
@@ -377,56 +365,6 @@ def test_the_timeline_as_a_table(small: Opened) -> None:
         ["1W0", "5", "6"],
         ["1W1", "6", "7"],
     ]
-
-
-def test_light_and_dark(small: Opened) -> None:
-    page = small.page
-    paper = "getComputedStyle(document.body).backgroundColor"
-    assert page.evaluate(paper) == "rgb(245, 246, 248)"
-    blue = small.colour_of(0, 0)
-    page.get_by_role("button", name="Dark colours").click()
-    small.drawn()
-    assert page.evaluate(paper) == "rgb(14, 16, 19)"
-    assert small.colour_of(0, 0) == blue == [0xB3, 0xDA, 0xF2]  # the ops' colours are the pictures'
-    assert small.colour_at(2, 60) == [0x15, 0x18, 0x1D]
-    page.get_by_role("button", name="Light colours").click()
-    page.emulate_media(color_scheme="dark")
-    assert page.evaluate(paper) == "rgb(245, 246, 248)"  # the reader's choice stays
-
-
-def test_every_control_is_reached_by_tab_and_shows_its_focus(small: Opened) -> None:
-    page = small.page
-    reached = []
-    page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
-    for _ in range(14):
-        page.keyboard.press("Tab")
-        reached.append(
-            page.evaluate("""() => { const e = document.activeElement;
-                return e.dataset.role || (e.matches('.viewport') ? 'viewport' : e.className); }""")
-        )
-        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
-    assert reached[:12] == [
-        "skip",
-        "theme",
-        "schedule",
-        "beside",
-        "in",
-        "out",
-        "fit",
-        "taller",
-        "shorter",
-        "critical",
-        "memory",
-        "viewport",
-    ]
-
-
-@pytest.mark.parametrize("width", [800, 1280])
-def test_the_page_is_never_wider_than_its_window(large: Opened, width: int) -> None:
-    large.page.set_viewport_size({"width": width, "height": 900})
-    large.drawn()
-    assert large.page.evaluate("document.documentElement.scrollWidth") <= width
-    large.page.set_viewport_size({"width": 1280, "height": 900})
 
 
 def test_classes_modes_and_copies_are_drawn_and_told(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Item, Op, parse_item
+from pipesat.core.ops import Op, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
@@ -175,21 +174,6 @@ def test_no_sample_and_times_beyond_floating_point() -> None:
         sample_orders(long, [order], Noise(), samples=1)
 
 
-@pytest.mark.slow
-def test_a_hundred_thousand_ops_times_a_hundred_samples_take_seconds() -> None:
-    problem = chain(32, 1100, F=2, B=2, W=2, comm=1)
-    order: list[tuple[Item, ...]] = []
-    for rank in range(32):
-        row = [Op(rank, "F", k) for k in range(1100)]
-        for k in range(1100):
-            row += [Op(rank, "B", k), Op(rank, "W", k)]
-        order.append(tuple(row))
-    began = time.process_time()  # others may have the cores
-    (values,) = sample_orders(problem, [tuple(order)], Noise(0.05), samples=100, links="pair")
-    assert values.shape == (100,)
-    assert time.process_time() - began < 40
-
-
 # From a profile
 
 
@@ -313,16 +297,6 @@ def test_risk_as_json(cli: Run, save: Save) -> None:
     assert rows[0]["spread"] == {"nominal": 28, "p05": 28, "p50": 28, "p95": 28}
     assert rows[0]["gain"] is None
     assert rows[1]["gain"]["p50"] == pytest.approx(1 - 28 / best["pair"])
-
-
-def test_risk_without_baselines_and_by_span(cli: Run, save: Save) -> None:
-    outcome = cli(
-        "compare", *files(save), "--noise", "baselines=0", "--objective", "span", "--json"
-    )
-    assert [row["name"] for row in outcome.json["links"]] == ["schedule"]
-    assert outcome.json["objective"] == "span"
-    by_span = time_order(TWO, BASELINES["1f1b"](TWO).order, "span").span
-    assert outcome.json["links"][0]["independent"] == by_span
 
 
 @pytest.mark.parametrize("value", ["much", "-1%", "101%", "5%%", "", "F=1%,F=2%", "X=1%", "F="])

@@ -11,7 +11,7 @@ import pytest
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Copy
 from pipesat.timeline import compare as parts_of
-from pipesat.timeline.compare import compare, comparison_png
+from pipesat.timeline.compare import compare
 from pipesat.timeline.file import read_timeline, timeline_bytes, write_timeline
 from pipesat.timeline.replay import measured_delays
 from pipesat.timeline.timeline import DeviceRun, Ran, RanCopy, Timeline, TrainingStep
@@ -85,14 +85,3 @@ def test_bad_copies(tmp_path: Path, copy: list[object], message: str) -> None:
         read_timeline(path, PROBLEM)
     assert message in str(error.value)
     assert "steps[0].devices[0].copies[0]" in str(error.value)
-
-
-def test_the_picture_has_copies() -> None:
-    pytest.importorskip("matplotlib")
-    found = timeline(back=55)
-    plain = replace(
-        found, steps=(TrainingStep(tuple(replace(r, copies=()) for r in found.steps[0].devices)),)
-    )
-    drawn = [comparison_png(PROBLEM, one, compare(PROBLEM, one)) for one in (found, plain)]
-    assert all(png.startswith(b"\x89PNG") for png in drawn)
-    assert drawn[0] != drawn[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -137,13 +136,3 @@ def test_an_overlapped_range_of_a_trace_is_a_pair_where_the_problem_has_one(tmp_
     (only,) = import_traces(problem(), paths).timeline.steps
     assert list(map(str, only.order[1])) == ["1F0", "(1F1+1BW0)", "1BW1"]
     assert (only.devices[1].ops[1].start, only.devices[1].ops[1].end) == (5_000, 11_000)
-
-
-@pytest.mark.slow
-def test_the_picture_draws_a_pair_as_halves(cli, save, tmp_path: Path) -> None:
-    path, png = tmp_path / "t.json", tmp_path / "t.png"
-    write_timeline(path, timeline())
-    outcome = cli("timeline", "compare", save(problem()), path, "--png", png, "--json")
-    assert outcome.code == 0, outcome.err
-    assert json.loads(outcome.out)["measured"] == 22_000
-    assert png.read_bytes()[:4] == b"\x89PNG"

@@ -533,14 +533,6 @@ def test_the_shortest_step_alone(cli, save, tmp_path: Path) -> None:
     assert set(result["parts"].values()) == {0}  # costs are those of this step alone
 
 
-def test_the_comparison_as_json(cli, measured) -> None:
-    result = cli("timeline", "compare", *measured, "--json").json
-    assert result["failed_assumption"] == "op costs"
-    assert result["parts"]["op costs"] == 18_000
-    assert result["error"] == pytest.approx(-18 / 38)
-    assert [row["kind"] for row in result["kinds"]] == ["F", "BW"] * 2
-
-
 def test_the_refit_can_be_solved_and_predicts_what_was_measured(cli, measured, tmp_path) -> None:
     new = tmp_path / "new.json"
     assert cli("timeline", "refit", *measured, "-o", new).code == 0

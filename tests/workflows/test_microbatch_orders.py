@@ -123,21 +123,3 @@ def test_the_command_writes_the_list(tmp_path: Path, cli: Run) -> None:
     spans = json.loads(cli("balance", tmp_path / "p.json", "--json", *words).out)
     assert spans["objective"] == "span"
     assert spans["span"] == spans["baselines"][0]["spans"]["best"]
-
-
-def test_the_text_says_what_the_order_gains(tmp_path: Path, cli: Run) -> None:
-    # one device: the makespan is the load in any order, 2 * (1 + 1 + 1) + 4 * (1 + 1 + 1) = 18
-    listed = microbatches_from_lengths([2, 4], 2, 0)
-    pipesat.Problem.chain(1, listed, F=2, B=2, W=2, time_unit="ms").write(tmp_path / "one.json")
-    text = cli("balance", tmp_path / "one.json", "--schedule", "1f1b", "--time-limit", 0.2).out
-    taken = "1f1b: 18 ms, as long as in the given order, if they enter so Order ["
-    assert taken in " ".join(text.split())
-    assert "-: exceeds memory" not in text
-    assert "pipesat solve" not in text  # 18 is proven
-    chain(36).write(tmp_path / "p.json")
-    words = ("--schedule", "1f1b", "--time-limit", 0.2)
-    found = json.loads(cli("balance", tmp_path / "p.json", *words, "--json").out)
-    text = " ".join(cli("balance", tmp_path / "p.json", *words).out.split())
-    some_exceed = None in found["baselines"][0]["makespans"].values()
-    assert ("-: exceeds memory" in text) == some_exceed
-    assert ("`pipesat solve` may change" in text) == (found["status"] != "optimal")
