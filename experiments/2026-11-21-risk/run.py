@@ -18,8 +18,8 @@ import pipesat
 from pipesat.core.schedule import Order
 from pipesat.files.problem_file import read_problem
 from pipesat.heuristics import BASELINES, LIST_SCHEDULING
-from pipesat.risk.report import links_risk, noise_risk
 from pipesat.risk.robustness import Noise
+from pipesat.workflows.risk import links_risk, noise_risk
 
 HERE = Path(__file__).resolve().parent
 PROBLEMS = HERE.parent / "bench" / "problems"

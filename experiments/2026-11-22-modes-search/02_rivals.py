@@ -95,7 +95,8 @@ def valid(problem: Problem, order: Order) -> int | None:
 
 def guides_of(problem: Problem) -> list[Schedule]:
     """Every hand-written schedule that exists here, in keep, whether it fits or not."""
-    return [guide for _, guide in hand_written(problem, "makespan") if guide is not None]
+    rows = hand_written(problem, "makespan")
+    return [row.schedule for row in rows if row.schedule is not None]
 
 
 def in_one_mode(problem: Problem, mode: int, solve: Solver) -> Iterator[int | None]:

@@ -22,9 +22,9 @@ from pipesat.workflows.hand_written import hand_written  # noqa: E402
 def best(problem: Problem) -> str:
     """Return the least makespan of a valid hand-written schedule, and its name."""
     found = [
-        (schedule.makespan, row.name)
-        for row, schedule in hand_written(problem, "makespan")
-        if schedule is not None and not check(problem, schedule)
+        (row.schedule.makespan, row.name)
+        for row in hand_written(problem, "makespan")
+        if row.schedule is not None and not check(problem, row.schedule)
     ]
     value, name = min(found)
     return f"{value:,} ({name})"

@@ -29,7 +29,7 @@ app = Group(
             "plan": "decide",
             "compare": "compare",
             "frontier": "decide",
-            "balance": "balance",
+            "balance": "decide",
             "sweep": "sweep",
         },
         "Describe": {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from pipesat.cli.commands import public
 from pipesat.cli.exits import INFEASIBLE, note, prepared, refuse_contradictions
 from pipesat.cli.options import with_members
 from pipesat.cli.process import Interrupts
@@ -32,8 +33,10 @@ class Asked:
     ``read`` what the function was called with, ``written`` what saving returned.
     """
 
-    def __init__(self, function: Callable[..., Any], context: click.Context) -> None:
-        self.function = function
+    def __init__(
+        self, function: Callable[..., Any], context: click.Context, switch: str = ""
+    ) -> None:
+        self.function, self.switch = function, switch
         self.context = context
         self.given = {
             name: value
@@ -59,6 +62,7 @@ class Asked:
         Files are read first. A function that has ``listener`` is watched; one that has ``stop`` is
         ended early by a signal. ``save(answer, folder, lines)`` is called if there is a folder.
         """
+        self._refuse_others()
         with ExitStack() as around:
             if "stop" in self.parameters and "stop" not in more:
                 more = {"stop": around.enter_context(self.interrupts).stop} | more
@@ -77,13 +81,28 @@ class Asked:
                     self.written = save(answer, self.output, self.lines)
         return answer
 
-    def other(self, function: Callable[..., Any]) -> Asked:
-        """Return the same question, put to another function."""
-        found = Asked(function, self.context)
+    def instead(self, switch: str) -> Asked:
+        """Return the same question, put to the function that something given asks for."""
+        found = Asked(public(self._also[switch]), self.context, switch)
         found.interrupts = self.interrupts
         return found
 
-    def refuse(self, names: Sequence[str], why: str) -> None:
+    @property
+    def _also(self) -> Mapping[str, str]:
+        return self.context.command.also  # type: ignore[attr-defined, no-any-return]
+
+    def _refuse_others(self) -> None:
+        """Refuse what another of the command's functions takes, and this one does not."""
+        if self.switch:
+            params = with_members(self.context.command.params)
+            options = [one for one in params if isinstance(one, click.Option)]
+            others = [one.name or "" for one in options if self.switch not in one.opts]
+            self.refuse({*others} - self.parameters.keys() - {"output"}, f"not with {self.switch}")
+        for switch, name in self._also.items() if not self.switch else ():
+            theirs = inspect.signature(public(name)).parameters.keys()
+            self.refuse(theirs - self.parameters.keys(), f"only with {switch}")
+
+    def refuse(self, names: Collection[str], why: str) -> None:
         """Refuse what the user gave of these parameters: it would say nothing here."""
         for param in with_members(self.context.command.params):
             if param.name in names and param.name in self.given:
@@ -187,10 +206,6 @@ def _read(path: Path, kinds: Any, values: dict[str, Any]) -> Any:
         from pipesat.workflows.schedules import schedule_of
 
         return schedule_of(values["problem"], path)
-    if "Sequence" in kinds:
-        from pipesat.placement.lengths import read_lengths
-
-        return read_lengths(path)
     if "Timeline" in kinds:
         from pipesat.timeline.file import read_timeline
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
@@ -35,15 +36,22 @@ _HYPHEN: Final = "\N{NON-BREAKING HYPHEN}"
 class Command(click.Command):
     """A command whose parameters are found when they are asked for: its function loads slowly.
 
-    ``example`` is a command line that does something useful.
+    ``example`` is a command line that does something useful. ``also`` has the functions that are
+    called instead where something is given, by what that is.
     """
 
     def __init__(
-        self, name: str, *, made: Callable[[], list[click.Parameter]], example: str, **more: Any
+        self,
+        name: str,
+        *,
+        made: Callable[[], list[click.Parameter]],
+        example: str,
+        also: Mapping[str, str],
+        **more: Any,
     ) -> None:
         self._made: Callable[[], list[click.Parameter]] | None = None
         super().__init__(name, context_settings=HELP, **more)
-        self._made, self.example = made, example
+        self._made, self.example, self.also = made, example, also
 
     @property
     def params(self) -> list[click.Parameter]:
@@ -145,7 +153,8 @@ class Group(click.Group):
                 formatter.write_dl(rows)
 
 
-def _public(name: str) -> Callable[..., Any]:
+def public(name: str) -> Callable[..., Any]:
+    """Return the function ``pipesat.name``, or ``pipesat.module:name``."""
     module, _, function = name.rpartition(":")
     home = import_module(f"pipesat.{module}") if module else None
     found: Callable[..., Any] = getattr(home, function) if home else attached(function)
@@ -155,6 +164,7 @@ def _public(name: str) -> Callable[..., Any]:
 def command(
     function: str,
     *,
+    also: Mapping[str, str] = MappingProxyType({}),
     example: str = "",
     names: Mapping[str, str] | None = None,
     without: Sequence[str] = (),
@@ -170,6 +180,9 @@ def command(
     ----------
     function
         Its name, as in ``pipesat.solve``, or ``module:name`` of one below the top.
+    also
+        Functions that :meth:`pipesat.cli.asked.Asked.instead` calls, by the option, say, that asks
+        for them. Their options are the command's, too.
     example
         A command line, shown in the help.
     names, without, metavars
@@ -189,7 +202,14 @@ def command(
     def made() -> list[click.Parameter]:
         from pipesat.cli.derived import grouped, output_option, parameters
 
-        found = parameters(_public(function), names or {}, without, metavars)
+        found = parameters(public(function), names or {}, without, metavars)
+        for switch, other in also.items():
+            known = {one.name for one in found}
+            for one in parameters(public(other), names or {}, [*without, *known], metavars):
+                one.required = False
+                if re.fullmatch("--[a-z]+", switch) and switch not in one.opts:
+                    one.help = f"With {switch}. {one.help}"
+                found.append(one)
         for one in found:
             one.required &= one.name not in optional
         own = [output_option(output)] if output else []
@@ -199,7 +219,7 @@ def command(
         def callback(**_: Any) -> int | None:
             from pipesat.cli.asked import Asked
 
-            asked = Asked(_public(function), click.get_current_context())
+            asked = Asked(public(function), click.get_current_context())
             try:
                 return body(asked)
             except RunFailed as error:
@@ -212,6 +232,7 @@ def command(
                 raise named(error, asked.file) from None
 
         name = body.__name__.strip("_").replace("_", "-")
-        return Command(name, made=made, example=example, help=body.__doc__, callback=callback)
+        more: dict[str, Any] = {"example": example, "help": body.__doc__, "also": also}
+        return Command(name, made=made, callback=callback, **more)
 
     return decorate

@@ -1,15 +1,13 @@
-"""The commands advise, solve, plan and frontier."""
+"""The commands advise, solve, plan, frontier and balance."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
+from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import command
-from pipesat.cli.derived import file_option
+from pipesat.cli.exits import CHECK_FAILED, note
 from pipesat.cli.options import settings
-from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
     from pipesat.choose.advice import Advice
@@ -18,24 +16,11 @@ if TYPE_CHECKING:
     from pipesat.core.result import Result
     from pipesat.frontier.answers import Frontiers
     from pipesat.frontier.least_memory import LeastMemory
+    from pipesat.workflows.order_rows import MicrobatchOrders
 
 
 _WRITING = 0.2  # of the time limit, and no more than these seconds: to write files
 _LONGEST_WRITING = 6.0
-
-
-def _lengths(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Name the commands that answer for microbatches that differ."""
-    del ctx, param
-    if value is not None:
-        text = (
-            "advise takes microbatches that are alike: pipesat problem new --lengths makes a "
-            "problem of lengths, pipesat balance and solve answer for it"
-        )
-        raise BadInput(text, where="--lengths", value=value)
-
-
-_LENGTHS = click.Option(["--lengths"], hidden=True, expose_value=False, callback=_lengths)
 
 
 @command(
@@ -56,7 +41,7 @@ _LENGTHS = click.Option(["--lengths"], hidden=True, expose_value=False, callback
         "memory": ("reserve", "copy_bandwidth"),
         "latency": ("bandwidth",),
     },
-    extra=(settings("shape", "Sizes of a published model."), _LENGTHS),
+    extra=(settings("shape", "Sizes of a published model."),),
     output="DIR",
 )
 def advise(asked: Asked) -> int:
@@ -132,31 +117,13 @@ def plan(asked: Asked) -> int:
     return asked.end(contradictions=found.contradictions)
 
 
-_LEAST = (
-    click.Option(
-        ["--within"],
-        metavar="SHARE",
-        help="No curve: the least capacity of every device that costs at most so much, as 5%.",
-    ),
-    file_option(
-        "--capacity-of",
-        "With --within: near the best with the capacities of this problem file, maybe the same.  "
-        "[default: unlimited]",
-    ),
-)
-
-
 @command(
     "frontier",
+    also={"--within": "min_memory"},
     example="pipesat frontier problem.json --caps points=8 -o curve",
-    names={
-        "target": "--for",
-        "placements": "--placement",
-        "layers": "--layers-per-stage",
-    },
-    metavars={"caps": "CAP[,CAP...]"},
+    names={"target": "--for", "placements": "--placement", "layers": "--layers-per-stage"},
+    metavars={"caps": "CAP[,CAP...]", "within": "SHARE"},
     follow={"caps": {"points": "count"}},
-    extra=_LEAST,
     output="DIR",
 )
 def frontier(asked: Asked) -> int:
@@ -172,25 +139,47 @@ def frontier(asked: Asked) -> int:
     Writes frontier.json, .csv, .png, .svg and a problem and a schedule per capacity into DIR.
     Ctrl-C keeps the curve so far.
     """
-    if asked["within"] is not None:
-        return _least(asked)
-    asked.refuse(["capacity_of"], "it says what --within is near")
-    found: Frontiers = asked.answer(lambda found, folder, _: found.save(folder))
+    if "within" in asked.given:
+        asked = asked.instead("--within")
+    found: Frontiers | LeastMemory = asked.answer(lambda found, folder, _: found.save(folder))
     asked.show(found, lambda: found.document(asked.output))
     return asked.end(contradictions=found.contradictions)
 
 
-def _least(asked: Asked) -> int:
-    """Answer with the least memory that costs at most so much."""
-    from pipesat.core.amounts import share
-    from pipesat.core.attached import attached
+@command(
+    "balance",
+    example="pipesat balance problem.json --schedule 1f1b -o balanced\n"
+    "  pipesat balance p.json --lengths l.json --reference 4096 --replicas 8 -o out",
+    without=("deterministic",),
+    metavars={"lengths": "FILE", "quadratic": "Q"},
+    output="DIR",
+)
+def balance(asked: Asked) -> int:
+    """Find the best order for microbatches whose lengths vary, or the best deal to replicas.
 
-    curve = ("caps", "count", "placements", "layers", "by_mode")
-    asked.refuse(curve, "--within asks for one capacity, not for a curve")
-    least = asked.other(attached("min_memory"))
-    found: LeastMemory = least.answer(
-        lambda found, folder, _: found.save(folder),
-        within=share("--within", asked["within"], 10_000),
+    Shows the best order beside the given one, descending, ascending and small at both ends, under
+    each hand-written schedule, with a bound that no schedule goes below. The schedules stay as they
+    are, and the problem's own order is ignored.
+
+    With --replicas: which sequence goes to which replica and microbatch, in which order, beside
+    what frameworks do, with a bound that no assignment goes below.
+
+    Writes assignment.json, and of one replica problem.json, the problem in this order, into DIR.
+    solve takes it and may change the schedule, too.
+    """
+    from pipesat.files.microbatch_list import MOST_CLASSES
+    from pipesat.replicas.answer import Assignment
+
+    found: MicrobatchOrders | Assignment = asked.answer(
+        lambda answer, folder, _: answer.save(folder),
+        problem=read_problem(asked["problem"], MOST_CLASSES * (asked["replicas"] or 1)),
     )
-    least.show(found, lambda: found.document(asked.output))
-    return least.end(contradictions=found.curve.contradictions)
+    fits = found.value if isinstance(found, Assignment) else found.best
+    asked.output = None if fits is None else asked.output  # else nothing was written
+    asked.show(found, found.document)
+    if fits is None:
+        what = "assignment was found that fits into memory and tokens"
+        if not isinstance(found, Assignment):
+            what = "schedule fits into memory in any order tried"
+        note(f"pipesat: no {what}")
+    return asked.interrupts.exit_code or (CHECK_FAILED if fits is None else 0)

@@ -16,6 +16,7 @@ from pipesat.core.showing import Said
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
     from pipesat.parts.answer import PairTimes
+    from pipesat.parts.trace import PartsOfTrace
 
 
 _MORE = (
@@ -27,19 +28,16 @@ _MORE = (
         help="What to draw: 0F+0BW, or 0BW alone, repeatable.  [default: every pair that saves "
         "time]",
     ),
-    file_option(
-        "--map",
-        "Write a parts file instead, PARTS being a trace of torch's profiler: which of its "
-        "annotations are which parts (JSON).",
-        variable="mapping",
-    ),
 )
 
 
 @command(
     "workflows.pair_times:pair_times",
     example="pipesat problem pairs parts.json --into problem.json -o paired.json",
-    names={"by": "--as"},
+    also={"--map": "parts.trace:parts_of_trace"},
+    names={"by": "--as", "mapping": "--map"},
+    metavars={"mapping": "FILE"},
+    without=("path",),
     extra=_MORE,
     follow={"picture": ("draw",)},
     output="FILE",
@@ -84,12 +82,8 @@ def pairs(asked: Asked) -> int:
 def _write_parts(asked: Asked) -> int:
     """Write the parts of a trace."""
     from pipesat.files.atomic import write_file
-    from pipesat.parts.trace import parts_of_trace
 
-    kept = {"parts", "mapping", "output", "as_json", "quiet", "verbose"}
-    names = [name for name in asked.given if name not in kept]
-    asked.refuse(names, "--map writes a parts file and nothing else")
-    found = parts_of_trace(asked["parts"], asked["mapping"])
+    found: PartsOfTrace = asked.instead("--map").answer(path=asked["parts"])
     write_file(asked["output"], found.text.encode())
     for text in found.notes:
         note(text)

@@ -123,6 +123,7 @@ _LAYERS = click.Option(
 
 @command(
     "workflows.from_profile:problem_from_profile",
+    also={"--layers": "workflows.from_profile:layers_from_profile"},
     example="pipesat problem from-profile profile.json --devices 4 --microbatches 8",
     metavars={
         "memory": "AMOUNT[,AMOUNT...]",
@@ -162,12 +163,8 @@ def from_profile(asked: Asked) -> None:
 def _write_layers(asked: Asked) -> None:
     from pipesat.files.atomic import write_file
     from pipesat.layers.file import layers_bytes
-    from pipesat.workflows.from_profile import layers_from_profile
 
-    kept = {"profile", "output", "layers", "as_json", "training", "reserve", "cost"}
-    others = [name for name in asked.given if name not in kept]
-    asked.refuse(others, "--layers writes layers, which are not cut")
-    layers = asked.other(layers_from_profile).answer()
+    layers = asked.instead("--layers").answer()
     if asked.output is not None:
         write_file(asked.output, layers_bytes(layers))
     if asked.output is None or asked["as_json"]:

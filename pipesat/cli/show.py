@@ -225,7 +225,7 @@ def _drawn(made: Report, kind: str, path: Path) -> bytes:
         return made.html
     result, wrong = made.cases[0].result, ""
     if len(made.cases) > 1:
-        names = ", ".join(case.name for case in made.cases)
+        names = ", ".join(case.placement or "" for case in made.cases)
         wrong = f"one picture of {len(made.cases)} placements: give one of DIR's folders ({names})"
     elif result.schedule is None:
         wrong = "there is no schedule to draw"

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipesat.cli.commands import command
-from pipesat.cli.derived import file_option, value_of
 from pipesat.cli.exits import CHECK_FAILED, print_failure
 from pipesat.cli.options import settings
 from pipesat.core.errors import BadInput, RunFailed
-from pipesat.core.settings import Seconds
 from pipesat.core.showing import Said, table_of
 
 if TYPE_CHECKING:
@@ -26,12 +24,14 @@ if TYPE_CHECKING:
     from pipesat.runtime.tuned import Tuned
 
 
+_ASSIGNMENT = "an assignment file"
+
+
 @command(
     "check",
+    also={_ASSIGNMENT: "replicas.judge:check_assignment"},
     example="pipesat check problem.json schedule.json --runtime pair-fifo",
-    extra=[
-        file_option("--lengths", "The lengths that were dealt, where SCHEDULE is an assignment.")
-    ],
+    metavars={"lengths": "FILE"},
 )
 def check(asked: Asked) -> int:
     """Check a schedule against every rule and list all violations.
@@ -42,13 +42,10 @@ def check(asked: Asked) -> int:
     from pipesat.core.metrics import peak_memory
     from pipesat.core.ops import members
     from pipesat.hangs.verdict import posted_in, verdict
-    from pipesat.replicas.judge import check_assignment
 
     if _is_assignment(asked["schedule"]):
-        asked.refuse(["runtime"], "expected a schedule: an assignment has one per replica")
         said = "every sequence once, every replica within memory and as long as stated"
-        return _judged(asked, asked.other(check_assignment).answer(), said, {})
-    asked.refuse(["lengths"], "only an assignment file has lengths")
+        return _judged(asked, asked.instead(_ASSIGNMENT).answer(), said, {})
     violations: list[Violation] = asked.answer(runtime=None)
     problem, timed = asked.read["problem"], asked.read["schedule"]
     peaks, said = None, ""
@@ -122,6 +119,7 @@ def export(asked: Asked) -> None:
 
 @command(
     "run",
+    also={"--tune": "workflows.tuning:tune", "--verify": "workflows.torch_runs:parity"},
     example="pipesat run problem.json 1f1b --verify -o timeline.json",
     follow={
         "steps": ("warm_up", "timeout", "scale"),
@@ -136,12 +134,6 @@ def export(asked: Asked) -> None:
             is_flag=True,
             is_eager=True,
             help="Run, take the costs, solve, run again. Then -o is a folder, and steps are 20.",
-        ),
-        click.Option(
-            ["--time-limit"],
-            type=value_of(Seconds),
-            metavar="S",
-            help="Seconds for each search of --tune.  [default: 10]",
         ),
     ),
     output="[FILE]",
@@ -160,7 +152,6 @@ def run(asked: Asked) -> int:
 
     if asked["tune"]:
         return _tune(asked)
-    asked.refuse(["time_limit"], "only --tune searches")
     if asked.output is None:
         return _verify(asked)
     more = {"stop": None} if under_torchrun() else {}  # torchrun ends its ranks itself
@@ -177,13 +168,11 @@ def run(asked: Asked) -> int:
 def _tune(asked: Asked) -> int:
     """Find the best order where it runs."""
     from pipesat.files.folder import write_folder
-    from pipesat.workflows.tuning import tune, tuned_files
+    from pipesat.workflows.tuning import tuned_files
 
-    looped = asked.other(tune)
-    looped.limit = 0.0  # of each search, not of all
-    others = asked.parameters.keys() - looped.parameters.keys()
-    asked.refuse([*others], "not with --tune")
-    found: Tuned = looped.answer(
+    asked = asked.instead("--tune")
+    asked.limit = 0.0  # of each search, not of all
+    found: Tuned = asked.answer(
         lambda found, folder, _: write_folder(folder, tuned_files(found), keep=())
     )
     asked.show(found, found.document)
@@ -192,14 +181,9 @@ def _tune(asked: Asked) -> int:
 
 def _verify(asked: Asked) -> int:
     """Hold one step of a small transformer against one process."""
-    from pipesat.workflows.torch_runs import parity
-
     if not asked["verify"]:
         raise BadInput("expected a file to write, or --verify", where="--output")
-    kept = {"problem", "schedule", "verify", "timeout"}
-    names = [name for name in asked.given if name in asked.parameters.keys() - kept]
-    asked.refuse(names, "expected -o FILE with it: --verify alone runs a step of its own")
-    report: ParityReport = asked.other(parity).answer()
+    report: ParityReport = asked.instead("--verify").answer()
     asked.show(report, report.document)
     return 0 if report.passed else CHECK_FAILED
 

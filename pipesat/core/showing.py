@@ -44,7 +44,7 @@ class Table:
 
 
 _UPPER_LIMITS: Final = ("gap", "to_best", "to_bound", "share_of_1f1b")  # rounded up
-_SHARES: Final = ("bubble_of_makespan", "bubble_of_span", "of_capacity")
+_SHARES: Final = ("bubble_", "of_capacity", "lost_", "gain_", "ahead_")
 
 
 def table_of(
@@ -80,7 +80,7 @@ def _cell(name: str, value: Any, unit: str) -> str:
         return "yes" if value else "no"
     if not isinstance(value, float):
         return "-" if value is None else str(value)
-    if name in _SHARES:
+    if name.startswith(_SHARES):
         return percent(value)
     if name in _UPPER_LIMITS:
         return significant(value, 4, rounded_up)

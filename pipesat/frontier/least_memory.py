@@ -67,6 +67,11 @@ class LeastMemory(Displayed):
         """Smallest capacity of every device that was found to be enough."""
         return None if self.interval is None else self.interval.enough
 
+    @property
+    def contradictions(self) -> list[str]:
+        """Proofs that checked schedules have refuted, and that were dropped."""
+        return self.curve.contradictions
+
     def facts(self) -> Facts:
         """Return the least capacity, what it costs, and what is proven of each."""
         problem, cap, sums = self.curve.problem, self.interval, self.lightest

@@ -83,7 +83,8 @@ def parts_of_trace(path: str | Path, mapping: PartsMap | str | Path) -> PartsOfT
     path
         The trace, ``.json`` or ``.json.gz``.
     mapping
-        Which annotations of the trace are which parts: the path of a mapping file.
+        Write a parts file instead, of a trace of torch's profiler: which of its annotations are
+        which parts (JSON).
 
     Raises
     ------

@@ -6,10 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from pipesat.core.arrays import Ints
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Violation
 from pipesat.core.problem import Problem
@@ -17,13 +15,15 @@ from pipesat.core.schedule import Objective
 from pipesat.core.timing import retime
 from pipesat.files.atomic import digest
 from pipesat.files.strict_json import read_json
-from pipesat.heuristics import BASELINES
+from pipesat.placement.lengths import read_lengths
 from pipesat.replicas.answer import LARGEST, Assignment, parse_assignment
-from pipesat.replicas.replay import costs_of_lengths, costs_of_list, problem_of
+
+if TYPE_CHECKING:
+    from pipesat.core.arrays import Ints
 
 
 def check_assignment(
-    problem: Problem, schedule: Path, lengths: Sequence[int] | None = None
+    problem: Problem, schedule: Path, lengths: Sequence[int] | Path | None = None
 ) -> list[Violation]:
     """Return every violation of an assignment file; none: it holds.
 
@@ -35,14 +35,17 @@ def check_assignment(
     schedule
         The assignment file.
     lengths
-        The lengths that were dealt, where the file has their digest.
+        The lengths that were dealt, or their file, if SCHEDULE is an assignment of them.
 
     Raises
     ------
     BadInput, NotApplicable
         If the assignment is of another problem or other lengths, or its schedule does not apply.
     """
+    from pipesat.heuristics import BASELINES  # numpy is slow to import, here and below
+
     deal = parse_assignment(read_json(schedule, LARGEST), str(schedule))
+    lengths = read_lengths(lengths) if isinstance(lengths, Path) else lengths
     if deal.problem_sha256 != problem.sha256:
         text = f"expected {problem.sha256}, the digest of the problem"
         raise BadInput(text, where="problem_sha256", value=deal.problem_sha256)
@@ -53,6 +56,8 @@ def check_assignment(
 
 
 def _costs(problem: Problem, deal: Assignment, lengths: Sequence[int] | None) -> Ints:
+    from pipesat.replicas.replay import costs_of_lengths, costs_of_list
+
     about = deal.lengths
     if about is None:
         return costs_of_list(problem)
@@ -92,6 +97,11 @@ def replica_violations(
     objective: Objective = "makespan",
 ) -> list[Violation]:
     """Build a replica's schedule anew, let the checker judge it, and hold its value against it."""
+    import numpy as np
+
+    from pipesat.heuristics import BASELINES
+    from pipesat.replicas.replay import problem_of
+
     one = problem_of(problem, np.array([costs[part].sum(axis=0) for part in row]))
     timed = retime(one, BASELINES[schedule](one), objective, schedule)
     found = check(one, timed)

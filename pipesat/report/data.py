@@ -24,7 +24,9 @@ from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.stage import KEEP
 from pipesat.core.timing import critical_path
 from pipesat.picture.style import COPY_BACK, COPY_OUT, MEANING, TINTS, class_tints, fill, ink_on
-from pipesat.report.tables import ReportedCase, Shown, over_capacity, plain
+from pipesat.report.tables import ordered, plain, source_of
+from pipesat.workflows.best_known import Comparison, over_capacity
+from pipesat.workflows.hand_written import ScheduleRow
 
 LARGEST: Final = 4_000_000
 """Bytes of all schedules of a report; beyond it, baselines keep their line but no timeline."""
@@ -32,7 +34,7 @@ LARGEST: Final = 4_000_000
 _LETTER: Final[dict[Kind, str]] = {"F": "F", "B": "B", "W": "W", "BW": "X"}
 
 
-def case_data(case: ReportedCase, room: int = LARGEST) -> dict[str, Any]:
+def case_data(case: Comparison, room: int = LARGEST) -> dict[str, Any]:
     """Return everything that the timeline of one case needs.
 
     The solver's schedule is always there; of the others, those that fit into ``room`` bytes.
@@ -41,23 +43,23 @@ def case_data(case: ReportedCase, room: int = LARGEST) -> dict[str, Any]:
     problem = result.problem
     schedules: list[dict[str, Any]] = []
     first_with: dict[object, str] = {}
-    for shown in case.shown:
-        if shown.schedule is None:
+    for row in ordered(case):
+        if row.schedule is None:
             continue
-        entry, devices = _head(shown, problem), shown.schedule.devices
+        entry, devices = _head(row, problem), row.schedule.devices
         if devices in first_with:
             entry["sameAs"] = first_with[devices]
         else:
-            entry |= schedule_data(problem, shown.schedule)
+            entry |= schedule_data(problem, row.schedule)
             size = len(json.dumps(entry, separators=(",", ":")))
             if schedules and size > room:
                 continue
             room -= size
-            first_with[devices] = shown.name
+            first_with[devices] = row.name
         schedules.append(entry)
     stages, amounts = _stages(problem)
     return {
-        "name": plain(case.name),
+        "name": plain(case.placement or ""),
         "timeScale": time_scale(problem.time_unit),
         "memoryScale": memory_scale(problem.memory_unit),
         "objective": result.objective,
@@ -105,15 +107,15 @@ def _shades(chunks: int) -> Iterator[list[list[str]]]:
             yield [[colour, ink_on(colour)] for colour in fills]
 
 
-def _head(shown: Shown, problem: Problem) -> dict[str, Any]:
+def _head(row: ScheduleRow, problem: Problem) -> dict[str, Any]:
     return {
-        "name": shown.name,
-        "source": plain(shown.source),
-        "valid": shown.row.valid,
-        "whyNot": None if shown.row.why_not is None else plain(shown.row.why_not, 400),
-        "over": over_capacity(problem, shown.row.peak_memory or ()),
-        "makespan": shown.row.makespan,
-        "span": shown.row.span,
+        "name": row.name,
+        "source": plain(source_of(row)),
+        "valid": row.valid,
+        "whyNot": None if row.why_not is None else plain(row.why_not, 400),
+        "over": over_capacity(problem, row),
+        "makespan": row.makespan,
+        "span": row.span,
     }
 
 

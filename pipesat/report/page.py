@@ -35,7 +35,8 @@ from pipesat.picture.style import (
 )
 from pipesat.report import tables
 from pipesat.report.data import LARGEST, case_data
-from pipesat.report.tables import ReportedCase, plain, script_json, shown
+from pipesat.report.tables import plain, script_json, shown
+from pipesat.workflows.best_known import Comparison
 
 SCRIPTS = (
     "schedule.js",
@@ -50,7 +51,7 @@ SCRIPTS = (
 )
 
 
-def page(cases: Sequence[ReportedCase], folder: str, answer: Displayed | None = None) -> bytes:
+def page(cases: Sequence[Comparison], folder: str, answer: Displayed | None = None) -> bytes:
     """Return the whole report as an HTML file.
 
     ``folder`` is where the cases, one per placement, were read from: for the commands that make the
@@ -82,21 +83,21 @@ def page(cases: Sequence[ReportedCase], folder: str, answer: Displayed | None = 
     )
 
 
-def _case(case: ReportedCase, folder: str, count: int) -> dict[str, Any]:
+def _case(case: Comparison, folder: str, count: int) -> dict[str, Any]:
     """Return what a template shows of a case."""
     result, problem = case.result, case.result.problem
     data = case_data(case, LARGEST // count)
     memory = tables.knows_memory(case)
-    lines = [tables.line_of(one, problem) for one in case.shown if one.schedule is not None]
-    home = f"{folder.rstrip('/')}/{case.name}" if case.name else folder
+    rows = [row for row in tables.ordered(case) if row.schedule is not None]
+    home = f"{folder.rstrip('/')}/{case.placement}" if case.placement else folder
     return {
-        "name": case.name,
+        "name": case.placement,
         "result": result,
         "drawn": [entry["name"] for entry in data["schedules"]],
         "memory": memory,
         "legend": _legend(problem, data, memory=memory),
         "columns": tables.COLUMNS,
-        "rows": lines,
+        "rows": [tables.line_of(row, problem) for row in rows],
         "left_out": tables.left_out(case),
         "assumptions": tables.assumptions(problem),
         "stages": tables.stages(problem),

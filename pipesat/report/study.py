@@ -19,7 +19,7 @@ from pipesat.profile.file import read_profile
 from pipesat.replicas.answer import parse_assignment
 from pipesat.report.page import page
 from pipesat.report.result_file import read_advice, read_result, result_folders
-from pipesat.report.tables import ReportedCase, baselines_of, case_of
+from pipesat.workflows.best_known import Comparison, comparison_of
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -40,7 +40,7 @@ class Report:
     """One HTML file that opens in any browser and loads nothing; ``cases`` are what it shows."""
 
     html: bytes
-    cases: tuple[ReportedCase, ...]
+    cases: tuple[Comparison, ...]
 
     @property
     def contradictions(self) -> list[str]:
@@ -52,7 +52,7 @@ class Report:
         return f'<iframe srcdoc="{page}" style="width:100%;height:40em;border:0"></iframe>'
 
     def __repr__(self) -> str:
-        schedules = sum(len(case.shown) for case in self.cases)
+        schedules = sum(len(case.rows) for case in self.cases)
         return f"<Report: {schedules} schedules, {len(self.html)} bytes of HTML>"
 
 
@@ -88,24 +88,20 @@ def report(
     """
     from pipesat.files.folder import add_files
 
-    say = note or _silent
+    say = note or (lambda _: None)
     if isinstance(source, Result):
-        cases, home = [_case("", source, baselines, say)], "DIR"  # of result.save(DIR)
+        cases, home = [_case(None, source, baselines, say)], "DIR"  # of result.save(DIR)
         advice = None
     else:
         home, advice = str(source), read_advice(Path(source))
         cases = [
-            _case(name, result_in(place), baselines, say, place / "schedule.json")
+            _case(name or None, result_in(place), baselines, say, place / "schedule.json")
             for name, place in result_folders(Path(source))
         ]
     made = Report(page(cases, home, advice), tuple(cases))
     if path is not None:
         add_files(Path(path).parent, {Path(path).name: made.html})
     return made
-
-
-def _silent(text: str) -> None:
-    del text
 
 
 def result_in(folder: Path) -> Result:
@@ -120,13 +116,17 @@ def result_in(folder: Path) -> Result:
 
 
 def _case(
-    name: str, result: Result, baselines: bool, say: Callable[[str], None], path: Path | None = None
-) -> ReportedCase:
+    name: str | None,
+    result: Result,
+    baselines: bool,
+    say: Callable[[str], None],
+    path: Path | None = None,
+) -> Comparison:
     if not baselines:
-        return case_of(name, result, [])
+        return comparison_of(result, name, made=[])
     if result.problem.op_count > MANY_OPS:
         say("pipesat: making the hand-written schedules, up to a minute")
-    case = case_of(name, result, baselines_of(result))
+    case = comparison_of(result, name)
     if case.result.value != result.value and path is not None:
         say(f"pipesat: {case.result.explanation}; {path} stays as it is")
     return case

@@ -7,7 +7,6 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -24,79 +23,32 @@ from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.rules import one_of_each
-from pipesat.core.schedule import Schedule
 from pipesat.core.showing import Column, Facts, Table, ranges
 from pipesat.core.stage import AMOUNTS, COSTS, KEEP
 from pipesat.core.summary import fullest
-from pipesat.workflows.best_known import with_hand_written
-from pipesat.workflows.hand_written import (
-    SOLVER_ROW,
-    ScheduleRow,
-    hand_written_for,
-    solver_row,
-    with_ratios,
-)
-from pipesat.workflows.hand_written import baselines as every_baseline
+from pipesat.workflows.best_known import Comparison, over_capacity, why_not
+from pipesat.workflows.hand_written import SOLVER_ROW, ScheduleRow, baselines
 
 _MOST_STAGES: Final = 256  # lines of the table of stages
 _MOST_CLASSES: Final = 12  # named
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A schedule with its line of the comparison; without a schedule, the reason is in the row.
+def ordered(case: Comparison) -> list[ScheduleRow]:
+    """Return the rows: the solver's, then the schedules that fit, the best first, then others."""
 
-    ``source`` says where it was published; ``schedule`` is timed for the result's objective.
-    """
+    def rank(row: ScheduleRow) -> tuple[bool, bool, bool, int]:
+        value = row.value(case.result.objective) or 0
+        return row.name != SOLVER_ROW, row.schedule is None, not row.valid, value
 
-    row: ScheduleRow
-    schedule: Schedule | None
-    source: str
-
-    @property
-    def name(self) -> str:
-        """What the report calls it: ``solver`` or a baseline's name."""
-        return self.row.name
+    return sorted(case.rows, key=rank)
 
 
-@dataclass(frozen=True)
-class ReportedCase:
-    """One result and all schedules of its problem, the solver's first; ``name`` of several."""
-
-    name: str
-    result: Result
-    shown: tuple[Shown, ...]
-
-
-def baselines_of(result: Result) -> list[Shown]:
-    """Return the hand-written schedules of the problem that was solved."""
-    return [
-        Shown(row, schedule, every_baseline()[row.baseline].source)
-        for row, schedule in hand_written_for(result.problem, result.target, result.objective)
-    ]
-
-
-def case_of(name: str, result: Result, baselines: Sequence[Shown]) -> ReportedCase:
-    """Put a case together: ratios filled in, the best schedules that fit first.
-
-    A baseline that is better than the result is the answer.
-    """
-    objective = result.objective
-    result = with_hand_written(
-        result, [s.schedule for s in baselines if s.schedule is not None and s.row.valid]
-    )
-    source = "" if result.schedule is None else result.schedule.source
-    published = every_baseline().get(source)
-    if published is not None:
-        source = f"{source}: {published.source}"
-    everything = [Shown(solver_row(result), result.schedule, source), *baselines]
-    rows = with_ratios([shown.row for shown in everything], result)
-    first, *others = (replace(shown, row=row) for shown, row in zip(everything, rows, strict=True))
-
-    def rank(shown: Shown) -> tuple[bool, bool, int]:
-        return shown.schedule is None, not shown.row.valid, shown.row.value(objective) or 0
-
-    return ReportedCase(name, result, (first, *sorted(others, key=rank)))
+def source_of(row: ScheduleRow) -> str:
+    """Return where a schedule was published; of the answer, which one it is, too."""
+    if row.name != SOLVER_ROW:
+        return baselines()[row.baseline].source
+    found = "" if row.schedule is None else row.schedule.source
+    return f"{found}: {baselines()[found].source}" if found in baselines() else found
 
 
 FIGURES: Final = tuple(
@@ -114,15 +66,14 @@ COLUMNS: Final = (
 _percent = partial(claims.percent, unknown="unknown")
 
 
-def line_of(shown: Shown, problem: Problem) -> dict[str, Any]:
+def line_of(row: ScheduleRow, problem: Problem) -> dict[str, Any]:
     """Return the line of a schedule; ``own`` is the solver's."""
-    row = shown.row
     bubble, peaks = row.bubble or {}, row.peak_memory
-    over = over_capacity(problem, peaks or ())
+    over = over_capacity(problem, row)
     return {
-        "name": shown.name,
-        "source": shown.source,
-        "own": shown.name == SOLVER_ROW,
+        "name": row.name,
+        "source": source_of(row),
+        "own": row.name == SOLVER_ROW,
         "valid": row.valid,
         "fits": "fits" if row.valid else "over the cap" if over else "not valid",
         "why_not": "" if row.valid else plain(row.why_not or ""),
@@ -138,36 +89,27 @@ def line_of(shown: Shown, problem: Problem) -> dict[str, Any]:
     }
 
 
-def overview(cases: Sequence[ReportedCase]) -> Table:
+def overview(cases: Sequence[Comparison]) -> Table:
     """Return one line per placement."""
     lines = []
     for case in cases:
-        result, figures = case.result, line_of(case.shown[0], case.result.problem)["figures"]
+        result, figures = case.result, line_of(ordered(case)[0], case.problem)["figures"]
         bound = time(result.problem, result.lower_bound, rounded_down)
-        lines.append([case.name, result.standing.verdict, bound, *figures[:-2]])
+        lines.append([case.placement or "", result.standing.verdict, bound, *figures[:-2]])
     texts = (Column(name, number=False) for name in ("placement", "status"))
     return Table([*texts, Column("bound"), *FIGURES[:-2]], lines)
 
 
-def over_capacity(problem: Problem, peaks: Sequence[int]) -> list[int]:
-    """Return the devices that hold more than their capacity."""
-    held = zip(problem.devices, peaks, strict=False)
-    return [n for n, (d, peak) in enumerate(held) if d.memory is not None and peak > d.memory]
-
-
-def knows_memory(case: ReportedCase) -> bool:
+def knows_memory(case: Comparison) -> bool:
     """Whether the problem says anything of memory: a capacity, or what something holds."""
-    limited = any(device.memory is not None for device in case.result.problem.devices)
-    return limited or any(any(shown.row.peak_memory or ()) for shown in case.shown)
+    limited = any(device.memory is not None for device in case.problem.devices)
+    return limited or any(any(row.peak_memory or ()) for row in case.rows)
 
 
-def left_out(case: ReportedCase) -> list[tuple[str, list[str]]]:
+def left_out(case: Comparison) -> list[tuple[str, list[str]]]:
     """Return why schedules do not apply to the placement, with their names, most names first."""
-    groups: dict[str, list[str]] = {}
-    for shown in case.shown:
-        if shown.schedule is None and shown.name != SOLVER_ROW:
-            groups.setdefault(plain(shown.row.why_not or ""), []).append(shown.name)
-    return sorted(groups.items(), key=lambda group: -len(group[1]))
+    rows = (row for row in case.rows if row.schedule is None and row.name != SOLVER_ROW)
+    return [(plain(reason), names) for reason, names in why_not(rows)]
 
 
 def stages(problem: Problem) -> Table:

@@ -1,4 +1,4 @@
-"""The answer to a problem is the best schedule that was built for it and checked, whoever made it.
+"""An answer beside all schedules of its problem: the best that was built and checked, by whomever.
 
 A search that ends at its time limit may not have seen all hand-written schedules that a command
 builds afterwards, to compare with.
@@ -6,13 +6,109 @@ builds afterwards, to compare with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pipesat.core.checker import check
-from pipesat.core.claims import Standing, tenable
+from pipesat.core.claims import Standing, at_most, excess, require_best, tenable
+from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Improvement, Result
 from pipesat.core.schedule import Schedule
+from pipesat.core.timing import retime
+from pipesat.workflows.hand_written import (
+    SOLVER_ROW,
+    ScheduleRow,
+    hand_written_for,
+    row_of,
+    solver_row,
+    with_ratios,
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The rows of one problem, and the answer to it; ``placement`` if there are several.
+
+    ``given`` names the rows of a user's own schedules.
+
+    Raises
+    ------
+    Contradiction
+        If a valid row is better than the answer, or below its bound.
+    """
+
+    placement: str | None
+    problem: Problem
+    result: Result
+    rows: tuple[ScheduleRow, ...]
+    given: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        objective = self.result.objective
+        valid = [(row.name, row.value(objective)) for row in self.rows if row.valid]
+        require_best(SOLVER_ROW, self.result.value, valid)
+
+    @property
+    def own(self) -> list[ScheduleRow]:
+        """The rows of a user's own schedules."""
+        return [row for row in self.rows if row.name in self.given]
+
+    def above(self, row: ScheduleRow) -> str:
+        """Say how far a row is above the best, and above the optimum at most."""
+        result, value, bound = self.result, row.value(self.result.objective), self.result.bound
+        above = excess(value, result.value, row.name)
+        if result.standing.proven:
+            return "optimal" if above == 0 else f"{at_most(above)} above the optimum"
+        said = (
+            "as good as the best found" if above == 0 else f"{at_most(above)} above the best found"
+        )
+        if bound is not None and bound.value > 0:
+            said += f", at most {at_most(excess(value, bound.value, row.name))} above the optimum"
+        return said
+
+
+def comparison_of(
+    result: Result,
+    placement: str | None = None,
+    given: Mapping[str, Schedule] | None = None,
+    made: Sequence[ScheduleRow] | None = None,
+) -> Comparison:
+    """Make every baseline of a result's problem; the best of all is the answer.
+
+    ``given`` has valid schedules of a user, by name, ``made`` the baselines if not all. The rows'
+    ratios to the best are those within the comparison.
+    """
+    problem, objective = result.problem, result.objective
+    made = hand_written_for(problem, result.target, objective) if made is None else made
+    valid = [row.schedule for row in made if row.schedule is not None and row.valid]
+    result = with_hand_written(result, valid)
+    given = given or {}
+    result = with_given(result, [retime(problem, s, objective, name) for name, s in given.items()])
+    rows = with_ratios([*made, *rows_of_own(made, given, problem), solver_row(result)], result)
+    placed = tuple(replace(row, placement=placement) for row in rows)
+    return Comparison(placement, problem, result, placed, tuple(given))
+
+
+def rows_of_own(
+    rows: Sequence[ScheduleRow], given: Mapping[str, Schedule], problem: Problem
+) -> list[ScheduleRow]:
+    """Rows of a user's schedules, but of one by name that has its row already."""
+    there = {row.name for row in rows}
+    return [row_of(name, problem, given[name]) for name in given if name not in there]
+
+
+def over_capacity(problem: Problem, row: ScheduleRow) -> list[int]:
+    """Return the devices that hold more than their capacity."""
+    held = zip(problem.devices, row.peak_memory or (), strict=False)
+    return [n for n, (d, peak) in enumerate(held) if d.memory is not None and peak > d.memory]
+
+
+def why_not(rows: Iterable[ScheduleRow]) -> list[tuple[str, list[str]]]:
+    """Return the reasons of rows, each with their names, most names first."""
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        groups.setdefault(row.why_not or "", []).append(row.name)
+    return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
 
 
 def with_hand_written(result: Result, schedules: Iterable[Schedule]) -> Result:

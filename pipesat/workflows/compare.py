@@ -4,37 +4,37 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.amounts import time_text
 from pipesat.core.arguments import public
-from pipesat.core.claims import at_most, excess, require_best
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Seconds, Seed, Target, Workers
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.summary import fullest, statement_of, units_of
-from pipesat.core.timing import retime
 from pipesat.placement.other_placements import same_layers_elsewhere
-from pipesat.workflows.best_known import with_given, with_hand_written
+from pipesat.workflows.best_known import (
+    Comparison,
+    comparison_of,
+    over_capacity,
+    rows_of_own,
+    why_not,
+)
 from pipesat.workflows.hand_written import (
     SOLVER_ROW,
     ScheduleRow,
     against_best,
     hand_written_for,
-    row_of,
-    solver_row,
-    with_ratios,
 )
-from pipesat.workflows.memory import stated_layers
+from pipesat.workflows.memory import stated_layers, telling
 from pipesat.workflows.schedules import valid_schedule
 from pipesat.workflows.solve import solve
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
@@ -117,16 +117,8 @@ class Comparisons(Displayed):
     def details(self) -> Facts:
         """Return why schedules have no line in the table, and on what placements agree."""
         shown = {row.name for row in self.rows if row.valid or self._over(row)}
-        reasons = {
-            row.name: row.why_not or ""
-            for row in self.rows
-            if row.name not in {*shown, SOLVER_ROW} and _wanted(row)
-        }
-        groups: dict[str, list[str]] = {}
-        for name, reason in reasons.items():
-            groups.setdefault(reason, []).append(name)
-        ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-        said = [("does not apply", f"{', '.join(names)}: {reason}") for reason, names in ordered]
+        rows = [r for r in self.rows if r.name not in {*shown, SOLVER_ROW} and _wanted(r)]
+        said = [("does not apply", f"{', '.join(n)}: {why}") for why, n in why_not(rows)]
         if len(self.comparisons) > 1:
             said.append(("basis", _BASIS.format(stated=statement_of(self.layers))))
         return said
@@ -181,56 +173,27 @@ class Comparisons(Displayed):
             "why_not": row.why_not,
         }
 
+    def document(self) -> list[dict[str, Any]]:
+        """Return the rows ready for JSON, in the order in which they were made."""
+        return [row.document() for row in self.rows]
+
+    def save(self, folder: str | Path, log: Sequence[str] = ()) -> None:
+        """Write what ``pipesat solve -o`` writes; several placements have a folder each."""
+        from pipesat.export.result_folder import write_result_folder
+
+        homes: list[str] = []
+        for one in self.comparisons:  # each has a folder of its own: loop-v2, vee
+            home = (one.placement or "").replace(" ", "-").replace("=", "")
+            write_result_folder(Path(folder), one.result, log, home=home, keep=homes)
+            homes.append(home)
+
     def _problem_of(self, row: ScheduleRow) -> Problem:
         found = (one.problem for one in self.comparisons if one.placement == row.placement)
         return next(found, self.problem)
 
     def _over(self, row: ScheduleRow) -> bool:
         """Whether a schedule exceeds a capacity, and nothing is wrong besides."""
-        pairs = zip(self._problem_of(row).devices, row.peak_memory or (), strict=False)
-        return any(device.memory is not None and peak > device.memory for device, peak in pairs)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The rows of one problem, and the answer to it; ``placement`` if there are several.
-
-    ``given`` names the rows of a user's own schedules.
-
-    Raises
-    ------
-    Contradiction
-        If a valid row is better than the answer, or below its bound.
-    """
-
-    placement: str | None
-    problem: Problem
-    result: Result
-    rows: tuple[ScheduleRow, ...]
-    given: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        objective = self.result.objective
-        valid = [(row.name, row.value(objective)) for row in self.rows if row.valid]
-        require_best(SOLVER_ROW, self.result.value, valid)
-
-    @property
-    def own(self) -> list[ScheduleRow]:
-        """The rows of a user's own schedules."""
-        return [row for row in self.rows if row.name in self.given]
-
-    def above(self, row: ScheduleRow) -> str:
-        """Say how far a row is above the best, and above the optimum at most."""
-        result, value, bound = self.result, row.value(self.result.objective), self.result.bound
-        above = excess(value, result.value, row.name)
-        if result.standing.proven:
-            return "optimal" if above == 0 else f"{at_most(above)} above the optimum"
-        said = (
-            "as good as the best found" if above == 0 else f"{at_most(above)} above the best found"
-        )
-        if bound is not None and bound.value > 0:
-            said += f", at most {at_most(excess(value, bound.value, row.name))} above the optimum"
-        return said
+        return bool(over_capacity(self._problem_of(row), row))
 
 
 def _wanted(row: ScheduleRow) -> bool:
@@ -257,7 +220,6 @@ def compare(
     seed: Seed = 0,
     listener: Listener | None = None,
     stop: threading.Event | None = None,
-    solve_one: Callable[[str | None, Problem, Sequence[Schedule]], Result] | None = None,
 ) -> Comparisons:
     """Compare every applicable baseline with the answer of a search: a table, best first.
 
@@ -285,9 +247,6 @@ def compare(
         ``makespan`` or ``span``: of it are the ratios, unless a result says.
     time_limit
         Seconds for each search.
-    solve_one
-        Solves one placement's problem (its name is ``None`` without ``placements``) from your
-        schedules, in place of a plain solve with these options.
 
     Raises
     ------
@@ -305,9 +264,7 @@ def compare(
         raise BadInput(text, where="target", value=target)
     given = _given(problem, schedules or {})
 
-    def solved(placement: str | None, placed: Problem) -> Result:
-        if solve_one is not None:
-            return solve_one(placement, placed, [*given.values()])
+    def solved(placed: Problem, placement: str | None = None) -> Result:
         return solve(
             placed,
             objective=objective,
@@ -316,7 +273,7 @@ def compare(
             seed=seed,
             target=target,
             schedules=given.values(),
-            listener=listener,
+            listener=telling(listener, placement),
             stop=stop,
         )
 
@@ -325,44 +282,17 @@ def compare(
         raise BadInput(text, where="schedules", value=", ".join(given))
     if placements:
         several = tuple(
-            comparison_of(solved(name, placed), name)
+            comparison_of(solved(placed, name), name)
             for name, placed in same_layers_elsewhere(problem, stated).items()
         )
         rows = against_best((row for one in several for row in one.rows), objective)
         return Comparisons(problem, objective, tuple(rows), several, tuple(stated))
     if result is None and not search:
-        made = [row for row, _ in hand_written_for(problem, target, objective)]
-        rows = against_best([*made, *_own(made, given, problem)], objective)
+        made = hand_written_for(problem, target, objective)
+        rows = against_best([*made, *rows_of_own(made, given, problem)], objective)
         return Comparisons(problem, objective, tuple(rows))
-    one = comparison_of(solved(None, problem) if result is None else result, given=given)
+    one = comparison_of(solved(problem) if result is None else result, given=given)
     return Comparisons(problem, one.result.objective, one.rows, (one,))
-
-
-def comparison_of(
-    result: Result, placement: str | None = None, given: Mapping[str, Schedule] | None = None
-) -> Comparison:
-    """Make every baseline of a result's problem; the best of all is the answer.
-
-    ``given`` has valid schedules of a user, by name. The rows' ratios to the best are those within
-    the comparison.
-    """
-    problem, objective = result.problem, result.objective
-    made = hand_written_for(problem, result.target, objective)
-    result = with_hand_written(result, [s for row, s in made if s is not None and row.valid])
-    given = given or {}
-    result = with_given(result, [retime(problem, s, objective, name) for name, s in given.items()])
-    rows = [row for row, _ in made]
-    rows = with_ratios([*rows, *_own(rows, given, problem), solver_row(result)], result)
-    placed = tuple(replace(row, placement=placement) for row in rows)
-    return Comparison(placement, problem, result, placed, tuple(given))
-
-
-def _own(
-    rows: Sequence[ScheduleRow], given: Mapping[str, Schedule], problem: Problem
-) -> list[ScheduleRow]:
-    """Rows of a user's schedules, but of one by name that has its row already."""
-    there = {row.name for row in rows}
-    return [row_of(name, problem, given[name]) for name in given if name not in there]
 
 
 def _given(

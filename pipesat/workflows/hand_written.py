@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.arguments import public
 from pipesat.core.checker import Violation, check
@@ -33,6 +33,7 @@ class ScheduleRow:
     ``makespan`` is that of the earliest timing of the order, ``span`` that of its timing by minimum
     span; the bubbles are of these two. ``valid`` is False with the reason in ``why_not``. The
     ratios are of the objective: to the best valid row, and to the lower bound of the row's problem.
+    ``schedule`` is timed for the objective asked for, whether it is valid or not.
     """
 
     name: str
@@ -45,6 +46,12 @@ class ScheduleRow:
     ratio_to_best: float | None = None
     ratio_to_bound: float | None = None
     placement: str | None = None
+    schedule: Schedule | None = field(default=None, repr=False, compare=False)
+
+    def document(self) -> dict[str, Any]:
+        """Return the line ready for JSON, without the schedule."""
+        names = (one.name for one in fields(self) if one.name != "schedule")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def baseline(self) -> str:
@@ -60,10 +67,13 @@ def solver_row(result: Result) -> ScheduleRow:
     """Return the answer's own row."""
     if result.schedule is None:
         return ScheduleRow(SOLVER_ROW, why_not=result.explanation or "no schedule found in time")
-    return row_of(SOLVER_ROW, result.problem, result.schedule)
+    row = row_of(SOLVER_ROW, result.problem, result.schedule)
+    return replace(row, schedule=result.schedule)
 
 
-def row_of(name: str, problem: Problem, schedule: Schedule) -> ScheduleRow:
+def row_of(
+    name: str, problem: Problem, schedule: Schedule, objective: Objective = "makespan"
+) -> ScheduleRow:
     """Measure one schedule's order, timed for each objective in turn; valid if both timings are."""
     earliest = retime(problem, schedule)
     by_span = retime(problem, schedule, "span")
@@ -78,6 +88,7 @@ def row_of(name: str, problem: Problem, schedule: Schedule) -> ScheduleRow:
         peak_memory=peak_memory(problem, earliest),
         valid=not violations,
         why_not=_summary(violations) if violations else None,
+        schedule=replace(earliest if objective == "makespan" else by_span, source=name),
     )
 
 
@@ -186,10 +197,8 @@ def baselines() -> Mapping[str, Published]:
     return BASELINES
 
 
-def hand_written(
-    problem: Problem, objective: Objective
-) -> Iterator[tuple[ScheduleRow, Schedule | None]]:
-    """Yield a row per baseline, and its schedule timed for the objective, valid or not.
+def hand_written(problem: Problem, objective: Objective) -> Iterator[ScheduleRow]:
+    """Yield a row per baseline.
 
     Where microbatches differ, another row has the best order of microbatches by a rule, if that is
     better than the order given.
@@ -200,38 +209,38 @@ def hand_written(
     orders = permutations(problem)
     for name, function in BASELINES.items():
         try:
-            made = {
-                rule: entered_by(function, problem, rule, permutation)
+            rows = {
+                rule: row_of(
+                    name if rule == GIVEN else f"{name}, {rule}",
+                    problem,
+                    entered_by(function, problem, rule, permutation),
+                    objective,
+                )
                 for rule, permutation in orders.items()
             }
         except NotApplicable as error:
-            yield ScheduleRow(name, why_not=str(error)), None
+            yield ScheduleRow(name, why_not=str(error))
             continue
-        rows = {rule: row_of(_named(name, rule), problem, s) for rule, s in made.items()}
-        best = min(
-            rows,
-            key=lambda rule: (not rows[rule].valid, rows[rule].value(objective), rule != GIVEN),
-        )
+        best = min(rows, key=lambda rule: (*_worth(rows[rule], objective), rule != GIVEN))
         for rule in dict.fromkeys((GIVEN, best)):
-            named = _named(name, rule)
-            yield rows[rule], time_order(problem, made[rule].order, objective, named)
+            yield rows[rule]
 
 
 def hand_written_for(
     problem: Problem, target: str | None, objective: Objective
-) -> list[tuple[ScheduleRow, Schedule | None]]:
-    """Return a row per baseline as it runs in a runtime, with its schedule, as above.
+) -> list[ScheduleRow]:
+    """Return a row per baseline as it runs in a runtime.
 
     Where the runtime runs one of several problems, the better row of each.
     """
     from pipesat.workflows.solve import problems_for
 
-    found: dict[str, tuple[ScheduleRow, Schedule | None]] = {}
+    found: dict[str, ScheduleRow] = {}
     for one in problems_for(problem, target):
-        for row, schedule in hand_written(one, objective):
-            kept, _ = found.get(row.name, (None, None))
+        for row in hand_written(one, objective):
+            kept = found.get(row.name)
             if kept is None or _worth(row, objective) < _worth(kept, objective):
-                found[row.name] = row, schedule
+                found[row.name] = row
     return [*found.values()]
 
 
@@ -262,18 +271,14 @@ def usual(problem: Problem, objective: Objective) -> tuple[str, int | None] | No
     return None
 
 
-def _named(name: str, rule: str) -> str:
-    return name if rule == "given" else f"{name}, {rule}"
-
-
 def best_orders(problem: Problem, objective: Objective, most: int) -> dict[str, Order]:
     """Return different orders of the best ``most`` hand-written schedules that fit, by name."""
-    found: dict[Order, tuple[int, str]] = {}
-    for row, schedule in hand_written(problem, objective) if most else ():
-        if schedule is not None and row.valid:
-            found.setdefault(schedule.order, (schedule.value(objective), row.name))
-    best = sorted(found, key=lambda order: found[order][0])[:most]
-    return {found[order][1]: order for order in best}
+    found: dict[Order, ScheduleRow] = {}
+    for row in hand_written(problem, objective) if most else ():
+        if row.schedule is not None and row.valid:
+            found.setdefault(row.schedule.order, row)
+    best = sorted(found, key=lambda order: _worth(found[order], objective))[:most]
+    return {found[order].name: order for order in best}
 
 
 def published() -> dict[str, Callable[[Problem], Schedule]]:

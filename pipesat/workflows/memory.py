@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
-from pipesat.core.amounts import one_in_unit
+from pipesat.core.amounts import one_in_unit, share
 from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
@@ -159,7 +159,7 @@ def _curves(
             time_limit=(time_limit - deadline.seconds) / (len(placed) - number),
             baselines=baselines,
             known=[schedule for one in before for schedule in taken_over(one.curve, problem)],
-            listener=_telling(listener, name, deadline.seconds),
+            listener=telling(listener, name, deadline.seconds),
             stop=stop,
             **options,
         )
@@ -167,8 +167,8 @@ def _curves(
     return curves
 
 
-def _telling(listener: Listener | None, name: str | None, began: float) -> Listener | None:
-    """A listener to one curve of several: it says which, and counts seconds from the first on."""
+def telling(listener: Listener | None, name: str | None, began: float = 0.0) -> Listener | None:
+    """A listener to one search of several: it says which, and counts seconds from the first on."""
     if listener is None or name is None:
         return listener
 
@@ -183,7 +183,7 @@ def _telling(listener: Listener | None, name: str | None, began: float) -> Liste
 def min_memory(
     problem: Problem,
     *,
-    within: float | Fraction = Fraction(1, 20),
+    within: float | Fraction | str = Fraction(1, 20),
     capacity_of: Problem | None = None,
     target: Target | None = None,
     objective: Objective = "makespan",
@@ -202,7 +202,7 @@ def min_memory(
     problem
         The problem.
     within
-        How much longer than the best is accepted: 0.05 is five percent.
+        How much longer than the best is accepted, as 5%.
     capacity_of
         The best is with the capacities of this problem; ``None``: unlimited.
     target
@@ -219,8 +219,7 @@ def min_memory(
     """
     from pipesat.frontier.least_memory import least_memory
 
-    if not 0 <= within <= 10_000:
-        raise BadInput("expected a share from 0 to 10000", where="within", value=within)
+    accepted = share("within", within, 10_000)
     caps = None if capacity_of is None else [device.memory for device in capacity_of.devices]
     if caps is not None and len(caps) != len(problem.devices):
         text = f"expected a problem of {len(problem.devices)} devices"
@@ -231,7 +230,7 @@ def min_memory(
         problem_for(problem, target),
         solve=solver_of(objective, workers, seed),
         objective=objective,
-        within=Fraction(str(within)),
+        within=accepted,
         reference="unlimited" if caps is None else "file",
         time_limit=time_limit,
         baselines=published(),
@@ -256,9 +255,9 @@ def _cap(given: int | Fraction | str, unit: str) -> int | Fraction:
 
     if not isinstance(given, str):
         return given
-    share = share_of_1f1b(given)
-    if share is not None:
-        return share
+    part = share_of_1f1b(given)
+    if part is not None:
+        return part
     try:
         return one_in_unit("caps", given, unit, up=False)
     except BadInput as error:

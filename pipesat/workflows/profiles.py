@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @public
 def profile(
-    config: str = "tiny",
+    config: str | None = None,
     *,
     model: str | None = None,
     shape: str | Mapping[str, Any] | None = None,
@@ -44,7 +44,7 @@ def profile(
     Parameters
     ----------
     config
-        Built-in decoder of a published model's shape.
+        Built-in decoder of a published model's shape; ``None``: tiny.
     model
         Your own, package.module:function: it returns layers, microbatch and loss in a dict.
     shape
@@ -93,7 +93,7 @@ def profile(
     if split != "even" and not stages:
         raise BadInput("expected `stages`, which are cut so", where="split", value=split)
     options = MeasureOptions(
-        name=name or model or config,
+        name=name or model or config or "tiny",
         device=device,
         samples=samples,
         warmup=warm_up,
@@ -118,16 +118,19 @@ _KEYS: Final[Keys] = {
 }
 
 
-def _model(path: str | None, config: str, given: dict[str, Any], dtype: str) -> dict[str, Any]:
+def _model(
+    path: str | None, config: str | None, given: dict[str, Any], dtype: str
+) -> dict[str, Any]:
     """What the profile file's ``model`` is to be."""
     from pipesat.profile.published import DecoderShape, named_shape, shape_document
 
     if path is not None:
-        if given:
-            text = "sizes are of the built-in decoder, not of a model"
-            raise BadInput(text, where="shape", value=given)
+        for where, one in (("config", config), ("shape", given)):
+            if one:
+                text = "this is of the built-in decoder, not of a model"
+                raise BadInput(text, where=where, value=one)
         return {"source": "import", "path": path, "dtype": dtype}
-    base = named_shape(config)
+    base = named_shape(config or "tiny")
     length, sequences = given.pop("length", base.length), given.pop("batch", 1)
     fields = shape_document(base.shape) | given
     if "heads" in given and "kv_heads" not in given:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
-from pipesat.core.amounts import time_cell, time_text, unit_of_cells
+from pipesat.core.amounts import share, time_text
 from pipesat.core.arguments import public
 from pipesat.core.claims import difference, percent
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
-from pipesat.core.settings import Seed
-from pipesat.core.showing import Column, Displayed, Facts, Table
+from pipesat.core.settings import Seed, Within
+from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.risk.links import Links
 from pipesat.workflows.hand_written import best_orders
 from pipesat.workflows.schedules import valid_schedule
@@ -23,25 +22,121 @@ if TYPE_CHECKING:
     from pipesat.core.ops import Phase
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
-    from pipesat.core.schedule import Schedule
+    from pipesat.core.schedule import Order, Schedule
     from pipesat.profile.file import Profile
-    from pipesat.risk.report import LinksRow, NoiseRow
-    from pipesat.risk.robustness import Noise
+    from pipesat.risk.links import Queued
+    from pipesat.risk.robustness import Gain, Noise, Spread
 
-OURS = "schedule"
-NOISE = 0.05
-MOST_SAMPLES: Final = 100_000
-MOST_BASELINES: Final = 1000
+OURS: Final = "schedule"
+NOISE: Final = "5%"
+Samples: TypeAlias = Annotated[int, Within(1, 100_000)]
+Baselines: TypeAlias = Annotated[int, Within(0, 1000)]
+
+
+@dataclass(frozen=True)
+class LinksRow:
+    """Values of one order under each kind of links, in time units.
+
+    ``most_waiting`` is the pair of ranks whose transfers wait longest under ``pair``, if any do.
+    """
+
+    name: str
+    independent: int
+    pair: int
+    rank: int
+    most_waiting: Queued | None
+
+    def lost(self, value: int) -> float:
+        """What queues make it longer, as a share."""
+        return float(difference(value, self.independent) or 0.0)
+
+    def document(self) -> dict[str, Any]:
+        """Return the row ready for JSON."""
+        most = self.most_waiting
+        return asdict(self) | {"most_waiting": None if most is None else most._asdict()}
+
+
+@dataclass(frozen=True)
+class NoiseRow:
+    """Spread of one order's values; of a baseline also what the first order gains over it."""
+
+    name: str
+    spread: Spread
+    gain: Gain | None
+
+
+def links_risk(
+    problem: Problem, orders: Mapping[str, Order], objective: Objective = "makespan"
+) -> list[LinksRow]:
+    """Value every order under independent, pair-serialised and rank-serialised links.
+
+    Raises
+    ------
+    Deadlock, ValueError
+        As :func:`pipesat.core.timing.time_order`.
+    """
+    from pipesat.risk.links import network_of, queued
+    from pipesat.risk.robustness import value_without_noise
+
+    rows = []
+    for name, order in orders.items():
+        networks = {
+            links: network_of(problem, order, links) for links in ("independent", "pair", "rank")
+        }
+        values = {x: value_without_noise(network, objective) for x, network in networks.items()}
+        waiting = [entry for entry in queued(networks["pair"]) if entry.waiting]
+        rows.append(LinksRow(name, **values, most_waiting=next(iter(waiting), None)))
+    return rows
+
+
+def noise_risk(
+    problem: Problem,
+    orders: Mapping[str, Order],
+    noise: Noise,
+    *,
+    samples: int = 200,
+    seed: int = 0,
+    objective: Objective = "makespan",
+    links: Links = "independent",
+) -> list[NoiseRow]:
+    """Value all orders under the same samples; gains are those of the first over each other.
+
+    Raises
+    ------
+    BadInput, Deadlock, ValueError
+        As :func:`pipesat.risk.robustness.sample_orders`.
+    """
+    from pipesat.risk.links import network_of
+    from pipesat.risk.robustness import gain_of, sample_orders, spread_of, value_without_noise
+
+    told: Any = {"samples": samples, "seed": seed, "objective": objective, "links": links}
+    values = sample_orders(problem, [*orders.values()], noise, **told)
+    nominal = [
+        value_without_noise(network_of(problem, order, links), objective)
+        for order in orders.values()
+    ]
+    return [
+        NoiseRow(
+            name,
+            spread_of(nominal[i], values[i]),
+            gain_of(nominal[0], values[0], nominal[i], values[i]) if i else None,
+        )
+        for i, name in enumerate(orders)
+    ]
 
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Risk(Displayed):
-    """Values of a schedule, ``schedule``, and of baselines: with queued links, and with noise."""
+    """Values of a schedule, ``schedule``, and of baselines: with queued links, and with noise.
+
+    ``settings`` say how the noise was drawn.
+    """
 
     links: list[LinksRow]
     noise: list[NoiseRow]
     objective: Objective
     problem: Problem
+    settings: Mapping[str, Any]
     drawn: str = ""
 
     def facts(self) -> Facts:
@@ -50,8 +145,7 @@ class Risk(Displayed):
         unit = self.problem.time_unit
 
         def lost(value: int) -> str:
-            share = percent(difference(value, links.independent) or 0.0, sign=True)
-            return f"{time_text(value, unit)} ({share})"
+            return f"{time_text(value, unit)} ({percent(links.lost(value), sign=True)})"
 
         where = ""
         if most is not None:
@@ -69,46 +163,40 @@ class Risk(Displayed):
 
     def tables(self) -> Iterator[Table]:
         """Yield a table of links and one of noise, each with all orders."""
-        unit = self.problem.time_unit
-        shown = partial(time_cell, unit=unit)
-        queues = ("independent\nlinks", "per pair", "lost", "per rank", "lost")
-        lines = [
-            [row.name, shown(row.independent), *self._queued(row, shown)] for row in self.links
+        queues = [
+            {"name": row.name, "independent": row.independent}
+            | {"per_pair": row.pair, "lost_per_pair": row.lost(row.pair)}
+            | {"per_rank": row.rank, "lost_per_rank": row.lost(row.rank)}
+            for row in self.links
         ]
-        columns = [Column("", number=False), *map(Column, queues)]
-        yield Table(columns, lines, notes=[f"times in {unit_of_cells(unit)}"] if unit else [])
-        gains = ("gain,\nno noise", "gain\np50", "gain\np5", "ahead in")
-        lines = []
-        for entry in self.noise:
-            spread, gain = entry.spread, entry.gain
-            told = () if gain is None else (gain.nominal, gain.p50, gain.p05, gain.ahead)
-            values = map(shown, (spread.nominal, spread.p50, spread.p95))
-            lines.append([entry.name, *values, *(map(percent, told) if told else [""] * 4)])
+        noise = [
+            {"name": name, "no_noise": spread.nominal, "p50": spread.p50, "p95": spread.p95}
+            | {f"gain_{key}": getattr(gain, key, None) for key in ("nominal", "p50", "p05")}
+            | {"ahead_in": gain and gain.ahead}
+            for name, spread, gain in ((row.name, row.spread, row.gain) for row in self.noise)
+        ]
+        times = ("independent", "per_pair", "per_rank", "no_noise", "p50", "p95")
+        unit = self.problem.time_unit
+        yield table_of(queues, times=times, unit=unit)
         notes = ["gain: what schedule saves of a baseline's time"]
-        heads = ("no noise", "p50", "p95", *gains)
-        yield Table([Column("", number=False), *map(Column, heads)], lines, notes=notes)
-
-    def _queued(self, row: LinksRow, shown: Callable[[float | None], str]) -> list[str]:
-        """What queues make of a row's value, each with the share that is lost."""
-        each = ((value, difference(value, row.independent)) for value in (row.pair, row.rank))
-        return [text for value, lost in each for text in (shown(value), percent(lost or 0.0))]
+        yield table_of(noise, notes=notes, times=times, unit=unit)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per order; the baselines' ``gain`` is what the schedule saves of theirs."""
         return [
-            {
-                "name": links.name,
-                "independent": links.independent,
-                "pair": links.pair,
-                "rank": links.rank,
-                **asdict(noise.spread),
-                **{
-                    f"gain_{key}": value
-                    for key, value in ({} if noise.gain is None else asdict(noise.gain)).items()
-                },
-            }
+            {key: value for key, value in asdict(links).items() if key != "most_waiting"}
+            | asdict(noise.spread)
+            | {f"gain_{key}": x for key, x in (asdict(noise.gain) if noise.gain else {}).items()}
             for links, noise in zip(self.links, self.noise, strict=True)
         ]
+
+    def document(self) -> dict[str, Any]:
+        """Return everything for ``--json``."""
+        return {
+            "objective": self.objective,
+            "links": [row.document() for row in self.links],
+            "noise": {**self.settings, "rows": [asdict(row) for row in self.noise]},
+        }
 
 
 @public
@@ -116,13 +204,13 @@ def risk(
     problem: Problem,
     schedule: Schedule | Result | str | Path,
     *,
-    noise: float | Mapping[Phase, float] | None = None,
+    noise: float | str | Mapping[Phase, float] | None = None,
     profile: Profile | str | Path | None = None,
-    skew: float = 0.0,
+    skew: float | str = "0%",
     links: Links = "independent",
-    samples: int = 200,
+    samples: Samples = 200,
     seed: Seed = 0,
-    baselines: int = 3,
+    baselines: Baselines = 3,
     objective: Objective = "makespan",
 ) -> Risk:
     """Value a schedule where links queue, and where times vary, and the best baselines with it.
@@ -134,19 +222,21 @@ def risk(
     schedule
         A schedule, the result that has it, or the path of a schedule file.
     noise
-        Standard deviation of each op's time relative to its mean, 0.05 if not given, or one each
-        for ``F``, ``B`` (BW's too) and ``W``.
+        No search: value where each op's time varies by this share (standard deviation / mean), as
+        5%, F=3%,B=5%,W=4%, or as a profile (.json) has measured it; ``None``: 5%.
     profile
         The profile that the problem was made from: the noise is as measured.
     skew
-        Standard deviation between devices, for a whole step.
+        The same, varying between devices for a whole step.
     links
-        How transfers queue while times vary: ``independent``, ``pair`` (one at a time between two
-        ranks, as NCCL runs torch's) or ``rank``.
-    samples, seed
-        How often times are drawn, and from which seed.
+        The same, and how transfers queue while times vary: ``independent``, ``pair`` (one at a time
+        between two ranks, as NCCL runs torch's) or ``rank``.
+    samples
+        How often times are drawn.
+    seed
+        The samples' seed.
     baselines
-        Compare with so many, the best that fit.
+        Compare with so many hand-written schedules, the best that fit.
     objective
         ``makespan`` or ``span``.
 
@@ -157,43 +247,32 @@ def risk(
     BadInput
         If noise and profile are both given, or a share is out of range.
     """
-    from pipesat.risk.report import links_risk, noise_risk
-
-    for name, value, least, most in (
-        ("samples", samples, 1, MOST_SAMPLES),
-        ("baselines", baselines, 0, MOST_BASELINES),
-    ):
-        if not least <= value <= most:
-            raise BadInput(f"expected {least} to {most}", where=name, value=value)
-    variation = _noise(problem, noise, profile, skew)
+    told = {"noise": NOISE if noise is None else noise, "skew": skew, "samples": samples}
+    told |= {"seed": seed, "links": links}
+    if isinstance(noise, str) and noise.endswith(".json"):
+        noise, profile = None, profile or noise
+    between = float(share("skew", skew))
+    drawn, words = _noise(problem, noise, profile, between)
     orders = {OURS: valid_schedule(problem, schedule).order}
     orders |= best_orders(problem, objective, baselines)
+    sampling: Any = {"samples": samples, "seed": seed, "links": links}
     return Risk(
         links_risk(problem, orders, objective),
-        noise_risk(
-            problem, orders, variation, samples=samples, seed=seed, objective=objective, links=links
-        ),
+        noise_risk(problem, orders, drawn, objective=objective, **sampling),
         objective,
         problem,
-        f"noise {_words(noise, profile)}, skew {percent(skew)}, links {links}, {samples} samples, "
-        f"seed {seed}",
+        told,
+        f"noise {words}, skew {percent(between)}, links {links}, {samples} samples, seed {seed}",
     )
-
-
-def _words(noise: float | Mapping[Phase, float] | None, profile: object) -> str:
-    if profile is not None:
-        return "as measured"
-    if isinstance(noise, Mapping):
-        return ", ".join(f"{phase} {percent(share)}" for phase, share in noise.items())
-    return percent(NOISE if noise is None else noise)
 
 
 def _noise(
     problem: Problem,
-    given: float | Mapping[Phase, float] | None,
+    given: float | str | Mapping[Phase, float] | None,
     profile: Profile | str | Path | None,
     skew: float,
-) -> Noise:
+) -> tuple[Noise, str]:
+    """Return the noise of each op, and what is said of it."""
     from pipesat.risk.robustness import Noise
 
     if profile is not None:
@@ -205,12 +284,26 @@ def _noise(
         source = "the profile"
         if isinstance(profile, str | Path):
             source, profile = str(profile), read_profile(profile)
-        return noise_of_profile(problem, profile, skew, source)
-    if not isinstance(given, Mapping):
-        return Noise(NOISE if given is None else given, skew)
-    by_op = {
-        (stage, phase): share
-        for stage in range(len(problem.stages))
-        for phase, share in given.items()
-    }
-    return Noise(0.0, skew, by_op)
+        return noise_of_profile(problem, profile, skew, source), "as measured"
+    shares = _by_phase(given) if isinstance(given, str) and "=" in given else given
+    if not isinstance(shares, Mapping):
+        alone = float(share("noise", NOISE if shares is None else shares))
+        return Noise(alone, skew), percent(alone)
+    stages = range(len(problem.stages))
+    by_op = {(stage, phase): part for stage in stages for phase, part in shares.items()}
+    words = ", ".join(f"{phase} {percent(part)}" for phase, part in shares.items())
+    return Noise(0.0, skew, by_op), words
+
+
+def _by_phase(text: str) -> dict[Phase, float]:
+    """Read ``F=3%,B=5%,W=4%``."""
+    phases: dict[str, Phase] = {"F": "F", "B": "B", "W": "W"}
+    found: dict[Phase, float] = {}
+    for part in text.split(","):
+        name, _, said = part.strip().partition("=")
+        phase = phases.get(name)
+        if phase is None or phase in found:
+            expected = "expected a share, or one each of F, B and W"
+            raise BadInput(expected, where="noise", value=text)
+        found[phase] = float(share("noise", said))
+    return found

@@ -476,7 +476,7 @@ def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path
     chain = advice.question.shape("chain")
     known, plainest = rows_on(advice.question, "1f1b", "even", chain, (range(2), range(2, 4)))
     assert known.again == (0,)
-    made = [schedule for _, schedule in hand_written(known.problem, "makespan") if schedule]
+    made = [row.schedule for row in hand_written(known.problem, "makespan") if row.schedule]
     order = min((s for s in made if not check(known.problem, s)), key=lambda s: s.makespan)
     own = Row(credited(order.source), known.split, known.candidate, order, fits=True)
     row = marked(advice.question, own)
@@ -521,7 +521,6 @@ BAD = {
         ["tiny", "--gpu", "h100", "--memory", "copy_bandwidth=0"],
         "--memory copy_bandwidth: got '0', expected an amount with its unit, as 40GiB",
     ),
-    "lengths": (["x.json", "--lengths", "l.json"], "advise takes microbatches that are alike"),
     "parts twice": ([PARTS, "--parts", PARTS], "the model has parts already"),
     "memory of parts": ([PARTS, "--memory", "9"], "parts do not say what layers hold"),
     "no file": (["x.json"], "cannot read"),

@@ -177,7 +177,7 @@ def test_rules_of_thumb() -> None:
 
 
 def test_each_baseline_has_a_row_as_given_and_one_for_a_better_rule() -> None:
-    table = [row for row, _ in hand_written(example(count=4), "makespan") if row.makespan]
+    table = [row for row in hand_written(example(count=4), "makespan") if row.makespan]
     for row in table:
         assert row.baseline in BASELINES
         assert row.name in (

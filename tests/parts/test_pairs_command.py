@@ -89,7 +89,7 @@ def test_a_picture_of_the_streams(cli, save, tmp_path, suffix) -> None:
             ("--picture", "x.png", "--picture", "draw=0F+x"),
             "--picture draw: got '0F+x', expected an op kind",
         ),
-        (("--as", "factor", "--map", "x"), "--map writes a parts file and nothing else"),
+        (("--as", "factor", "--map", "x"), "--as: got 'factor', not with --map"),
     ],
 )
 def test_options_that_say_nothing_are_refused(

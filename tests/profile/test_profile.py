@@ -482,7 +482,7 @@ def test_modules_that_bring_no_model(path, message, tmp_path, monkeypatch) -> No
     ("options", "message"),
     [
         (["--config", "x"], "config: got 'x'"),
-        (["--model", "m:f", "--shape", "heads=2"], "sizes are of the built-in decoder"),
+        (["--model", "m:f", "--shape", "heads=2"], "this is of the built-in decoder"),
         (["--stages", "x"], "--stages: got 'x', expected an integer from 1 to 1000000"),
         (["--stages", "0"], "--stages: got '0', expected an integer from 1 to 1000000"),
         (["--stages", "2,2"], "--stages: got '2,2', 2 appears twice"),

@@ -349,7 +349,7 @@ def test_the_checker_judges_an_assignment(cli: Run, tmp_path: Path) -> None:
         text = " ".join((ran.out + ran.err).split())
         assert (ran.code, said in text) == (code, True), (said, text)
     refused = cli("check", tmp_path / "p.json", tmp_path / "a.json", "--runtime", "group")
-    assert (refused.code, "one per replica" in refused.err) == (2, True)
+    assert (refused.code, "not with an assignment" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(("replicas", "m"), [(1, 1), (5, 1), (1, 4)])

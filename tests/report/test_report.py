@@ -29,8 +29,9 @@ from pipesat.heuristics import BASELINES
 from pipesat.report.data import case_data, schedule_data
 from pipesat.report.page import page
 from pipesat.report.result_file import read_result
-from pipesat.report.tables import Shown, case_of, plain, script_json
-from pipesat.workflows.hand_written import row_of
+from pipesat.report.tables import ordered, plain, script_json
+from pipesat.workflows.best_known import Comparison, comparison_of
+from pipesat.workflows.hand_written import ScheduleRow, row_of
 from tests.conftest import Run
 from tests.support.orders import order_of
 from tests.support.outcomes import one_bad_line
@@ -56,9 +57,13 @@ def result_of(problem: Problem, schedule: Schedule | None, **changes: Any) -> Re
     return Result(**values | changes)
 
 
-def shown_of(name: str, problem: Problem) -> Shown:
+def case_of(name: str, result: Result, rows: list[ScheduleRow]) -> Comparison:
+    return comparison_of(result, name or None, made=rows)
+
+
+def shown_of(name: str, problem: Problem) -> ScheduleRow:
     schedule = BASELINES[name](problem)
-    return Shown(row_of(name, problem, schedule), schedule, BASELINES[name].source)
+    return row_of(name, problem, schedule)
 
 
 SMALL = chain(2, 2)
@@ -258,7 +263,7 @@ def test_the_best_that_fit_come_first_then_those_over_the_cap() -> None:
     names = ["gpipe", "1f1b", "zb-h1", "zb-h2", "v-half"]
     shown = [shown_of(name, problem) for name in names[:4]]
     case = case_of("", result_of(problem, BASELINES["zb-h1"](problem)), shown)
-    order_of = {s.name: s.row for s in case.shown}
+    order_of = {row.name: row for row in ordered(case) if row.schedule is not None}
     assert list(order_of) == ["solver", "zb-h1", "1f1b", "zb-h2", "gpipe"]
     # unit costs: 1F1B takes (m + p - 1) (F + B + W) = 33, ZB-H1 m 3 + (p - 1) = 27
     assert (order_of["1f1b"].makespan, order_of["zb-h1"].makespan) == (33, 27)
