@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from pipesat.cli.commands import public
 from pipesat.cli.exits import INFEASIBLE, note, prepared, refuse_contradictions
 from pipesat.cli.options import with_members
 from pipesat.cli.process import Interrupts
 from pipesat.cli.terminal import console, print_answer, print_json
 from pipesat.core.arguments import wanted_of
+from pipesat.core.attached import attached
 from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Asked:
 
     def instead(self, switch: str) -> Asked:
         """Return the same question, put to the function that something given asks for."""
-        found = Asked(public(self._also[switch]), self.context, switch)
+        found = Asked(attached(self._also[switch]), self.context, switch)
         found.interrupts = self.interrupts
         return found
 
@@ -99,7 +99,7 @@ class Asked:
             others = [one.name or "" for one in options if self.switch not in one.opts]
             self.refuse({*others} - self.parameters.keys() - {"output"}, f"not with {self.switch}")
         for switch, name in self._also.items() if not self.switch else ():
-            theirs = inspect.signature(public(name)).parameters.keys()
+            theirs = inspect.signature(attached(name)).parameters.keys()
             self.refuse(theirs - self.parameters.keys(), f"only with {switch}")
 
     def refuse(self, names: Collection[str], why: str) -> None:

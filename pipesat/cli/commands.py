@@ -153,14 +153,6 @@ class Group(click.Group):
                 formatter.write_dl(rows)
 
 
-def public(name: str) -> Callable[..., Any]:
-    """Return the function ``pipesat.name``, or ``pipesat.module:name``."""
-    module, _, function = name.rpartition(":")
-    home = import_module(f"pipesat.{module}") if module else None
-    found: Callable[..., Any] = getattr(home, function) if home else attached(function)
-    return found
-
-
 def command(
     function: str,
     *,
@@ -202,10 +194,10 @@ def command(
     def made() -> list[click.Parameter]:
         from pipesat.cli.derived import grouped, output_option, parameters
 
-        found = parameters(public(function), names or {}, without, metavars)
+        found = parameters(attached(function), names or {}, without, metavars)
         for switch, other in also.items():
             known = {one.name for one in found}
-            for one in parameters(public(other), names or {}, [*without, *known], metavars):
+            for one in parameters(attached(other), names or {}, [*without, *known], metavars):
                 one.required = False
                 if re.fullmatch("--[a-z]+", switch) and switch not in one.opts:
                     one.help = f"With {switch}. {one.help}"
@@ -219,7 +211,7 @@ def command(
         def callback(**_: Any) -> int | None:
             from pipesat.cli.asked import Asked
 
-            asked = Asked(public(function), click.get_current_context())
+            asked = Asked(attached(function), click.get_current_context())
             try:
                 return body(asked)
             except RunFailed as error:

@@ -18,5 +18,6 @@ HOMES: dict[str, str] = {}
 
 
 def attached(name: str) -> Any:
-    """Return what the root package attached by this name."""
-    return getattr(importlib.import_module(f"pipesat.{HOMES[name]}"), name)
+    """Return what the root package attached by this name, or has as ``module:name`` below it."""
+    module, _, function = name.rpartition(":")
+    return getattr(importlib.import_module(f"pipesat.{module or HOMES[name]}"), function)
