@@ -20,10 +20,10 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.metrics import peak_memory
 from pipesat.core.showing import Column, Table
 from pipesat.layers.megatron import (
+    OVERLAP,
     OVERLAP_WANTS,
     group_option,
     layout_option,
-    overlap_options,
     recompute_options,
 )
 from pipesat.workflows.hand_written import baseline
@@ -121,7 +121,7 @@ def megatron_flags(question: Question, row: Row) -> str:
     if row.group is not None:
         lines.append(group_option(row.group))
     if row.pairs:
-        lines += [*overlap_options(), f"# {OVERLAP_WANTS}"]
+        lines += [*OVERLAP, f"# {OVERLAP_WANTS}"]
     if row.again or row.candidate.first is not None:
         lines += recompute_options(row.candidate.first)
     lines.append(

@@ -39,9 +39,10 @@ from pipesat.layers.linear_costs import (
     summed,
 )
 from pipesat.layers.linear_costs import shortest_backward as shortest_of
-from pipesat.layers.pipeline import Pipeline, one_in_flight, shape_name
-from pipesat.layers.rules import Mask, cut_masks, partition_of, same_stage
-from pipesat.layers.split import FORBIDDEN, LARGEST_COST, StageCost, best_split
+from pipesat.layers.pipeline import Pipeline, shape_name
+from pipesat.layers.rules import cut_masks, same_stage
+from pipesat.placement.partition import partition_of
+from pipesat.placement.split import FORBIDDEN, LARGEST_COST, Mask, StageCost, best_split
 
 
 def stage_bound(
@@ -60,13 +61,9 @@ def stage_bound(
 
     Raises
     ------
-    NotApplicable
-        Unless every device holds one stage, or with overlapped pairs.
     BadInput
         If sums would exceed 64 bits.
     """
-    if pipeline.stages != pipeline.devices or pipeline.overlap is not None:
-        raise NotApplicable("this bound is for one stage per device and no overlapped pairs")
     own, cuts = Amounts(layers, pipeline), CutTerms(around or layers, pipeline)
     if 8 * pipeline.microbatches * max(own.largest, int(cuts.static[-1])) >= LARGEST_COST:
         raise BadInput("the layers' sum is too large to add up exactly: choose a coarser unit")
@@ -194,7 +191,7 @@ def partitions_below(
     lines = makespan_lines if objective == "makespan" else load_lines
     limits = [
         (lines(layers, shape, [False] * stages), [value - 1] * shape.devices),
-        (memory_lines(layers, shape, [False] * stages, one_in_flight(shape)), rooms(layers, shape)),
+        (memory_lines(layers, shape, [False] * stages, (1,) * stages), rooms(layers, shape)),
     ]
     walk = _walk(ends, shape, limits)
     return (None if cuts is None else partition_of(cuts) for cuts in walk)

@@ -31,8 +31,8 @@ from pipesat.core.stage import COSTS
 from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.linear_costs import least_backward, rooms, shortest_backward, summed
 from pipesat.layers.pipeline import Pipeline
-from pipesat.layers.split import LARGEST_COST
 from pipesat.placement.documents import Costs
+from pipesat.placement.split import LARGEST_COST
 
 
 def cheapest(layers: Layers) -> Layers:
@@ -204,7 +204,6 @@ def applies(layers: Layers, shape: Pipeline) -> bool:
     """Whether this bound is for such a shape, and memory is limited."""
     return (
         shape.stages == _TWO * shape.devices
-        and shape.overlap is None
         and len(layers) <= _MOST_LAYERS.get(shape.placement, 0)
         and None not in shape.capacities
     )

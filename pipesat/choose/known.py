@@ -27,7 +27,7 @@ from pipesat.choose.splits import balanced_partition, even_partition
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.heuristics.registry import GiveUp, never
 from pipesat.layers.layer import Layers
-from pipesat.layers.megatron import group_sizes, most_blocks, overlap_options, refusal
+from pipesat.layers.megatron import OVERLAP, group_sizes, most_blocks, refusal
 from pipesat.layers.pipeline import Pipeline, shape_name
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
 from pipesat.workflows.hand_written import baseline
@@ -112,8 +112,7 @@ def builds(question: Question, left_out: LeftOut) -> list[list[Build]]:
     p, m, any_order = question.devices, question.microbatches, question.any_order
     sizes = group_sizes(p, m) if p > 1 else []
     if not any_order and question.parts is None:
-        option, *_ = overlap_options()
-        left_out(option, "searched if --parts says what a layer's ops are made of")
+        left_out(OVERLAP[0], "searched if --parts says what a layer's ops are made of")
     if not any_order and not sizes:
         names = hand_written_of(question, "loop")
         left_out(" and ".join(names), refusal(p, 2, m) or "")

@@ -26,8 +26,8 @@ from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.machine import usable_cores
 from pipesat.core.progress import doing
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
-from pipesat.layers.split import FORBIDDEN, LARGEST_COST
 from pipesat.layers.stages import problem_of_split
+from pipesat.placement.split import FORBIDDEN, LARGEST_COST
 from pipesat.workflows.studies import solver_of, versions
 
 _SURVIVORS: Final = 8  # in the first round of solves

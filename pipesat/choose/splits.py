@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from math import ceil
 from operator import add
 from typing import Final, TypeAlias
@@ -21,7 +21,6 @@ import numpy as np
 from pipesat.choose.bounds import flags_below, stage_cost
 from pipesat.choose.candidates import Flags, Space, usual_in_flight
 from pipesat.choose.cut_terms import cheapest
-from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable, said_of
 from pipesat.core.schedule import Objective
 from pipesat.export import RUNTIMES
@@ -31,9 +30,9 @@ from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import LineMaker, Weights, loads, makespan_lines
 from pipesat.layers.pipeline import Delay, Pipeline, no_delay, shape_name
 from pipesat.layers.rules import check_partition, cut_masks, cuts_of, same_stage
-from pipesat.layers.split import FORBIDDEN, best_split
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement, PlacementChoice
-from pipesat.placement.partition import even
+from pipesat.placement.partition import even, partition_of
+from pipesat.placement.split import best_split, squares
 
 
 def shapes_to_try(
@@ -116,7 +115,6 @@ def for_runtime(
 
 
 _IN_FLIGHT: Final = tuple(map(Fraction, ("1", "1/2", "2", "3/4", "1/4", "3/2")))
-_SQUARES: Final = 1 << 40  # of the largest load: sums over all stages stay exact
 _RELIEF: Final = (102, 105, 110, 120)  # per cent that an end's load counts
 
 
@@ -154,22 +152,18 @@ def balanced_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
     least = smallest_largest(layers, replace(shape, memory=None))
     each = [*map(add, layers.amounts("F"), layers.amounts("BW"))]
     ends = np.array([*accumulate(each, initial=0)])
-
-    def squares(a: Ints, b: Ints, stage: int = 0) -> Ints:
-        del stage
-        load = (ends[b] - ends[a]) / max(1, least.value)  # of the largest device
-        return np.where(load <= 1, np.rint(_SQUARES * load**2).astype(np.int64), FORBIDDEN)
+    uneven = squares(ends, least.value)
 
     def judged(partition: tuple[range, ...]) -> tuple[int, int]:
         cuts = np.array(cuts_of(partition))
         devices = np.bincount(shape.homes, np.diff(ends[cuts]))
-        return int(devices.max()), int(squares(cuts[:-1], cuts[1:]).sum())
+        return int(devices.max()), int(uneven(cuts[:-1], cuts[1:], 0).sum())
 
     found = [least.partition]
     with contextlib.suppress(BadInput):
         found.append(even_partition(layers, shape))
     masks = same_stage(layers, cut_masks(layers, shape.stages))
-    split = best_split(squares, len(layers), shape.stages, combine="sum", masks=masks)
+    split = best_split(uneven, len(layers), shape.stages, combine="sum", masks=masks)
     with contextlib.suppress(BadInput):
         if split is not None:
             check_partition(layers, split.partition, shape.homes)
@@ -244,8 +238,7 @@ def even_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
     if count < stages:
         raise BadInput(f"{stages} stages, but only {count} layers", where="stages")
     parts = [[first + layer for layer in part] for part in even(last - first, stages)]
-    cuts = [0, *(part[0] for part in parts[1:]), count]
-    partition = tuple(range(a, b) for a, b in pairwise(cuts))
+    partition = partition_of([0, *(part[0] for part in parts[1:]), count])
     with said_of("even split"):
         check_partition(layers, partition, shape.homes)
     return partition

@@ -19,11 +19,11 @@ from pipesat.layers.rules import (
     check_counts,
     cut_masks,
     cuts_of,
-    partition_of,
     same_stage,
 )
 from pipesat.layers.several_stages import Tracks, broken_ties, improved, tracks_of
-from pipesat.layers.split import LARGEST_COST, Split, best_split
+from pipesat.placement.partition import partition_of
+from pipesat.placement.split import LARGEST_COST, Split, best_split
 
 Recompute: TypeAlias = Literal["never", "always", "where_needed"]
 
@@ -43,7 +43,7 @@ def smallest_largest(
     *,
     lines: LineMaker | None = None,
     in_flight: Sequence[int] | None = None,
-    recompute: Recompute | Sequence[bool] = "never",
+    recompute: Recompute = "never",
 ) -> Split:
     """Split layers so that the most loaded device has least to do, within every device's memory.
 
@@ -81,9 +81,7 @@ def smallest_largest(
         return split_problem_of(layers, pipeline, lines or loads(), flags, in_flight)
 
     never, always = ([flag] * pipeline.stages for flag in (False, True))
-    if not isinstance(recompute, str):
-        choices = [problem(recompute)]
-    elif recompute == "where_needed" and layers.recomputable:
+    if recompute == "where_needed" and layers.recomputable:
         choices = [problem(never), problem(always)]
     else:
         choices = [problem(always if recompute == "always" else never)]

@@ -20,7 +20,7 @@ from typing import Final
 
 from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layers, Role
-from pipesat.layers.rules import partition_of
+from pipesat.placement.partition import partition_of
 
 SYMBOLS: Final[dict[Role, str]] = {"embedding": "E", "block": "t", "mtp": "m", "head": "L"}
 WORDS: Final = {"E": "embedding", "t": "transformer layer", "m": "MTP layer", "L": "loss"}

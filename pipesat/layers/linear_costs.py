@@ -10,10 +10,10 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 
 from pipesat.core.arrays import Ints
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layer, Layers
-from pipesat.layers.pipeline import Pipeline, one_in_flight
-from pipesat.layers.split import LARGEST_COST
+from pipesat.layers.pipeline import Pipeline
+from pipesat.placement.split import LARGEST_COST
 
 KeyT = TypeVar("KeyT")
 
@@ -34,7 +34,7 @@ class Lines:
     begins: Ints
 
     def cost(self, a: Ints, b: Ints, stage: int) -> Ints:
-        """Cost of one stage, as :func:`~pipesat.layers.split.best_split` takes it."""
+        """Cost of one stage, as :func:`~pipesat.placement.split.best_split` takes it."""
         costs: Ints = self.ends[stage][b] - self.begins[stage][a]
         return costs
 
@@ -57,7 +57,6 @@ def loads(weights: Weights | Sequence[Weights] = TRAINING_STEP) -> LineMaker:
 
     def make(layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]) -> Lines:
         of = [weights] * pipeline.stages if isinstance(weights, Mapping) else weights
-        _require_each(pipeline, of, "weights")
         keys = [(tuple(one.items()), again) for one, again in zip(of, recompute, strict=True)]
         return _lines(
             keys,
@@ -75,14 +74,7 @@ def makespan_lines(layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]
 
     On a device, m microbatches take at least ``m (F + least backward)`` of its layers, and nothing
     begins before one microbatch has passed the layers before its first stage, and their links.
-
-    Raises
-    ------
-    NotApplicable
-        With overlapped pairs, which may hide a part of the load.
     """
-    if pipeline.overlap is not None:
-        raise NotApplicable("overlapped pairs may hide a part of the load: no bound is known")
     load = load_lines(layers, pipeline, recompute).ends
     hop = min((pipeline.delay(layer.output) for layer in layers.layers[:-1]), default=0)
     before = summed(_less(x, "F") for x in layers.layers)
@@ -109,7 +101,6 @@ def memory_lines(
 
     Shared weights count once where both layers surely are on one device, else with every layer.
     """
-    _require_each(pipeline, in_flight, "in_flight")
     static = list(layers.static)
     for tie in layers.ties:
         ends = {tie.one, tie.other} == {0, len(layers) - 1} and pipeline.placement == "vee"
@@ -129,12 +120,6 @@ def _lines(keys: Sequence[KeyT], values: Callable[[KeyT], Iterable[int]]) -> Lin
     made = {key: summed(values(key)) for key in set(keys)}
     sums = np.stack([made[key] for key in keys])
     return Lines(sums, sums)
-
-
-def _require_each(pipeline: Pipeline, values: Sequence[object], where: str) -> None:
-    if len(values) != pipeline.stages:
-        text = f"{len(values)} values, expected {pipeline.stages}, one per stage"
-        raise BadInput(text, where=where)
 
 
 def rooms(layers: Layers, pipeline: Pipeline) -> tuple[int, ...]:
@@ -233,15 +218,8 @@ def split_problem_of(
     recompute: Sequence[bool],
     in_flight: Sequence[int] | None,
 ) -> SplitProblem:
-    """Put a problem together; ``in_flight`` is one microbatch on every stage if not given.
-
-    Raises
-    ------
-    BadInput
-        If a list has not one value per stage.
-    """
-    _require_each(pipeline, recompute, "recompute")
-    flying = one_in_flight(pipeline) if in_flight is None else tuple(in_flight)
+    """Put a problem together; ``in_flight`` is one microbatch on every stage if not given."""
+    flying = (1,) * pipeline.stages if in_flight is None else tuple(in_flight)
     return SplitProblem(
         layers,
         pipeline,

@@ -31,6 +31,7 @@ from typing import Final
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import layout_of_partition
+from pipesat.placement.partition import partition_of
 
 CORE_VERSION: Final = "0.16.1"
 _GROUP_SIZE = "--microbatch-group-size-per-virtual-pipeline-stage"
@@ -57,18 +58,16 @@ def refusal(ranks: int, chunks: int, microbatches: int) -> str | None:
     return (
         f"Megatron-LM refuses {microbatches} microbatches: {runs}, and a last group of {rest} is "
         f"too small: use a multiple of {ranks}, or add "
-        f"{_GROUP_SIZE}={least_group(ranks, microbatches)}, which runs another order with another "
-        "memory"
+        f"{group_option(group_sizes(ranks, microbatches)[0])}, which runs another order with "
+        "another memory"
     )
 
 
-def least_group(ranks: int, microbatches: int) -> int:
-    """Least group size that Megatron-LM takes; m itself always does from m = p on."""
-    return group_sizes(ranks, microbatches)[0]
-
-
 def group_sizes(ranks: int, microbatches: int) -> list[int]:
-    """All group sizes that Megatron-LM takes with several stages per rank, ascending."""
+    """All group sizes that Megatron-LM takes with several stages per rank, ascending.
+
+    From m = p on, m itself is one.
+    """
     return [size for size in range(ranks, microbatches + 1) if not 0 < microbatches % size < ranks]
 
 
@@ -87,11 +86,8 @@ def recompute_options(first: int | None = None) -> list[str]:
     ]
 
 
-def overlap_options() -> list[str]:
-    """Return the options that run a forward and a backward together, W apart from its B."""
-    return ["--overlap-moe-expert-parallel-comm", "--delay-wgrad-compute"]
-
-
+OVERLAP: Final = ("--overlap-moe-expert-parallel-comm", "--delay-wgrad-compute")
+"""The options that run a forward and a backward together, W apart from its B."""
 OVERLAP_WANTS: Final = (
     "expert communication overlaps with --expert-model-parallel-size above 1, "
     "--moe-token-dispatcher-type alltoall or flex, --bf16 or --fp16, without "
@@ -189,7 +185,7 @@ def partition_of_pattern(text: str, layers: Layers) -> tuple[range, ...]:
     for place in cuts:
         if place not in ends:
             raise BadInput(f"a | stands inside a layer, after symbol {place}", value=text)
-    return tuple(range(a, b) for a, b in pairwise([*map(ends.__getitem__, cuts), len(layers)]))
+    return partition_of([*map(ends.__getitem__, cuts), len(layers)])
 
 
 def cut_pattern(text: str, stages: int, counts: Sequence[int] | None) -> str:

@@ -10,9 +10,9 @@ from math import ceil
 from typing import TypeAlias
 
 from pipesat.core.building import Backward
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import NotApplicable
 from pipesat.placement.documents import one_each
-from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Geometry, OneRoutePlacement
+from pipesat.placement.geometry import CHUNKS, Geometry, OneRoutePlacement
 
 Delay: TypeAlias = Callable[[int], int]
 """Size units of a transfer -> time units."""
@@ -25,17 +25,7 @@ def no_delay(size: int) -> int:
 
 
 def link_delay(latency: int, bandwidth: int | Fraction | None = None) -> Delay:
-    """Delay of ``latency + ceil(size / bandwidth)``; bandwidth in size units per time unit.
-
-    Raises
-    ------
-    BadInput
-        If the latency is negative or the bandwidth not above 0.
-    """
-    if latency < 0:
-        raise BadInput("expected at least 0", where="latency", value=latency)
-    if bandwidth is not None and bandwidth <= 0:
-        raise BadInput("expected more than 0", where="bandwidth", value=bandwidth)
+    """Delay of ``latency + ceil(size / bandwidth)``; bandwidth in size units per time unit."""
     return lambda size: latency + (0 if bandwidth is None else ceil(Fraction(size) / bandwidth))
 
 
@@ -63,16 +53,7 @@ class Pipeline:
     memory: int | Sequence[int | None] | None = None
     delay: Delay = no_delay
     backward: Backward = "either"
-    overlap: tuple[int, int] | None = None
     recompute_whole: bool = False
-
-    def __post_init__(self) -> None:
-        for field in ("devices", "microbatches", "chunks"):
-            value = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise BadInput("expected a whole number of at least 1", where=field, value=value)
-        if self.placement not in ONE_ROUTE:
-            raise BadInput("expected chain, loop or vee", where="placement", value=self.placement)
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -111,11 +92,6 @@ def shape_name(pipeline: Pipeline) -> str:
     if pipeline.placement != "loop":
         return pipeline.placement
     return f"loop of {pipeline.chunks}"
-
-
-def one_in_flight(pipeline: Pipeline) -> tuple[int, ...]:
-    """One microbatch per stage: what no schedule can do without."""
-    return (1,) * pipeline.stages
 
 
 def in_flight_1f1b(pipeline: Pipeline) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from math import ceil, floor
 from typing import Final, NamedTuple
 
-from pipesat.layers.layer import Layer, Layers, WeightMemory
+from pipesat.layers.layer import Layer, Layers, Role, WeightMemory
 from pipesat.placement.documents import Costs
 from pipesat.profile.published import DecoderShape, Gpu
 
@@ -93,38 +93,37 @@ def estimated_layers(
 
 
 def _layers(shape: DecoderShape, gpu: Gpu, run: Run, name: str, efficiency: Efficiency) -> Layers:
-    clock, n, output = _Clock(gpu, efficiency), run.tensor_parallel, run.output(shape)
-    traffic = _Work(0, 0, 2 * output)
-    lookup = _Part(traffic, _Work(0, 0, 0), traffic, shape.vocabulary * shape.width, 0, 0)
-    part, head = _block(shape, run), _head(shape, run)
-    plain = clock.costs(part, n)
-    again = plain.B + _us(clock.of(part.forward) / n)
-    block = Layer(
-        name="block",
-        costs=plain,
-        weights=ceil(part.weights / n),
-        output=output,
-        # its F runs again and only its input is kept
-        recomputed=replace(plain, B=again, held_after_F=_mib(output / n), BW=None),
+    n, output = run.tensor_parallel, run.output(shape)
+    lookup = _Work(0, 0, 2 * output)
+    embedding = _Part(lookup, _Work(0, 0, 0), lookup, shape.vocabulary * shape.width, 0, 0)
+
+    def us(work: _Work) -> int:
+        """Microseconds that the devices which share a layer take."""
+        seconds = (
+            work.products / (gpu.matmul * 1e12 * efficiency.products)
+            + work.attention / (gpu.matmul * 1e12 * efficiency.attention)
+            + work.traffic / (gpu.memory_bandwidth * 1e9 * efficiency.traffic)
+        )
+        return round(seconds / n * 1e6)
+
+    def layer(name: str, role: Role, part: _Part) -> Layer:
+        F, B, W = map(us, part[:3])
+        held, left = (ceil(size / n / _UNIT_BYTES) for size in part[4:])
+        costs = Costs(F, B, W, None, held, left)
+        return Layer(name, costs, ceil(part.weights / n), output, role)
+
+    part = _block(shape, run)
+    block = layer("block", "block", part)
+    again = replace(
+        block.costs,
+        B=block.costs.B + us(part.forward),
+        held_after_F=ceil(output / n / _UNIT_BYTES),
     )
     return Layers(
         (
-            Layer(
-                name="embedding",
-                costs=clock.costs(lookup, n),
-                weights=ceil(lookup.weights / n),
-                output=output,
-                role="embedding",
-                first=True,
-            ),
-            *(replace(block, name=f"block {i}") for i in range(shape.layers)),
-            Layer(
-                name="head",
-                costs=clock.costs(head, n),
-                weights=ceil(head.weights / n),
-                role="head",
-                last=True,
-            ),
+            replace(layer("embedding", "embedding", embedding), first=True),
+            *(replace(block, name=f"block {i}", recomputed=again) for i in range(shape.layers)),
+            replace(layer("head", "head", _head(shape, run)), output=0, last=True),
         ),
         name=name,
         time_unit="us",
@@ -171,28 +170,6 @@ class _Part(NamedTuple):
     held_after_B: float
 
 
-class _Clock(NamedTuple):
-    """From work to time."""
-
-    gpu: Gpu
-    efficiency: Efficiency
-
-    def of(self, work: _Work) -> float:
-        """Seconds."""
-        gpu, share = self.gpu, self.efficiency
-        return (
-            work.products / (gpu.matmul * 1e12 * share.products)
-            + work.attention / (gpu.matmul * 1e12 * share.attention)
-            + work.traffic / (gpu.memory_bandwidth * 1e9 * share.traffic)
-        )
-
-    def costs(self, part: _Part, devices: int) -> Costs:
-        """Costs of a layer shared by so many devices."""
-        f, b, w = (self.of(work) / devices for work in part[:3])
-        held, left = part.held_after_F / devices, part.held_after_B / devices
-        return Costs(_us(f), _us(b), _us(w), None, _mib(held), _mib(left))
-
-
 def _block(shape: DecoderShape, run: Run) -> _Part:
     """Attention and feed-forward of one block."""
     t, w, f = run.tokens, shape.width, shape.feed_forward
@@ -224,11 +201,3 @@ def _head(shape: DecoderShape, run: Run) -> _Part:
     backward = products._replace(traffic=logits * (_BYTES + _LOSS_BYTES))
     kept = _BYTES * t * 2 * w + logits * (_BYTES + _LOSS_BYTES)
     return _Part(forward, backward, products, w * v, kept, _BYTES * (t * w + logits))
-
-
-def _us(seconds: float) -> int:
-    return round(seconds * 1e6)
-
-
-def _mib(size: float) -> int:
-    return ceil(size / _UNIT_BYTES)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
+from pipesat.placement.partition import partition_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-Mask: TypeAlias = "NDArray[np.bool_]"
+    from pipesat.placement.split import Mask
 
 
 def check_partition(layers: Layers, partition: Sequence[range], homes: Sequence[int]) -> None:
@@ -115,22 +112,8 @@ def same_stage(layers: Layers, masks: Mask) -> Mask:
 
 
 def cuts_of(partition: Sequence[range]) -> tuple[int, ...]:
-    """Begin of every stage, and the end of the last.
-
-    Raises
-    ------
-    ValueError
-        If a stage does not begin where the one before it ends.
-    """
-    cuts = (0, *(part.stop for part in partition))
-    if any(part.start != begin for part, begin in zip(partition, cuts, strict=False)):
-        raise ValueError("the stages are not contiguous")
-    return cuts
-
-
-def partition_of(cuts: Sequence[int]) -> tuple[range, ...]:
-    """Stages between cuts."""
-    return tuple(range(begin, end) for begin, end in pairwise(cuts))
+    """Begin of every stage, and the end of the last."""
+    return (0, *(part.stop for part in partition))
 
 
 def neighbours(

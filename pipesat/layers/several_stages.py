@@ -27,8 +27,8 @@ from pipesat.core.arrays import Ints
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import Lines, SplitProblem
 from pipesat.layers.pipeline import Pipeline
-from pipesat.layers.rules import Mask, cut_masks
-from pipesat.layers.split import FORBIDDEN, LARGEST_COST, best_split
+from pipesat.layers.rules import cut_masks
+from pipesat.placement.split import FORBIDDEN, LARGEST_COST, Mask, best_split
 
 Limits = Sequence[tuple[Lines, Sequence[int]]]
 """Per resource (load, memory): its lines by stage, its limit by device."""

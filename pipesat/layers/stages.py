@@ -7,10 +7,8 @@ on what it gets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, Final
 
-from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
 from pipesat.core.stage import COSTS
 from pipesat.files.problem_file import parse_problem
@@ -27,7 +25,6 @@ def problem_of_split(
     pipeline: Pipeline,
     *,
     recompute: Sequence[bool] = (),
-    name: str | None = None,
 ) -> Problem:
     """Return the problem of a partition.
 
@@ -35,8 +32,6 @@ def problem_of_split(
     ----------
     recompute
         Which stages compute their activations again; empty: none.
-    name
-        The problem's name; the layers' own unless given.
 
     Raises
     ------
@@ -44,7 +39,7 @@ def problem_of_split(
         If the partition loses or doubles layers, or breaks a flag or a tie; if a stage's amount is
         beyond what a problem can hold.
     """
-    document = problem_document(layers, partition, pipeline, recompute=recompute, name=name)
+    document = problem_document(layers, partition, pipeline, recompute=recompute)
     return parse_problem(document, "problem of layers")
 
 
@@ -80,17 +75,15 @@ def problem_document(
     pipeline: Pipeline,
     *,
     recompute: Sequence[bool] = (),
-    name: str | None = None,
 ) -> dict[str, Any]:
-    """Return the problem's document; see :func:`problem_of_split`."""
+    """Return the problem's document, whose name says so if its costs are an estimate."""
     check_partition(layers, partition, pipeline.homes)
     again = tuple(recompute) or (False,) * len(partition)
-    if len(again) != len(partition):
-        raise BadInput(
-            f"{len(again)} values, expected {len(partition)}, one per stage", where="recompute"
-        )
     static = static_of_devices(layers, partition, pipeline)
-    estimate = {"estimate": layers.estimate} if layers.estimate else {}
+    estimate, name = {}, layers.name
+    if layers.estimate:
+        estimate = {"estimate": layers.estimate}
+        name = f"{name} (estimated costs)".strip()
     return estimate | documents.problem_document(
         pipeline.geometry,
         pipeline.microbatches,
@@ -103,17 +96,10 @@ def problem_document(
             for part, flag in zip(partition, again, strict=True)
         ],
         comm=_comm(layers, partition, pipeline),
-        name=_name(layers, name),
+        name=name,
         time_unit=layers.time_unit,
         memory_unit=layers.memory_unit,
-        overlap=None if pipeline.overlap is None else {"FB": [*pipeline.overlap]},
     )
-
-
-def _name(layers: Layers, name: str | None) -> str:
-    """The problem's name, which says so if its costs are an estimate."""
-    given = layers.name if name is None else name
-    return f"{given} (estimated costs)".strip() if layers.estimate else given
 
 
 def static_of_devices(
@@ -164,8 +150,5 @@ def _stage_entry(layers: Layers, part: range, pipeline: Pipeline, *, again: bool
 
 def _comm(layers: Layers, partition: Sequence[range], pipeline: Pipeline) -> dict[str, Any]:
     """Delay of every hop: of the output of the last layer before it."""
-    delays = []
-    for before, _ in pairwise(partition):
-        size = layers.layers[before.stop - 1].output if before.stop else 0
-        delays.append(pipeline.delay(size))
-    return documents.comm_entry(delays)
+    sizes = (layers.layers[part.stop - 1].output if part.stop else 0 for part in partition[:-1])
+    return documents.comm_entry([*map(pipeline.delay, sizes)])

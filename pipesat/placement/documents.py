@@ -16,7 +16,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.stage import COSTS
 from pipesat.files.strict_json import FORMAT
 from pipesat.placement.geometry import Geometry, shared
-from pipesat.placement.partition import balanced, even
+from pipesat.placement.partition import even
 
 Document: TypeAlias = dict[str, Any]
 TEXTS: Final = ("name", "time_unit", "memory_unit")
@@ -127,6 +127,8 @@ def cut(costs: Sequence[Costs], stages: int, split: Split = "even") -> list[Cost
     if split == "even":
         parts = even(len(costs), stages)
     else:
+        from pipesat.placement.split import balanced  # with numpy, which no help needs
+
         parts = balanced([layer.whole for layer in costs], stages)
     return [_joined(costs[part.start : part.stop]) for part in parts]
 

@@ -7,7 +7,8 @@ from typing import Final, Literal, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS
-from pipesat.placement.partition import balanced, even
+from pipesat.placement.partition import even
+from pipesat.placement.split import balanced
 from pipesat.profile.costs_file import (
     MeasuredCostsModel,
     OffloadModel,

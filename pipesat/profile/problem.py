@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from pipesat.core.errors import BadInput
+from pipesat.core.ops import KINDS
 from pipesat.placement.documents import (
     Document,
     backward_entry,
@@ -20,7 +21,6 @@ from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage, layers_of
 from pipesat.profile.file import LinksModel, Profile, delay_of
 from pipesat.profile.modes import (
     MODES,
-    Bandwidth,
     ModeName,
     Units,
     bandwidth_of,
@@ -34,43 +34,6 @@ _LITTLE_EARLIER: Final = 0.95
 
 MemoryPerDevice: TypeAlias = int | Sequence[int | None] | None
 BackwardChoice: TypeAlias = Literal["auto", "split", "fused", "either"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProblemOptions:
-    """Which problem to make of a profile.
-
-    Attributes
-    ----------
-    placement, chunks
-        ``chain``, ``loop`` (``chunks`` stages per device) or ``vee``.
-    memory
-        Bytes per device, one number for all or one each; ``None``: unlimited.
-    links
-        Measured delays; else ``comm`` microseconds on every link.
-    backward
-        ``auto``: fused where splitting does not pay (see :func:`fused_because`), else either.
-    modes, copy_bandwidth, copy_channels
-        Memory modes of the stages; ``None``: those that the profile has. Bytes per second between a
-        device and its host, ``None``: as measured. 1 channel for both directions, or one each.
-    """
-
-    devices: int
-    microbatches: int
-    placement: OneRoutePlacement = "chain"
-    chunks: int = CHUNKS
-    split: str = "even"
-    memory: MemoryPerDevice = None
-    training: Training = field(default_factory=Training)
-    links: LinksModel | None = None
-    comm: float = 0.0
-    backward: BackwardChoice = "auto"
-    split_limit: float = SPLIT_LIMIT
-    statistic: Statistic = "median"
-    name: str = ""
-    modes: tuple[ModeName, ...] | None = None
-    copy_bandwidth: int | None = None
-    copy_channels: int = 2
 
 
 @dataclass(frozen=True)
@@ -89,109 +52,117 @@ class Derived:
     measured_links: bool
 
 
-def problem_of_profile(profile: Profile, options: ProblemOptions) -> Derived:
+def problem_of_profile(
+    profile: Profile,
+    *,
+    devices: int,
+    microbatches: int,
+    placement: OneRoutePlacement = "chain",
+    chunks: int = CHUNKS,
+    split: str = "even",
+    memory: MemoryPerDevice = None,
+    training: Training | None = None,
+    links: LinksModel | None = None,
+    comm: float = 0.0,
+    backward: BackwardChoice = "auto",
+    split_limit: float = SPLIT_LIMIT,
+    statistic: Statistic = "median",
+    name: str = "",
+    modes: tuple[ModeName, ...] | None = None,
+    copy_bandwidth: int | None = None,
+    copy_channels: int = 2,
+) -> Derived:
     """Turn a profile into a problem document, which is valid if its values are in range.
+
+    Parameters
+    ----------
+    placement, chunks
+        ``chain``, ``loop`` (``chunks`` stages per device) or ``vee``.
+    memory
+        Bytes per device, one number for all or one each; ``None``: unlimited.
+    links
+        Measured delays; else ``comm`` microseconds on every link.
+    backward
+        ``auto``: fused where splitting does not pay (see :func:`fused_because`), else either.
+    modes, copy_bandwidth, copy_channels
+        Memory modes of the stages; ``None``: those that the profile has. Bytes per second between a
+        device and its host, ``None``: as measured. 1 channel for both directions, or one each.
 
     Raises
     ------
     BadInput
         If there are more stages than layers, or the profile has no modes that are asked for.
     """
-    if options.modes and not profile.options.modes:
+    if modes and not profile.options.modes:
         raise BadInput("the profile has no memory modes: measure it with modes", where="modes")
-    geometry = Geometry(options.placement, options.devices, options.chunks)
-    parts = layers_of_stages(profile, geometry.parts, options.split)
-    stages = tuple(costs_of_stage(profile, part, options.statistic) for part in parts)
-    fused = tuple(_fused(stage, options) for stage in stages)
+    run = training or Training()
+    geometry = Geometry(placement, devices, chunks)
+    parts = layers_of_stages(profile, geometry.parts, split)
+    stages = tuple(costs_of_stage(profile, part, statistic) for part in parts)
+    because: dict[BackwardChoice, Callable[[StageCosts], str]] = {
+        "auto": lambda stage: fused_because(stage, split_limit),
+        "fused": lambda _: "as asked for",
+    }
+    fused = tuple(map(because.get(backward, lambda stage: stage.no_split), stages))
     static = tuple(
         static_memory(
             profile,
             [stages[number] for number in own],
-            options.training,
-            options.microbatches,
+            run,
+            microbatches,
             [not fused[number] for number in own],
         )
         for own in geometry.stages_on
     )
-    held = (stage.held_after_F + _input_held(stage, options) for stage in stages)
+    # inputs that are held like activations, in every mode; W then needs output gradients, too
+    kept = run.receive != "torch"
+    inputs = [stage.input_bytes if kept and stage.layers.start else 0 for stage in stages]
+    gradients = [*(kept * stage.output_bytes for stage in stages[:-1]), 0]
+    held = (stage.held_after_F + own for stage, own in zip(stages, inputs, strict=True))
     units = Units.of((stage.F for stage in stages), held)
-    bandwidth = bandwidth_of(profile, options.copy_bandwidth)
-    entries = [
-        _entry(
-            stage, why, static[home].transient, bandwidth, options, units, last=stage is stages[-1]
-        )
-        for stage, why, home in zip(stages, fused, geometry.homes, strict=True)
+    bandwidth, wanted = bandwidth_of(profile, copy_bandwidth), MODES if modes is None else modes
+    entries: list[Document] = []
+    found = [
+        mode_entries(stage, own, static[home].transient, bandwidth, wanted, units)
+        for stage, own, home in zip(stages, inputs, geometry.homes, strict=True)
     ]
-    modes = [entry.get("modes", []) for entry in entries]
-    copies = any("offload" in mode for own in modes for mode in own)
-    capacities = one_each(options.memory, options.devices, "memory")
+    for stage, why, own, gradient, some in zip(
+        stages, fused, inputs, gradients, found, strict=True
+    ):
+        left = 0 if why else stage.held_after_B + own + gradient
+        entries.append(
+            {kind: units.time(getattr(stage, kind)) for kind in KINDS}
+            | {"held_after_F": units.amount(stage.held_after_F + own)}
+            | {"held_after_B": units.amount(left)}
+            | backward_entry("fused" if why else "split" if backward == "split" else "either")
+            | stated(modes=some or None)
+        )
+    copies = any("offload" in mode for own in found for mode in own)
+    capacities = one_each(memory, devices, "memory")
+    delays = [
+        comm if links is None else delay_of(links, stage.output_bytes) for stage in stages[:-1]
+    ]
     document = problem_document(
         geometry,
-        options.microbatches,
+        microbatches,
         devices=[
             stated(
                 memory=None if capacity is None else capacity // units.bytes,
                 static=units.amount(taken.total),
-                copy_channels=options.copy_channels if copies else None,
+                copy_channels=copy_channels if copies else None,
             )
             for capacity, taken in zip(capacities, static, strict=True)
         ],
         stages=entries,
-        comm=comm_entry(
-            [
-                units.time(
-                    options.comm
-                    if options.links is None
-                    else delay_of(options.links, stage.output_bytes)
-                )
-                for stage in stages[:-1]
-            ]
-        ),
-        name=options.name or profile.name,
+        comm=comm_entry([*map(units.time, delays)]),
+        name=name or profile.name,
         time_unit=units.time_unit,
         memory_unit=units.memory_unit,
     )
     remarks = [*_remarks(profile, stages, geometry.homes)]
-    if profile.options.modes and options.modes != ():
-        remarks += _lacking_modes(modes, offload="offload" in _wanted(options) and not bandwidth)
-    return Derived(document, stages, static, fused, tuple(remarks), options.links is not None)
-
-
-def _entry(
-    stage: StageCosts,
-    fused: str,
-    transient: int,
-    bandwidth: Bandwidth | None,
-    options: ProblemOptions,
-    units: Units,
-    *,
-    last: bool,
-) -> Document:
-    """The stage's entry in the document; ``transient`` is its device's."""
-    own = _input_held(stage, options)
-    # with buffers that are not kept, W needs the gradient of the output, too
-    gradient = 0 if last or options.training.receive == "torch" else stage.output_bytes
-    held = {
-        "held_after_F": stage.held_after_F + own,
-        "held_after_B": 0 if fused else stage.held_after_B + own + gradient,
-    }
-    kept = "split" if options.backward == "split" else "either"
-    modes = mode_entries(stage, own, transient, bandwidth, _wanted(options), units)
-    return (
-        {kind: units.time(getattr(stage, kind)) for kind in ("F", "B", "W", "BW")}
-        | {key: units.amount(size) for key, size in held.items()}
-        | backward_entry("fused" if fused else kept)
-        | stated(modes=modes or None)
-    )
-
-
-def _input_held(stage: StageCosts, options: ProblemOptions) -> int:
-    """Bytes of the stage's input where it is held like activations; it stays in every mode."""
-    return 0 if options.training.receive == "torch" or not stage.layers.start else stage.input_bytes
-
-
-def _wanted(options: ProblemOptions) -> tuple[ModeName, ...]:
-    return MODES if options.modes is None else options.modes
+    if profile.options.modes and modes != ():
+        remarks += _lacking_modes(found, offload="offload" in wanted and not bandwidth)
+    return Derived(document, stages, static, fused, tuple(remarks), links is not None)
 
 
 def fused_because(stage: StageCosts, limit: float = SPLIT_LIMIT) -> str:
@@ -209,14 +180,6 @@ def fused_because(stage: StageCosts, limit: float = SPLIT_LIMIT) -> str:
     if stage.BW and stage.B >= _LITTLE_EARLIER * stage.BW:
         return f"B takes {stage.B / stage.BW:.2f} of BW: the input gradient comes no earlier"
     return ""
-
-
-def _fused(stage: StageCosts, options: ProblemOptions) -> str:
-    if options.backward == "fused":
-        return "as asked for"
-    if options.backward == "auto":
-        return fused_because(stage, options.split_limit)
-    return stage.no_split
 
 
 def _lacking_modes(modes: Sequence[Sequence[object]], *, offload: bool) -> Iterator[str]:

@@ -22,7 +22,7 @@ from pipesat.placement.documents import capacities_of
 from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Geometry
 from pipesat.profile.cut import Statistic
 from pipesat.profile.file import read_links, read_profile
-from pipesat.profile.problem import SPLIT_LIMIT, ProblemOptions, problem_of_profile
+from pipesat.profile.problem import SPLIT_LIMIT, problem_of_profile
 from pipesat.profile.static import Number, Optimizer, Receive, Training
 
 UNLIMITED: Final = "unlimited"
@@ -176,7 +176,8 @@ def from_profile(model: ProfileModel, folder: Path, source: str) -> Source:
                 "expected an amount with its unit, as 40GiB", where="memory", value=axes["memory"]
             )
         require_few(Geometry(placement, axes["devices"], axes["chunks"] or CHUNKS))
-        options = ProblemOptions(
+        document = problem_of_profile(
+            profile,
             devices=axes["devices"],
             microbatches=axes["microbatches"],
             placement=placement,
@@ -189,8 +190,7 @@ def from_profile(model: ProfileModel, folder: Path, source: str) -> Source:
             backward=axes["backward"] or "auto",
             split_limit=model.split_limit,
             statistic=model.cost,
-        )
-        document = problem_of_profile(profile, options).document
+        ).document
         if capacity is None or isinstance(capacity, CapacityInBytes):
             return document
         return with_capacity(document, capacity)

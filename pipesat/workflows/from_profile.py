@@ -103,7 +103,7 @@ def problem_from_profile(
     """
     from pipesat.files.problem_file import parse_problem
     from pipesat.profile.file import read_links, read_profile
-    from pipesat.profile.problem import SPLIT_LIMIT, ProblemOptions, problem_of_profile
+    from pipesat.profile.problem import SPLIT_LIMIT, problem_of_profile
 
     if link_delay is not None and links is not None:
         raise BadInput("expected it or `links`, not both", where="link_delay", value=link_delay)
@@ -114,7 +114,8 @@ def problem_from_profile(
     source = str(profile) if isinstance(profile, str | Path) else "profile"
     if link_delay is None and links is None:
         links = measured.links
-    options = ProblemOptions(
+    derived = problem_of_profile(
+        measured,
         devices=devices,
         microbatches=microbatches,
         placement=placement,
@@ -136,7 +137,6 @@ def problem_from_profile(
         ),
         copy_channels=copy_channels,
     )
-    derived = problem_of_profile(measured, options)
     problem = parse_problem(derived.document, f"{source}: made into a problem")
     if details is not None:
         details(derived)

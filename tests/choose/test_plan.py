@@ -34,9 +34,9 @@ from pipesat.layers.file import FORMAT, read_layers
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import parse_layout, partition_of_layout
 from pipesat.layers.pipeline import Pipeline, link_delay
-from pipesat.layers.rules import partition_of
-from pipesat.layers.split import FORBIDDEN
 from pipesat.layers.stages import problem_of_split
+from pipesat.placement.partition import partition_of
+from pipesat.placement.split import FORBIDDEN
 from pipesat.workflows.hand_written import baseline
 from tests.conftest import Run
 from tests.support.interrupted import interrupted

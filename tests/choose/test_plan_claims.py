@@ -15,7 +15,7 @@ from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.layers.pipeline import Pipeline
-from pipesat.layers.rules import partition_of
+from pipesat.placement.partition import partition_of
 from tests.support.plan_cases import PLACEMENTS, RECOMPUTE, judged, violations
 from tests.support.plan_oracle import Case, Choice, Shape
 from tests.support.plans import entry, layers_of, planned, searched

@@ -26,7 +26,7 @@ from pipesat.export.options import Options
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.heuristics import BASELINES
-from pipesat.layers.megatron import least_group, refusal
+from pipesat.layers.megatron import group_sizes, refusal
 from tests.conftest import Run
 from tests.support.yaml_subset import yaml
 
@@ -372,7 +372,7 @@ def test_the_group_size_that_megatron_takes(p: int) -> None:
     for m in range(p, 4 * p):
         groups = {g: [min(g, m - first) for first in range(0, m, g)] for g in range(p, m + 1)}
         fitting = [g for g, sizes in groups.items() if sizes[-1] == g or sizes[-1] >= p]
-        assert least_group(p, m) == fitting[0]
+        assert group_sizes(p, m)[0] == fitting[0]
         answer = refusal(p, 3, m)
         assert (answer is None) is (fitting[0] == p)
         assert answer is None or f"virtual-pipeline-stage={fitting[0]}," in answer

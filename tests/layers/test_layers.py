@@ -14,7 +14,7 @@ from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.layers.file import FORMAT, layers_document, parse_layers, read_layers, write_layers
 from pipesat.layers.from_profile import layers_of_profile
 from pipesat.layers.layer import Layers
-from pipesat.layers.pipeline import Pipeline, in_flight_1f1b, link_delay, one_in_flight
+from pipesat.layers.pipeline import Pipeline, in_flight_1f1b, link_delay
 from pipesat.layers.rules import check_partition, neighbours
 from pipesat.layers.stages import problem_document, problem_of_split, remarks, static_of_devices
 from pipesat.profile.file import parse_profile
@@ -161,27 +161,14 @@ def test_microbatches_in_flight() -> None:
     # of the first chunk, rank 1 two and one
     loop = Pipeline(devices=2, microbatches=4, placement="loop")
     assert in_flight_1f1b(loop) == (3, 2, 2, 1)
-    vee = Pipeline(devices=2, microbatches=4, placement="vee")
-    assert one_in_flight(vee) == (1, 1, 1, 1)
     with pytest.raises(NotApplicable):
-        in_flight_1f1b(vee)
+        in_flight_1f1b(Pipeline(devices=2, microbatches=4, placement="vee"))
 
 
 def test_delays_of_links() -> None:
     assert link_delay(5)(1000) == 5
     assert link_delay(5, 100)(1001) == 5 + 11
     assert link_delay(0, Fraction(1, 2))(3) == 6
-    for wrong in ((-1, None), (0, 0), (0, -2)):
-        with pytest.raises(BadInput):
-            link_delay(*wrong)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"devices": 0}, {"microbatches": True}, {"placement": "ring"}, {"chunks": 0}]
-)
-def test_a_wrong_pipeline_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match=next(iter(wrong))):
-        Pipeline(**({"devices": 1, "microbatches": 1} | wrong))
 
 
 # Problems
@@ -204,8 +191,8 @@ def test_a_problem_of_two_stages() -> None:
         ],
         "comm": {"default": 3 + 4},  # 16 size units after the first block
     }
-    problem = problem_of_split(FOUR, parts, pipeline, name="other")
-    assert problem.name == "other"
+    problem = problem_of_split(FOUR, parts, pipeline)
+    assert problem.name == "four"
     assert problem.stages[1].B == 6
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesat.core.errors import BadInput
-from pipesat.placement.partition import balanced, even
+from pipesat.placement.partition import even
+from pipesat.placement.split import balanced
 
 
 def all_partitions(layers: int, stages: int) -> list[tuple[range, ...]]:

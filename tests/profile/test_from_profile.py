@@ -19,14 +19,14 @@ from pipesat.profile.file import (
     read_profile,
     write_document,
 )
-from pipesat.profile.problem import ProblemOptions, problem_of_profile
+from pipesat.profile.problem import problem_of_profile
 from pipesat.profile.static import Training
 from tests.support.profiles import ACTIVATION, MIB, TOKENS, costs, document, tensor, times, weights
 
 
 def derived(profile=None, **options):
     options = {"devices": 2, "microbatches": 4} | options
-    result = problem_of_profile(parse_profile(profile or document()), ProblemOptions(**options))
+    result = problem_of_profile(parse_profile(profile or document()), **options)
     parse_problem(result.document)  # always a valid problem
     return result
 

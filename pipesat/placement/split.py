@@ -6,8 +6,10 @@ sum; all stages have a layer. O(S L^2) elementary steps, as numpy arrays of at m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -15,17 +17,18 @@ from numpy.typing import NDArray
 
 from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput
-from pipesat.layers.rules import Mask, partition_of
+from pipesat.placement.partition import check_counts, partition_of
 
 StageCost: TypeAlias = Callable[[Ints, Ints, int], NDArray[Any]]
 """(a, b, s) -> cost of layers a to b - 1 as stage s; a is an array (n, 1), b one of (1, k)."""
 Combine: TypeAlias = Literal["max", "sum"]
+Mask: TypeAlias = NDArray[np.bool_]
 
 FORBIDDEN: Final = 1 << 61
 """What a stage costs that must not be; a split that has such a stage is none."""
 LARGEST_COST: Final = 1 << 60
-MOST_LAYERS: Final = 4096
 _NARROWEST: Final = 64  # below, numpy's calls take longer than what they compute
+_SQUARES: Final = 1 << 40  # of the largest load: sums over all stages stay exact
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Split:
 
 
 def best_split(
-    cost: StageCost | NDArray[Any],
+    cost: StageCost,
     layers: int,
     stages: int,
     *,
@@ -66,8 +69,7 @@ def best_split(
     Parameters
     ----------
     cost
-        A function (see :data:`StageCost`), or an array (L + 1, L + 1) for all stages. Integers from
-        0; :data:`FORBIDDEN` or more for what must not be.
+        Integers from 0; :data:`FORBIDDEN` or more for what must not be.
     combine
         Whether the largest stage counts or the sum of all.
     masks
@@ -76,21 +78,10 @@ def best_split(
     longest
         Longer stages need not be looked at, if that is known: takes O(S L longest) then.
 
-    Raises
-    ------
-    BadInput
-        If there are fewer layers than stages, or more than 4096 layers.
-
     Notes
     -----
     Of several best splits, the last stages are as large as they can be.
     """
-    if not 1 <= stages <= layers:
-        expected = f"expected from 1 to {layers}, the number of layers"
-        raise BadInput(expected, where="stages", value=stages)
-    if layers > MOST_LAYERS:
-        raise BadInput(f"expected at most {MOST_LAYERS}", where="layers", value=layers)
-    of = _function(cost) if isinstance(cost, np.ndarray) else cost
     allowed = np.ones((stages + 1, layers + 1), dtype=bool) if masks is None else masks
     empty = np.where(np.tri(layers + 1, dtype=bool), FORBIDDEN, 0)  # a stage has a layer: a < b
     width = layers if longest is None else max(longest, _NARROWEST)
@@ -101,7 +92,7 @@ def best_split(
         for left in range(stage + 1, layers - stages + stage + 2, width):
             columns = slice(left, min(left + width, layers - stages + stage + 2))
             rows = slice(max(stage, left - width), columns.stop - 1)
-            table = _joined(of, best[-1], rows, columns, stage, combine)
+            table = _joined(cost, best[-1], rows, columns, stage, combine)
             np.maximum(table, empty[rows, columns], out=table)
             ends[columns] = table.min(axis=0)
         best.append(np.where(allowed[stage + 1], np.minimum(ends, FORBIDDEN), FORBIDDEN))
@@ -111,7 +102,7 @@ def best_split(
     cuts = [layers]
     for stage in reversed(range(stages)):
         rows, column = slice(stage, cuts[-1]), slice(cuts[-1], cuts[-1] + 1)
-        cuts.append(stage + int(_joined(of, best[stage], rows, column, stage, combine).argmin()))
+        cuts.append(stage + int(_joined(cost, best[stage], rows, column, stage, combine).argmin()))
     return Split(partition_of(cuts[::-1]), value, value)
 
 
@@ -126,5 +117,49 @@ def _joined(
     return np.maximum(before, costs) if combine == "max" else before + costs
 
 
-def _function(costs: NDArray[Any]) -> StageCost:
-    return lambda a, b, _: costs[a, b]
+def squares(ends: Ints, most: int) -> StageCost:
+    """Squares of loads ``ends[b] - ends[a]``, none above ``most``: the most even have least sum.
+
+    They are rounded to parts of ``most``, so that sums are exact.
+    """
+
+    def cost(a: Ints, b: Ints, stage: int = 0) -> Ints:
+        del stage
+        load = (ends[b] - ends[a]) / max(1, most)
+        return np.where(load <= 1, np.rint(_SQUARES * load**2).astype(np.int64), FORBIDDEN)
+
+    return cost
+
+
+def balanced(costs: Sequence[int], stages: int) -> tuple[range, ...]:
+    """Cut so that the largest stage's cost is the least possible, an exact minimum, then evenly.
+
+    ``costs[i] >= 0`` is layer i's cost, in any unit. Every stage has a layer. Among the cuts of
+    least maximum it is one of least sum of squares: one long layer leaves no others long. Of those
+    that are equal, every stage in turn takes as many layers as it can.
+
+    Raises
+    ------
+    BadInput
+        If there is no stage, there are fewer layers than stages, or a cost is not a whole number
+        of at least 0.
+    """
+    count = len(costs)
+    check_counts(count, stages)
+    for layer, cost in enumerate(costs):
+        if isinstance(cost, bool) or not isinstance(cost, int) or cost < 0:
+            expected = "expected a whole number of at least 0"
+            raise BadInput(expected, where=f"costs[{layer}]", value=cost)
+    ends = np.array([0, *accumulate(reversed(costs))])  # from the last layer: its ties are ours
+
+    def suffices(most: int) -> bool:
+        """Whether so many stages that take all they can, of at most ``most``, take all layers."""
+        place = 0
+        for _ in range(stages):
+            place = int(np.searchsorted(ends, ends[place] + most, side="right")) - 1
+        return place == count
+
+    most = bisect_left(range(int(ends[-1])), True, lo=max(costs), key=suffices)
+    found = best_split(squares(ends, most), count, stages, combine="sum")
+    assert found is not None  # noqa: S101  such stages there are
+    return partition_of([count - part.stop for part in reversed(found.partition)] + [count])
