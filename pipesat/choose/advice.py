@@ -1,38 +1,132 @@
-"""The answer as users get it: a table, labelled lines, files and a picture.
+"""The answer as users get it: checked schedules, the best that the runtime can run, what is proven.
 
-Every line is a fact that can be looked up in the table.
+A table, labelled lines, files and a picture. Every line is a fact that can be looked up in the
+table.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pipesat.choose.advice_table import megatron_flags, needed_without, shown_rows, table_of_rows
-from pipesat.choose.answer import Answer, End
+from pipesat.choose.ends import End
+from pipesat.choose.plan import Plan
 from pipesat.choose.plan_tables import load_of
-from pipesat.choose.rows import OURS, Row, best_of, published_in, rank, stages_text
+from pipesat.choose.question import Question
+from pipesat.choose.rows import Row, best_of, plain_of, published_in, rank, stages_text
 from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.attached import attached
-from pipesat.core.claims import Standing, against, change, percent, ratio
+from pipesat.core.claims import Bound, Standing, against, change, percent, ratio
 from pipesat.core.showing import Column, Displayed, Facts, Table, sentences, table_document
+from pipesat.layers.pipeline import shape_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMAT: Final = "pipesat.advice/1"
+NOT_BUILT: Final = "not built in time"
 _KNOWN: Final = {"1f1b": "1F1B", "interleaved-1f1b": "interleaved 1F1B"}
 """What users know, to compare with."""
 
 
 @dataclass(frozen=True, repr=False, slots=True)
-class Advice(Answer, Displayed):
+class Advice(Displayed):
     """An answer: ``print`` it, ``save(folder)`` it, ``to_frame()`` has its table.
 
     ``facts()`` are the advice, ``chosen`` is its row, ``standing`` what is proven of it.
+
+    Attributes
+    ----------
+    plan
+        Our search over partition, placement, recomputation and order; ``None`` where ops may pair:
+        then orders are searched on the best splits found, and each bound is of one split.
+    left_out
+        What has no row, and why.
+    ends
+        Rows timed again at the ends of an estimate's ranges.
+    any_layers
+        What no schedule is below whichever layers recompute, if the chosen row recomputes some of a
+        stage: the plan's own bound is for whole stages.
     """
+
+    question: Question
+    rows: tuple[Row, ...]
+    plan: Plan | None
+    left_out: tuple[tuple[str, str], ...] = ()
+    seconds: float = 0.0
+    any_layers: Bound | None = None
+    ends: tuple[End, ...] = ()
+
+    @property
+    def chosen(self) -> Row | None:
+        """The best row that the runtime can run; ``None`` if there is none."""
+        return min((row for row in self.rows if row.runs), key=rank, default=None)
+
+    @property
+    def plain(self) -> Row | None:
+        """The best row that runs as it is exported, if the chosen one needs work by hand."""
+        return plain_of(self.rows) if self.chosen is not None and self.chosen.by_hand else None
+
+    @property
+    def bound(self) -> Bound | None:
+        """What no schedule of any partition is below, in the shapes that were searched.
+
+        ``None`` if the chosen row lies outside of these. Without a plan, of its own split.
+        """
+        row = self.chosen
+        if row is None:
+            return None
+        if self.plan is None:
+            return self._bound_of_split(row)
+        homes = {shape.homes for shape in self.plan.space.shapes}
+        if row.shape.homes not in homes or not all(row.partition):
+            return None
+        return self.plan.bound if row.candidate.first is None else self.any_layers
+
+    def _bound_of_split(self, row: Row) -> Bound:
+        """The best bound of the row's split in any order that the runtime runs, or any at all."""
+        runtime = self.question.free
+        found = [self.question.candidate(row.partition, row.shape, (), runtime)]
+        for other in (one.candidate for one in self.rows):
+            same = (other.partition, other.shape.homes) == (row.partition, row.shape.homes)
+            found += [other] if same and other.runtime == runtime else []
+        return max((one.bound for one in found), key=lambda bound: bound.value)
+
+    @property
+    def standing(self) -> Standing:
+        """What is proven of the chosen row."""
+        value = None if self.chosen is None else self.chosen.makespan
+        bound = self.bound
+        return Standing(value, None if bound is None else bound.value, of="the advice")
+
+    @property
+    def shapes(self) -> str:
+        """Shapes that were searched, as a list in words."""
+        if self.plan is None:
+            return "" if self.chosen is None else self.chosen.placement
+        return ", ".join(shape_name(s.shape) for s in self.plan.known.states if not s.why_not)
+
+    @property
+    def not_searched(self) -> list[str]:
+        """Placements that rows have and our search did not look at."""
+        if self.plan is None:
+            return []
+        searched = {shape.homes for shape in self.plan.space.shapes}
+        return sorted({r.placement for r in self.rows if r.shape.homes not in searched})
+
+    @property
+    def untried(self) -> list[str]:
+        """Hand-written schedules in placements that no row was built of before time ended."""
+        return [name for name, why in self.left_out if why == NOT_BUILT]
+
+    @property
+    def contradictions(self) -> tuple[str, ...]:
+        """Proofs that a checked schedule refutes: faults of pipesat."""
+        return () if self.plan is None else self.plan.contradictions
 
     @property
     def shown(self) -> list[Row]:
@@ -41,11 +135,48 @@ class Advice(Answer, Displayed):
 
     def facts(self) -> Facts:
         """Return the advice: what to take, what that needs and gains, what is proven."""
-        return lines_of(self)
+        question, row, easy = self.question, self.chosen, self.plain
+        doubt = ("Doubt", sentences(_doubts(self)))
+        if row is None:
+            found = sorted(self.rows, key=lambda row: row.makespan)
+            why = found[0].why_not if found else "none was built in time"
+            return [("Take", f"nothing: {question.runtime} can run none of these: {why}"), doubt]
+        estimate = " (estimate)" if question.layers.estimate else ""
+        must = row.by_hand or "nothing by hand"
+        if easy is not None:
+            must += f": it is {against(row.makespan, easy.makespan, 'without', 1)}"
+        elif row.setting:
+            must += f" ({row.setting})"
+        return [
+            ("Take", f"{name_of(row)}: {question.time(row.makespan)} a step{estimate}"),
+            ("You must", must),
+            ("Without", "" if easy is None else f"{name_of(easy)}: {question.time(easy.makespan)}"),
+            ("Gain", sentences(_gains(self, row))),
+            ("Limit", sentences([*_bottleneck(self, row), *_memory(self, row)])),
+            ("Proof", sentences(_proof(self, row))),
+            ("Offload", sentences(_offload(self, row))),
+            doubt,
+            ("Next", _next(self)),
+        ]
 
     def details(self) -> Facts:
         """Return what else is known."""
-        return [*details_of(self)]
+        question, row, beyond = self.question, self.chosen, ""
+        left = [("left out", f"{name}: {why}") for name, why in self.left_out]
+        for end in self.ends:
+            best, least = end.least
+            text = f"{end.words}, {name_of(best)} is the shortest, {question.time(least)}"
+            left.append(("range", text))
+        if row is None:
+            return left
+        others = (x for x in self.rows if x.fits and not x.runs and not x.candidate.offload)
+        other = min(others, key=rank, default=row)
+        if other.makespan < row.makespan:
+            gain = change(other.makespan, row.makespan, 1)
+            text = f"{name_of(other)} would take {question.time(other.makespan)}, {gain}"
+            beyond = sentences([text, other.why_not, of_order(other, "that order")])
+        layout, estimate = row.layout(question).text, question.layers.estimate
+        return [("layout", layout), ("does not run", beyond), ("estimate", estimate), *left]
 
     def tables(self) -> Iterator[Table]:
         """Yield the table of schedules, and what Megatron-LM is started with."""
@@ -114,83 +245,33 @@ class Advice(Answer, Displayed):
         }
 
 
-def lines_of(answer: Answer) -> Facts:
-    """Return the lines of the advice, the most important first."""
-    question, row, easy = answer.question, answer.chosen, answer.plain
-    doubt = ("Doubt", sentences(_doubts(answer)))
-    if row is None:
-        found = sorted(answer.rows, key=lambda row: row.makespan)
-        why = found[0].why_not if found else "none was built in time"
-        return [("Take", f"nothing: {question.runtime} can run none of these: {why}"), doubt]
-    estimate = " (estimate)" if question.layers.estimate else ""
-    must = row.by_hand or "nothing by hand"
-    if easy is not None:
-        must += f": it is {against(row.makespan, easy.makespan, 'without', 1)}"
-    elif row.setting:
-        must += f" ({row.setting})"
-    return [
-        ("Take", f"{_cited(row)}: {question.time(row.makespan)} a step{estimate}"),
-        ("You must", must),
-        ("Without", "" if easy is None else f"{_cited(easy)}: {question.time(easy.makespan)}"),
-        ("Gain", sentences(_gains(answer, row))),
-        ("Limit", sentences([*_bottleneck(answer, row), *_memory(answer, row)])),
-        ("Proof", sentences(_proof(answer, row))),
-        ("Offload", sentences(_offload(answer, row))),
-        doubt,
-        ("Next", _next(answer)),
-    ]
+def name_of(row: Row) -> str:
+    """Name a row: schedule and where it was published, placement, split."""
+    order, published = row.name, published_in(row.name)
+    if row.group is not None:
+        order += f" in groups of {row.group}"
+    if published:
+        order += f" ({published})"
+    text = f"{order}, {row.placement.replace('vee', 'V')}, {row.split} split"
+    return re.sub(r"\bours\b", "pipesat's", text)
 
 
-def details_of(answer: Answer) -> Iterator[tuple[str, str]]:
-    """Yield what else is known: layout, what does not run, the ends of an estimate's ranges."""
-    question, row, other = answer.question, answer.chosen, answer.best_not_run
-    if row is not None:
-        yield "layout", row.layout(question).text
-        if other is not None and other.makespan < row.makespan:
-            gain = change(other.makespan, row.makespan, 1)
-            text = f"{_cited(other)} would take {question.time(other.makespan)}, {gain}"
-            yield "does not run", sentences([text, other.why_not, of_order(other, "that order")])
-        yield "estimate", question.layers.estimate
-    for end in answer.ends:
-        best, least = end.least
-        yield "range", f"{end.words}, {_name(best)} is the shortest, {question.time(least)}"
-    for name, why in answer.left_out:
-        yield "left out", f"{name}: {why}"
-
-
-def _name(row: Row) -> str:
-    """Name a row: schedule, placement, split."""
-    own = "pipesat's order" if row.name == OURS else row.name
-    group = "" if row.group is None else f" in groups of {row.group}"
-    return f"{own}{group}, {_where(row)}"
-
-
-def _cited(row: Row) -> str:
-    published = published_in(row.name)
-    return _name(row).replace(row.name, f"{row.name} ({published})", 1) if published else _name(row)
-
-
-def _where(row: Row) -> str:
-    split = "pipesat's" if row.split == OURS else row.split
-    return f"{row.placement.replace('vee', 'V')}, {split} split"
-
-
-def _gains(answer: Answer, row: Row) -> Iterator[str]:
+def _gains(advice: Advice, row: Row) -> Iterator[str]:
     """What is gained over schedules as frameworks ship them, and over the best of their name."""
-    usual = [x for x in answer.rows if x.split == "even" and x.group is None and not x.by_hand]
+    usual = [x for x in advice.rows if x.split == "even" and x.group is None and not x.by_hand]
     known = {}
     for name, shown in _KNOWN.items():
         known[f"{shown} as shipped"] = best_of(usual, name)
-        known[f"the best {shown} found"] = best_of(answer.rows, name)
+        known[f"the best {shown} found"] = best_of(advice.rows, name)
     different = {id(other): (label, other) for label, other in known.items() if other is not None}
     for label, other in different.values():
-        time = answer.question.time(other.makespan)
         gain = against(row.makespan, other.makespan, label, 1)
+        time = advice.question.time(other.makespan)
         yield f"none: this is {label}" if other is row else f"{gain} ({time})"
 
 
-def _bottleneck(answer: Answer, row: Row) -> Iterator[str]:
-    question = answer.question
+def _bottleneck(advice: Advice, row: Row) -> Iterator[str]:
+    question = advice.question
     if question.parts is not None:
         every = question.microbatches * len(row.problem.stages)
         yield f"{row.pairs} of its {every} forwards run together with a backward"
@@ -208,8 +289,8 @@ def _bottleneck(answer: Answer, row: Row) -> Iterator[str]:
         yield "that layer alone is more than an equal share of all work: no split evens it out"
 
 
-def _memory(answer: Answer, row: Row) -> Iterator[str]:
-    question, first = answer.question, row.candidate.first
+def _memory(advice: Advice, row: Row) -> Iterator[str]:
+    question, first = advice.question, row.candidate.first
     if question.memory is None:
         return
     if not row.again and first is None:
@@ -222,21 +303,21 @@ def _memory(answer: Answer, row: Row) -> Iterator[str]:
     yield f"recomputed to fit into memory: {who}" + (f": {need}" if need else "")
 
 
-def _offload(answer: Answer, row: Row) -> Iterator[str]:
+def _offload(advice: Advice, row: Row) -> Iterator[str]:
     """What offloading would bring, by a checked schedule; "cannot" only if that is proven."""
-    some = (x for x in answer.rows if x.candidate.offload)
+    some = (x for x in advice.rows if x.candidate.offload)
     found = min(some, key=lambda x: x.makespan, default=None)
     if found is None:
         return
-    takes, least = answer.question.time(found.makespan), found.candidate.bound.value
+    takes, least = advice.question.time(found.makespan), found.candidate.bound.value
     gain = against(found.makespan, row.makespan, "the advice", 1)
-    yield f"{found.offloaded} (stage, microbatch) instead take {takes} ({_where(found)}), {gain}"
+    yield f"{found.offloaded} (stage, microbatch) instead take {takes} ({name_of(found)}), {gain}"
     if found.makespan < row.makespan:
         yield found.why_not
     elif least >= row.makespan:
         yield "it cannot help at your bandwidth"
     else:
-        yield f"{answer.question.time(least, rounded_down)} are not ruled out"
+        yield f"{advice.question.time(least, rounded_down)} are not ruled out"
 
 
 def of_order(row: Row, what: str) -> str:
@@ -248,11 +329,11 @@ def of_order(row: Row, what: str) -> str:
     return f"for this split{again}, {what} can still gain {standing.gap_text(1)} at most"
 
 
-def _searched(answer: Answer, row: Row) -> str:
+def _searched(advice: Advice, row: Row) -> str:
     """Name what a bound is proven for: schedules that torch runs, or any."""
-    question, shapes = answer.question, answer.shapes.replace("vee", "V")
+    question, shapes = advice.question, advice.shapes.replace("vee", "V")
     runs = f" that {question.runtime} runs" if question.any_order else " in any order"
-    if answer.plan is None:
+    if advice.plan is None:
         return f"schedule{runs} of this split in a {shapes} that pairs F with BW alone"
     keeps = " without offloading" if question.may_offload else ""
     what = "layers" if row.candidate.first is not None else "stages"
@@ -260,32 +341,32 @@ def _searched(answer: Answer, row: Row) -> str:
     return f"schedule{runs}{keeps} on any split of {shapes}{again}"
 
 
-def _proof(answer: Answer, row: Row) -> Iterator[str]:
-    standing, others = answer.standing, answer.not_searched
+def _proof(advice: Advice, row: Row) -> Iterator[str]:
+    standing, others = advice.standing, advice.not_searched
     if standing.bound is None:
         yield "no bound is known for it"
     elif standing.proven:
-        yield f"proven optimal of all: no {_searched(answer, row)} is shorter"
+        yield f"proven optimal of all: no {_searched(advice, row)} is shorter"
     else:
-        least = answer.question.time(standing.bound, rounded_down)
+        least = advice.question.time(standing.bound, rounded_down)
         gap = f"at most {standing.gap_text(1)} less is possible"
-        yield f"{gap}: no {_searched(answer, row)} takes less than {least}"
-    if not standing.proven and answer.plan is not None and answer.question.any_order:
+        yield f"{gap}: no {_searched(advice, row)} takes less than {least}"
+    if not standing.proven and advice.plan is not None and advice.question.any_order:
         yield of_order(row, "this order")
     if others:
         yield f"in a {' or '.join(others)} only known schedules were tried, and nothing is proven"
 
 
-def _doubts(answer: Answer) -> Iterator[str]:
+def _doubts(advice: Advice) -> Iterator[str]:
     """What is assumed, estimated or not tried."""
-    question, about = answer.question, answer.question.layers.estimate_range
+    question, about = advice.question, advice.question.layers.estimate_range
     if question.layers.estimate:
         times = f" (x {about[0] / 1000:.2f} to {about[1] / 1000:.2f})" if about else ""
         yield f"all costs are an estimate{times}"
     else:
         yield "costs are taken as exact"
-    if answer.chosen is not None and answer.ends:
-        yield _at_the_ends(answer.ends, answer.chosen)
+    if advice.chosen is not None and advice.ends:
+        yield _at_the_ends(advice.ends, advice.chosen)
     if not question.latency and question.bandwidth is None:
         yield "links are taken as free"
     if question.memory is not None and question.reserve:
@@ -294,9 +375,9 @@ def _doubts(answer: Answer) -> Iterator[str]:
     if question.parts is not None:
         source = question.parts.source
         yield f"times are the least that the parts of {source} can take on their streams"
-    if answer.untried:
-        yield f"not tried, as time ended before: {', '.join(answer.untried)}"
-    yield from (f"no bound is claimed: {text}" for text in answer.contradictions)
+    if advice.untried:
+        yield f"not tried, as time ended before: {', '.join(advice.untried)}"
+    yield from (f"no bound is claimed: {text}" for text in advice.contradictions)
 
 
 def _at_the_ends(ends: Sequence[End], chosen: Row) -> str:
@@ -306,13 +387,13 @@ def _at_the_ends(ends: Sequence[End], chosen: Row) -> str:
     if least >= worst.of(chosen):
         return "the advice is the same at the ends of the estimate's ranges"
     shorter = change(least, worst.of(chosen), 1)
-    return f"the advice depends on it: {worst.words}, {_name(row)} is {shorter}"
+    return f"the advice depends on it: {worst.words}, {name_of(row)} is {shorter}"
 
 
-def _next(answer: Answer) -> str:
+def _next(advice: Advice) -> str:
     """The next thing to do."""
-    if answer.question.layers.estimate:
+    if advice.question.layers.estimate:
         return "measure your layers with pipesat profile, then pipesat advise with its file"
-    if not answer.question.any_order:
+    if not advice.question.any_order:
         return "run one step with these flags, and compare its time with this one"
     return "run the order, then pipesat timeline compare says where measured times differ"

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from pipesat.choose.answer import Answer
 from pipesat.choose.orders import SCHEDULES
 from pipesat.choose.pairs import OFFLOAD
 from pipesat.choose.plan_tables import by_columns
@@ -29,8 +28,6 @@ from pipesat.layers.megatron import (
 from pipesat.workflows.hand_written import baseline
 
 _ALWAYS: Final = (*PLAINEST_FIRST, OFFLOAD)
-PLAIN: Final = "nothing-by-hand"
-"""Folder of the best row that is exported and run as it is."""
 
 
 def shown_rows(rows: Iterable[Row]) -> list[Row]:
@@ -151,28 +148,3 @@ def needed_without(question: Question, row: Row) -> str:
     there = question.amount(question.memory - question.reserve, rounded_down)
     where = f"on rank {peaks.index(max(peaks))}"
     return f"without, {name} would need {needed} {where}, and there are {there}"
-
-
-def remark_of(answer: Answer, row: Row) -> str:
-    """Return what a row's configuration cannot say, for its comments: whose order it is, too."""
-    published = published_in(row.name)
-    whose = f"The order is {row.name}: {published}." if published else ""
-    return " ".join(filter(None, (_to_do(answer, row), whose)))
-
-
-def _to_do(answer: Answer, row: Row) -> str:
-    """What has to be done besides, and what times count on; empty: nothing."""
-    plain = row is answer.chosen and answer.plain is not None
-    there = f" The best found that needs nothing by hand is in {PLAIN}/." if plain else ""
-    if not row.again:
-        by_hand = f"{row.by_hand[:1].upper()}{row.by_hand[1:]}"
-        return f"{by_hand}; times of this order count on it.{there}" if by_hand else ""
-    need = needed_without(answer.question, row)
-    counts = f"times and memory of this order count on it{f' ({need})' if need else ''}."
-    if not row.by_hand:
-        return f"Full activation checkpointing is set: {counts}" if row.setting else ""
-    return (
-        f"Checkpoint {stages_text(row.again)} in your own code, every layer of each, and no other "
-        f"stage: {counts} Their backwards are never split; what is said here against activation "
-        f"checkpointing is meant for the other stages: the switch for all of them is off.{there}"
-    )

@@ -235,7 +235,7 @@ def advise(
     """
     from pipesat.choose.advice import Advice
     from pipesat.choose.advice_table import shown_rows
-    from pipesat.choose.answer import ends_of
+    from pipesat.choose.ends import ends_of
     from pipesat.choose.given import (
         Run,
         copy_rate,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from pipesat.choose.advice import Advice
-from pipesat.choose.advice_table import PLAIN, megatron_flags, remark_of
+from pipesat.choose.advice_table import megatron_flags, needed_without
 from pipesat.choose.picture import plan_pictures
 from pipesat.choose.plan import Plan
 from pipesat.choose.plan_tables import layout_text, module_names
-from pipesat.choose.rows import Row, options_of, published_in
+from pipesat.choose.rows import Row, options_of, published_in, stages_text
 from pipesat.core.claims import Standing
 from pipesat.core.result import Baseline, Result
 from pipesat.export import EXPORTERS, FILE_NAMES
@@ -20,6 +21,9 @@ from pipesat.files.folder import json_file, write_folder
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.layers.file import layers_bytes
 from pipesat.report.study import report
+
+PLAIN: Final = "nothing-by-hand"
+"""Folder of the best row that is exported and run as it is."""
 
 
 def save_plan(plan: Plan, folder: str | Path, log: Sequence[str] = ()) -> str | None:
@@ -129,4 +133,29 @@ def result_of(advice: Advice, row: Row) -> Result:
         seed=0 if own is None else own.seed,
         workers=1 if own is None else own.workers,
         versions={} if own is None else own.versions,
+    )
+
+
+def remark_of(advice: Advice, row: Row) -> str:
+    """Return what a row's configuration cannot say, for its comments: whose order it is, too."""
+    published = published_in(row.name)
+    whose = f"The order is {row.name}: {published}." if published else ""
+    return " ".join(filter(None, (_to_do(advice, row), whose)))
+
+
+def _to_do(advice: Advice, row: Row) -> str:
+    """What has to be done besides, and what times count on; empty: nothing."""
+    plain = row is advice.chosen and advice.plain is not None
+    there = f" The best found that needs nothing by hand is in {PLAIN}/." if plain else ""
+    if not row.again:
+        by_hand = f"{row.by_hand[:1].upper()}{row.by_hand[1:]}"
+        return f"{by_hand}; times of this order count on it.{there}" if by_hand else ""
+    need = needed_without(advice.question, row)
+    counts = f"times and memory of this order count on it{f' ({need})' if need else ''}."
+    if not row.by_hand:
+        return f"Full activation checkpointing is set: {counts}" if row.setting else ""
+    return (
+        f"Checkpoint {stages_text(row.again)} in your own code, every layer of each, and no other "
+        f"stage: {counts} Their backwards are never split; what is said here against activation "
+        f"checkpointing is meant for the other stages: the switch for all of them is off.{there}"
     )

@@ -12,8 +12,8 @@ from itertools import chain
 from typing import Final
 
 from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.choose.advice import NOT_BUILT
 from pipesat.choose.advice_table import shown_rows
-from pipesat.choose.answer import NOT_BUILT
 from pipesat.choose.bounds import shape_bound
 from pipesat.choose.candidates import Candidate, has_variant
 from pipesat.choose.cut_terms import cheapest

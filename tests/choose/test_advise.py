@@ -17,9 +17,8 @@ import pytest
 
 import pipesat
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.choose.advice import Advice, of_order
+from pipesat.choose.advice import NOT_BUILT, Advice, of_order
 from pipesat.choose.advice_table import megatron_flags, shown_rows
-from pipesat.choose.answer import NOT_BUILT
 from pipesat.choose.candidates import Candidate
 from pipesat.choose.files import result_of
 from pipesat.choose.known import Build, builds, rows_on

@@ -13,7 +13,8 @@ import pytest
 
 import pipesat
 from pipesat.choose.advice import Advice
-from pipesat.choose.advice_table import megatron_flags, remark_of
+from pipesat.choose.advice_table import megatron_flags
+from pipesat.choose.files import remark_of
 from pipesat.choose.pairs import layer_parts, with_times
 from pipesat.choose.rows import Row
 from pipesat.core.checker import check

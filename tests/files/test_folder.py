@@ -15,7 +15,7 @@ from typing import NoReturn
 import pytest
 
 import pipesat
-from pipesat.choose.advice_table import PLAIN
+from pipesat.choose.files import PLAIN
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Contradiction
 from pipesat.export import RUNTIMES, result_folder
