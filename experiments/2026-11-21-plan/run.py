@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from pipesat.choose.candidates import Space
-from pipesat.choose.orders import COLUMNS, quick_orders
 from pipesat.choose.phases import run_plan
 from pipesat.choose.picture import plan_pictures
 from pipesat.choose.plan import Plan
@@ -87,8 +86,8 @@ def common_memory(layers: Layers, p: int, m: int) -> int:
 def planned(layers: Layers, shape: Pipeline, time_limit: float) -> Plan:
     solver = solver_of("makespan", None, 0)
     known = Findings(Space.of(layers, shapes=[shape]))
-    search = Search(known, quick_orders, solver, Deadline(time_limit))
-    return run_plan(search, written=COLUMNS, versions=versions())
+    search = Search(known, solver, Deadline(time_limit))
+    return run_plan(search, compare=True, versions=versions())
 
 
 def figures(name: str, plan: Plan, cap: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from pipesat.choose.candidates import Candidate
-from pipesat.choose.orders import HandWritten
+from pipesat.choose.orders import COLUMNS
 from pipesat.choose.search import Findings, Search
 from pipesat.choose.splits import balanced_partition, even_partition
 from pipesat.core.checker import check
@@ -15,7 +15,9 @@ from pipesat.core.claims import Bound, change, tenable
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.progress import doing
 from pipesat.core.timing import retime
+from pipesat.heuristics import BASELINES
 from pipesat.layers.pipeline import Pipeline, shape_name
+from pipesat.placement.geometry import one_route_placement_of
 
 PLAN: Final = "plan"
 
@@ -107,10 +109,10 @@ def _row(known: Findings, name: str, shape: Pipeline, partition: tuple[range, ..
 
 
 @doing("comparing with hand-written schedules")
-def fill(search: Search, rows: Sequence[SplitRow], written: HandWritten, seconds: float) -> None:
+def fill(search: Search, rows: Sequence[SplitRow], seconds: float) -> None:
     """Make the hand-written schedules of every row, and let the solver order each for a while."""
     for row in rows:
-        write(search, row, written)
+        write(search, row)
     candidates = [row.candidate for row in rows if row.candidate is not None]
     for candidate in candidates:
         if search.deadline.stop.is_set():
@@ -120,14 +122,14 @@ def fill(search: Search, rows: Sequence[SplitRow], written: HandWritten, seconds
             search.solve(candidate, seconds / len(candidates), drop=False)
 
 
-def write(search: Search, row: SplitRow, written: HandWritten) -> None:
+def write(search: Search, row: SplitRow) -> None:
     """Make the hand-written schedules of a row."""
     own, objective = row.candidate, search.known.space.objective
     if own is None:
         return
-    for name, build in written.items():
+    for name, names in COLUMNS.items():
         try:
-            schedule = build(own.problem)
+            schedule = BASELINES[names[one_route_placement_of(own.problem)]](own.problem)
         except NotApplicable as error:
             row.cells[name] = Cell(why_not=str(error))
             continue
@@ -143,7 +145,7 @@ def write(search: Search, row: SplitRow, written: HandWritten) -> None:
 def gains(rows: Sequence[SplitRow]) -> Iterator[str]:
     """Say how much of the gain comes from the partition, and how much from the order.
 
-    The columns' first hand-written schedule (1F1B) is the common ground.
+    1F1B, or else ZB-H1, is the common ground.
     """
     even, plan = rows[0], rows[-1]
     column = next((name for name, cell in even.cells.items() if cell.value is not None), "")

@@ -53,30 +53,26 @@ def certain(layers: Layers, shape: Pipeline) -> Layers:
         if tie.copies:
             static[tie.other] -= tie.memory
     kept = {tie.other: tie.memory for tie in layers.ties if not tie.copies}
+    held = (
+        replace(layer.costs, held_after_F=0, held_after_B=0)
+        if layer.amount("F") == shortest_backward(least, layer, shape) == 0
+        else layer.costs
+        for layer in least.layers
+    )
     return replace(
         least,
         recipe=None,
         layers=tuple(
             replace(
                 layer,
-                costs=_holding_nothing(layer.costs)
-                if _instant(least, layer, shape)
-                else layer.costs,
+                costs=costs,
                 weights=static[number],
                 tied_to=layer.tied_to if number in kept else "",
                 tied_weights=kept.get(number, 0),
             )
-            for number, layer in enumerate(least.layers)
+            for number, (layer, costs) in enumerate(zip(least.layers, held, strict=True))
         ),
     )
-
-
-def _instant(layers: Layers, layer: Layer, shape: Pipeline) -> bool:
-    return layer.amount("F") == shortest_backward(layers, layer, shape) == 0
-
-
-def _holding_nothing(costs: Costs) -> Costs:
-    return replace(costs, held_after_F=0, held_after_B=0)
 
 
 def variants(layers: Layers) -> tuple[Layers, ...]:
@@ -162,11 +158,12 @@ class CutTerms:
             part.amounts.work(part.begin, part.end, trip, self.shape.microbatches)
             for part, trip in zip(parts, trips, strict=True)
         ]
-        begin, home = (line[low.begin] + self.passed[low.stage] for line in self._lines)
+        lines = self.forward, self.back
+        begin, home = (line[low.begin] + self.passed[low.stage] for line in lines)
         links = self.passed[top.stage] - self.passed[low.stage]
         there, back = (
             links + sum(line[later.begin] - line[one.end] for one, later in pairwise(parts))
-            for line in self._lines
+            for line in lines
         )
         turn = there + sum(x.F for x in work) + trips[-1]
         to_low = back + sum(x.shortest for x in work)  # until the backward of the first has ended
@@ -175,10 +172,6 @@ class CutTerms:
         own = tuple(range(len(work)))
         way = Way(begin, turn, trips[-1], through, to_low + home, home, own, held)
         return DeviceTerms(work, [way], self._room(parts))
-
-    @property
-    def _lines(self) -> tuple[Ints, Ints]:
-        return self.forward, self.back
 
     def _trip(self, part: Part) -> Ints:
         """Least time from the end of F on a stage to the start of its backward."""
@@ -225,15 +218,6 @@ def two_stages_bound(layers: Layers, shape: Pipeline, objective: Objective, know
         else:
             low = middle
     return known + low * step + 1
-
-
-class _Cut(NamedTuple):
-    """Where the low and the top stage of a device begin and end, over many ways to cut."""
-
-    a: Ints
-    b: Ints
-    c: Ints
-    e: Ints
 
 
 @dataclass(frozen=True)
@@ -287,16 +271,19 @@ class _Programme:
             turn, a, front, b, other = (
                 part[keep] for part in np.broadcast_arrays(turn, a, front, b, other)
             )
-            cut = _Cut(a, b, other, front) if vee else _Cut(a, b, front, other)
-            fits = self._fits(value, device, cut)
+            top = (other, front) if vee else (front, other)
+            fits = self._fits(value, device, (a, b, *top))
             states = np.unique(np.stack([turn[fits], b[fits], other[fits]]), axis=1)
             if not states.size:
                 return False
         return True  # what is left of the load after the last device is nothing
 
-    def _fits(self, value: int, device: int, cut: _Cut) -> Ints:
-        """Whether a device has time and memory enough, in any way to recompute."""
-        found = np.zeros(len(cut.a), dtype=bool)
+    def _fits(self, value: int, device: int, cut: Sequence[Ints]) -> Ints:
+        """Whether a device has time and memory enough, in any way to recompute.
+
+        ``cut``: where its low stage begins and ends, and its top one, over many ways to cut.
+        """
+        found = np.zeros(len(cut[0]), dtype=bool)
         low_stage, top_stage = self.shape.stages_on[device]
         for low, top in product(self.ways, repeat=2):
             open_ = ~found

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from typing import Final, TypeAlias
+from collections.abc import Iterator
+from typing import Final
 
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
@@ -52,16 +51,8 @@ def quick_orders(problem: Problem, effort: int) -> Iterator[Schedule]:
     yield from list_schedules(problem, chosen=[Policy()] if kind == "chain" else _POLICIES)
 
 
-HandWritten: TypeAlias = Mapping[str, Callable[[Problem], Schedule]]
-"""Column of a table -> what makes its schedule; it may not apply."""
-
-
-def _like(names: dict[str, str], problem: Problem) -> Schedule:
-    return BASELINES[names[one_route_placement_of(problem)]](problem)
-
-
-COLUMNS: Final[HandWritten] = {
-    "1F1B": partial(_like, {"chain": "1f1b", "vee": "1f1b", "loop": "interleaved-1f1b"}),
-    "ZB-H1": partial(_like, {"chain": "zb-h1", "vee": "zb-v", "loop": "interleaved-zb"}),
+COLUMNS: Final[dict[str, dict[OneRoutePlacement, str]]] = {
+    "1F1B": {"chain": "1f1b", "vee": "1f1b", "loop": "interleaved-1f1b"},
+    "ZB-H1": {"chain": "zb-h1", "vee": "zb-v", "loop": "interleaved-zb"},
 }
 """What stands beside the best order found: 1F1B and ZB-H1, or what is like them elsewhere."""

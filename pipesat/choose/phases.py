@@ -18,7 +18,6 @@ from pipesat.choose.bounds import flags_below, partitions_below, shape_bound
 from pipesat.choose.candidates import Candidate, Space
 from pipesat.choose.comparison import PLAN, Hand, SplitRow, fill, rows_to_compare, write
 from pipesat.choose.cut_terms import cheapest
-from pipesat.choose.orders import COLUMNS, HandWritten, quick_orders
 from pipesat.choose.plan import Plan, concluded
 from pipesat.choose.search import Findings, Search, promise
 from pipesat.choose.splits import proposals
@@ -254,9 +253,9 @@ def plan_of(
     """Search a space with the solver and the schedules that users know; see :func:`run_plan`."""
     solver = solver_of(space.objective, workers, seed)
     return run_plan(
-        Search(Findings(space), quick_orders, solver, deadline, listener),
+        Search(Findings(space), solver, deadline, listener),
         hand=hand,
-        written=COLUMNS if compare else None,
+        compare=compare,
         left_out=left_out,
         seed=seed,
         workers=workers or usable_cores(),
@@ -268,7 +267,7 @@ def run_plan(
     search: Search,
     *,
     hand: Sequence[Hand] = (),
-    written: HandWritten | None = None,
+    compare: bool = False,
     left_out: Sequence[tuple[str, str]] = (),
     seed: int = 0,
     workers: int = 1,
@@ -278,8 +277,8 @@ def run_plan(
 
     Parameters
     ----------
-    written
-        Columns of the comparison; ``None``: there is none.
+    compare
+        Whether the plan is set beside the even and the balanced split.
     left_out
         Shapes that were not tried, and why.
 
@@ -293,7 +292,7 @@ def run_plan(
     known, deadline = search.known, search.deadline
     reach, rows = Reach(), list[SplitRow]()
     bound_shapes(known)
-    if written is not None or hand:
+    if compare or hand:
         rows = rows_to_compare(known, hand)
     considered = -1
     while considered != len(known.memo):  # with time left and no proof: look farther
@@ -301,17 +300,17 @@ def run_plan(
         propose(search, reach)
         move(search, reach)
         list_all(search, reach)
-        if first and written is not None:
-            fill(search, rows, written, _FOR_COMPARISON * deadline.limit)
+        if first and compare:
+            fill(search, rows, _FOR_COMPARISON * deadline.limit)
         if first:
             polish(search)
         solve_survivors(search)
         if deadline.left <= LEAST_SECONDS or known.complete:
             break
         reach = reach.farther(deadline.left / deadline.limit)
-    if written is not None:
+    if compare:
         rows.append(SplitRow(PLAN, known.best))
-        write(search, rows[-1], written)
+        write(search, rows[-1])
     return concluded(
         known,
         rows,

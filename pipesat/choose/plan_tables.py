@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pipesat.choose.candidates import Candidate
@@ -39,10 +39,11 @@ def stage_table(candidate: Candidate, layers: Layers) -> Table:
     stages, devices = stages_of(candidate, layers), devices_of(candidate)
     several, most = len(stages) > len(devices), max(device["load"] for device in devices)
     firsts = {stage["device"]: stage["stage"] for stage in reversed(stages)}
-    owned = [
-        _of_device(devices[s["device"]], most) if firsts[s["device"]] == s["stage"] else {}
-        for s in stages
-    ]
+
+    def of_device(text: Callable[[dict[str, Any]], str]) -> list[str]:
+        own = {firsts[d["device"]]: text(d) for d in devices if d["device"] in firsts}
+        return [own.get(stage["stage"], "") for stage in stages]
+
     return by_columns(
         {
             Column("stage"): [str(s["stage"]) for s in stages],
@@ -50,28 +51,16 @@ def stage_table(candidate: Candidate, layers: Layers) -> Table:
             Column("layers", number=False): [_layers_text(s) for s in stages],
             Column("recom-\npute", number=False): ["yes" * s["recompute"] for s in stages],
             **{Column(kind): [str(s[kind]) for s in stages] for kind in "FBW"},
-            **{head: [texts.get(head, "") for texts in owned] for head in _OF_DEVICE},
+            Column("load", spare=2): of_device(lambda d: percent(ratio(d["load"], most) or 0.0, 0)),
+            Column("static", spare=3): of_device(lambda d: number(d["static"])),
+            Column("activa-\ntions", spare=4): of_device(lambda d: number(d["activations"])),
+            Column("peak"): of_device(lambda d: number(d["peak"])),
+            Column("cap", spare=1): of_device(lambda d: number(d["memory"])),
+            Column("of cap", spare=1): of_device(
+                lambda d: percent(ratio(d["peak"], d["memory"]), 0)
+            ),
         }
     )
-
-
-_OF_DEVICE: Final = (
-    Column("load", spare=2),
-    Column("static", spare=3),
-    Column("activa-\ntions", spare=4),
-    Column("peak"),
-    Column("cap", spare=1),
-    Column("of cap", spare=1),
-)
-
-
-def _of_device(device: dict[str, Any], most: int) -> dict[Column, str]:
-    texts = [
-        percent(ratio(device["load"], most) or 0.0, 0),
-        *(number(device[key]) for key in ("static", "activations", "peak", "memory")),
-        percent(ratio(device["peak"], device["memory"]), 0),
-    ]
-    return dict(zip(_OF_DEVICE, texts, strict=True))
 
 
 def _layers_text(stage: dict[str, Any]) -> str:

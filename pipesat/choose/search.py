@@ -6,16 +6,14 @@ The findings are candidates, the best of them, and bounds of every shape.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from pipesat.bounds.feasibility import preflight
 from pipesat.choose.candidates import Candidate, Flags, Key, Space, key_of
+from pipesat.choose.orders import quick_orders
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
-from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Improvement
 from pipesat.core.schedule import Schedule
 from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve
@@ -174,16 +172,11 @@ def promise(candidate: Candidate) -> tuple[int, int, Key]:
     return bound if value is None else value, bound, candidate.key
 
 
-Orders: TypeAlias = Callable[[Problem, int], Iterator[Schedule]]
-"""(problem, effort of 1 or 2) -> hand-written and greedy schedules, timed earliest, as made."""
-
-
 @dataclass
 class Search:
     """What is known, the means to learn more, and the time there is."""
 
     known: Findings
-    orders: Orders
     solver: Solve
     deadline: Deadline
     listener: Listener | None = None
@@ -194,7 +187,7 @@ class Search:
         if candidate.effort >= effort or candidate.proven:
             return
         expires = time.monotonic() + (self.deadline.left if seconds is None else seconds)
-        for schedule in self.orders(candidate.problem, effort):
+        for schedule in quick_orders(candidate.problem, effort):
             self.offer(candidate, schedule)
             over = time.monotonic() > expires and candidate.schedules
             if over or self.deadline.stop.is_set() or candidate.proven:

@@ -183,10 +183,9 @@ def _enumerated(problem: SplitProblem) -> tuple[int, ...] | None:
     rows = np.arange(stages)
     allowed = cut_masks(problem.layers, stages)[np.arange(stages + 1), cuts].all(axis=1)
     homes = np.array(problem.pipeline.homes)
-    for tie in problem.layers.ties:
-        if not tie.copies:
-            one, other = (homes[(cuts[:, 1:] <= k).sum(axis=1)] for k in (tie.one, tie.other))
-            allowed &= one == other
+    for pair in problem.layers.bound:
+        one, other = (homes[(cuts[:, 1:] <= k).sum(axis=1)] for k in pair)
+        allowed &= one == other
     costs = [
         (lines.ends[rows, cuts[:, 1:]] - lines.begins[rows, cuts[:, :-1]]) @ problem.on.T
         for lines in (problem.memory, problem.load)
@@ -258,11 +257,7 @@ def check_cuttable(layers: Layers, pipeline: Pipeline) -> None:
     check_counts(layers, stages)
     places = same_stage(layers, cut_masks(layers, stages))[1:stages, 1:-1].any(axis=0).sum()
     if stages == pipeline.devices > 1 and places < stages - 1:
-        pairs = [
-            f"{layers.label(tie.one)} and {layers.label(tie.other)}"
-            for tie in layers.ties
-            if not tie.copies
-        ]
+        pairs = [" and ".join(map(layers.label, pair)) for pair in layers.bound]
         raise BadInput(
             f"{stages} stages on {stages} devices need {stages - 1} cuts. {', '.join(pairs)} share "
             f"weights, so every layer between lies on the same device. That leaves {places} places."

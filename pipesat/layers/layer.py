@@ -197,6 +197,12 @@ class Layers:
         )
 
     @cached_property
+    def bound(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of layers that must lie on one device, as they share weights without copies."""
+        pairs = ((tie.one, tie.other) for tie in self.ties if not tie.copies)
+        return tuple((min(pair), max(pair)) for pair in pairs)
+
+    @cached_property
     def may_cut(self) -> tuple[bool, ...]:
         """Whether a stage may begin with layer k, k from 0 to L (the end)."""
         inside = (not layer.with_next for layer in self.layers[:-1])

@@ -104,10 +104,8 @@ def cut_masks(layers: Layers, stages: int) -> Mask:
 def same_stage(layers: Layers, masks: Mask) -> Mask:
     """Masks for one stage per device: tied layers on one device are on one stage."""
     masks = masks.copy()
-    for tie in layers.ties:
-        if not tie.copies:
-            low, high = sorted((tie.one, tie.other))
-            masks[:, low + 1 : high + 1] = False
+    for low, high in layers.bound:
+        masks[:, low + 1 : high + 1] = False
     return masks
 
 

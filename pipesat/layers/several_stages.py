@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,15 +127,11 @@ def tracks_of(layers: Layers, pipeline: Pipeline, second: int | None = None) -> 
             allowed &= a < (b if vee else last_a)
         else:
             allowed &= (a == b) if vee else (a == last_a) & (b == count)
-        for one, two in _ties(layers):
-            passed = [(k < a) | ((k >= b) if vee else (last_a <= k) & (k < b)) for k in (one, two)]
+        for pair in layers.bound:
+            passed = [(k < a) | ((k >= b) if vee else (last_a <= k) & (k < b)) for k in pair]
             allowed &= passed[0] == passed[1]
         steps.append(_TwoStages(d, other, allowed))
     return Tracks(layer_of, last_a, tuple(steps), backwards=vee)
-
-
-def _ties(layers: Layers) -> list[tuple[int, int]]:
-    return [(tie.one, tie.other) for tie in layers.ties if not tie.copies]
 
 
 _LONG = 4  # a window's stages have at most so many times their mean length
@@ -207,7 +204,7 @@ def _cut_moved(
     uneven = (worst[1].astype(float) ** 2).sum(axis=0)
     order = np.lexsort((uneven, worst[1].max(axis=0), lacking))
     moved = ((*cuts[:number], int(place), *cuts[number + 1 :]) for place in places[order])
-    return min(moved, key=partial(broken_ties, problem)) if _ties(problem.layers) else next(moved)
+    return min(moved, key=partial(broken_ties, problem)) if problem.layers.bound else next(moved)
 
 
 def _windows(homes: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -250,9 +247,8 @@ def _window_solved(
     inner = masks[begin : end + 1, first : last + 1].copy()
     inner[0], inner[-1] = False, False
     inner[0, 0] = inner[-1, -1] = True
-    for tie in problem.layers.ties:
-        low, high = sorted((tie.one, tie.other))
-        if not tie.copies and first <= low and high < last:
+    for low, high in problem.layers.bound:
+        if first <= low and high < last:
             inner[:, low + 1 - first : high + 1 - first] = False
     longest = _LONG * -(-(last - first) // (end - begin))
     found = best_split(cost, last - first, end - begin, masks=inner, longest=longest)
@@ -267,9 +263,9 @@ def _tied(
 ) -> Iterator[tuple[int, int]]:
     """Layers of a window that are tied to one outside, and the device that they must be on."""
     inside = range(cuts[begin], cuts[end])
-    for tie in problem.layers.ties:
-        for layer, other in ((tie.one, tie.other), (tie.other, tie.one)):
-            if not tie.copies and layer in inside and other not in inside:
+    for pair in problem.layers.bound:
+        for layer, other in permutations(pair):
+            if layer in inside and other not in inside:
                 stage = int(np.searchsorted(cuts, other, side="right")) - 1
                 yield layer, problem.pipeline.homes[stage]
 
@@ -283,4 +279,4 @@ def _judged(problem: SplitProblem, cuts: Sequence[int]) -> tuple[int, int, float
 def broken_ties(problem: SplitProblem, cuts: Sequence[int]) -> int:
     """How many tied layers lie on different devices and must not."""
     homes = np.repeat(problem.pipeline.homes, np.diff(cuts))
-    return sum(int(homes[one] != homes[other]) for one, other in _ties(problem.layers))
+    return sum(int(homes[one] != homes[other]) for one, other in problem.layers.bound)

@@ -21,7 +21,6 @@ from pipesat.choose.bounds import (
     stage_bound,
 )
 from pipesat.choose.candidates import where_needed
-from pipesat.choose.orders import COLUMNS
 from pipesat.choose.phases import Reach, bound_shapes, propose, run_plan
 from pipesat.choose.plan import Plan
 from pipesat.choose.splits import balanced_partition, even_partition, shapes_to_try
@@ -355,7 +354,7 @@ def compared() -> Plan:
     layout = parse_layout("Et*14|t*12L")
     hand = [("by hand", shape, partition_of_layout(layout, layers))]
     search = searched(layers, [shape], time_limit=8.0)  # a little for the other splits' orders
-    return run_plan(search, hand=hand, written=COLUMNS)
+    return run_plan(search, hand=hand, compare=True)
 
 
 def test_the_comparison_is_made_of_the_splits_own_problems(compared: Plan) -> None:

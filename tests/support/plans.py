@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipesat.choose.candidates import Space
-from pipesat.choose.orders import quick_orders
 from pipesat.choose.phases import run_plan
 from pipesat.choose.plan import Plan
 from pipesat.choose.search import Findings, Search
@@ -42,7 +41,7 @@ def searched(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Sear
     deadline = Deadline(options.pop("time_limit", 600.0))  # never reached: everything is proven
     choice = options.pop("recompute", "never")
     known = Findings(Space.of(layers, choice, shapes, objective))
-    return Search(known, quick_orders, solver, deadline)
+    return Search(known, solver, deadline)
 
 
 def planned(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Plan:
