@@ -58,11 +58,6 @@ def stage_bound(
         The stage's own; they must not leave a choice of recomputation.
     around
         All others, with or without a choice; the same ones unless given.
-
-    Raises
-    ------
-    BadInput
-        If sums would exceed 64 bits.
     """
     own, cuts = Amounts(layers, pipeline), CutTerms(around or layers, pipeline)
     if 8 * pipeline.microbatches * max(own.largest, int(cuts.static[-1])) >= LARGEST_COST:

@@ -67,13 +67,7 @@ class Given(NamedTuple):
 
 @doing("reading costs")
 def given(model: Layers | Parts | Profile | str | Path, run: Run) -> Given:
-    """Return the layers that are meant.
-
-    Raises
-    ------
-    BadInput
-        If a file has something else, or a published model has no GPU to run on.
-    """
+    """Return the layers that are meant."""
     if isinstance(model, Layers):
         return Given(model)
     if isinstance(model, Parts):
@@ -128,13 +122,7 @@ def _estimated(model: str, gpu: str, run: Run) -> Given:
 
 
 def with_reserve(layers: Layers, reserve: int | None, memory: int | None = None) -> Layers:
-    """Return layers with a reserve on top of their own; ``None``: 5 % of the memory.
-
-    Raises
-    ------
-    BadInput
-        If it is below 0, or above the memory or what a problem can hold.
-    """
+    """Return layers with a reserve on top of their own; ``None``: 5 % of the memory."""
     if reserve is None:
         reserve = 0 if memory is None else ceil(RESERVED * memory)
     if memory is not None and reserve > memory:
@@ -149,13 +137,7 @@ def with_reserve(layers: Layers, reserve: int | None, memory: int | None = None)
 
 
 def with_parts(question: Question, own: Parts | None, also: Parts | str | Path | None) -> Question:
-    """Return a question whose transformer layers take the times of their parts.
-
-    Raises
-    ------
-    BadInput
-        If there are parts of the model and others, or memory is limited and no layer holds any.
-    """
+    """Return a question whose transformer layers take the times of their parts."""
     if also is not None:
         if own is not None:
             raise BadInput("the model has parts already", where="parts", value=str(also))

@@ -67,13 +67,7 @@ def _least(parts: LayerParts, ops: tuple[tuple[int, Kind], ...]) -> int:
 
 
 def layer_parts(parts: Parts) -> LayerParts:
-    """Return the parts of one layer.
-
-    Raises
-    ------
-    BadInput
-        If there are several kinds of layers: a split could not tell which is which.
-    """
+    """Return the parts of one layer."""
     if len(parts.chunks) != 1:
         expected = "expected one chunk: advise cuts transformer layers that are alike"
         raise BadInput(expected, source=parts.source, where="chunks", value=len(parts.chunks))
@@ -92,13 +86,7 @@ def layers_of_parts(parts: Parts) -> Layers:
 
 
 def with_times(layers: Layers, parts: LayerParts) -> Layers:
-    """Return layers whose transformer layers take what their parts do, and never recompute.
-
-    Raises
-    ------
-    BadInput
-        If the layers have another time unit, or no transformer layer.
-    """
+    """Return layers whose transformer layers take what their parts do, and never recompute."""
     if layers.time_unit and parts.time_unit and layers.time_unit != parts.time_unit:
         expected = f'the layers have "{layers.time_unit}"'
         raise BadInput(expected, source=parts.source, where="time_unit", value=parts.time_unit)

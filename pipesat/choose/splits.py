@@ -51,12 +51,6 @@ def shapes_to_try(
     ----------
     chunks
         Stages per device of a loop, as many shapes as values; 2 unless given.
-
-    Raises
-    ------
-    BadInput
-        If a number is wrong, chunks are given without a loop, or the layers can be cut for none of
-        the shapes.
     """
     if chunks and placement not in ("loop", "any"):
         raise BadInput(
@@ -224,11 +218,6 @@ def even_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
 
     What stands before the first block (an embedding) is on the first stage, what follows the last
     block (MTP layers, a head) on the last. With fewer blocks than stages, all layers count.
-
-    Raises
-    ------
-    BadInput
-        If it breaks a flag or a tie.
     """
     stages, count = shape.stages, len(layers)
     blocks = [i for i, layer in enumerate(layers.layers) if layer.role == "block"]

@@ -246,13 +246,7 @@ def _taken_back(
 
 
 def check_cuttable(layers: Layers, pipeline: Pipeline) -> None:
-    """Pass unless counts, flags or ties surely leave no way to cut the layers.
-
-    Raises
-    ------
-    BadInput
-        With the numbers, or the tied layers.
-    """
+    """Pass unless counts, flags or ties surely leave no way to cut the layers."""
     stages = pipeline.stages
     check_counts(layers, stages)
     places = same_stage(layers, cut_masks(layers, stages))[1:stages, 1:-1].any(axis=0).sum()

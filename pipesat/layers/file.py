@@ -88,13 +88,7 @@ def read_layers(path: str | Path) -> Layers:
 
 
 def parse_layers(document: object, source: str = "layers") -> Layers:
-    """Validate a layers document (what ``json.loads`` returns).
-
-    Raises
-    ------
-    BadInput
-        As :func:`read_layers`.
-    """
+    """Validate a layers document (what ``json.loads`` returns)."""
     model = validated(document, LayersModel, source)
     with said_of(source):
         return _layers(model)

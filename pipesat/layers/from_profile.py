@@ -82,24 +82,12 @@ def layers_of_profile(
 
 
 def read_layers_or_profile(path: Path) -> Layers:
-    """Read a layers file, or the layers of a profile.
-
-    Raises
-    ------
-    BadInput
-        If it is neither.
-    """
+    """Read a layers file, or the layers of a profile."""
     return layers_of_document(read_json(path, LARGEST_FILE), path)
 
 
 def layers_of_document(document: Any, path: Path) -> Layers:
-    """Return the layers of a file that has been read: of a profile, those that were measured.
-
-    Raises
-    ------
-    BadInput
-        As :func:`read_layers_or_profile`.
-    """
+    """Return the layers of a file that has been read: of a profile, those that were measured."""
     kind = document.get("format") if isinstance(document, dict) else None
     if isinstance(kind, str) and kind.startswith("pipesat.profile/"):
         return layers_of_profile(read_profile(path))

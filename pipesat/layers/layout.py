@@ -61,11 +61,6 @@ def partition_of_layout(layout: MegatronLayout, layers: Layers) -> tuple[range, 
 
     ``E`` and ``L`` are passed over if no layer has the role ``embedding`` or ``head``: then their
     costs are in the first and the last block's.
-
-    Raises
-    ------
-    BadInput
-        If layers are lost, doubled or in another order.
     """
     roles = "".join(SYMBOLS[layer.role] for layer in layers.layers)
     given = ["".join(s for s in stage if s in roles or s in "tm") for stage in layout.stages]
@@ -101,11 +96,6 @@ def parse_layout(text: str, *, devices: int | None = None) -> MegatronLayout:
 
     ``devices`` are ranks, a divisor of the number of stages; ``None``: not checked. How many layers
     there must be, :func:`partition_of_layout` knows.
-
-    Raises
-    ------
-    BadInput
-        Naming the character, counted from 1, or the rule that the layers break.
     """
     stages = tuple(_expanded(text).split("|"))
     _require_order(stages)
@@ -152,14 +142,7 @@ def _require_order(stages: Sequence[str]) -> None:
 
 
 def layout_of_module_names(document: object) -> MegatronLayout:
-    """Read a list of lists of names.
-
-    Raises
-    ------
-    BadInput
-        With the place in the list: names that are not known, and layers that are lost, doubled or
-        not in order.
-    """
+    """Read a list of lists of names."""
     if not isinstance(document, list) or not document:
         raise BadInput("expected a list of lists of names", value=document)
     stages, layers = [], 0

@@ -161,13 +161,7 @@ def _least_allowed(
 
 
 def summed(values: Iterable[int]) -> Ints:
-    """Return 0, v0, v0 + v1, ...
-
-    Raises
-    ------
-    BadInput
-        If that is too large to be exact.
-    """
+    """Return 0, v0, v0 + v1, ..."""
     listed = list(values)
     if sum(listed) >= LARGEST_COST:
         raise BadInput("the layers' sum is too large to add up exactly: choose a coarser unit")

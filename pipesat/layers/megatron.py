@@ -166,13 +166,7 @@ def layout_option(layers: Layers, partition: Sequence[range]) -> str:
 
 
 def partition_of_pattern(text: str, layers: Layers) -> tuple[range, ...]:
-    """Cut hybrid layers as a pattern says; what is before and after the blocks is at the ends.
-
-    Raises
-    ------
-    BadInput
-        If it is no pattern, or has other layers than these, or parts one.
-    """
+    """Cut hybrid layers as a pattern says; what is before and after the blocks is at the ends."""
     whole = pattern_of_partition(layers, (range(len(layers)),))
     if checked(text).replace("|", "") != whole:
         raise BadInput(f"expected the layers {whole}, parted by |", value=text)
@@ -189,13 +183,7 @@ def partition_of_pattern(text: str, layers: Layers) -> tuple[range, ...]:
 
 
 def cut_pattern(text: str, stages: int, counts: Sequence[int] | None) -> str:
-    """Return a pattern with its stages parted: as they are, or so many symbols each.
-
-    Raises
-    ------
-    BadInput
-        If it is no pattern, or has not so many stages or symbols.
-    """
+    """Return a pattern with its stages parted: as they are, or so many symbols each."""
     main, slash, mtp = checked(text).partition("/")
     if counts is not None and "|" not in main:
         if sum(counts) != len(main):
@@ -210,13 +198,7 @@ def cut_pattern(text: str, stages: int, counts: Sequence[int] | None) -> str:
 
 
 def checked(text: str) -> str:
-    """Return a text that is a pattern.
-
-    Raises
-    ------
-    BadInput
-        If it is none.
-    """
+    """Return a text that is a pattern."""
     if _PATTERN.fullmatch(text) is None or len(set(text.split("/")[1:])) > 1:
         expected = f"expected {HYBRID_SYMBOLS}, | between stages, equal MTP layers each after a /"
         raise BadInput(expected, where="pattern", value=text)

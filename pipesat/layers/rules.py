@@ -23,11 +23,6 @@ def check_partition(layers: Layers, partition: Sequence[range], homes: Sequence[
         Layers of every stage; a stage may be empty, as in hand-written layouts.
     homes
         Device of every stage.
-
-    Raises
-    ------
-    BadInput
-        Naming the layer and the stage.
     """
     if len(partition) != len(homes):
         raise BadInput(f"{len(partition)} stages, expected {len(homes)}", where="stages")
@@ -61,13 +56,7 @@ def _broken_flags(layers: Layers, stage_of: Sequence[int], stages: int) -> Itera
 
 
 def check_counts(layers: Layers, stages: int) -> None:
-    """Pass if there are layers, and places to cut between them, for so many stages.
-
-    Raises
-    ------
-    BadInput
-        With both numbers.
-    """
+    """Pass if there are layers, and places to cut between them, for so many stages."""
     if len(layers) < stages:
         raise BadInput(
             f"{stages} stages, but only {len(layers)} layers: expected at most one stage "

@@ -32,12 +32,6 @@ def problem_of_split(
     ----------
     recompute
         Which stages compute their activations again; empty: none.
-
-    Raises
-    ------
-    BadInput
-        If the partition loses or doubles layers, or breaks a flag or a tie; if a stage's amount is
-        beyond what a problem can hold.
     """
     document = problem_document(layers, partition, pipeline, recompute=recompute)
     return parse_problem(document, "problem of layers")
@@ -54,11 +48,6 @@ def problem_with_recompute(
 
     Every stage that has a layer with a variant has the mode :data:`RECOMPUTE`, and all microbatches
     of a stage run alike.
-
-    Raises
-    ------
-    BadInput
-        As :func:`problem_of_split`.
     """
     document = problem_document(layers, partition, pipeline)
     for part, stage in zip(partition, document["stages"], strict=True):

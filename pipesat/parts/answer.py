@@ -194,13 +194,7 @@ def factor_of(time: int, in_turn: int) -> list[int]:
 
 
 def ops_of_text(text: str, parts: Parts) -> Ops:
-    """Read ``0F+0BW`` or ``0BW``: ops of stages on one device.
-
-    Raises
-    ------
-    BadInput
-        If it is anything else.
-    """
+    """Read ``0F+0BW`` or ``0BW``: ops of stages on one device."""
     found = []
     for word in text.split("+"):
         with contextlib.suppress(ValueError, IndexError):
@@ -240,13 +234,7 @@ def twos_to_time(parts: Parts) -> list[Ops]:
 
 
 def require_same_stages(parts: Parts, problem: Problem) -> None:
-    """Pass if a problem has the stages of the parts, on the same devices.
-
-    Raises
-    ------
-    BadInput
-        If the problem has other stages, or another time unit.
-    """
+    """Pass if a problem has the stages of the parts, on the same devices."""
     wanted = f"as {parts.source} has"
     homes = [stage.device for stage in problem.stages]
     if len(homes) != len(parts.stages):
@@ -268,12 +256,6 @@ def into_problem(found: PairTimes, problem: Problem) -> Problem:
     All else stays: memory, links, microbatches, names. A factor ``FB`` that the problem had goes:
     it would let ops pair that the parts do not show to save anything. The stages are the parts'
     (:func:`require_same_stages`).
-
-    Raises
-    ------
-    BadInput
-        If a time is more than a problem file may have, or the problem has what does not go with
-        listed pairs.
     """
     times = found.document()
     return changed_problem(

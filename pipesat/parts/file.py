@@ -78,13 +78,7 @@ def read_parts(path: str | Path) -> Parts:
 
 
 def parse_parts(document: object, source: str = "parts") -> Parts:
-    """Validate a parts document (what ``json.loads`` returns).
-
-    Raises
-    ------
-    BadInput
-        As :func:`read_parts`.
-    """
+    """Validate a parts document (what ``json.loads`` returns)."""
     if isinstance(document, dict) and "traceEvents" in document:
         text = "expected parts; of a trace, `problem pairs TRACE --map MAPPING` makes them"
         raise BadInput(text, source=source)
@@ -219,13 +213,7 @@ class PartsMap(StrictModel):
 
 
 def read_mapping(path: str | Path) -> PartsMap:
-    """Read and validate a mapping file, ``pipesat.parts-map/1``.
-
-    Raises
-    ------
-    BadInput
-        With the file, the path of the value, the value and what would be right.
-    """
+    """Read and validate a mapping file, ``pipesat.parts-map/1``."""
     source = str(path)
     mapping = validated(read_json(Path(path), LARGEST_MAP), PartsMap, source)
     with said_of(source):

@@ -51,11 +51,6 @@ def built(placement: Placement, given: Mapping[str, Any]) -> Problem:
     ----------
     given
         Their parameters: see :class:`pipesat.core.building.Building`.
-
-    Raises
-    ------
-    BadInput
-        Naming the constructor, the parameter, its value and what would be right.
     """
     source = f"Problem.{_NAMES.get(placement, placement)}"
     with said_of(source):
@@ -64,13 +59,7 @@ def built(placement: Placement, given: Mapping[str, Any]) -> Problem:
 
 
 def document_of(placement: Placement, given: Mapping[str, Any]) -> Document:
-    """Return the document of :func:`built`; what is not given is as it is by default.
-
-    Raises
-    ------
-    BadInput
-        If there are fewer layers than stages, or a list has another length than it should.
-    """
+    """Return the document of :func:`built`; what is not given is as it is by default."""
     defaults = {name: parameter.default for name, parameter in _PARAMETERS.items()}
     said = _in_units(defaults | _plain(given))
     geometry = Geometry(placement, said["devices"], said["chunks"])
@@ -94,13 +83,7 @@ def document_of(placement: Placement, given: Mapping[str, Any]) -> Document:
 
 
 def require_few(geometry: Geometry) -> None:
-    """Pass if there are as few stages as a problem may have.
-
-    Raises
-    ------
-    BadInput
-        With both numbers.
-    """
+    """Pass if there are as few stages as a problem may have."""
     if geometry.parts > MOST_STAGES:
         text = f"{geometry.parts} stages, expected at most {MOST_STAGES}"
         raise BadInput(text, where="chunks")
@@ -143,13 +126,7 @@ def _stages(layers: Sequence[Costs], said: Mapping[str, Any]) -> list[Document]:
 
 
 def from_parts(given: Mapping[str, Any]) -> Problem:
-    """Return the problem that ``Problem.from_stages`` describes.
-
-    Raises
-    ------
-    BadInput
-        As :func:`built`.
-    """
+    """Return the problem that ``Problem.from_stages`` describes."""
     stages, devices = [_entry(stage) for stage in given["stages"]], given["devices"]
     if devices is None:
         homes = [stage.get("device") for stage in stages if isinstance(stage, Mapping)]
@@ -184,13 +161,7 @@ def _entry(part: Any) -> Any:
 
 
 def changed(problem: Problem, **given: Any) -> Problem:
-    """Return a copy of a problem in which some of its document says something else.
-
-    Raises
-    ------
-    BadInput
-        Naming the method, the parameter, its value and what would be right.
-    """
+    """Return a copy of a problem in which some of its document says something else."""
     source = f"Problem.with_{next(iter(given))}"
     document = dict(problem.document)
     with said_of(source):

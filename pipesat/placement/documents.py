@@ -100,13 +100,7 @@ def comm_entry(delays: Sequence[int]) -> Document:
 
 
 def one_each(value: Any, count: int, where: str, what: str = "device") -> list[Any]:
-    """Return one value per device or stage, of one for all or a list.
-
-    Raises
-    ------
-    BadInput
-        If a list has another length.
-    """
+    """Return one value per device or stage, of one for all or a list."""
     if not isinstance(value, list | tuple):
         return [value] * count
     if len(value) != count:
@@ -117,13 +111,7 @@ def one_each(value: Any, count: int, where: str, what: str = "device") -> list[A
 
 
 def cut(costs: Sequence[Costs], stages: int, split: Split = "even") -> list[Costs]:
-    """Join layers to contiguous stages: equally many each, or so that the longest is shortest.
-
-    Raises
-    ------
-    BadInput
-        If there are fewer layers than stages.
-    """
+    """Join layers to contiguous stages: equally many each, or so that the longest is shortest."""
     if split == "even":
         parts = even(len(costs), stages)
     else:
@@ -147,12 +135,6 @@ def activations_of_1f1b(problem: Problem) -> int:
     flight on device d (Narayanan et al., SC 2021, section 2.2). The stages are those of the first
     route, joined evenly to one per device. Other routes count as replicas of it, with their
     microbatches.
-
-    Raises
-    ------
-    BadInput
-        If there are fewer stages than devices, or microbatches differ: what 1F1B holds depends on
-        which of them it holds at once.
     """
     if problem.has_lists:
         raise BadInput(
@@ -166,13 +148,7 @@ def activations_of_1f1b(problem: Problem) -> int:
 
 
 def capacities_of(problem: Problem, memory: Any) -> list[int | None]:
-    """Return capacities, one per device; a share of 1F1B's peak comes on top of static memory.
-
-    Raises
-    ------
-    BadInput
-        As :func:`activations_of_1f1b` and :func:`one_each`.
-    """
+    """Return capacities, one per device; a share of 1F1B's peak comes on top of static memory."""
     if isinstance(memory, Fraction):
         peak = round(memory * activations_of_1f1b(problem))
         return [device.static + peak for device in problem.devices]

@@ -86,13 +86,7 @@ class Geometry:
 
 
 def chunks_of(placement: Placement, chunks: int | None) -> int:
-    """Return the stages per device of a loop; ``None``: 2.
-
-    Raises
-    ------
-    BadInput
-        If they are given for another placement.
-    """
+    """Return the stages per device of a loop; ``None``: 2."""
     if chunks is not None and placement != "loop":
         raise BadInput("only a loop has a choice: `placement` loop", where="chunks", value=chunks)
     return chunks or CHUNKS
@@ -102,11 +96,6 @@ def shared(microbatches: Any, routes: int) -> list[Any]:
     """Return each route's microbatches: of a number equally many, the first routes' more.
 
     One route takes a list of classes as it is; several take a list of one each, a number or a list.
-
-    Raises
-    ------
-    BadInput
-        If a list is none of these.
     """
     if routes == 1:
         return [microbatches]

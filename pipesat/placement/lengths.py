@@ -66,13 +66,7 @@ def microbatches_from_lengths(
 def factors_of(
     lengths: Sequence[int], reference: int, quadratic: Fraction | float, source: str = "lengths"
 ) -> dict[int, Factors]:
-    """Return the factors of each length, in parts of 10^4.
-
-    Raises
-    ------
-    BadInput
-        As :func:`microbatches_from_lengths`.
-    """
+    """Return the factors of each length, in parts of 10^4."""
     if type(reference) is not int or not 1 <= reference <= MOST:
         text = "expected an integer from 1 to 10^12"
         raise BadInput(text, where="reference", value=reference)
@@ -100,13 +94,7 @@ def factors_of(
 
 
 def read_lengths(path: str | Path) -> list[Any]:
-    """Read a JSON list, or a CSV of one column without a head.
-
-    Raises
-    ------
-    BadInput
-        If it is neither.
-    """
+    """Read a JSON list, or a CSV of one column without a head."""
     text = read_text(Path(path), _LARGEST_FILE)
     if text.lstrip().startswith("["):
         values = read_json(Path(path), _LARGEST_FILE)

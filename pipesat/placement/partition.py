@@ -9,13 +9,7 @@ from pipesat.core.errors import BadInput
 
 
 def even(layers: int, stages: int) -> tuple[range, ...]:
-    """Cut evenly; the first ``layers % stages`` stages have one layer more.
-
-    Raises
-    ------
-    BadInput
-        If there is no stage, or there are fewer layers than stages.
-    """
+    """Cut evenly; the first ``layers % stages`` stages have one layer more."""
     check_counts(layers, stages)
     size, more = divmod(layers, stages)
     return partition_of([stage * size + min(stage, more) for stage in range(stages + 1)])
@@ -27,13 +21,7 @@ def partition_of(cuts: Sequence[int]) -> tuple[range, ...]:
 
 
 def check_counts(layers: int, stages: int) -> None:
-    """Pass if there is a layer for every stage, and a stage.
-
-    Raises
-    ------
-    BadInput
-        With the number that is wrong.
-    """
+    """Pass if there is a layer for every stage, and a stage."""
     for name, value in (("layers", layers), ("stages", stages)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise BadInput("expected a whole number of at least 1", where=name, value=value)

@@ -137,12 +137,6 @@ def balanced(costs: Sequence[int], stages: int) -> tuple[range, ...]:
     ``costs[i] >= 0`` is layer i's cost, in any unit. Every stage has a layer. Among the cuts of
     least maximum it is one of least sum of squares: one long layer leaves no others long. Of those
     that are equal, every stage in turn takes as many layers as it can.
-
-    Raises
-    ------
-    BadInput
-        If there is no stage, there are fewer layers than stages, or a cost is not a whole number
-        of at least 0.
     """
     count = len(costs)
     check_counts(count, stages)

@@ -87,11 +87,6 @@ def problem_of_profile(
     modes, copy_bandwidth, copy_channels
         Memory modes of the stages; ``None``: those that the profile has. Bytes per second between a
         device and its host, ``None``: as measured. 1 channel for both directions, or one each.
-
-    Raises
-    ------
-    BadInput
-        If there are more stages than layers, or the profile has no modes that are asked for.
     """
     if modes and not profile.options.modes:
         raise BadInput("the profile has no memory modes: measure it with modes", where="modes")
