@@ -237,7 +237,6 @@ def advise(
     from pipesat.choose.advice_table import shown_rows
     from pipesat.choose.ends import ends_of
     from pipesat.choose.given import (
-        Run,
         copy_rate,
         given,
         require_room,
@@ -252,7 +251,8 @@ def advise(
         text = "a published model has them: expected `length` and `batch`"
         raise BadInput(text, where="tokens", value=tokens)
     whole = Deadline(min(QUICK, time_limit) if quick else time_limit, stop or threading.Event())
-    known = given(model, Run(gpu, length, batch, tensor_parallel))
+    sizes = {"length": length, "batch": batch, "tensor_parallel": tensor_parallel}
+    known = given(model, gpu, sizes)
     if known.layers.estimate and note is not None:
         note(f"pipesat: all costs are an estimate: {known.layers.estimate}")
     if gpu is not None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os.path
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pipesat.choose.bounds import why_nothing_fits
 from pipesat.choose.comparison import Hand
@@ -43,13 +44,8 @@ RESERVED: Final = Fraction(1, 20)
 """Of the memory, kept free unless a reserve is given."""
 
 
-class Run(NamedTuple):
-    """What a published model runs on, and in which microbatches."""
-
-    gpu: str | None = None
-    length: int | None = None
-    batch: int = 1
-    tensor_parallel: int = 1
+_SIZES: Final[Mapping[str, int | None]] = {"length": None, "batch": 1, "tensor_parallel": 1}
+"""In which microbatches a published model runs, unless that is given."""
 
 
 class Given(NamedTuple):
@@ -66,7 +62,9 @@ class Given(NamedTuple):
 
 
 @doing("reading costs")
-def given(model: Layers | Parts | Profile | str | Path, run: Run) -> Given:
+def given(
+    model: Layers | Parts | Profile | str | Path, gpu: str | None, sizes: Mapping[str, Any]
+) -> Given:
     """Return the layers that are meant."""
     if isinstance(model, Layers):
         return Given(model)
@@ -74,15 +72,15 @@ def given(model: Layers | Parts | Profile | str | Path, run: Run) -> Given:
         return Given(layers_of_parts(model), parts=model)
     if isinstance(model, Profile):
         return Given(layers_of_profile(model))
-    if run.gpu is not None:
+    if gpu is not None:
         if os.path.exists(model):
             text = "a file has its costs: expected the name of a published model"
-            raise BadInput(text, where="gpu", value=run.gpu)
-        return _estimated(str(model), run.gpu, run)
-    for (name, value), unset in zip(run._asdict().items(), Run(), strict=True):
-        if value != unset:
+            raise BadInput(text, where="gpu", value=gpu)
+        return _estimated(str(model), gpu, sizes)
+    for name, unset in _SIZES.items():
+        if sizes[name] != unset:
             text = "only a published model with its GPU is estimated"
-            raise BadInput(text, where=name, value=value)
+            raise BadInput(text, where=name, value=sizes[name])
     return _of_file(model)
 
 
@@ -112,13 +110,12 @@ def _of_file(path: str | Path) -> Given:
     return Given(parse_layers(document, str(path)))
 
 
-def _estimated(model: str, gpu: str, run: Run) -> Given:
+def _estimated(model: str, gpu: str, sizes: Mapping[str, Any]) -> Given:
     """Costs of a published model by the roofline; memory and links are the GPU's."""
-    each, device = run.length or named_shape(model).length, named_gpu(gpu)
-    options = {"length": each, "batch": run.batch, "tensor_parallel": run.tensor_parallel}
+    each, device = sizes["length"] or named_shape(model).length, named_gpu(gpu)
     carried = Fraction(str(device.link_bandwidth * LIKELY.traffic)) * 1000  # 10^9/s: bytes per us
-    layers = estimate_layers(model, gpu, **options)
-    return Given(layers, device.memory // 2**20, carried, each * run.batch)
+    layers = estimate_layers(model, gpu, **sizes)
+    return Given(layers, device.memory // 2**20, carried, each * sizes["batch"])
 
 
 def with_reserve(layers: Layers, reserve: int | None, memory: int | None = None) -> Layers:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pipesat.core.ops import KINDS
 from pipesat.core.stage import COSTS
 from pipesat.files.strict_json import read_json
 from pipesat.layers.file import LARGEST_FILE, parse_layers
@@ -67,10 +68,7 @@ def layers_of_profile(
         )
 
     labels = _different([layer.name for layer in profile.layers])
-    transient = max(
-        max(part.transient.F, part.transient.B, part.transient.W, part.transient.BW)
-        for part in parts
-    )
+    transient = max(getattr(part.transient, kind) for part in parts for kind in KINDS)
     return Layers(
         tuple(layer(k, part, labels[k]) for k, part in enumerate(parts)),
         name=profile.name,
