@@ -50,11 +50,6 @@ class Line:
     detail: str
     command: str | None = None
 
-    @property
-    def mending(self) -> str:
-        """The command, as the end of a sentence."""
-        return "" if self.command is None else f"; run: {self.command}"
-
 
 @dataclass(frozen=True, repr=False)
 class Report(Displayed):
@@ -79,7 +74,8 @@ class Report(Displayed):
     def records(self) -> list[dict[str, Any]]:
         """Return a row per line."""
         return [
-            {"name": line.name, "status": line.status, "detail": f"{line.detail}{line.mending}"}
+            {"name": line.name, "status": line.status}
+            | {"detail": "; run: ".join(filter(None, (line.detail, line.command)))}
             for line in self.lines
         ]
 
@@ -106,48 +102,38 @@ def package_lines() -> Iterator[Line]:
         from packaging.requirements import Requirement
 
         yield Line("versions", "pipesat", "ok", importlib.metadata.version("pipesat"))
+        extras = importlib.metadata.metadata("pipesat").get_all("Provides-Extra") or ()
         needs = [Requirement(text) for text in importlib.metadata.requires("pipesat") or ()]
     except ImportError as error:  # PackageNotFoundError is one
         reason = f"{error}, so nothing is known of what it needs"
         yield Line("versions", "pipesat", "FAILED", reason, "pip install . in the clone")
         return
-    core = [need for need in needs if _wanted(need, "")]
-    yield from map(line_of, core)
-    for extra in importlib.metadata.metadata("pipesat").get_all("Provides-Extra") or ():
-        if extra not in DEVELOPMENT:
-            own = (need for need in needs if need not in core and _wanted(need, extra))
-            yield from (line_of(need, extra) for need in own)
-
-
-def _wanted(need: Requirement, extra: str) -> bool:
-    """Whether it applies to this Python and platform, with the extra."""
-    return need.marker is None or need.marker.evaluate({"extra": extra})
+    for extra in ("", *(one for one in extras if one not in DEVELOPMENT)):
+        own = [n for n in needs if n.marker is None or n.marker.evaluate({"extra": extra})]
+        yield from (line_of(need, extra) for need in own)
+        needs = [need for need in needs if extra or need not in own]  # none of the core twice
 
 
 def line_of(need: Requirement, extra: str = "") -> Line:
     """Judge a package; none of an extra's, or too old a one, is no fault of the installation."""
     name = need.name if extra in ("", need.name) else f"{need.name} ({extra})"
     part: Part = "extras" if extra else "versions"
+    extras = f"[{','.join(sorted(need.extras))}]" if need.extras else ""
+    wanted = shlex.quote(f"{need.name}{extras}{need.specifier}")
     try:
         version = importlib.metadata.version(need.name)
         wrong = f"{version} is installed, pipesat needs {need.specifier}"
     except importlib.metadata.PackageNotFoundError:
         version, wrong = "", "not installed"
     if not version or not need.specifier.contains(version, prereleases=True):
-        return Line(part, name, "missing" if extra else "FAILED", wrong, _pip_install(need))
+        return Line(part, name, "missing" if extra else "FAILED", wrong, f"pip install {wanted}")
     try:
         importlib.import_module(need.name.lower().replace("-", "_"))
     except Exception as error:  # a broken installation may raise anything
-        again = _pip_install(need, "--force-reinstall --no-deps ")
+        again = f"pip install --force-reinstall --no-deps {wanted}"
         reason = f"does not load: {type(error).__name__}: {error}"
         return Line(part, name, "FAILED", reason, again)
     return Line(part, name, "ok", version)
-
-
-def _pip_install(need: Requirement, options: str = "") -> str:
-    """Return the command that brings a package in a version that fits."""
-    extras = f"[{','.join(sorted(need.extras))}]" if need.extras else ""
-    return f"pip install {options}{shlex.quote(f'{need.name}{extras}{need.specifier}')}"
 
 
 def solve_line() -> Line:
@@ -163,7 +149,7 @@ def solve_line() -> Line:
         took = f"{result.wall_s:.1f} s"
     except Exception as error:  # whatever it is, it belongs into the report
         return Line("self-check", "solve", "FAILED", f"{type(error).__name__}: {error}")
-    if broken or (result.value, result.lower_bound) != (OPTIMUM, OPTIMUM):
+    if broken or {result.value, result.lower_bound} != {OPTIMUM}:
         reason = (
             f"value {result.value} and bound {result.lower_bound} after {took}, expected {OPTIMUM} "
             f"for both and a valid schedule ({broken or result.status}): a busy machine, or the "

@@ -64,6 +64,15 @@ Runtime: TypeAlias = Literal[Target, "megatron"]
 RecomputeChoice: TypeAlias = Literal["never", "where-needed", "choose"]
 
 SHARED: Final = {
+    "problem": "The problem (a JSON file).",
+    "schedule": "A schedule, the result that has it, or the path of a schedule file.",
+    "devices": "Pipeline ranks.",
+    "name": "For tables and pictures.",
+    "target": "Only what this runtime can run; ``None``: any. See :func:`pipesat.solve`.",
+    "placement": "Where the stages lie.",
+    "chunks": "Stages per device of a loop; ``None``: 2.",
+    "split": "Layers per stage: equally many, or so that times balance.",
+    "timeout": "Seconds for everything. Then all processes are ended.",
     "objective": "``makespan``, or ``span``: the longest that a device takes from its first op to "
     "its last.",
     "time_limit": "Seconds for the search. It ends earlier if nothing better can exist.",

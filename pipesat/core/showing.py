@@ -43,7 +43,8 @@ class Table:
     notes: Sequence[str] = ()
 
 
-_UPPER_LIMITS: Final = ("gap", "to_best", "to_bound", "share_of_1f1b")  # rounded up
+_UPPER_LIMITS: Final = ("gap", "to_best", "to_bound", "share_of_1f1b", "over_best", "above_it")
+"""Rounded up."""
 _SHARES: Final = ("bubble_", "of_capacity", "lost_", "gain_", "ahead_")
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pipesat.core.amounts import memory_text, rounded, time_text
 from pipesat.core.claims import at_most, excess
-from pipesat.core.showing import Column, Displayed, Facts, Table, number
+from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.summary import statement_of, units_of
 from pipesat.files.folder import json_file, write_folder
 from pipesat.files.schedule_file import schedule_bytes
-from pipesat.frontier.caps import Cap, at_cap, in_1f1b, share_text
+from pipesat.frontier.caps import Cap, at_cap, in_1f1b
 from pipesat.frontier.levers import Compared, Curves, answers, compared, comparison, own_cap
 from pipesat.frontier.picture import frontier_figure, staircases
 from pipesat.frontier.trace import CapRow, Frontier
@@ -71,7 +71,7 @@ class Frontiers(Displayed):
     def tables(self) -> Iterator[Table]:
         """Yield what modes reach at the same capacities, then each curve."""
         if self.compared_at:
-            yield comparison(self.curves, self.compared())
+            yield comparison(self.compared())
         for name, frontier in self.curves.items():
             yield _table(name, frontier)
             if frontier.published:
@@ -226,59 +226,46 @@ def _published(frontier: Frontier) -> Iterator[dict[str, Any]]:
 
 def _table(name: str | None, frontier: Frontier) -> Table:
     """A line per cap."""
-    columns = [
-        Column("cap"),
-        Column("x 1F1B"),
-        Column(frontier.curve.objective),
-        Column("bound", spare=1),
-        Column("gap"),
-        Column("status", number=False),
-        Column("over\nbest"),
-        Column("largest\npeak", spare=2),
-        Column("best\nhand-written", spare=3),
-        Column("found by", number=False, spare=5),
-        Column("seconds", spare=4),
+    curve, scale, best = frontier.curve, frontier.scale, frontier.curve.value(None)
+    rows = [
+        {"cap": str(cells["cap"]), "share_of_1f1b": cells["share_of_1f1b"]}
+        | {curve.objective: cells["value"], "bound": cells["lower_bound"], "gap": cells["gap"]}
+        | {"status": cells["status"], "over_best": _above(cells["value"], best, "a cap")}
+        | {name: cells[name] for name in ("largest_peak", "baseline_value", "baseline")}
+        | {"seconds": cells["seconds"], "found_by": cells["source"] or ""}
+        for cells in (_cells(frontier, row) for row in frontier.rows)
     ]
-    problem, scale, best = frontier.curve.problem, frontier.scale, frontier.curve.value(None)
-    lines = [
-        [
-            str(cells["cap"]),
-            share_text(scale, row.cap),
-            number(row.standing.value),
-            number(row.standing.bound),
-            row.standing.gap_text(),
-            row.standing.status,
-            at_most(excess(row.standing.value, best, f"cap {row.cap}"), 1),
-            number(cells["largest_peak"]),
-            "-" if row.baseline is None else f"{row.baseline.value} {row.baseline.name:<12}",
-            cells["source"] or "",
-            f"{row.seconds:.1f}",
-        ]
-        for row in frontier.rows
-        for cells in [_cells(frontier, row)]
-    ]
-    label = problem.name or "problem"
+    label = curve.problem.name or "problem"
     label += "" if name is None or label.endswith(name) else f", {name}"
-    about = [*units_of(problem), "a cap is the capacity of every device, static memory included"]
-    notes = []
-    if scale is not None:
-        notes.append(
-            f"x 1F1B: (cap - {scale.static} static) / {scale.activations}, the activations that "
-            "1F1B holds of these layers on one stage per device"
-        )
-    return Table(columns, lines, f"{label}: {'; '.join(about)}", notes)
+    about = [
+        *units_of(curve.problem),
+        "a cap is the capacity of every device, static memory included",
+    ]
+    said = scale and (
+        f"share of 1f1b: (cap - {scale.static} static) / {scale.activations}, the activations that "
+        "1F1B holds of these layers on one stage per device"
+    )
+    return table_of(rows, f"{label}: {'; '.join(about)}", [said or ""])
 
 
 def _published_table(frontier: Frontier) -> Table:
     """Hand-written schedules by peak, with what the curve has at the same memory."""
-    heads = ("peak", "x 1F1B", frontier.curve.objective, "the curve there", "above it")
-    lines = []
+    scale, curve = frontier.scale, frontier.curve
     published = sorted(frontier.published.items(), key=lambda one: (one[1].peak, one[1].value))
-    for name, known in published:
-        there, share = frontier.curve.value(known.peak), share_text(frontier.scale, known.peak)
-        above = at_most(excess(known.value, there, name))
-        lines.append([name, str(known.peak), share, str(known.value), number(there), above])
-    return Table([Column("hand-written", number=False), *map(Column, heads)], lines)
+    rows = [
+        {"hand-written": name, "peak": known.peak}
+        | {"share_of_1f1b": scale and scale.share(known.peak), curve.objective: known.value}
+        | {"the_curve there": there, "above_it": _above(known.value, there, name)}
+        for name, known in published
+        for there in [curve.value(known.peak)]
+    ]
+    return table_of(rows)
+
+
+def _above(value: int | None, best: int | None, name: str) -> float | None:
+    """How far a value is above the best, as a share."""
+    above = excess(value, best, name)
+    return None if above is None else float(above)
 
 
 def _of_one(frontier: Frontier) -> Iterator[tuple[str, str]]:

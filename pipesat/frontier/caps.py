@@ -76,14 +76,9 @@ class Scale1F1B:
         return self.static + round(share * self.activations)
 
 
-def share_text(scale: Scale1F1B | None, cap: Cap) -> str:
-    """Show a cap's share of 1F1B's memory; ``-`` where it has none."""
-    return "-" if scale is None or cap is None else rounded_up(scale.share(cap), 3)
-
-
 def in_1f1b(scale: Scale1F1B | None, cap: int) -> str:
-    """Show the same in brackets, to be put behind a cap."""
-    return "" if scale is None else f" ({share_text(scale, cap)} x 1F1B)"
+    """Show a cap's share of 1F1B's memory in brackets, to be put behind the cap."""
+    return "" if scale is None else f" ({rounded_up(scale.share(cap), 3)} x 1F1B)"
 
 
 def scale_of(problem: Problem) -> Scale1F1B | None:

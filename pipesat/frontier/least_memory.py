@@ -15,7 +15,7 @@ from pipesat.core.claims import Bound, Standing, as_given, tenable
 from pipesat.core.errors import Infeasible
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
-from pipesat.core.showing import Column, Displayed, Facts, Table
+from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.solving import Listener, Solve
 from pipesat.files.folder import json_file, write_folder
 from pipesat.files.schedule_file import schedule_bytes
@@ -100,8 +100,7 @@ class LeastMemory(Displayed):
     def tables(self) -> Iterator[Table]:
         """Yield the peak of every device, and the least that it can be."""
         if self.lightest is not None:
-            columns = [Column("device", number=False), Column("peak"), Column("at least")]
-            yield Table(columns, [[str(cell) for cell in row.values()] for row in self.records()])
+            yield table_of(self.records())
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per device: its peak, and the least it can be."""

@@ -16,10 +16,10 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import Op, with_ops
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
-from pipesat.core.showing import Column, Facts, Table
+from pipesat.core.showing import Facts, Table, table_of
 from pipesat.core.stage import KEEP
 from pipesat.files.folder import changed_problem
-from pipesat.frontier.caps import in_1f1b, least_feasible_cap, scale_of, share_text
+from pipesat.frontier.caps import in_1f1b, least_feasible_cap, scale_of
 from pipesat.frontier.curve import Curve
 from pipesat.frontier.trace import Frontier
 
@@ -129,16 +129,14 @@ def compared(curves: Curves, cap: int) -> Compared:
     return Compared(cap, None if scale is None else scale.share(cap), standings)
 
 
-def comparison(curves: Curves, rows: list[Compared]) -> Table:
+def comparison(rows: list[Compared]) -> Table:
     """Return the best of each lever, a line per capacity, and what is proven of it."""
-    scale = next(iter(curves.values())).scale
-    names = [Column(str(name).replace(" or ", "\nor "), spare=1) for name in curves]
-    lines = [
-        [str(row.cap), share_text(scale, row.cap), *map(_said, row.standings.values())]
+    cells = [
+        {"cap": row.cap, "share_of_1f1b": row.share}
+        | {name: _said(standing) for name, standing in row.standings.items()}
         for row in rows
     ]
-    title = "the best of each curve at the same caps, and what is proven of it"
-    return Table([Column("cap"), Column("x 1F1B"), *names], lines, title)
+    return table_of(cells, "the best of each curve at the same caps, and what is proven of it")
 
 
 def answers(curves: Curves, rows: list[Compared]) -> Facts:

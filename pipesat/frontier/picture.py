@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from string import ascii_letters
@@ -40,15 +40,30 @@ class Staircase:
     """
 
     name: str
-    caps: Sequence[int]
-    values: Sequence[int | None]
-    bounds: Sequence[int | None]
-    marks: Sequence[int]
-    published: Sequence[tuple[str, int, int]]
+    caps: Sequence[float]
+    values: Sequence[float | None]
+    bounds: Sequence[float | None]
+    marks: Sequence[float]
+    published: Sequence[tuple[str, float, float]]
 
-    def bound(self, cap: int) -> int:
+    def bound(self, cap: float) -> float:
         """The bound just above a cap; 0 if there is none."""
         return self.bounds[bisect_right(self.caps, cap)] or 0
+
+    def scaled(self, memory: float, time: float) -> Staircase:
+        """Return the curve in the units that are shown; what is unknown is not drawn."""
+
+        def times(values: Sequence[float | None]) -> list[float]:
+            return [math.nan if value is None else time * value for value in values]
+
+        return Staircase(
+            self.name,
+            [memory * cap for cap in self.caps],
+            times(self.values),
+            times(self.bounds),
+            [memory * cap for cap in self.marks],
+            [(name, memory * peak, time * value) for name, peak, value in self.published],
+        )
 
 
 def staircases(curves: Curves) -> list[Staircase]:
@@ -75,122 +90,119 @@ def frontier_figure(
     """Draw the curves into one figure. The problem gives the units."""
     from pipesat.picture.figures import figure_of
 
-    return figure_of(lambda: _Frontier(problem, objective, curves, scale).drawn(title))
+    return figure_of(lambda: _drawn(problem, objective, curves, scale, title))
 
 
-class _Frontier:
-    """A picture while it is drawn. All amounts are shown in units that suit the largest."""
+def _drawn(
+    problem: Problem,
+    objective: Objective,
+    given: Sequence[Staircase],
+    scale: Scale1F1B | None,
+    title: str,
+) -> Figure:
+    """Draw the one filled area, then every curve as lines and points, in units that suit them."""
+    from pipesat.picture.figures import blank_figure, in_brackets, unit_of_memory, unit_of_time
 
-    def __init__(
-        self,
-        problem: Problem,
-        objective: Objective,
-        curves: Sequence[Staircase],
-        scale: Scale1F1B | None,
-    ) -> None:
-        from pipesat.picture.figures import in_brackets, unit_of_memory, unit_of_time
+    peaks = [peak for one in given for _, peak, _ in one.published]
+    right = max([1, *peaks, *(cap for one in given for cap in one.caps)])
+    best = min((value for one in given for value in one.values if value), default=1)
+    memory, memory_unit = unit_of_memory(problem.memory_unit, right)
+    time, time_unit = unit_of_time(problem.time_unit, best)
+    curves = [one.scaled(float(memory), time) for one in given]
+    right, best = float(memory) * right, time * best
+    known = {cap for one in given for cap in one.caps}
+    caps = [float(memory) * cap for cap in sorted(known)]
+    lowest = [time * min(one.bound(cap) for one in given) for cap in sorted(known)]
+    top = max([best, *(value for one in curves for value in one.values if value and value > 0)])
 
-        self.curves, self.scale = curves, scale
-        self.values = [v for curve in curves for v in curve.values if v is not None]
-        self.best = min([v for v in self.values if v], default=1)
-        self.caps = sorted({cap for curve in curves for cap in curve.caps})
-        peaks = [peak for curve in curves for _, peak, _ in curve.published]
-        self.right = max([1, *self.caps, *peaks])
-        memory, unit = unit_of_memory(problem.memory_unit, self.right)
-        self.memory, self.x_name = float(memory), in_brackets("memory of every device", unit)
-        self.time, unit = unit_of_time(problem.time_unit, self.best)
-        self.y_name = in_brackets(objective, unit)
-        points = sorted({(peak, v) for curve in curves for _, peak, v in curve.published})
-        self.letters = dict(zip(points, ascii_letters, strict=False))
+    figure = blank_figure(10, 6, title)
+    axes = figure.subplots()
+    axes.set_yscale("log" if top > _WIDE * best else "linear")
+    axes.set_ylim(0.97 * min([best, *filter(None, lowest)]), 1.05 * top)
+    margin = 0.04 * max(float(memory), right - caps[0])
+    axes.set_xlim(caps[0] - margin, right + 2 * margin)
+    what = "proven impossible" + (" in all curves" if len(curves) > 1 else "")
+    area: dict[str, Any] = {"step": "post", "color": HELD, "linewidth": 0, "label": what}
+    axes.fill_between([*caps, 2 * right], 0, [*lowest, lowest[-1]], **area)
+    points = sorted({(peak, value) for one in curves for _, peak, value in one.published})
+    letters = dict(zip(points, ascii_letters, strict=False))
+    for curve, style in zip(curves, cycle(_STYLES), strict=False):
+        _draw(axes, curve, letters, 2 * right, *style, alone=len(curves) == 1)
+    axes.set_xlabel(
+        in_brackets("memory of every device", memory_unit), fontsize=8, parse_math=False
+    )
+    axes.set_ylabel(in_brackets(objective, time_unit), fontsize=8, parse_math=False)
+    _frame(axes, best, scale, float(memory))
+    _explain(figure, curves, letters)
+    return figure
 
-    def drawn(self, title: str) -> Figure:
-        """Draw the one filled area, then every curve as lines and points."""
-        from pipesat.picture.figures import blank_figure
 
-        figure = blank_figure(10, 6, title)
-        axes = figure.subplots()
-        lowest = [min(curve.bound(cap) for curve in self.curves) for cap in self.caps]
-        floor, top = min([self.best, *filter(None, lowest)]), max([self.best, *self.values])
-        axes.set_yscale("log" if top > _WIDE * self.best else "linear")
-        axes.set_ylim(0.97 * self.time * floor, 1.05 * self.time * top)
-        margin = 0.04 * max(1, self.right - self.caps[0])
-        axes.set_xlim(*self._x([self.caps[0] - margin, self.right + 2 * margin]))
-        what = "proven impossible" + (" in all curves" if len(self.curves) > 1 else "")
-        xs, ys = self._x([*self.caps, 2 * self.right]), self._y([*lowest, lowest[-1]])
-        axes.fill_between(xs, 0, ys, step="post", color=HELD, linewidth=0, label=what)
-        for curve, style in zip(self.curves, cycle(_STYLES), strict=False):
-            self._draw(axes, curve, *style)
-        self._frame(axes)
-        self._explain(figure)
-        return figure
+def _draw(
+    axes: Axes,
+    curve: Staircase,
+    letters: Mapping[tuple[float, float], str],
+    end: float,
+    colour: str,
+    marker: str,
+    *,
+    alone: bool,
+) -> None:
+    """Draw a curve's steps, its caps, and its hand-written schedules as open marks."""
+    name = f"{curve.name}: " if curve.name else ""
+    xs, style = [*curve.caps, end], {"color": colour, "where": "post"}
+    values, bounds = [*curve.values, curve.values[-1]], [*curve.bounds[1:], curve.bounds[-1]]
+    axes.step(xs, values, linewidth=1.8, label=f"{name}best schedule found", **style)  # type: ignore[arg-type]
+    if not alone:
+        dashed = {"linewidth": 0.8, "linestyle": "--", "label": f"{name}bound"} | style
+        axes.step(xs, bounds, **dashed)  # type: ignore[arg-type]
+    marks = [place for place, cap in enumerate(curve.caps) if cap in curve.marks]
+    axes.plot(xs, values, marker, color=colour, markersize=4.5, markevery=marks)  # type: ignore[arg-type]
+    for at in {(peak, time): name for name, peak, time in curve.published}:
+        axes.plot(*at, marker, markersize=9, markerfacecolor="white", markeredgecolor=colour)
+        letter = f"$\\mathrm{{{letters.get(at, '+')}}}$"
+        axes.plot(*at, marker=letter, markersize=5, color=colour, markeredgewidth=0.3, zorder=4)
 
-    def _x(self, caps: Sequence[float]) -> list[float]:
-        return [self.memory * cap for cap in caps]
 
-    def _y(self, values: Sequence[int | None]) -> list[float]:
-        return [math.nan if value is None else self.time * value for value in values]
+def _frame(axes: Axes, best: float, scale: Scale1F1B | None, memory: float) -> None:
+    """Name the axes; above, the share of 1F1B's memory; right, what is lost to the best."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-    def _draw(self, axes: Axes, curve: Staircase, colour: str, marker: str) -> None:
-        """Draw a curve's steps, its caps, and its hand-written schedules as open marks."""
-        name = f"{curve.name}: " if curve.name else ""
-        xs = self._x([*curve.caps, 2 * self.right])
-        value, bound = self._y([*curve.values, curve.values[-1]]), self._y(curve.bounds[1:])
-        style: dict[str, Any] = {"color": colour, "where": "post"}
-        axes.step(xs, value, linewidth=1.8, label=f"{name}best schedule found", **style)
-        if len(self.curves) > 1:
-            low = [*bound, bound[-1]]
-            axes.step(xs, low, linewidth=0.8, linestyle="--", label=f"{name}bound", **style)
-        marks = [place for place, cap in enumerate(curve.caps) if cap in curve.marks]
-        axes.plot(xs, value, marker, color=colour, markersize=4.5, markevery=marks)
-        for peak, time in {(peak, time): name for name, peak, time in curve.published}:
-            at = self._x([peak]), self._y([time])
-            axes.plot(*at, marker, markersize=9, markerfacecolor="white", markeredgecolor=colour)
-            letter = f"$\\mathrm{{{self.letters.get((peak, time), '+')}}}$"
-            axes.plot(*at, marker=letter, markersize=5, color=colour, markeredgewidth=0.3, zorder=4)
+    axes.grid(color=GRID, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+    right = axes.secondary_yaxis("right", functions=_line(0, best))
+    right.set_ylabel("times the best", color=FAINT_INK, fontsize=8)
+    right.tick_params(colors=FAINT_INK, labelsize=8)
+    if scale is not None:
+        shares = _line(memory * scale.static, memory * scale.activations)
+        above = axes.secondary_xaxis("top", functions=shares)
+        above.set_xlabel("activation memory / 1F1B's", color=FAINT_INK, fontsize=8)
+        above.xaxis.set_major_locator(MaxNLocator(10))
+        above.tick_params(colors=FAINT_INK, labelsize=8)
+    for axis in (axes.xaxis, axes.yaxis, right.yaxis):
+        axis.set_major_formatter("{x:,g}")
+        axis.set_minor_formatter(NullFormatter())
+        if axis is not axes.xaxis and axes.get_yscale() == "log":
+            axis.set_major_locator(LogLocator(subs=(1, 1.2, 1.5, 2, 3, 5, 7)))
 
-    def _frame(self, axes: Axes) -> None:
-        """Name the axes; above, the share of 1F1B's memory; right, what is lost to the best."""
-        from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-        axes.set_xlabel(self.x_name, fontsize=8, parse_math=False)
-        axes.set_ylabel(self.y_name, fontsize=8, parse_math=False)
-        axes.grid(color=GRID, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=8)
-        right = axes.secondary_yaxis("right", functions=_line(0, self.time * self.best))
-        right.set_ylabel("times the best", color=FAINT_INK, fontsize=8)
-        faint = [right]
-        if self.scale is not None:
-            zero, one = self._x([self.scale.static, self.scale.activations])
-            above = axes.secondary_xaxis("top", functions=_line(zero, one))
-            above.set_xlabel("activation memory / 1F1B's", color=FAINT_INK, fontsize=8)
-            above.xaxis.set_major_locator(MaxNLocator(10))
-            faint.append(above)
-        for secondary in faint:
-            secondary.tick_params(colors=FAINT_INK, labelsize=8)
-        for axis in (axes.xaxis, axes.yaxis, right.yaxis):
-            axis.set_major_formatter("{x:,g}")
-            axis.set_minor_formatter(NullFormatter())
-        if axes.get_yscale() == "log":
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.2, 1.5, 2, 3, 5, 7)))
-            right.yaxis.set_major_locator(LogLocator(subs=(1, 1.2, 1.5, 2, 3, 5, 7)))
-
-    def _explain(self, figure: Figure) -> None:
-        """Draw the legend, and which letter is which hand-written schedule."""
-        names: dict[str, dict[str, None]] = {}
-        for curve in self.curves:
-            for name, peak, value in curve.published:
-                names.setdefault(self.letters.get((peak, value), "+"), {})[name] = None
-        said = ",  ".join(f"{letter}\u00a0{' = '.join(names[letter])}" for letter in sorted(names))
-        figure.legend(
-            loc="outside lower left",
-            ncols=max(2, min(4, 1 + len(self.curves))),
-            frameon=False,
-            fontsize=8,
-            title=fill(f"Open marks, hand-written: {said}", 150) if names else None,
-            title_fontsize=8,
-            alignment="left",
-        )
+def _explain(
+    figure: Figure, curves: Sequence[Staircase], letters: Mapping[tuple[float, float], str]
+) -> None:
+    """Draw the legend, and which letter is which hand-written schedule."""
+    names: dict[str, dict[str, None]] = {}
+    for name, *at in (one for curve in curves for one in curve.published):
+        names.setdefault(letters.get((at[0], at[1]), "+"), {})[name] = None
+    said = ",  ".join(f"{letter}\u00a0{' = '.join(names[letter])}" for letter in sorted(names))
+    figure.legend(
+        loc="outside lower left",
+        ncols=max(2, min(4, 1 + len(curves))),
+        frameon=False,
+        fontsize=8,
+        title=fill(f"Open marks, hand-written: {said}", 150) if names else None,
+        title_fontsize=8,
+        alignment="left",
+    )
 
 
 def _line(zero: float, one: float) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:

@@ -225,8 +225,6 @@ def compare(
 
     Parameters
     ----------
-    problem
-        The problem.
     result
         The answer to compare with; ``None``: the problem is solved. A baseline that is better is
         the answer: the solver's row has it too.
@@ -241,8 +239,6 @@ def compare(
     layers
         With ``placements``: you state that every stage is so many equal layers, or one number per
         stage. A loop and a V cut between them; ``None``: unknown.
-    target
-        Compare only what this runtime can run; ``None``: any. See :func:`pipesat.solve`.
     objective
         ``makespan`` or ``span``: of it are the ratios, unless a result says.
     time_limit

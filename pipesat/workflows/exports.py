@@ -40,10 +40,6 @@ def export(
 
     Parameters
     ----------
-    problem
-        The problem that it is a schedule of.
-    schedule
-        A schedule, the result that has it, or the path of a schedule file.
     path
         File to write; what belongs beside it is written beside it, under the same name with other
         suffixes. A folder, or a text that ends in ``/``: a file there, see :func:`file_of`.
@@ -81,36 +77,17 @@ def export(
     BadInput
         If there is no such format, or a file cannot be written.
     """
-    exported = _exported(
-        problem,
-        schedule,
-        to,
-        path,
-        layers=layers,
-        exact=exact,
-        remark=remark,
-        checkpointing=checkpointing,
-        pattern=pattern,
-    )
-    if exported.changed:
-        warnings.warn(exported.changed, stacklevel=3)  # beyond what looks at the arguments
-    return exported
-
-
-def _exported(
-    problem: Problem,
-    schedule: Schedule | Result | str | Path,
-    to: str,
-    path: str | Path | None,
-    **options: Any,
-) -> Exported:
     from pipesat.export import EXPORTERS, format_of
     from pipesat.export.options import Options
 
     to = format_of(to)
     file = None if path is None else file_of(path, to)
-    asked = Options(**options) if file is None else Options(file, **options)
-    exported = EXPORTERS[to](problem, valid_schedule(problem, schedule), asked)
+    asked: dict[str, Any] = {"layers": layers, "exact": exact, "remark": remark}
+    asked |= {"checkpointing": checkpointing, "pattern": pattern}
+    options = Options(**asked) if file is None else Options(file, **asked)
+    exported = EXPORTERS[to](problem, valid_schedule(problem, schedule), options)
+    if exported.changed:
+        warnings.warn(exported.changed, stacklevel=3)  # beyond what looks at the arguments
     if file is None:
         return exported
     told = list(exported.notes)
@@ -174,10 +151,7 @@ def export_result(
     result: Result, to: str, path: str | Path | None = None, **options: Any
 ) -> Exported:
     """Return a result's schedule in another format; see :func:`export`."""
-    exported = _exported(result.problem, result, to, path, **options)
-    if exported.changed:
-        warnings.warn(exported.changed, stacklevel=4)  # of who called Result.export
-    return exported
+    return export(result.problem, result, to, path, **options)
 
 
 def save_result(result: Result, folder: str | Path, log: Sequence[str] = ()) -> str | None:

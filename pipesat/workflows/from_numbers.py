@@ -61,8 +61,6 @@ def problem_from_numbers(
 
     Parameters
     ----------
-    devices
-        Pipeline ranks.
     F
         Forward time.
     B
@@ -89,12 +87,6 @@ def problem_from_numbers(
         Memory from B to the end of W.
     layers
         Costs are those of so many layers.
-    split
-        Layers per stage: equally many, or so that times balance.
-    placement
-        Where the stages lie.
-    chunks
-        Stages per device of a loop; ``None``: 2.
     link_delay
         Delay of every link.
     memory
@@ -109,8 +101,6 @@ def problem_from_numbers(
     pair_time
         Time of a pair of two kinds on one device, F+BW unless named, or NUM/DEN of what they take
         alone.
-    name
-        For tables and pictures.
     time_unit
         Of all times: us, ms, s.
     memory_unit

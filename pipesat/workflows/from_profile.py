@@ -53,16 +53,8 @@ def problem_from_profile(
     ----------
     profile
         A profile, or the path of its file.
-    devices
-        Pipeline ranks.
     microbatches
         How many enter.
-    placement
-        Where the stages lie.
-    chunks
-        Stages per device of a loop; ``None``: 2.
-    split
-        Layers per stage: equally many, or so that times balance.
     memory
         Capacity as 40GiB, one for all devices or one each; ``None``: unlimited.
     training
@@ -89,8 +81,6 @@ def problem_from_profile(
         measured on a GPU.
     copy_channels
         1: copies out and back share a channel. 2: they have one each.
-    name
-        For tables and pictures.
     details
         Called with what the numbers consist of: costs and layers of every stage, each device's
         static memory by what it is for, why a backward is fused, remarks.

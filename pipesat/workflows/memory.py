@@ -55,8 +55,6 @@ def frontier(
 
     Parameters
     ----------
-    problem
-        The problem.
     caps
         Capacities of every device, static memory included. ``1f1b*0.75`` is that share of 1F1B's
         activations; ``None``: where steps are likely.
@@ -71,8 +69,6 @@ def frontier(
     by_mode
         A curve for each way to save memory: none, each memory mode of the problem alone, all of
         them.
-    target
-        Compare only what this runtime can run; ``None``: any. See :func:`pipesat.solve`.
     time_limit
         Seconds for all curves.
 
@@ -199,14 +195,10 @@ def min_memory(
 
     Parameters
     ----------
-    problem
-        The problem.
     within
         How much longer than the best is accepted, as 5%.
     capacity_of
         The best is with the capacities of this problem; ``None``: unlimited.
-    target
-        Only what this runtime can run; ``None``: any.
     time_limit
         Seconds for everything.
 

@@ -72,8 +72,6 @@ def profile(
         Measure memory modes, too: recompute, offload.
     measure_links
         Measure delays between two local gloo ranks, too.
-    name
-        For tables and pictures.
     timeout
         Seconds for all processes.
     stop

@@ -217,10 +217,6 @@ def risk(
 
     Parameters
     ----------
-    problem
-        The problem that it is a schedule of.
-    schedule
-        A schedule, the result that has it, or the path of a schedule file.
     noise
         No search: value where each op's time varies by this share (standard deviation / mean), as
         5%, F=3%,B=5%,W=4%, or as a profile (.json) has measured it; ``None``: 5%.

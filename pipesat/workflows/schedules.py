@@ -116,8 +116,6 @@ def check(
 
     Parameters
     ----------
-    problem
-        The problem (a JSON file).
     schedule
         The schedule: a file, a folder that a solve wrote, or the name of a hand-written schedule.
     runtime
@@ -242,10 +240,6 @@ def show(
 
     Parameters
     ----------
-    problem
-        The problem that it is a schedule of.
-    schedule
-        A schedule, the result that has it, or the path of a schedule file.
     width
         Columns of the text.
 
@@ -266,8 +260,6 @@ def steps(problem: Problem, schedule: Schedule | Result | str | Path) -> Steps:
 
     Parameters
     ----------
-    problem
-        The problem that it is a schedule of.
     schedule
         A schedule, the result that has it, or the path of a schedule file.
 

@@ -51,10 +51,6 @@ def run(
 
     Parameters
     ----------
-    problem
-        The problem that it is a schedule of.
-    schedule
-        A schedule, the result that has it, or the path of a schedule file.
     steps
         Training steps that are measured.
     warm_up
@@ -79,8 +75,6 @@ def run(
         Keep every microbatch, whatever memory mode the schedule has for it.
     device
         ``cuda``: one GPU per rank, with NCCL, under torchrun alone.
-    timeout
-        Seconds for everything. Then all processes are ended.
     note
         Called with what was changed for torch, and with how it runs pairs.
     stop
@@ -166,12 +160,6 @@ def parity(
 
     Parameters
     ----------
-    problem
-        The problem that it is a schedule of.
-    schedule
-        A schedule, the result that has it, or the path of a schedule file.
-    timeout
-        Seconds for everything. Then all processes are ended.
     note
         Called with what was changed for torch.
     stop
