@@ -33,7 +33,7 @@ app = Group(
             "sweep": "sweep",
         },
         "Describe": {
-            "profile": "profile",
+            "profile": "problem",
             "problem": "problem:app",
         },
         "Look": {

@@ -86,33 +86,24 @@ def show(asked: Asked) -> None:
     """
     from pipesat.files.folder import add_files
 
-    _refuse_unused(asked)
     given = asked["given"]
     files = {asked[kind]: kind for kind in ("html", "png", "svg") if asked[kind]}
     if os.path.isdir(given):
+        asked.refuse(["schedule", "steps"], "expected a problem file, not a folder")
+        asked.refuse([] if asked["html"] else ["baselines"], "expected --html FILE with it")
         made = _show_folder(asked, given, files)
-    elif asked["schedule"] is None:
-        made = _show_file(asked, given)
     else:
-        made = _show_schedule(asked, given, files)
+        asked.refuse(["html", "baselines"], "expected a folder that solve or compare wrote")
+        if asked["schedule"] is not None:
+            made = _show_schedule(asked, given, files)
+        else:
+            text = "expected a problem and a SCHEDULE, as in pipesat show problem.json 1f1b"
+            asked.refuse(["steps", "png", "svg"], text)
+            made = _show_file(asked, given)
     for path, content in made.items():
         add_files(path.parent, {path.name: content})
         said = one_line(f"{path} ({len(content) / 1e3:.1f} kB)")
         click.echo(f"Written to  {said}", err=asked["as_json"])
-
-
-def _refuse_unused(asked: Asked) -> None:
-    """Refuse what says nothing of a folder, a file or a schedule."""
-    if asked["html"] is None:
-        asked.refuse(["baselines"], "expected --html FILE with it")
-    if os.path.isdir(asked["given"]):
-        asked.refuse(["schedule", "steps"], "expected a problem file, not a folder")
-    elif asked["schedule"] is None:
-        text = "expected a problem and a SCHEDULE, as in pipesat show problem.json 1f1b"
-        asked.refuse(["steps", "png", "svg"], text)
-        asked.refuse(["html"], "expected a folder that solve or compare wrote")
-    else:
-        asked.refuse(["html"], "expected a folder: pipesat compare PROBLEM SCHEDULE -o DIR")
 
 
 def _show_schedule(asked: Asked, given: Path, files: Mapping[Path, str]) -> dict[Path, bytes]:

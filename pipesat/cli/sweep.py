@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,7 +10,7 @@ from pipesat.cli.commands import command
 from pipesat.cli.derived import file_option
 from pipesat.cli.exits import CHECK_FAILED, note, print_failure
 from pipesat.core.errors import BadInput, RunFailed
-from pipesat.core.showing import Said, table_of
+from pipesat.core.showing import Said, csv_of, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,11 +81,7 @@ def sweep(asked: Asked) -> int:
     if found.cut_off:
         note("pipesat: a row that a crash left unfinished was cut off")
     if asked["csv"] is not None:
-        file, records = io.StringIO(), found.records()
-        table = csv.DictWriter(file, records[0] if records else [], lineterminator="\n")
-        table.writeheader()
-        table.writerows(records)
-        write_file(asked["csv"], file.getvalue().encode())
+        write_file(asked["csv"], csv_of(found.records()))
     asked.output = None  # facts say where rows are
     asked.show(found, found.document)
     asked.output = found.path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
@@ -45,7 +47,7 @@ class Table:
 
 _UPPER_LIMITS: Final = ("gap", "to_best", "to_bound", "share_of_1f1b", "over_best", "above_it")
 """Rounded up."""
-_SHARES: Final = ("bubble_", "of_capacity", "lost_", "gain_", "ahead_")
+_SHARES: Final = ("bubble_", "of_capacity", "lost_", "gain_", "ahead_", "noise_")
 
 
 def table_of(
@@ -86,6 +88,15 @@ def _cell(name: str, value: Any, unit: str) -> str:
     if name in _UPPER_LIMITS:
         return significant(value, 4, rounded_up)
     return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def csv_of(records: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return rows with the same keys as a CSV file; what is unknown is empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*records[0]] if records else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue().encode()
 
 
 def table_document(table: Table) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pipesat.core.amounts import memory_text, rounded, time_text
 from pipesat.core.claims import at_most, excess
-from pipesat.core.showing import Displayed, Facts, Table, table_of
+from pipesat.core.showing import Displayed, Facts, Table, csv_of, table_of
 from pipesat.core.summary import statement_of, units_of
 from pipesat.files.folder import json_file, write_folder
 from pipesat.files.schedule_file import schedule_bytes
@@ -91,11 +89,7 @@ class Frontiers(Displayed):
 
     def csv(self) -> bytes:
         """Return the records as a CSV file."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n", restval="")
-        writer.writeheader()
-        writer.writerows(self.records())
-        return text.getvalue().encode()
+        return csv_of(self.records())
 
     def plot(self, title: str | None = None) -> Figure:
         """Draw the curves; return a matplotlib figure."""

@@ -74,7 +74,7 @@ def _inches_wanted(ops: Boxes, length: float) -> float:
 
 def _fold(rows: Rows, length: int) -> Fold | None:
     """Return what repeats, if most numbers would not fit else, and it leaves out a third."""
-    if rows.headings or _inches_wanted(rows.of(), length) <= 1.3 * _NARROWEST:
+    if not rows.alone or _inches_wanted(rows.of(), length) <= 1.3 * _NARROWEST:
         return None
     found = fold_of(rows.boxes)
     return found if found is not None and 3 * found.hidden > length else None
@@ -96,7 +96,7 @@ class _Chart:
         peak = max([0, *(row.peak for row in rows.rows)])
         limits = [row.capacity for row in rows.rows if row.capacity is not None]
         self.top = max([1, peak, *(c for c in limits if c <= _FAR_CAPACITY * peak)])
-        self.memory = bool(peak or limits) and self.pitch >= _LEAST_ROW_WITH_MEMORY
+        self.memory = rows.alone and bool(peak or limits) and self.pitch >= _LEAST_ROW_WITH_MEMORY
         self.copy = 0.07 if len(rows.of("O", "L")) else 0.0
         self.lane = (0.56 if self.memory else 0.8) - 2 * self.copy
 
@@ -143,9 +143,6 @@ class _Chart:
             text.set_parse_math(False)
         axes.tick_params(axis="y", length=0)
         axes.spines[["top", "right", "left"]].set_visible(False)
-        style = {"fontsize": 9, "weight": "bold", "parse_math": False}
-        for name, top in self.rows.headings.items():
-            axes.text(0, top - 0.1, short(name, 80), **style)  # type: ignore[arg-type]
         axes.xaxis.set_major_locator(MaxNLocator(9))
         axes.xaxis.set_major_formatter(self._time)
         axes.grid(axis="x", color=GRID, linewidth=0.6)

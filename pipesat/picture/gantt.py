@@ -18,25 +18,19 @@ def gantt_figure(
     schedule: Schedule | Mapping[str, Schedule],
     *,
     title: str,
-    by_device: bool = False,
-    memory: bool = True,
     time_unit: str | None = None,
 ) -> Figure:
     """Draw a schedule, or several ones of a problem by their names, on one time scale.
 
     Below each device's ops stands its memory over time, on one scale for all devices, with the
     capacities as dashed lines. Rows that are too low for memory, as those of more than some 80
-    devices, go without. Where numbers would not fit into the ops, a middle that repeats is drawn
-    once.
+    devices, and those of several schedules go without. Where numbers would not fit into the ops, a
+    middle that repeats is drawn once.
 
     Parameters
     ----------
     title
         At most three lines of it are shown. Too long lines lose their middle.
-    by_device
-        Of several schedules, the rows of one device stand together.
-    memory
-        Whether memory is drawn.
     time_unit
         Of the schedules' times; the problem's if not given.
     """
@@ -44,8 +38,12 @@ def gantt_figure(
     from pipesat.picture.rows import rows_of
 
     schedules = schedule if isinstance(schedule, Mapping) else {"": schedule}
-    rows = rows_of(problem, schedules, by_device=by_device, memory=memory)
-    return chart(problem, rows, title, problem.time_unit if time_unit is None else time_unit)
+    return chart(
+        problem,
+        rows_of(problem, schedules),
+        title,
+        problem.time_unit if time_unit is None else time_unit,
+    )
 
 
 def gantt(problem: Problem, schedule: Schedule, *, title: str, kind: str = "png") -> bytes:

@@ -53,51 +53,40 @@ class Row:
 
 @dataclass(frozen=True)
 class Rows:
-    """All rows with a box per op and per copy."""
+    """All rows with a box per op and per copy; ``alone``: those of one schedule."""
 
     rows: tuple[Row, ...]
     boxes: Boxes
-    headings: Mapping[str, float]
     height: float
+    alone: bool
 
     def of(self, *kinds: str) -> Boxes:
         """Return the boxes of ops, or of the kinds asked for."""
         return self.boxes[np.isin(self.boxes["kind"], [*map(SHOWN.index, kinds or KINDS)])]
 
 
-def rows_of(
-    problem: Problem, schedules: Mapping[str, Schedule], *, by_device: bool, memory: bool
-) -> Rows:
-    """Return the rows of one or more schedules of a problem, by name.
+def rows_of(problem: Problem, schedules: Mapping[str, Schedule]) -> Rows:
+    """Return the rows of a schedule, or of several of a problem by name.
 
-    Several stand below each other with their names, or, ``by_device``, all rows of one device do.
+    Of several, all rows of one device stand together, without memory.
     """
-    devices, several = range(len(problem.devices)), len(schedules) > 1
-    profiles = {
-        name: memory_profiles(problem, schedule) if memory else None
-        for name, schedule in schedules.items()
-    }
-    places = (
-        [(device, name) for device in devices for name in schedules]
-        if by_device
-        else [(device, name) for name in schedules for device in devices]
-    )
-    group = len(schedules) if by_device else len(devices)
-    rows, top = [], 0.0
+    alone, nothing = len(schedules) == 1, Profile(np.zeros(1, int), np.zeros(1, int))
+    held = [nothing] * len(problem.devices)
+    if alone:
+        held = [*memory_profiles(problem, *schedules.values())]
+    rows: list[Row] = []
     boxes: list[tuple[int, ...]] = []
-    headings: dict[str, float] = {}
-    for number, (device, name) in enumerate(places):
-        if several and number % group == 0:
-            top += (0.4 if number else 0.0) if by_device else 0.5
-            headings |= {} if by_device else {name: top}
-        data, found = problem.devices[device], profiles[name]
-        held = Profile(np.zeros(1, int), np.zeros(1, int)) if found is None else found[device]
-        label = problem.device_name(device) + (f" {name}" if several and by_device else "")
-        rows.append(Row(label, top, held, data.memory if found else None, data.static))
-        boxes += _boxes(problem, schedules[name], device, number)
-        top += 1
+    top = 0.0
+    for device, data in enumerate(problem.devices):
+        top += 0.0 if alone or not device else 0.4
+        for name, schedule in schedules.items():
+            boxes += _boxes(problem, schedule, device, len(rows))
+            label = problem.device_name(device) + ("" if alone else f" {name}")
+            capacity = data.memory if alone else None
+            rows.append(Row(label, top, held[device], capacity, data.static))
+            top += 1
     entries = np.array(boxes, dtype=[(name, np.int64) for name in FIELDS.split()])
-    return Rows(tuple(rows), entries, headings, top)
+    return Rows(tuple(rows), entries, top, alone)
 
 
 def _boxes(

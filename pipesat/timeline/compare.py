@@ -227,7 +227,7 @@ def comparison_png(problem: Problem, timeline: Timeline, comparison: AgainstPred
         f"({comparison.largest.makes / 1000:+,.2f} ms)"
     )
     both = {"predicted": predicted, "measured": measured}
-    figure = gantt_figure(problem, both, title=title, by_device=True, memory=False, time_unit=unit)
+    figure = gantt_figure(problem, both, title=title, time_unit=unit)
     return file_of(figure, "png")
 
 

@@ -77,17 +77,36 @@ def export(
     BadInput
         If there is no such format, or a file cannot be written.
     """
+    exported = _exported(
+        problem,
+        schedule,
+        to,
+        path,
+        layers=layers,
+        exact=exact,
+        remark=remark,
+        checkpointing=checkpointing,
+        pattern=pattern,
+    )
+    if exported.changed:
+        warnings.warn(exported.changed, stacklevel=3)  # beyond what looks at the arguments
+    return exported
+
+
+def _exported(
+    problem: Problem,
+    schedule: Schedule | Result | str | Path,
+    to: str,
+    path: str | Path | None,
+    **options: Any,
+) -> Exported:
     from pipesat.export import EXPORTERS, format_of
     from pipesat.export.options import Options
 
     to = format_of(to)
     file = None if path is None else file_of(path, to)
-    asked: dict[str, Any] = {"layers": layers, "exact": exact, "remark": remark}
-    asked |= {"checkpointing": checkpointing, "pattern": pattern}
-    options = Options(**asked) if file is None else Options(file, **asked)
-    exported = EXPORTERS[to](problem, valid_schedule(problem, schedule), options)
-    if exported.changed:
-        warnings.warn(exported.changed, stacklevel=3)  # beyond what looks at the arguments
+    asked = Options(**options) if file is None else Options(file, **options)
+    exported = EXPORTERS[to](problem, valid_schedule(problem, schedule), asked)
     if file is None:
         return exported
     told = list(exported.notes)
@@ -151,7 +170,10 @@ def export_result(
     result: Result, to: str, path: str | Path | None = None, **options: Any
 ) -> Exported:
     """Return a result's schedule in another format; see :func:`export`."""
-    return export(result.problem, result, to, path, **options)
+    exported = _exported(result.problem, result, to, path, **options)
+    if exported.changed:
+        warnings.warn(exported.changed, stacklevel=4)  # of who called Result.export
+    return exported
 
 
 def save_result(result: Result, folder: str | Path, log: Sequence[str] = ()) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.claims import at_most, percent, plural
 from pipesat.core.ops import KINDS
-from pipesat.core.showing import Column, Displayed, Facts, Table
+from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.files.folder import write_folder
 from pipesat.files.problem_file import problem_text
 from pipesat.files.schedule_file import schedule_bytes
@@ -39,10 +39,6 @@ def _count(number: int, word: str) -> str:
 
 def _sign(error: float) -> str:
     return percent(error, 1, sign=True)
-
-
-def _cells(us: int | None, noise: float | None) -> tuple[str, str]:
-    return ("-", "-") if us is None else (f"{us / 1000:,.2f}", percent(noise, 1))
 
 
 @dataclass(frozen=True, repr=False)
@@ -215,17 +211,13 @@ class TraceAnswer(Displayed):
         """Yield costs and noise by stage."""
         rows = self.records()
         kinds = [kind for kind in KINDS if any(kind in row for row in rows)]
-        heads = [head for kind in kinds for head in (f"{kind}\nms", "noise")]
-        lines = [
-            [str(row["stage"]), str(row["rank"])]
-            + [
-                text
-                for kind in kinds
-                for text in _cells(row.get(kind), row.get(f"noise of {kind}"))
-            ]
+        keys = [name for kind in kinds for name in (kind, f"noise of {kind}")]
+        shown = [
+            {"stage": row["stage"], "rank": row["rank"]}
+            | {key.replace(" ", "_"): row.get(key) for key in keys}
             for row in rows
         ]
-        yield Table([*map(Column, ("stage", "rank", *heads))], lines)
+        yield table_of(shown, times=kinds, unit="us")
 
     def document(self) -> dict[str, Any]:
         """Return everything for ``--json``, times in us; what is unknown is null."""

@@ -179,7 +179,7 @@ def pictures(problem: Problem, schedule: Schedule) -> None:
         for device, t in schedule
         for op in members(t.item)  # type: ignore[arg-type]
     ]
-    assert len(rows_of(problem, {"": schedule}, by_device=False, memory=False).of()) == len(ops)
+    assert len(rows_of(problem, {"": schedule}).of()) == len(ops)
     events = json.loads(export_trace(problem, schedule).data)["traceEvents"]
     shown = [(e["pid"] - 1, e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
     assert sorted(shown) == sorted(ops)

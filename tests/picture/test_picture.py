@@ -200,7 +200,7 @@ def test_the_repeating_middle_is_found_and_what_is_left_out_is_what_repeats():
         microbatches=42, devices=[{}], stages=[{"device": 0, "F": 1, "B": 2, "W": 0}]
     )
     schedule = repeated(40)
-    rows = rows_of(pipeline, {"": schedule}, by_device=False, memory=False)
+    rows = rows_of(pipeline, {"": schedule})
     fold = fold_of(rows.boxes)
     # F1 starts at 4, B0 at 6, and so on every 4 until F41 at 164 and B40 at 166: 41 times
     assert fold == Fold(begin=4, period=4, times=41)
@@ -211,11 +211,11 @@ def test_the_repeating_middle_is_found_and_what_is_left_out_is_what_repeats():
     ]
     assert texts == ["F0@0", "F1@4", "B0@6", "B41@9"]  # 169 - 40 x 4
     broken = [Timed(t.item, t.start, t.end + (t.start == 86)) for t in schedule.devices[0]]
-    rows = rows_of(pipeline, {"": Schedule((tuple(broken),))}, by_device=False, memory=False)
+    rows = rows_of(pipeline, {"": Schedule((tuple(broken),))})
     assert (
         fold_of(rows.boxes).times == 20
     )  # B20 is longer: before it F1 to F20, after it F22 to F41
-    rows = rows_of(problem(), {"": timed(*SMALL)}, by_device=False, memory=False)
+    rows = rows_of(problem(), {"": timed(*SMALL)})
     assert fold_of(rows.boxes) is None
 
 
