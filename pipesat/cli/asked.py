@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from pipesat.cli.derived import with_members
 from pipesat.cli.exits import INFEASIBLE, note, prepared, refuse_contradictions
-from pipesat.cli.options import with_members
 from pipesat.cli.process import Interrupts
 from pipesat.cli.terminal import console, print_answer, print_json
 from pipesat.core.arguments import wanted_of

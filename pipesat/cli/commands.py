@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pipesat.cli.derived import Argument, Option, grouped, output_option, parameters
 from pipesat.cli.exits import CHECK_FAILED, named, print_failure
-from pipesat.cli.options import Argument, Option
 from pipesat.core.attached import attached
 from pipesat.core.errors import BadInput, Contradiction, NotApplicable, RunFailed
 
@@ -192,8 +192,6 @@ def command(
     """
 
     def made() -> list[click.Parameter]:
-        from pipesat.cli.derived import grouped, output_option, parameters
-
         found = parameters(attached(function), names or {}, without, metavars)
         for switch, other in also.items():
             known = {one.name for one in found}

@@ -9,8 +9,8 @@ import click
 
 from pipesat.cli.asked import listing
 from pipesat.cli.commands import command
+from pipesat.cli.derived import Argument
 from pipesat.cli.exits import note
-from pipesat.cli.options import Argument
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Said, table_of
 from pipesat.core.summary import statement_of

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import command
+from pipesat.cli.derived import settings
 from pipesat.cli.exits import CHECK_FAILED, note
-from pipesat.cli.options import settings
 
 if TYPE_CHECKING:
     from pipesat.choose.advice import Advice

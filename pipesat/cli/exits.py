@@ -13,7 +13,7 @@ from typing import Final
 
 import click
 
-from pipesat.cli.options import with_members
+from pipesat.cli.derived import with_members
 from pipesat.core.errors import (
     BadInput,
     Contradiction,

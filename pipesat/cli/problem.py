@@ -11,9 +11,8 @@ import click
 
 from pipesat.cli.asked import listing
 from pipesat.cli.commands import Group, command
-from pipesat.cli.derived import file_option
+from pipesat.cli.derived import Option, file_option, settings
 from pipesat.cli.exits import note
-from pipesat.cli.options import Option, settings
 from pipesat.cli.terminal import print_answer
 from pipesat.core.amounts import readable, rounded_down, rounded_up
 from pipesat.core.errors import BadInput

@@ -13,9 +13,8 @@ import click
 
 from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import command
-from pipesat.cli.derived import file_option
+from pipesat.cli.derived import Argument, Option, file_option
 from pipesat.cli.exits import one_line, refuse_contradictions
-from pipesat.cli.options import Argument, Option
 from pipesat.cli.terminal import console, print_json
 from pipesat.core.arguments import require_once
 from pipesat.core.errors import BadInput

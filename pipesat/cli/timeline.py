@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import Group, command
-from pipesat.cli.derived import file_option
+from pipesat.cli.derived import file_option, settings
 from pipesat.cli.exits import note
-from pipesat.cli.options import settings
 from pipesat.core.claims import percent
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Displayed, Facts, Said, Table, table_of

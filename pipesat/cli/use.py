@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipesat.cli.commands import command
+from pipesat.cli.derived import settings
 from pipesat.cli.exits import CHECK_FAILED, print_failure
-from pipesat.cli.options import settings
 from pipesat.core.errors import BadInput, RunFailed
 from pipesat.core.showing import Said, table_of
 

@@ -273,7 +273,7 @@ def _noise(
 
     if profile is not None:
         from pipesat.profile.file import read_profile
-        from pipesat.risk.measured_noise import noise_of_profile
+        from pipesat.risk.robustness import noise_of_profile
 
         if given is not None:
             raise BadInput("expected it, or a profile, not both", where="noise", value=given)

@@ -21,10 +21,10 @@ from pipesat.heuristics import BASELINES
 from pipesat.profile.file import parse_profile
 from pipesat.risk import robustness
 from pipesat.risk.links import network_of
-from pipesat.risk.measured_noise import noise_of_profile
 from pipesat.risk.robustness import (
     Noise,
     gain_of,
+    noise_of_profile,
     sample_orders,
     spans,
     spread_of,
