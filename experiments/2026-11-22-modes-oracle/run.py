@@ -21,7 +21,7 @@ from pipesat.core.problem import Problem  # noqa: E402
 from pipesat.core.schedule import Order  # noqa: E402
 from pipesat.core.timing import time_order  # noqa: E402
 from pipesat.files.problem_file import parse_problem  # noqa: E402
-from tests.support.oracle_with_modes import Found, solve  # noqa: E402
+from tests.support.oracle_by_instants import Found, solve  # noqa: E402
 from tests.support.tiny_modes import random_order, tiny  # noqa: E402
 
 ORDERS = 400

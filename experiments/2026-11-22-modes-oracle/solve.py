@@ -15,7 +15,7 @@ import pipesat  # noqa: E402
 from pipesat.bounds.modes import counted_bounds  # noqa: E402
 from pipesat.core.schedule import Objective  # noqa: E402
 from pipesat.files.problem_file import parse_problem  # noqa: E402
-from tests.support.oracle_with_modes import solve  # noqa: E402
+from tests.support.oracle_by_instants import solve  # noqa: E402
 from tests.support.tiny_modes import tiny  # noqa: E402
 
 MOST_STAGES_TIMES_MICROBATCHES = 4

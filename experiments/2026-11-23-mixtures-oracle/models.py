@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 from pipesat.core.schedule import Objective  # noqa: E402
 from tests.support.mixture_claims import wrong_of_models_over_time  # noqa: E402
 from tests.support.mixtures import mixture  # noqa: E402
-from tests.support.oracle_with_modes import Undecided  # noqa: E402
+from tests.support.oracle_by_instants import Undecided  # noqa: E402
 
 CASES = Path(__file__).parent / "models.jsonl"
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")

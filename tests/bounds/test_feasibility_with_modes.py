@@ -13,7 +13,7 @@ from pipesat.core.errors import Infeasible
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
-from tests.support.oracle_with_modes import optimum
+from tests.support.oracle_by_instants import optimum
 from tests.support.tiny_modes import tiny
 
 OFFLOAD = {"name": "offload", "offload": {"out": 1, "in": 1, "held": 1}}

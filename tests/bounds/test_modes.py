@@ -10,7 +10,7 @@ import pytest
 from pipesat.bounds.modes import counted_bounds
 from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import FORMAT, parse_problem
-from tests.support.oracle_with_modes import optimum
+from tests.support.oracle_by_instants import optimum
 from tests.support.tiny_modes import tiny
 
 RECOMPUTE = {"name": "recompute", "backward": "fused", "BW": 3, "held_after_F": 0}

@@ -13,7 +13,7 @@ from pipesat.core.ops import Unreadable, parse_copy, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.files.problem_file import FORMAT, parse_problem
-from tests.support.oracle_with_modes import solve
+from tests.support.oracle_by_instants import solve
 from tests.support.tiny_modes import tiny
 
 Rows = list[tuple[str, int, int]]

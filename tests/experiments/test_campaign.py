@@ -17,7 +17,7 @@ import pytest
 from pipesat.heuristics import BASELINES
 from tests.support.class_documents import random_document
 from tests.support.class_oracle import Oracle
-from tests.support.oracle_with_modes import optimum
+from tests.support.oracle_by_instants import optimum
 from tests.support.paths import ROOT
 from tests.support.tiny_modes import tiny
 

@@ -21,7 +21,7 @@ from pipesat.frontier.levers import caps_to_compare, with_levers
 from pipesat.workflows.memory import frontier, min_memory
 from tests.conftest import Run
 from tests.support.class_documents import chunked_document
-from tests.support.oracle_with_modes import optimum
+from tests.support.oracle_by_instants import optimum
 from tests.support.tiny_modes import random_order, tiny
 
 _RECOMPUTE = {"name": "recompute", "backward": "fused", "BW": 5, "held_after_F": 1}

@@ -16,7 +16,7 @@ from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.solver.modes.assign import fewest, in_modes
 from pipesat.solver.modes.proofs import least_end, least_schedule
 from pipesat.solver.modes.starts import orders_from, packer
-from tests.support.oracle_with_modes import optimum
+from tests.support.oracle_by_instants import optimum
 from tests.support.tiny_modes import tiny, tiny_chain
 
 RECOMPUTE = {"name": "recompute", "backward": "fused", "BW": 3, "held_after_F": 0}

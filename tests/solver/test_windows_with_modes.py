@@ -20,7 +20,7 @@ from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segmen
 from pipesat.solver.neighbourhood.graph import graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
 from tests.support.optimal import solved
-from tests.support.oracle_with_modes import optimum
+from tests.support.oracle_by_instants import optimum
 from tests.support.tiny_modes import tiny
 
 

@@ -20,7 +20,7 @@ from pipesat.solver.model.model import build_model
 from pipesat.solver.modes.proofs import least_end, least_schedule
 from pipesat.solver.run.runner import FOUND, new_solver
 from tests.support.mixtures import mixture
-from tests.support.oracle_with_modes import Found, Undecided, solve
+from tests.support.oracle_by_instants import Found, Undecided, solve
 
 _SECONDS, _EFFORT = 0.05, 3.0  # deterministic: of a solve, of a question
 _EFFORT_OF_MODELS = 8.0
