@@ -45,10 +45,6 @@ AGAIN = {"recompute": {"F": 1, "B": 2, "W": 1, "held_after_F": 1}}
 FOUR = replace(layers_of([entry(1, 1, 1, 4) | AGAIN for _ in range(4)]), time_unit="ms")
 
 
-LABELS = ["Take", "You must", "Gain", "Limit", "Proof", "Doubt", "Next"]
-"""Of an advice that needs nothing by hand; else ``Without`` is there too."""
-
-
 def asked(layers: Layers = FOUR, **options: Any) -> Advice:
     options = {"devices": 2, "microbatches": 4, "time_limit": 20.0, "workers": 1} | options
     return pipesat.advise(layers, **options)
@@ -113,14 +109,6 @@ def test_every_row_is_a_checked_schedule_and_ours_is_the_best(plain: Advice) -> 
     table = plain.records()
     assert [row["makespan"] for row in table] == sorted(row["makespan"] for row in table)
     assert table[0]["makespan"] == plain.chosen.makespan
-
-
-def test_an_answer_shows_itself_in_a_few_lines(plain: Advice) -> None:
-    assert [label for label, text in plain.facts() if text] == LABELS
-    labels = re.findall(r"^  (\w+(?: \w+)*)", repr(plain), re.MULTILINE)
-    assert labels == LABELS
-    assert "interleaved-zb" in plain._repr_html_()
-    assert not any(";" in text for _, text in plain.facts()[1:])  # Take cites
 
 
 @pytest.mark.slow
@@ -281,15 +269,6 @@ def test_one_stage_recomputes_where_one_is_enough() -> None:
     free = [row for row in first_rows(roomy) if row.name == "zb-v"]
     assert all(not row.again and max(row.peaks) == 16 for row in free)
     assert [len(row.again) <= 2 for row in rows if row.name == "zb-v"][:1] == [True]
-
-
-def test_what_is_1f1b_is_called_so() -> None:
-    """Where no backward is split, zb-h1 is 1F1B."""
-    torch = Question(FOUR, 2, 4, None, 0, 0, None, "torch")
-    assert "zb-h1" in {row.name for row in first_rows(torch)}
-    whole = tuple(replace(layer, fused=True) for layer in FOUR.layers)
-    fused = replace(torch, layers=replace(FOUR, layers=whole))
-    assert "zb-h1" not in {row.name for row in first_rows(fused)}
 
 
 @pytest.mark.slow

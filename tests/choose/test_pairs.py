@@ -106,16 +106,6 @@ def test_megatrons_flags_of_pairs(megatron: Advice) -> None:
         "--overlap-moe-expert-parallel-comm",
         "--delay-wgrad-compute",
     ]
-    assert "--moe-token-dispatcher-type alltoall or flex" in megatron_flags(
-        megatron.question, megatron.chosen
-    )
-    silent = "wants E (the embedding) and L (the loss) in its layout, which times here do not count"
-    assert silent in megatron_flags(megatron.question, megatron.chosen)
-    blocks = megatron.question.layers.layers
-    named = [replace(blocks[0], role="embedding"), *blocks[1:-1], replace(blocks[-1], role="head")]
-    layers = replace(megatron.question.layers, layers=tuple(named))
-    said = megatron_flags(replace(megatron.question, layers=layers), megatron.chosen)
-    assert "in its layout" not in said
     plain = megatron_flags(megatron.question, best(megatron, "interleaved-1f1b"))
     assert "overlap" not in plain
 

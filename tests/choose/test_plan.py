@@ -20,7 +20,6 @@ from pipesat.choose.bounds import (
     shape_bound,
     stage_bound,
 )
-from pipesat.choose.candidates import where_needed
 from pipesat.choose.phases import Reach, bound_shapes, propose, run_plan
 from pipesat.choose.plan import Plan
 from pipesat.choose.splits import balanced_partition, even_partition, shapes_to_try
@@ -292,14 +291,6 @@ def test_the_balanced_split_is_the_most_even_of_least_largest_load(seed: int) ->
     )
     equal = found[0] == judged([0, *(part.stop for part in even_partition(layers, shape))])[0]
     assert not equal or longest <= even + max(times)
-
-
-def test_recomputation_where_1f1b_needs_it() -> None:
-    """3 stages hold 3, 2 and 1 microbatches of 10; capacity 20: only the first has to recompute."""
-    again = {"recompute": {"F": 1, "B": 2, "W": 1, "held_after_F": 2}}
-    layers = layers_of([entry(1, 1, 1, 10) | again for _ in range(3)])
-    shape = Pipeline(devices=3, microbatches=8, memory=20)
-    assert where_needed(layers, shape, partition_of((0, 1, 2, 3))) == (True, False, False)
 
 
 def test_choices_of_recomputation_that_may_be_better() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pipesat.choose.candidates import Space
 from pipesat.choose.phases import Reach, bound_shapes, propose
 from pipesat.choose.plan import concluded
 from pipesat.choose.search import Search
@@ -86,19 +85,6 @@ BETTER_AGAIN = {"recompute": {"F": 1, "B": 1, "W": 1, "held_after_F": 0}}
 TEMPTING = [entry(2, 3, 1, 4) | BETTER_AGAIN for _ in range(4)]  # shorter and smaller
 
 
-def test_never_is_as_if_the_file_had_no_variants() -> None:
-    shapes = [Pipeline(devices=2, microbatches=2, memory=8)]
-    plain = [{k: v for k, v in layer.items() if k != "recompute"} for layer in TEMPTING]
-    never, without = (planned(layers_of(some), shapes) for some in (TEMPTING, plain))
-    assert never.chosen is not None
-    assert not any(never.chosen.flags)
-    assert never.value == without.value
-    assert never.bound == without.bound
-    chosen = planned(layers_of(TEMPTING), shapes, recompute="choose")
-    assert chosen.chosen is not None
-    assert chosen.chosen.flags == (True, True)
-
-
 @pytest.mark.parametrize("choice", ["never", "where-needed", "choose"])
 def test_a_candidate_has_the_flags_that_the_choice_allows(choice: str) -> None:
     """Three layers, the middle one without a variant, alone on a stage; 1F1B's first stage is full.
@@ -119,20 +105,6 @@ def test_a_candidate_has_the_flags_that_the_choice_allows(choice: str) -> None:
             "choose": {(one, False, last) for one in (False, True) for last in (False, True)},
         }[choice]
     )
-
-
-def test_neighbours_stay_within_the_choice() -> None:
-    """Of stages of two layers and one, a layer moves; where it may be chosen, one recomputes."""
-    layers, parts = (
-        layers_of([TEMPTING[0], entry(1, 1, 1), entry(1, 1, 1)]),
-        (range(2), range(2, 3)),
-    )
-    moved = ((range(1), range(1, 3)), ())
-    shape = Pipeline(devices=2, microbatches=2)
-    for choice in RECOMPUTE:
-        space = Space.of(layers, choice, [shape])  # type: ignore[arg-type]
-        near = [*space.around(space.made(shape, parts))]
-        assert near == [moved, (parts, (True, False))][: 1 + (choice == "choose")]
 
 
 def test_what_recomputes_is_a_memory_mode_of_its_stage() -> None:
@@ -196,16 +168,6 @@ def test_layers_that_take_no_time_may_hold_nothing() -> None:
     layers = layers_of([entry(2, 3, 1, 1), entry(0, 0, 0, 5)])
     plan = planned(layers, [Pipeline(devices=2, microbatches=2, memory=4)])
     assert (plan.status, plan.value) == ("optimal", 12)
-
-
-def test_copies_of_shared_weights_are_there_once_on_one_device() -> None:
-    """Weights of 5 and 5, shared: with both layers on the first device 5, and 1 is held; 6 fit."""
-    tied = entry(1, 1, 1, 0, weights=5, tied_to="e", tie="copies")
-    layers = layers_of([entry(2, 3, 1, 1, name="e", weights=5), tied, entry(9, 9, 9, 0)])
-    plan = planned(layers, [Pipeline(devices=2, microbatches=2, memory=(6, 1))])
-    assert plan.status == "optimal"
-    assert plan.chosen is not None
-    assert [len(part) for part in plan.chosen.partition] == [2, 1]
 
 
 def test_nothing_fits_though_arithmetic_on_layers_does_not_see_it() -> None:

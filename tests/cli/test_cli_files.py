@@ -14,10 +14,6 @@ import pytest
 
 from pipesat.core.problem import Problem
 from pipesat.export import EXPORTERS
-from pipesat.files.schedule_file import read_schedule
-from pipesat.heuristics import BASELINES
-from pipesat.placement.building import built
-from pipesat.placement.geometry import PLACEMENTS
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.problems import chain, vee
@@ -88,23 +84,6 @@ def test_check_reports_too_much_memory(cli: Run, save: Save) -> None:
 
 
 # baseline
-
-
-# two devices and enough microbatches for any published schedule, one problem per placement
-EQUAL = {"devices": 2, "microbatches": 8, "F": 2, "B": 2, "W": 2, "layers": 4}
-HOMES = {name: built(name, EQUAL) for name in PLACEMENTS}
-PAIRED = built("vee", EQUAL | {"overlap": (2, 3)})
-
-
-@pytest.mark.slow
-def test_each_baseline_is_a_valid_schedule_file(cli: Run, save: Save, tmp_path: Path) -> None:
-    for name in BASELINES:
-        other = PAIRED if name in ("greedy-pairs", "lockstep") else PROBLEM
-        problem = HOMES.get(BASELINES[name].placement, other)
-        saved, file = save(problem), tmp_path / "b.json"
-        outcome = cli("export", saved, name, "--to", "schedule", "-o", file)
-        assert (outcome.code, outcome.err) == (0, "")
-        assert read_schedule(file, problem).source.startswith(name)
 
 
 def test_a_baseline_that_needs_too_much_memory(cli: Run, save: Save, tmp_path: Path) -> None:

@@ -126,16 +126,6 @@ def test_the_folder_has_everything(cli: Run, save: Save, tmp_path: Path) -> None
     assert cli("check", problem_file, folder / "schedule.json").code == 0
 
 
-def test_solving_again_replaces_the_folders_files(cli: Run, save: Save, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "notes.txt").write_text("mine")
-    cli("solve", save(RETURN_TRIP), "-o", tmp_path / "out")
-    again = cli("solve", save(chain(1, 2)), "-o", tmp_path / "out", "--json").json
-    assert {path.name for path in (tmp_path / "out").iterdir()} == FILES | {"notes.txt"}
-    assert json.loads((tmp_path / "out" / "result.json").read_bytes()) == again
-    assert again["value"] == 6  # two microbatches of 1 + 1 + 1 on one device
-
-
 def test_a_folder_whose_name_is_no_text(cli: Run, save: Save, tmp_path: Path) -> None:
     folder = tmp_path / "out\udcff"  # how Python shows the byte 0xff
     outcome = cli("solve", save(RETURN_TRIP), "-o", folder, "--json")

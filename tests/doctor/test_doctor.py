@@ -13,14 +13,9 @@ import pytest
 from packaging.requirements import Requirement
 
 from pipesat import doctor
-from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core import machine
-from pipesat.core.checker import check
-from pipesat.core.errors import NotApplicable
 from pipesat.files.problem_file import parse_problem
-from pipesat.heuristics import BASELINES
 from tests.conftest import Run
-from tests.support.oracle import plain_model_optimum
 
 # The command
 
@@ -94,18 +89,6 @@ def test_an_extra_that_does_not_load_is_a_fault(monkeypatch: pytest.MonkeyPatch)
 
 
 # The self-check's own expectations
-
-
-def test_its_problem_needs_the_search_and_the_proof() -> None:
-    problem = parse_problem(doctor.PROBLEM)
-    assert plain_model_optimum(problem) == doctor.OPTIMUM
-    assert closed_form_bound(problem, "makespan").value < doctor.OPTIMUM
-    for function in BASELINES.values():
-        try:
-            schedule = function(problem)
-        except NotApplicable:
-            continue
-        assert check(problem, schedule) or schedule.makespan > doctor.OPTIMUM
 
 
 @pytest.mark.slow

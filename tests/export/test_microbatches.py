@@ -15,9 +15,7 @@ from pipesat.export import EXPORTERS
 from pipesat.export.torch.adapt import adapt
 from pipesat.files.problem_file import parse_problem
 from pipesat.runtime.job import Shape
-from pipesat.runtime.virtual import virtual_times
-from pipesat.timeline.replay import Replay
-from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep, assemble
+from pipesat.timeline.timeline import assemble
 from pipesat.workflows.torch_runs import torch_job
 
 
@@ -75,13 +73,6 @@ def test_a_backward_written_whole_keeps_to_the_order(order: str, first: str, tak
     assert whole[0] == first.replace("B", "BW")
 
 
-def test_virtual_times_are_those_of_each_microbatch(problem: Problem) -> None:
-    times = virtual_times(problem, 0.5)
-    assert (times.durations["0F0"], times.durations["1B0"]) == (1.5, 3.0)
-    assert (times.durations["0F1"], times.durations["1B1"]) == (0.5, 1.0)
-    assert (times.delays["0F0"], times.delays["1B1"]) == (2.0, 1.0)
-
-
 def test_a_run_waits_for_each_ones_time_and_its_timeline_has_their_own_numbers(
     problem: Problem, short_first: Schedule
 ) -> None:
@@ -100,15 +91,3 @@ def test_a_run_waits_for_each_ones_time_and_its_timeline_has_their_own_numbers(
     (step,) = assemble(problem, [[rank]], [0], numbers=job.numbers)
     assert [str(ran.item) for ran in step.devices[0].ops] == ["0F1", "0BW0"]
     assert step.devices[0].transfers[0].name == "0SEND_F0"
-
-
-def test_costs_of_classes_are_not_mixed(problem: Problem, short_first: Schedule) -> None:
-    # one step exactly as predicted: nothing is left to explain, least of all by op costs
-    rows = tuple(
-        DeviceRun(tuple(Ran(t.item, 1e6 * t.start, 1e6 * t.end, 0.0) for t in row))  # type: ignore[arg-type]
-        for row in short_first.devices
-    )
-    timeline = Timeline(problem.sha256, (TrainingStep(rows),), 1e6, "test", 0.0, {})
-    replay = Replay(problem, timeline)
-    typical = replay.medians(lambda ran: ran.end - ran.start)
-    assert typical == replay.stated == replay.measured()

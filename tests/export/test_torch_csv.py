@@ -214,19 +214,6 @@ def test_what_an_import_changes_is_counted(tmp_path: Path) -> None:
     assert read_torch_csv(path, problem).notes == ()
 
 
-def test_both_makespans_of_overlapped_pairs() -> None:
-    # F = 4, BW = 6, a pair 6: 4 + 6 + 6 overlapped, 4 + 4 + 6 + 6 in turn
-    problem = parse_problem(document(chain(1, 2, F=4, B=3, W=3), overlap={"FB": [3, 5]}))
-    schedule = time_order(problem, order_of("0F0 (0F1+0BW0) 0BW1"))
-    (note,) = EXPORTERS["torch"](problem, schedule).notes
-    assert (
-        "makespan 20 in stock torch, which runs the members of its overlapped pairs (1) in turn"
-        in note
-    )
-    assert "makespan 16 (was 16) only with a function of yours for OVERLAP_F_B" in note
-    assert "makespan 20 then, 16 only if they overlap" in hazards_text(problem, schedule)
-
-
 def test_a_cell_in_turn_by_hand() -> None:
     """Two ranks, F = 4, BW = 6. Rank 0's cell waits at 8 for both its forward and its backward.
 

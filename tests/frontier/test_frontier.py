@@ -22,9 +22,7 @@ from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Fault
 from pipesat.core.problem import Problem
-from pipesat.core.result import Improvement, Result
 from pipesat.core.schedule import Schedule
-from pipesat.core.solving import Starts
 from pipesat.files.folder import write_folder
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
@@ -49,7 +47,7 @@ from pipesat.workflows.studies import solver_of
 from tests.conftest import Run
 from tests.support.interrupted import interrupted
 from tests.support.loops import loop
-from tests.support.oracle import brute_force, plain_model_optimum
+from tests.support.oracle import plain_model_optimum
 from tests.support.problems import chain, vee
 from tests.support.problems import document as document_of
 
@@ -178,40 +176,6 @@ def test_an_invalid_schedule_is_a_fault() -> None:
         Curve(problem, "makespan").know(Schedule((schedule.devices[0][:-1], schedule.devices[1])))
 
 
-class Recorder:
-    """Solves, and keeps what it was told."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[int | None, list[int], int | None, Result]] = []
-
-    def __call__(self, problem: Problem, *, starts: Starts, **told: Any) -> Result:
-        schedules, known_bound = told["schedules"], told["known_bound"]
-        assert not any(check(problem, schedule) for schedule in schedules)
-        result = SOLVE(problem, starts=starts, **told)
-        values = [schedule.makespan for schedule in schedules]
-        bound = None if known_bound is None else known_bound.value
-        self.calls.append((problem.devices[0].memory, values, bound, result))
-        return result
-
-
-def test_solves_are_told_what_their_neighbours_found() -> None:
-    recorder = Recorder()
-    told: list[Improvement] = []
-    trace(chain(2, 4), solve=recorder, caps=[1, 2, 3], time_limit=60, listener=told.append)
-    assert any(step.source.startswith("cap 1: ") for step in told)
-    assert [step.seconds for step in told] == sorted(step.seconds for step in told)
-    assert len(recorder.calls) > 1
-    for number, (cap, values, bound, _) in enumerate(recorder.calls):
-        for other, _, _, result in recorder.calls[:number]:
-            if result.lower_bound is not None and (other is None or other >= (cap or 0)):
-                assert cap is None or bound is not None
-                assert cap is None or (bound or 0) >= result.lower_bound
-            smaller = other is not None and (cap is None or other <= cap)
-            if smaller and result.value is not None:
-                assert values
-                assert min(values) <= result.value
-
-
 # The frontier
 
 
@@ -235,35 +199,6 @@ def test_the_caps_end_where_memory_stops_to_matter() -> None:
     assert optimum(at_cap(SMALL, last.cap - 1)) > optimum(SMALL)
     assert unlimited.cap is None
     assert frontier.rows[0].cap == least_feasible_cap(SMALL)
-
-
-@pytest.mark.slow
-def test_the_span_by_brute_force() -> None:
-    problem = chain(2, 2)
-    solve = solver_of("span", 1, 0)
-    rows = trace(problem, solve=solve, objective="span", caps=[1, 2], time_limit=60).rows
-    for row in rows:
-        assert row.known is not None
-        assert row.known.schedule.span == row.known.value
-        assert row.known.value == brute_force(at_cap(problem, row.cap), "span")
-        assert row.standing.status == "optimal"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("problem", [chain(3, 6, held=(2, 1)), vee(2, 4)])
-def test_hand_written_schedules_lie_on_or_above_the_curve(problem: Problem) -> None:
-    frontier = traced(problem, count=4)
-    assert frontier.published.keys() >= (
-        {"1f1b", "zb-h1"} if len(problem.stages) == 3 else {"zb-v", "v-min"}
-    )
-    for known in frontier.published.values():
-        there = frontier.curve.standing(known.peak)
-        assert there.bound is not None
-        assert there.value is not None
-        assert there.bound <= there.value <= known.value
-    peaks = {name: known.peak for name, known in frontier.published.items()}
-    assert peaks.get("ZB-1p (zb-auto)", 0) <= 6  # 3 microbatches of 2
-    assert peaks.get("ZB-2p (zb-auto)", 0) <= 12
 
 
 def test_without_time_what_is_unknown_is_none() -> None:
@@ -399,21 +334,6 @@ def test_bad_input(cli: Run, save: Save, arguments: list[str], words: list[str])
     assert outcome.out == ""
     for word in words:
         assert word in outcome.err
-
-
-@pytest.mark.slow
-def test_stages_that_may_not_divide_are_not_cut(cli: Run, save: Save) -> None:
-    outcome = cli("frontier", save(vee(2, 3)), "--placement", "chain")
-    assert (outcome.code, "one stage per device" in outcome.err) == (2, True)
-    outcome = cli("frontier", save(chain(2, 3)), "--placement", "chain,vee")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "pipesat plan LAYERS --placement any" in outcome.err
-    fast = ("--caps", "points=2", "--json", "--time-limit", 5)
-    whole = cli("frontier", save(chain(2, 3)), "--placement", "chain,bidirectional", *fast)
-    assert [curve["placement"] for curve in whole.json["curves"]] == ["chain", "bidirectional"]
-    words = ("--placement", "vee", "--layers-per-stage", 2, *fast)
-    stated = cli("frontier", save(chain(2, 3)), *words)
-    assert stated.json["layers"] == [2]
 
 
 def test_a_folder_that_cannot_be_written(cli: Run, save: Save, tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from pipesat.files.schedule_file import read_schedule
 from pipesat.frontier.caps import at_cap, attainable, least_feasible_cap
 from pipesat.frontier.levers import caps_to_compare, with_levers
 from pipesat.workflows.memory import frontier, min_memory
-from tests.conftest import Run
 from tests.support.class_documents import chunked_document
 from tests.support.oracle_by_instants import optimum
 from tests.support.tiny_modes import random_order, tiny
@@ -161,20 +160,3 @@ def test_what_is_refused() -> None:
         del stage["modes"]
     with pytest.raises(BadInput, match="no memory modes"):
         frontier(parse_problem(document), by_mode=True)
-
-
-def test_ample_memory_is_told_where_no_capacity_can_be_compared(cli: Run, save: Any) -> None:
-    """Nothing is held, so 1F1B has no measure, and the devices have no capacity of their own.
-
-    One microbatch alone: two F of 2 and two BW of 3.
-    """
-    document = two_devices() | {"microbatches": 1}
-    again = {"name": "recompute", "BW": 5}
-    document["stages"] = [
-        {"device": device, "F": 2, "B": 2, "W": 1, "backward": "fused", "modes": [again]}
-        for device in range(2)
-    ]
-    limit = ("--by-mode", "--caps", "points=2", "--time-limit", 1, "--workers", 1)
-    text = " ".join(cli("frontier", save(document), *limit).out.split())
-    assert "with ample memory: 10 (proven optimal), reached by keep from 0 on" in text
-    assert "curve at the same caps" not in text

@@ -77,15 +77,6 @@ def test_groups_cover_all_microbatches(m: int, size: int) -> None:
         assert short == full == [size] * (m // size)
 
 
-def test_groups_from_outside_are_those_of_the_function() -> None:
-    problem = loop(2, 2, 5)
-    assert baseline("interleaved-1f1b", problem, group=3).order == (
-        interleaved(problem, group=3).order
-    )
-    with pytest.raises(BadInput, match="group: got 3, only interleaved-1f1b and"):
-        baseline("gis", problem, group=3)
-
-
 def test_a_group_has_at_least_one_microbatch() -> None:
     with pytest.raises(BadInput, match="group: got 0, expected at least 1 microbatch"):
         interleaved(loop(2, 2, 2), group=0)

@@ -20,7 +20,7 @@ from pipesat.layers import devices
 from pipesat.layers.devices import smallest_largest
 from pipesat.layers.file import FORMAT, parse_layers
 from pipesat.layers.layer import Layers
-from pipesat.layers.linear_costs import loads, makespan_lines
+from pipesat.layers.linear_costs import makespan_lines
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b, link_delay
 from pipesat.layers.rules import check_partition
 from pipesat.layers.stages import problem_of_split, static_of_devices
@@ -250,15 +250,6 @@ def test_large_vees_and_loops_say_what_is_not_proven() -> None:
         assert found.lower_bound == -(-(250 * 7 + 90) // 4)
         assert found.lower_bound <= found.value <= found.lower_bound + 7
         assert work(layers, found.partition, pipeline) == found.value
-
-
-def test_weights_of_times_per_stage() -> None:
-    # the second stage's device is half as fast: 2 layers of 6 go there
-    layers = layers_of([{"F": 1}] * 6)
-    slow = loads([{"F": 1}, {"F": 2}])
-    found = smallest_largest(layers, Pipeline(devices=2, microbatches=1), lines=slow)
-    assert [len(part) for part in found.partition] == [4, 2]
-    assert found.value == 4
 
 
 # Recomputation

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -165,12 +164,6 @@ def test_microbatches_in_flight() -> None:
         in_flight_1f1b(Pipeline(devices=2, microbatches=4, placement="vee"))
 
 
-def test_delays_of_links() -> None:
-    assert link_delay(5)(1000) == 5
-    assert link_delay(5, 100)(1001) == 5 + 11
-    assert link_delay(0, Fraction(1, 2))(3) == 6
-
-
 # Problems
 
 
@@ -196,13 +189,6 @@ def test_a_problem_of_two_stages() -> None:
     assert problem.stages[1].B == 6
 
 
-def test_links_follow_the_cut_layers_output() -> None:
-    pipeline = Pipeline(devices=3, microbatches=1, delay=link_delay(0, 1))
-    problem = problem_of_split(FOUR, (range(1), range(1, 3), range(3, 4)), pipeline)
-    assert problem.links[0, 1].F == problem.links[0, 1].B == 8
-    assert problem.links[1, 2].F == 16
-
-
 def test_shared_weights_count_once_on_one_device() -> None:
     vee = Pipeline(devices=2, microbatches=1, placement="vee")
     parts = tuple(range(k, k + 1) for k in range(4))
@@ -216,28 +202,11 @@ def test_shared_weights_count_once_on_one_device() -> None:
     )
 
 
-def test_a_loop_that_megatron_refuses_is_remarked() -> None:
-    parts = tuple(range(k, k + 1) for k in range(4))
-    tied = remarks(FOUR, parts, Pipeline(devices=2, microbatches=6, placement="loop"))
-    (refused,) = set(
-        remarks(FOUR, parts, Pipeline(devices=2, microbatches=7, placement="loop"))
-    ) - {*tied}
-    assert refused.startswith("this layout: Megatron-LM refuses 7 microbatches")
-    assert "a last group of 1" in refused
-
-
 def test_a_stage_without_layers_passes_on_what_it_gets() -> None:
     pipeline = Pipeline(devices=3, microbatches=1, delay=link_delay(0, 1))
     problem = problem_of_split(FOUR, (range(1), range(1, 1), range(1, 4)), pipeline)
     assert (problem.stages[1].F, problem.stages[1].BW) == (0, 0)
     assert problem.links[0, 1].F == problem.links[1, 2].F == 8
-
-
-def test_one_fused_layer_fuses_its_stage() -> None:
-    layers = of(entry(fused=True), entry(), entry())
-    pipeline = Pipeline(devices=2, microbatches=1, backward="split")
-    problem = problem_of_split(layers, (range(2), range(2, 3)), pipeline)
-    assert [stage.backward for stage in problem.stages] == ["fused", "split"]
 
 
 def test_amounts_beyond_a_problems_are_refused() -> None:

@@ -15,7 +15,7 @@ from pipesat.files.problem_file import parse_problem
 from pipesat.parts.answer import ChunkOp, factor_of, into_problem, require_same_stages
 from pipesat.parts.bounds import one_stream_bound, quick_plans
 from pipesat.parts.file import parse_parts, read_parts
-from pipesat.parts.parts import Plan, fault_of, rows_by_start, shop_of, timed
+from pipesat.parts.parts import Plan, fault_of, shop_of, timed
 from pipesat.solver.parts import blocks_of, repeated
 from pipesat.workflows.pair_times import pair_times
 from tests.support.parts import BY_HAND, least_by_trying, random_parts
@@ -78,14 +78,6 @@ def test_layers_run_in_a_row_and_backwards_from_the_last() -> None:
     assert found_of(with_chunk(repeat=3)).alone[ChunkOp(0, "F")].plan.length == 24
 
 
-def test_one_stream_saves_nothing() -> None:
-    document = copy.deepcopy(BY_HAND)
-    for kind in ("F", "B", "W"):
-        for part in document["chunks"][0][kind]:
-            part["stream"] = "main"
-    assert found_of(document).document()["overlap"] == {"pairs": []}
-
-
 def test_the_document_lists_what_saves_time_on_one_device() -> None:
     document = found_of(BY_HAND).document()
     assert document["stages"] == [{"device": 0, "F": 8, "B": 11, "W": 2, "BW": 12}] * 2
@@ -113,15 +105,6 @@ def test_a_factor_is_never_shorter_than_the_time() -> None:
         num, den = factor_of(time, both)
         assert 1 <= num <= den <= 10**6
         assert time <= both * num / den <= time + both / 10**6
-
-
-def test_two_chunks_of_one_device() -> None:
-    dense = {"name": "dense", "F": [{"name": "all", "stream": "main", "time": 5}], "B": []}
-    both = BY_HAND | {"chunks": [BY_HAND["chunks"][0], dense], "stages": ["dense", "moe"]}
-    listed = {tuple(e["ops"]): e["time"] for e in found_of(both).document()["overlap"]["pairs"]}
-    assert listed["0F", "1F"] == 8  # attn 0 to 3, dispatch 3 to 8 beside the other's 5
-    assert ("0F", "0F") not in listed
-    assert not any("0B" in ops or "0W" in ops for ops in listed)  # takes no time in any case
 
 
 # Against every order
@@ -230,20 +213,6 @@ def test_timing_and_its_faults() -> None:
     assert timed(both, ((0, 2), (3, 1))) is not None
     back = shop_of(2, [(parts.chunks[0], "B")])
     assert timed(back, ((1,), (2, 0))) is None  # dispatch before combine: they wait for each other
-
-
-def test_parts_of_no_time_do_not_lie_inside_others() -> None:
-    zero = [
-        {"name": "x", "stream": "main", "time": 0},
-        {"name": "y", "stream": "comm", "time": 0},
-        {"name": "z", "stream": "main", "time": 4},
-    ]
-    chunk = {"name": "a", "F": zero, "B": zero[::-1]}
-    document = BY_HAND | {"chunks": [chunk], "stages": ["a"], "devices": [0]}
-    for ops, least in times_of(found_of(document)):
-        assert fault_of(least.shop, least.plan) == ""
-        assert least.plan.length == least_by_trying(document, ops)
-        assert timed(least.shop, rows_by_start(least.shop, least.plan.starts)) is not None
 
 
 # Into a problem

@@ -18,12 +18,10 @@ from pipesat.core.metrics import peak_memory
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.replicas.bounds import bound_of_schedule, value_at
 from pipesat.replicas.deal import Load, deal_of
-from pipesat.replicas.dealer import Dealer, best_shares, checked_load, replay_of, searched
+from pipesat.replicas.dealer import Dealer, checked_load, replay_of, searched
 from pipesat.replicas.replay import costs_of_lengths, costs_of_list, problem_of
 from pipesat.replicas.rules import RULES, differencing
-from pipesat.solver.proof.place_prices import Prices
 from tests.conftest import Run
 
 CHANCE = np.random.default_rng(7)
@@ -109,30 +107,6 @@ def test_rules_do_what_their_sources_say() -> None:
     numbers = np.array([8, 7, 6, 5, 4])  # theirs: the differences are 1, 1, 4 and in the end 2
     sums = [sum(numbers[part]) for part in differencing(numbers, 2, equal=False)]
     assert sorted(sums) == [14, 16]
-
-
-def test_prices_bound_whatever_they_are() -> None:
-    """Any mixture of paths, here one path alone, and any prices: never above a deal."""
-    own = load(2, m=2, lengths=[900, 300, 500, 700])
-    known = deal_of(own, [[[1], [0]], [[2], [3]]]).value
-    least = bound_of_schedule(own, "1f1b").value
-    assert least <= known
-    load_of_rank = np.zeros((2, len(own.replay.columns)))
-    load_of_rank[:, own.replay.timed[:2]] = 1  # all that rank 0 does is a path
-    for place in ([0, 0], [50, -50], [1000, 1000]):
-        prices = Prices(load_of_rank, np.array(place, dtype=float), np.zeros(2))
-        assert value_at(own, prices) <= known
-
-
-def test_shares_are_small_at_both_ends() -> None:
-    replay = replay_of(chain(8), "1f1b", 8)
-    costs = costs_of_lengths(chain(8), [1000], 1000, 0)[0, replay.columns].astype(float)
-    shares = best_shares(replay, costs)
-    assert shares.sum() == pytest.approx(1)
-    assert shares[0] < shares[1] < shares[3] > shares[-1]
-    even = replay.ends(costs[:, None, None] * np.full((1, 8, 1), 1 / 8))[replay.last].max()
-    assert replay.ends(costs[:, None, None] * shares[None, :, None])[replay.last].max() < even
-    assert best_shares(replay, costs, 0.14).max() <= 0.14 * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pipesat.core.timing import earliest_ends, time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.risk.links import Links, Queued, Transfer, network_of, queued
-from tests.support.problems import chain, problems, vee
+from tests.support.problems import chain, problems
 
 
 def order_of(*rows: str) -> Order:
@@ -106,14 +106,6 @@ def test_a_rank_s_transfers_to_different_ranks_by_hand() -> None:
     assert independent == [[0, 1], [6, 7], [12, 13]]
     assert forwards["pair"] == [[0, 1], [6, 12], [12, 18]]
     assert forwards["rank"] == [[0, 1], [6, 17], [12, 23]]
-
-
-def test_stages_on_one_device_hand_over_without_a_transfer() -> None:
-    problem = vee(2, 1)
-    order = order_of("0F0 3F0 3BW0 0BW0", "1F0 2F0 2BW0 1BW0")
-    network = network_of(problem, order, "pair")
-    crossing = [node.gives for node in network.item if isinstance(node, Transfer)]
-    assert sorted(map(str, crossing)) == ["0F0", "1BW0", "2F0", "3BW0"]
 
 
 # Properties

@@ -19,7 +19,6 @@ from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.heuristics import BASELINES
 from pipesat.profile.file import parse_profile
-from pipesat.risk import robustness
 from pipesat.risk.links import network_of
 from pipesat.risk.robustness import (
     Noise,
@@ -134,15 +133,6 @@ def test_samples_are_common_and_reproducible() -> None:
     assert twice[0].tolist() == twice[1].tolist() == both[0].tolist()
     fewer = sample_orders(problem, orders, noise, samples=7, seed=3)
     assert [row.tolist() for row in fewer] == [row[:7].tolist() for row in both]
-
-
-def test_chunks_of_samples_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = chain(3, 4, F=5, B=5, W=5)
-    order = BASELINES["1f1b"](problem).order
-    (whole,) = sample_orders(problem, [order], Noise(0.1, 0.1), samples=9, objective="span")
-    monkeypatch.setattr(robustness, "_MOST_NUMBERS", 80)  # 2 samples at a time
-    (parts,) = sample_orders(problem, [order], Noise(0.1, 0.1), samples=9, objective="span")
-    assert whole.tolist() == parts.tolist()
 
 
 def test_quantiles_and_gains_by_hand() -> None:

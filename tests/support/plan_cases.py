@@ -1,19 +1,11 @@
-"""Random small cases of ``pipesat plan``, and every claim of its answer held against the oracle.
-
-``python -m tests.support.plan_cases 400 --seed 1`` judges 400 cases, prints a table of kinds and
-every violation, and ends with 1 if there is one.
-"""
+"""Random small cases of ``pipesat plan``, and every claim of its answer held against the oracle."""
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import random
 import sys
-import tempfile
-import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from fractions import Fraction
@@ -314,36 +306,3 @@ def _split(draw: random.Random, case: Case) -> list[int] | None:
         if case.keeps_rules(shape, tuple(split)):
             return split
     return None
-
-
-def main() -> int:
-    """Judge many cases."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    tally: Counter[tuple[str, str, str]] = Counter()
-    wrong, began = 0, time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(given.count):
-            placement = PLACEMENTS[number % len(PLACEMENTS)]
-            recompute = RECOMPUTE[number // len(PLACEMENTS) % len(RECOMPUTE)]
-            outcome, faults = judged(given.seed + number, placement, recompute, Path(folder))
-            tally[placement, recompute, outcome] += 1
-            wrong += bool(faults)
-            for fault in faults:
-                _say(f"{given.seed + number} {placement} {recompute}: {fault}")
-    for kind, cases in sorted(tally.items()):
-        _say(f"{cases:6}  {' '.join(kind)}")
-    seconds = time.monotonic() - began
-    _say(f"{given.count} cases, {wrong} with violations, {seconds:.0f} s")
-    return int(wrong > 0)
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -66,11 +66,6 @@ def parts(comparison: AgainstPrediction) -> dict[str, float]:
 # The comparison
 
 
-def test_the_prediction_of_these_tests_is_what_timing_says() -> None:
-    order = tuple(tuple(map(parse_item, row)) for row in ORDER)
-    assert time_order(problem(), order).makespan == 20
-
-
 def test_a_run_as_predicted() -> None:
     result = compare(problem(), timeline())
     assert (result.predicted, result.measured, result.error) == (20_000, 20_000, 0)

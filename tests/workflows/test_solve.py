@@ -27,7 +27,7 @@ from pipesat.workflows.solve import _Starts, solve
 from tests.support.oracle import brute_force, order_count, plain_model_optimum
 from tests.support.oracle_by_instants import optimum
 from tests.support.paths import ROOT
-from tests.support.problems import chain, document, problems, vee
+from tests.support.problems import chain, document, problems
 
 BENCH = ROOT / "experiments" / "bench"
 REFERENCE = json.loads((BENCH / "reference.json").read_text())
@@ -96,32 +96,6 @@ def test_the_span_s_optimum_is_that_of_brute_force(problem: Problem) -> None:
     assert result.value == brute_force(problem, "span")
 
 
-@pytest.mark.slow
-@settings(max_examples=10, deadline=None)
-@given(problems(max_microbatches=2))
-def test_scaling_all_times_scales_the_optimum_and_memory_never_hurts(problem: Problem) -> None:
-    value = solve(problem, time_limit=60, workers=1, deterministic=True).value
-    scaled = document(problem)
-    scaled["stages"] = [
-        stage | {kind: 7 * stage[kind] for kind in ("F", "B", "W", "BW") if kind in stage}
-        for stage in scaled["stages"]
-    ]
-    scaled["comm"] = {"default": 7 * scaled["comm"]["default"]}
-    assert value is not None
-    assert (
-        solve(parse_problem(scaled), time_limit=60, workers=1, deterministic=True).value
-        == 7 * value
-    )
-    roomier = document(problem)
-    roomier["devices"] = [
-        d | ({"memory": d["memory"] + 2} if d.get("memory") is not None else {})
-        for d in roomier["devices"]
-    ]
-    better = solve(parse_problem(roomier), time_limit=60, workers=1, deterministic=True).value
-    assert better is not None
-    assert better <= value
-
-
 def test_infeasible_has_no_schedule_no_bound_and_an_explanation() -> None:
     result = solve(chain(2, 2, cap=2, held=(3, 1)), workers=1)
     assert result.status == "infeasible"
@@ -162,15 +136,6 @@ def test_a_stop_keeps_the_best_schedule_so_far() -> None:
     assert check(problem, result.schedule) == []
     assert result.wall_s < 600  # the stop ended it, not the limit
     assert seen[-1].value == result.value
-
-
-@pytest.mark.slow
-def test_w_above_a_and_cheap_bw() -> None:
-    """Eager PyTorch's shape: the optimum mixes BW and B, W; an independent model agrees."""
-    problem = chain(2, 3, F=3, B=3, W=2, BW=4, cap=6, held=(2, 3))
-    result = solve(problem, time_limit=60, workers=1, deterministic=True)
-    assert result.status == "optimal"
-    assert result.value == plain_model_optimum(problem)
 
 
 @pytest.mark.parametrize("schedule_first", [True, False])
@@ -216,14 +181,6 @@ def test_schedules_that_break_a_rule_are_never_kept() -> None:
     incumbent = Incumbent(problem, "makespan", Clock(60))
     assert incumbent.offer(BASELINES["gpipe"](problem).order, "gpipe") is None
     assert incumbent.schedule is None
-
-
-@pytest.mark.slow
-def test_two_chunks_are_solved_to_the_optimum() -> None:
-    problem = vee(2, 3, cap=4, F=2, B=3, W=1)
-    result = solve(problem, time_limit=60, workers=1, deterministic=True)
-    assert result.status == "optimal"
-    assert result.value == plain_model_optimum(problem)
 
 
 @pytest.mark.slow
