@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median
 from typing import Any
@@ -13,7 +13,7 @@ from pipesat.core.claims import difference, percent
 from pipesat.core.ops import KINDS, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
-from pipesat.core.schedule import Schedule, Timed, TimedCopy
+from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.picture.gantt import gantt_figure
 from pipesat.timeline.replay import Replay, gaps_of, measured_delays
@@ -206,19 +206,10 @@ def comparison_png(problem: Problem, timeline: Timeline, comparison: AgainstPred
     # a file may state any unit, and pictures hold whole numbers
     unit, us = ("us", 1.0) if comparison.predicted + comparison.measured < 1e12 else ("s", 1e6)
     scale = timeline.us_per_unit / us
-    schedule = time_order(problem, step.order)
-    rows = zip(step.order, schedule.devices, strict=True)
-    predicted = Schedule(
-        tuple(
-            _timed(Timed, ((item, *timed[1:]) for item, timed in zip(*row, strict=True)), scale)
-            for row in rows
-        ),
-        copies=tuple(_timed(TimedCopy, row, scale) for row in schedule.copies),
-    )
-    measured = Schedule(
-        tuple(_timed(Timed, (ran[:3] for ran in row.ops), 1 / us) for row in step.devices),
-        copies=tuple(_timed(TimedCopy, row.copies, 1 / us) for row in step.devices),
-    )
+    both = {
+        "predicted": _scaled(time_order(problem, step.order), scale),
+        "measured": step.schedule(1 / us),
+    }
     error = percent(comparison.error, 1, sign=True)
     title = (
         f"{problem.name or 'timeline'}: predicted {comparison.predicted / 1000:,.2f} ms, "
@@ -226,11 +217,18 @@ def comparison_png(problem: Problem, timeline: Timeline, comparison: AgainstPred
         f"largest part of the difference: {comparison.largest.assumption} "
         f"({comparison.largest.makes / 1000:+,.2f} ms)"
     )
-    both = {"predicted": predicted, "measured": measured}
     figure = gantt_figure(problem, both, title=title, time_unit=unit)
     return file_of(figure, "png")
 
 
-def _timed(kind: Any, entries: Iterable[Any], scale: float) -> tuple[Any, ...]:
-    """Return items or copies with whole times of 0 or more."""
-    return tuple(kind(what, *(max(0, round(t * scale)) for t in times)) for what, *times in entries)
+def _scaled(schedule: Schedule, scale: float) -> Schedule:
+    def times(row: Iterable[Any]) -> Any:
+        return tuple(
+            t._replace(start=round(t.start * scale), end=round(t.end * scale)) for t in row
+        )
+
+    return replace(
+        schedule,
+        devices=tuple(map(times, schedule.devices)),
+        copies=tuple(map(times, schedule.copies)),
+    )

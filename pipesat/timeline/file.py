@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field
 
@@ -28,6 +29,7 @@ from pipesat.timeline.timeline import (
 )
 
 FORMAT = "pipesat.timeline/1"
+_T = TypeVar("_T")
 LARGEST_FILE = 1 << 30
 
 SHORTEST_UNIT, LONGEST_UNIT = 1e-15, 1e18
@@ -157,51 +159,40 @@ def _timeline(model: TimelineModel, problem: Problem) -> Timeline:
 def _step(problem: Problem, model: StepModel, number: int, modes: Modes) -> TrainingStep:
     rows = []
     for device, row in enumerate(model.devices):
-        for key, entries in {"ops": [op[:3] for op in row.ops], "copies": row.copies}.items():
-            for place, (text, start, end) in enumerate(entries):
-                if end < start:
-                    where = f"steps[{number}].devices[{device}].{key}[{place}]"
-                    value = [text, start, end]
-                    raise BadInput("it ends before it starts", where=where, value=value)
         where = f"steps[{number}].devices[{device}]"
-        ops = (
-            Ran(
-                in_mode(_item(problem, text, f"{where}.ops[{place}]"), modes),
-                start,
-                end,
-                waited,
-                cpu,
-            )
-            for place, (text, start, end, waited, cpu) in enumerate(row.ops)
+        ops = tuple(
+            Ran(in_mode(_item(problem, entry, f"{where}.ops[{place}]"), modes), *entry[1:])
+            for place, entry in enumerate(row.ops)
         )
-        copies = (
-            RanCopy(_copy(problem, text, modes, f"{where}.copies[{place}]"), start, end)
-            for place, (text, start, end) in enumerate(row.copies)
+        copies = tuple(
+            RanCopy(_copy(problem, entry, modes, f"{where}.copies[{place}]"), *entry[1:])
+            for place, entry in enumerate(row.copies)
         )
-        calls = (TransferCall(*transfer) for transfer in row.transfers)
-        rows.append(DeviceRun(tuple(ops), tuple(calls), tuple(copies)))
+        calls = tuple(TransferCall(*transfer) for transfer in row.transfers)
+        rows.append(DeviceRun(ops, calls, copies))
     return TrainingStep(tuple(rows))
 
 
-def _copy(problem: Problem, text: str, modes: Modes, where: str) -> Copy:
+def _parsed(parse: Callable[[str], _T], wanted: str, entry: Sequence[Any], where: str) -> _T:
+    text, start, end = entry[:3]
+    if end < start:
+        raise BadInput("it ends before it starts", where=where, value=[text, start, end])
     try:
-        copy = parse_copy(text)
+        return parse(text)
     except ValueError:
-        raise BadInput("expected a copy, as 0O3 or 0L3", where=where, value=text) from None
+        raise BadInput(f"expected {wanted}", where=where, value=text) from None
+
+
+def _copy(problem: Problem, entry: Sequence[Any], modes: Modes, where: str) -> Copy:
+    copy = _parsed(parse_copy, "a copy, as 0O3 or 0L3", entry, where)
     mode = modes.get((copy.stage, copy.microbatch), 0)
     if not mode or problem.stages[copy.stage].modes[mode - 1].offload is None:
-        raise BadInput("its microbatch is not offloaded there", where=where, value=text)
+        raise BadInput("its microbatch is not offloaded there", where=where, value=entry[0])
     return copy
 
 
-def _item(problem: Problem, text: str, where: str) -> Item:
-    try:
-        item = parse_item(text)
-    except ValueError:
-        raise BadInput(
-            "expected an op, as 0F3, or a pair, as (0F3+1BW0)", where=where, value=text
-        ) from None
-    for op in members(item):
-        if op.stage >= len(problem.stages):
-            raise BadInput(f"{op} is not an op of this problem", where=where)
+def _item(problem: Problem, entry: Sequence[Any], where: str) -> Item:
+    item = _parsed(parse_item, "an op, as 0F3, or a pair, as (0F3+1BW0)", entry, where)
+    if max(op.stage for op in members(item)) >= len(problem.stages):
+        raise BadInput("it is of no stage of this problem", where=where, value=entry[0])
     return in_order(problem, item) if isinstance(item, Pair) else item

@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import Final, TypeAlias
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.core.ops import KINDS, Kind, Op
 from pipesat.placement.geometry import ONE_ROUTE, Geometry
 from pipesat.timeline.readers.rows import Row, Trace
@@ -96,6 +96,11 @@ class Steps:
 
 def steps_of(trace: Trace) -> Steps:
     """Find the steps of a trace."""
+    with said_of(trace.source):
+        return _steps(trace)
+
+
+def _steps(trace: Trace) -> Steps:
     ranks = _ranks(trace)
     groups: dict[tuple[int, int, int], list[Row]] = defaultdict(list)
     for row in _with_iterations(trace):
@@ -105,15 +110,13 @@ def steps_of(trace: Trace) -> Steps:
         numbered[key[0], key[1]] += _numbered(trace, rows, ranks)
     named, homes = _named(trace, numbered, ranks)
     wanted, _ = Counter(map(frozenset, named.values())).most_common(1)[0]
-    _require_whole(trace, wanted, homes)
+    _require_whole(wanted, homes)
     for (replica, iteration), times in named.items():
         for strange in sorted(times.keys() - wanted)[:1]:
-            raise _refused(
-                trace, f"only step {iteration} of replica {replica} has {strange}{_ONE_JOB}"
-            )
+            raise BadInput(f"only step {iteration} of replica {replica} has {strange}{_ONE_JOB}")
     whole = sorted((key, times) for key, times in named.items() if times.keys() == wanted)
     for replica in {key[0] for key in named} - {key[0] for key, _ in whole}:
-        raise _refused(trace, f"replica {replica} has no step as others have{_ONE_JOB}")
+        raise BadInput(f"replica {replica} has no step as others have{_ONE_JOB}")
     steps = [_step(trace, *key, times, homes) for key, times in whole]
     warm = _warm_ups(steps) if trace.timed else {}
     cut = any(step.joint for step in steps)
@@ -133,27 +136,23 @@ def steps_of(trace: Trace) -> Steps:
     )
 
 
-def _refused(trace: Trace, text: str) -> BadInput:
-    return BadInput(text, source=trace.source)
-
-
 def _ranks(trace: Trace) -> int:
     """Return the number of pipeline ranks, all of which every replica has."""
     for row in trace.rows:
         if row.end < row.start:
             long = f"{row.end - row.start:g} us, expected no negative time"
-            raise _refused(trace, f"{row.kind} at {row.start:g} us on rank {row.rank} takes {long}")
+            raise BadInput(f"{row.kind} at {row.start:g} us on rank {row.rank} takes {long}")
     held: dict[int, set[int]] = defaultdict(set)
     for row in trace.rows:
         held[row.replica].add(row.rank)
     most = max(held.values(), key=len)
     if len(most) < 2 or most != {*range(len(most))}:
         said = "of one rank only" if len(most) == 1 else f"of ranks {sorted(most)} only"
-        raise _refused(trace, f"ops {said}, expected those of all ranks")
+        raise BadInput(f"ops {said}, expected those of all ranks")
     for replica, own in held.items():
         if own != most:
             text = f"replica {replica} has ranks {sorted(own)}, others {len(most)}"
-            raise _refused(trace, text + _ONE_JOB)
+            raise BadInput(text + _ONE_JOB)
     return len(most)
 
 
@@ -171,7 +170,7 @@ def _with_iterations(trace: Trace) -> Iterator[Row]:
         return
     cuts = {key: _cuts(rows) for key, rows in ranks.items()}
     if not all(cuts.values()):
-        raise _refused(trace, "no forward of a rank is in it, expected those of all ranks")
+        raise BadInput("no forward of a rank is in it, expected those of all ranks")
     begun = max(ranks[key][starts[0]].start for key, starts in cuts.items())
     equal = len({len(starts) for starts in cuts.values()}) == 1
     for key, starts in cuts.items():
@@ -252,23 +251,23 @@ def _named(
         op = Op(stage, row.kind, row.microbatch or 0)
         if (home := homes.setdefault(stage, row.rank)) != row.rank:
             text = f"stage {stage} is on ranks {home} and {row.rank}{_ONE_JOB}"
-            raise _refused(trace, text)
+            raise BadInput(text)
         if op in named[key]:
-            raise _refused(trace, f"{op} is twice in step {row.iteration}{_ONE_JOB}")
+            raise BadInput(f"{op} is twice in step {row.iteration}{_ONE_JOB}")
         named[key][op] = (row.start, row.end)
     if sorted(homes) != [*range(len(homes))]:
-        raise _refused(trace, f"stages {sorted(homes)} ran, expected all from 0")
+        raise BadInput(f"stages {sorted(homes)} ran, expected all from 0")
     return named, tuple(homes[stage] for stage in range(len(homes)))
 
 
-def _require_whole(trace: Trace, ops: frozenset[Op], homes: Sequence[int]) -> None:
+def _require_whole(ops: frozenset[Op], homes: Sequence[int]) -> None:
     for stage in range(len(homes)):
         for microbatch in range(max(op.microbatch for op in ops) + 1):
             kinds = "".join(kind for kind in KINDS if Op(stage, kind, microbatch) in ops)
             if kinds not in ("FBW", "F" + "BW"):
                 lacking = "backward" if "F" in kinds else "forward"
                 text = f"no step has the {lacking} of microbatch {microbatch} on stage {stage}"
-                raise _refused(trace, f"{text}: expected whole steps of all ranks of one job")
+                raise BadInput(f"{text}: expected whole steps of all ranks of one job")
 
 
 def _step(trace: Trace, replica: int, iteration: int, times: Times, homes: Sequence[int]) -> Step:
@@ -286,7 +285,7 @@ def _step(trace: Trace, replica: int, iteration: int, times: Times, homes: Seque
             over = at[before][1] - at[after][0]
             if over > max(1.0, 0.01 * (at[before][1] - at[before][0])):
                 text = f"{before} and {after} overlap by {over:.0f} us in step {iteration}"
-                raise _refused(trace, f"{text}, expected one op at a time on a rank")
+                raise BadInput(f"{text}, expected one op at a time on a rank")
     began = _one_clock(trace, iteration, at, homes)
     zero = min(start for start, _ in at.values())
     times = {o: (a - zero, b - zero) for o, (a, b) in at.items()}
@@ -344,7 +343,7 @@ def _one_clock(
     for (a, b), by in least.items():
         if shift[a] + by - shift[b] > _LATE * typical and not trace.host_times:
             text = f"on rank {b}, ops of step {iteration} start before rank {a} sent their input"
-            raise _refused(trace, f"{text}, whatever the clocks{_ONE_JOB}")
+            raise BadInput(f"{text}, whatever the clocks{_ONE_JOB}")
     for op, (start, end) in at.items():
         at[op] = (start + shift[homes[op.stage]], end + shift[homes[op.stage]])
     began = {op: start for op, (start, _) in at.items()}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pipesat.core.attached import attached
+from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Deadlock
-from pipesat.core.ops import KINDS, Copy, Item, Op, Pair, members
+from pipesat.core.ops import Copy, Item, Op
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration, pair_time
-from pipesat.core.schedule import Order
+from pipesat.core.rules import duration
+from pipesat.core.schedule import Order, Schedule, Timed, TimedCopy
 from pipesat.core.timing import linearize
 from pipesat.export.torch.csv_file import items_of
 from pipesat.export.torch.lint import Action, parse_cell
@@ -82,6 +84,18 @@ class TrainingStep:
     def order(self) -> Order:
         """The ops that ran."""
         return tuple(tuple(ran.item for ran in row.ops) for row in self.devices)
+
+    def schedule(self, scale: float) -> Schedule:
+        """Return what ran in whole times, so many to a us."""
+
+        def whole(row: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, int, int]]:
+            for what, start, end, *_ in row:
+                yield what, max(0, round(start * scale)), max(0, round(end * scale))
+
+        return Schedule(
+            tuple(tuple(starmap(Timed, whole(row.ops))) for row in self.devices),
+            copies=tuple(tuple(starmap(TimedCopy, whole(row.copies))) for row in self.devices),
+        )
 
     def __iter__(self) -> Iterator[tuple[int, Ran]]:
         """Yield ``(device, op)`` device after device."""
@@ -155,59 +169,24 @@ def us_per_unit(problem: Problem) -> float:
     return numerator / denominator
 
 
+_OF_AN_ORDER: Final = frozenset({"device", "name", "doubled", "missing", "kind"})
+"""Rules that do not depend on times."""
+
+
 def require_order_of(problem: Problem, timeline: Timeline) -> None:
     """Pass if the timeline's steps are all of one order that the problem allows."""
-    first = timeline.steps[0].order
-    if len(first) != len(problem.devices):
-        raise BadInput(
-            f"{len(first)} devices, the problem has {len(problem.devices)}",
-            where="steps[0].devices",
-        )
+    first = timeline.steps[0]
     for number, step in enumerate(timeline.steps):
-        if step.order != first:
-            raise BadInput(
-                "another order than step 0, expected the same in all", where=f"steps[{number}]"
-            )
-    seen: set[tuple[int, str, int]] = set()
-    for device, row in enumerate(first):
-        for item in row:
-            where = f"steps[0].devices[{device}]"
-            for op in members(item):
-                require_op(problem, op, device, where)
-                if op[:3] in seen:
-                    raise BadInput(f"{op} appears there twice", where="steps[0]")
-                seen.add(op[:3])
-            if isinstance(item, Pair) and pair_time(problem, *item) is None:
-                raise BadInput(f"{item} may not pair in this problem", where=where)
-    _require_complete(problem, seen)
+        if step.order != first.order:
+            where = f"steps[{number}]"
+            raise BadInput("another order than step 0, expected the same in all", where=where)
+    for violation in check(problem, first.schedule(1.0)):
+        if violation.rule in _OF_AN_ORDER:
+            raise BadInput(violation.message, where="steps[0]")
     try:
-        linearize(problem, first)
+        linearize(problem, first.order)
     except Deadlock as error:
         raise BadInput(f"not an order that can run: {error}") from None
-
-
-def require_op(problem: Problem, op: Op, device: int, where: str) -> None:
-    """Pass if the problem has this op on this device."""
-    if op.stage >= len(problem.stages) or op.microbatch >= problem.microbatches[op.stage]:
-        raise BadInput(f"{op} is not an op of this problem", where=where)
-    home = problem.stages[op.stage].device
-    if home != device:
-        raise BadInput(
-            f"{op} ran here, the problem has stage {op.stage} on {problem.device_name(home)}",
-            where=where,
-        )
-
-
-def _require_complete(problem: Problem, seen: set[tuple[int, str, int]]) -> None:
-    for stage, count in enumerate(problem.microbatches):
-        for microbatch in range(count):
-            f, b, w, bw = ((stage, kind, microbatch) in seen for kind in KINDS)
-            if not f or bw == b or b != w:
-                raise BadInput(
-                    f"expected F and either BW or B and W of stage {stage}, microbatch "
-                    f"{microbatch}: some are missing or too many",
-                    where="steps[0]",
-                )
 
 
 def assemble(

@@ -295,11 +295,11 @@ FIRST_OP = ["steps", 0, "devices", 0, "ops", 0]
         (changed([*FIRST_OP, 1], True), "ops[0]", "times in microseconds"),
         (changed([*FIRST_OP, 3], -1.0), "ops[0]", "times in microseconds"),
         (changed([*FIRST_OP, 2], -1.0), "ops[0]", "ends before it starts"),
-        (changed([*FIRST_OP, 0], "0F7"), "devices[0]", "0F7 is not an op of this problem"),
-        (changed([*FIRST_OP, 0], "1F0"), "devices[0]", "1F0 ran here"),
-        (changed([*FIRST_OP, 0], "0F1"), "steps[0]", "0F1 appears there twice"),
-        (changed(FIRST_OP, None), "steps[0]", "of stage 0, microbatch 0"),
-        (changed(["steps", 0, "devices", 1], None), "steps[0].devices", "1 devices, the problem"),
+        (changed([*FIRST_OP, 0], "0F7"), "steps[0]", "0F7 names microbatch 7"),
+        (changed([*FIRST_OP, 0], "1F0"), "steps[0]", "1F0 runs on"),
+        (changed([*FIRST_OP, 0], "0F1"), "steps[0]", "0F1 stands twice"),
+        (changed(FIRST_OP, None), "steps[0]", "0F0 on device 0 is missing"),
+        (changed(["steps", 0, "devices", 1], None), "steps[0]", "1 device lists, expected 2"),
     ],
 )
 def test_bad_files(tmp_path: Path, document_: object, where: str, message: str) -> None:
@@ -549,7 +549,7 @@ def test_the_import(cli, save, tmp_path: Path) -> None:
 def test_a_timeline_of_something_else_is_refused(cli, save, measured) -> None:
     outcome = cli("timeline", "compare", save(chain(3, 2), "other.json"), measured[1])
     assert outcome.code == 2
-    assert "2 devices, the problem has 3" in outcome.err
+    assert "2 device lists, expected 3" in outcome.err
 
 
 # Units

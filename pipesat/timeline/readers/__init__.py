@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from pipesat.core.errors import BadInput, shorten
 from pipesat.files.strict_json import parse_json, read_bytes
 from pipesat.timeline.readers import chrome, megatron, nsight, rows
-from pipesat.timeline.readers.rows import Document, Told, Trace
+from pipesat.timeline.readers.rows import Told, Trace, Value
 
 LARGEST_FILE: Final = 1 << 30
 _TRACE: Final = re.compile(r".*\.(json|json\.gz|jsonl|sqlite|log|txt)|trace_step[0-9_]+")
@@ -26,7 +26,7 @@ class Format(NamedTuple):
 
     name: str
     recognises: Callable[[Any], bool]
-    read: Callable[[Sequence[Document], Told], Trace]
+    read: Callable[[Sequence[Value], Told], Trace]
     switch_on: str
 
 
@@ -80,7 +80,7 @@ def read_trace(paths: Sequence[str | Path], told: Told) -> Trace:
     files = sorted(  # rank 2 before rank 10
         _files(paths), key=lambda path: [*map(int, re.findall(r"[0-9]{1,18}", path.name))]
     )
-    documents = [Document(str(path), _content(path)) for path in files]
+    documents = [Value(str(path), _content(path)) for path in files]
     formats = [
         next((one for one in FORMATS if one.recognises(document.content)), None)
         for document in documents
@@ -140,7 +140,7 @@ def _content(path: Path) -> Any:
     return found[0] if len(found) == 1 else found
 
 
-def _unknown(document: Document) -> BadInput:
+def _unknown(document: Value) -> BadInput:
     """Return the complaint about a file of no known format."""
     content = document.content
     if isinstance(content, dict) and str(content.get("format")).startswith("pipesat."):

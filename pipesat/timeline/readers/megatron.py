@@ -18,11 +18,12 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import product, zip_longest
 from typing import Any, Final, NamedTuple
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
-from pipesat.timeline.readers.rows import Document, Row, Told, Trace, number, whole
+from pipesat.timeline.readers.rows import Row, Told, Trace, Value, chunks_in
 
 _SERIES: Final[dict[str, Kind]] = {"fwd": "F", "bwd": "BW", "wgrad": "W"}
 _TASK: Final = re.compile(r"pp_\d+-mbs_\d+-model_chunk_\d+-task_type_\w+")
@@ -46,52 +47,49 @@ def is_primus(content: Any) -> bool:
     return _is_config(content) or _is_rank(content)
 
 
-def read_primus(documents: Sequence[Document], told: Told) -> Trace:
+def read_primus(files: Sequence[Value], told: Told) -> Trace:
     """Read a folder of dump_pp_data: ``config.json`` and one file per pipeline rank."""
-    configs = [one for one in documents if _is_config(one.content)]
+    configs = [file for file in files if _is_config(file.content)]
     if len(configs) > 1:
         text = f"a second configuration, beside {configs[0].source}: are these files of one job?"
         raise BadInput(text, source=configs[1].source)
-    config = configs[0].content if configs else {}
-    ranks: dict[int, Document] = {}
-    for place, document in enumerate(one for one in documents if _is_rank(one.content)):
-        said = re.search(r"pp_rank_(\d+)", document.source.rpartition("/")[2])
+    ranks: dict[int, Value] = {}
+    for place, file in enumerate(file for file in files if _is_rank(file.content)):
+        said = re.search(r"pp_rank_(\d+)", file.source.rpartition("/")[2])
         rank = int(said[1]) if said else place
         if rank in ranks:
             text = f"rank {rank} again, beside {ranks[rank].source}: are these files of one job?"
-            raise BadInput(text, source=document.source)
-        ranks[rank] = document
-    source = (configs or [*ranks.values()])[0].source
-    size = config.get("pp_size", len(ranks))
-    if sorted(ranks) != [*range(size if isinstance(size, int) else 0)]:
+            raise BadInput(text, source=file.source)
+        ranks[rank] = file
+    config = (configs or [*ranks.values()])[0]
+    size = config["pp_size"].whole_if_any() or len(ranks)
+    if sorted(ranks) != [*range(size)]:
         text = f"expected pp_rank_0.json and so on, one for each of {size} ranks"
-        raise BadInput(text, source=source, where="ranks", value=sorted(ranks))
-    rows = [row for rank, one in ranks.items() for row in _primus_rows(rank, one)]
-    stated = told.chunks or config.get("vp_size", config.get("vpp_size")) or 1
-    seen = max((row.stage or 0 for row in rows), default=0) + 1
-    chunks = max(whole(documents[0], "vp_size", stated), seen)
-    return Trace("Primus dump_pp_data", source, rows, chunks=chunks)
+        raise BadInput(text, source=config.source, where="ranks", value=sorted(ranks))
+    rows = [row for rank, file in ranks.items() for row in _primus_rows(rank, file)]
+    stated = [config[key].whole_if_any() for key in ("vp_size", "vpp_size")]
+    chunks = next(filter(None, (told.chunks, *stated)), 1)
+    return Trace("Primus dump_pp_data", config.source, rows, max(chunks, chunks_in(rows)))
 
 
-def _primus_rows(rank: int, document: Document) -> Iterator[Row]:
-    for key, content in document.content.items():
-        if not key.isdecimal() or not isinstance(content, dict):
-            raise BadInput("expected an iteration", source=document.source, where=key)
+def _primus_rows(rank: int, file: Value) -> Iterator[Row]:
+    for key in file.content:
+        if not key.isdecimal() or not isinstance(file.content[key], dict):
+            raise BadInput("expected an iteration", source=file.source, where=key)
         for series, kind in _SERIES.items():
-            lists = [content.get(f"{series}_{part}") or [] for part in ("start", "end")]
-            if not all(isinstance(one, list) for one in lists) or len({*map(len, lists)}) > 1:
-                text = "expected as many ends as starts"
-                raise BadInput(text, source=document.source, where=f"{key}.{series}_end")
-            marks = [content.get(f"{series}_{part}") for part in ("chunk", "minibatch")]
-            for place, (start, end) in enumerate(zip(*lists, strict=True)):
-                where = f"{key}.{series}_start[{place}]"
-                begin = number(document, where, start) * 1000
-                until = number(document, where.replace("start", "end"), end) * 1000
-                chunk, microbatch = (
-                    whole(document, where, one[place]) if one and len(one) > place else None
-                    for one in marks
+            starts, ends, chunks, microbatches = (
+                file[key][f"{series}_{part}"] for part in ("start", "end", "chunk", "minibatch")
+            )
+            if len(starts.content or ()) != len(ends.content or ()):
+                raise BadInput(
+                    "expected as many ends as starts", source=file.source, where=ends.where
                 )
-                yield Row(rank, chunk, microbatch, kind, begin, until, int(key))
+            for start, end, *marks in zip_longest(starts, ends, chunks, microbatches):
+                chunk, microbatch = (
+                    None if mark is None else mark.whole_if_any() for mark in marks
+                )
+                times = 1000 * start.number(), 1000 * end.number()
+                yield Row(rank, chunk, microbatch, kind, *times, int(key))
 
 
 def is_tasks(content: Any) -> bool:
@@ -99,22 +97,20 @@ def is_tasks(content: Any) -> bool:
     return isinstance(content, dict) and any(_TASK.fullmatch(str(key)) for key in content)
 
 
-def read_tasks(documents: Sequence[Document], _told: Told) -> Trace:
+def read_tasks(files: Sequence[Value], _told: Told) -> Trace:
     """Read ``task_durations.json``: how long every op takes, without when."""
     rows = []
-    named = [one for one in documents if "task_durations" in one.source]  # and not what follows it
-    for document in named or documents:
-        for key, task in document.content.items():
-            rank, microbatch, chunk = (
-                whole(document, f"{key}.{part}", task.get(part))
-                for part in ("pp_rank", "microbatch_id", "model_chunk_id")
-            )
-            kind: Kind = "F" if task.get("task_type") == "forward" else "BW"
-            end = number(document, f"{key}.duration_ms", task.get("duration_ms"), 0) * 1000
-            rows.append(Row(rank, chunk, microbatch, kind, 0.0, end, 0))
-    chunks = max((row.stage or 0 for row in rows), default=0) + 1
+    named = [file for file in files if "task_durations" in file.source]  # not what follows it
+    for task in (file[key] for file in named or files for key in file.content):
+        rank, chunk, microbatch = (
+            task[part].whole() for part in ("pp_rank", "model_chunk_id", "microbatch_id")
+        )
+        kind: Kind = "F" if task["task_type"].content == "forward" else "BW"
+        rows.append(
+            Row(rank, chunk, microbatch, kind, 0.0, 1000 * task["duration_ms"].number(0), 0)
+        )
     name = "Megatron VPP simulator"
-    return Trace(name, documents[0].source, rows, chunks=chunks, timed=False)
+    return Trace(name, files[0].source, rows, chunks_in(rows), timed=False)
 
 
 def is_timers(content: Any) -> bool:
@@ -122,49 +118,41 @@ def is_timers(content: Any) -> bool:
     return isinstance(content, str) and "time" in content and "across ranks (ms):" in content
 
 
-def read_timers(documents: Sequence[Document], told: Told) -> Trace:
+def read_timers(files: Sequence[Value], told: Told) -> Trace:
     """Read the totals of a log: an op's time is its rank's total over the number of such ops.
 
     The first block, of the first steps, is left out if there are others.
     """
-    document = documents[0]
-    stated = {name: int(value) for name, value in _ARGUMENT.findall(document.content)}
-    totals: dict[tuple[Kind, int], list[float]] = {}
-    for name, block in _TIMER.findall(document.content):
+    log = files[0]
+    stated = {name: int(value) for name, value in _ARGUMENT.findall(log.content)}
+    totals: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for name, block in _TIMER.findall(log.content):
         for rank, value in _RANK.findall(block):
-            kind: Kind = "F" if name == "forward" else "BW"
-            totals.setdefault((kind, int(rank)), []).append(float(value))
+            totals[name, int(rank)].append(float(value))
     if not totals:
         text = (
             "its timers do not say what each rank took: run with --timing-log-level 2 "
             "--timing-log-option all"
         )
-        raise BadInput(text, source=document.source)
+        raise BadInput(text, source=log.source)
     world = len({rank for _, rank in totals})
     size = min(stated.get("pipeline_model_parallel_size", world), world)
     together = stated.get("micro_batch_size", 0) * stated.get("data_parallel_size", 0)
     microbatches = told.microbatches or stated.get("global_batch_size", 0) // max(together, 1)
     if not microbatches:
         text = "the log does not say how many microbatches a step has: give `microbatches`"
-        raise BadInput(text, source=document.source)
+        raise BadInput(text, source=log.source)
     chunks = told.chunks or 1
+    seen: dict[tuple[int, Kind], list[float]] = defaultdict(list)
+    for (name, rank), values in totals.items():
+        seen[rank * size // world, "F" if name == "forward" else "BW"] += values[1:] or values
     rows = []
-    for kind in ("F", "BW"):
-        for rank in range(size):
-            seen = [
-                value
-                for (of, place), values in totals.items()
-                if of == kind and place * size // world == rank
-                for value in values[1:] or values
-            ]
-            each = 1000 * sorted(seen)[len(seen) // 2] / (microbatches * chunks) if seen else 0.0
-            rows += [
-                Row(rank, chunk, microbatch, kind, 0.0, each, 0)
-                for chunk in range(chunks)
-                for microbatch in range(microbatches)
-            ]
+    for (rank, kind), own in seen.items():
+        each = 1000 * sorted(own)[len(own) // 2] / (microbatches * chunks)
+        ops = product(range(chunks), range(microbatches))
+        rows += [Row(rank, *op, kind, 0.0, each, 0) for op in ops]
     notes = ["averages only: a rank's total over its microbatches, with synchronised timers"]
-    return Trace("Megatron timers", document.source, rows, chunks, timed=False, notes=notes)
+    return Trace("Megatron timers", log.source, rows, chunks, timed=False, notes=notes)
 
 
 _STEP: Final = "megatron.train.iteration.forward_backward"
@@ -198,25 +186,23 @@ def _jaeger(one: Mapping[str, Any]) -> list[Any]:
     return [trace for trace in traces if isinstance(trace, dict) and "spans" in trace]
 
 
-def read_spans(documents: Sequence[Document], told: Told) -> Trace:
+def read_spans(files: Sequence[Value], told: Told) -> Trace:
     """Read all spans; those of one pipeline rank in tensor and data groups are replicas."""
     found: dict[int, list[_Span]] = defaultdict(list)
     size = 0
-    for document in documents:
-        for span in _spans(document):
-            said = _INSTANCE.fullmatch(str(span.process.get("service.instance.id")))
-            rank = said[1] if said else span.process.get("dl.rank")
-            if rank is not None and (span.name in _KINDS or span.name == _STEP):
-                found[int(rank)].append(span)
-                size = int(span.process.get("dl.pipeline_parallel.size") or size)
+    for span in (span for file in files for span in _spans(file)):
+        said = _INSTANCE.fullmatch(str(span.process.get("service.instance.id")))
+        rank = said[1] if said else span.process.get("dl.rank")
+        if rank is not None and (span.name in _KINDS or span.name == _STEP):
+            found[int(rank)].append(span)
+            size = int(span.process.get("dl.pipeline_parallel.size") or size)
     world = max(found, default=-1) + 1
     group = max(1, world // (size or world or 1))
     chunks = told.chunks or 1
     flown = max((_flown(spans) for spans in found.values()), default=0)
     count = told.microbatches * chunks if told.microbatches else flown
     rows = [row for rank, spans in found.items() for row in _rows(rank, spans, group, count)]
-    name = "Megatron OpenTelemetry"
-    return Trace(name, documents[0].source, rows, chunks, host_times=True)
+    return Trace("Megatron OpenTelemetry", files[0].source, rows, chunks, host_times=True)
 
 
 def _flown(spans: Sequence[_Span]) -> int:
@@ -246,8 +232,8 @@ def _rows(rank: int, spans: Sequence[_Span], group: int, count: int) -> Iterator
             yield Row(rank // group, None, None, _KINDS[span.name], *times, step, rank % group)
 
 
-def _spans(document: Document) -> Iterator[_Span]:
-    content = document.content
+def _spans(file: Value) -> Iterator[_Span]:
+    content = file.content
     for one in content if isinstance(content, list) else [content]:
         for group in one.get("resourceSpans", ()):
             process = {
@@ -260,10 +246,12 @@ def _spans(document: Document) -> Iterator[_Span]:
         for trace in _jaeger(one):
             for span in trace["spans"]:
                 tags = trace["processes"][span["processID"]].get("tags", ())
-                start = number(document, "startTime", span["startTime"])
-                end = start + number(document, "duration", span["duration"], 0)
                 process = {tag["key"]: tag["value"] for tag in tags}
-                yield _Span(span["operationName"], start, end, process)
+                own = Value(file.source, span)
+                start = own["startTime"].number()
+                yield _Span(
+                    span["operationName"], start, start + own["duration"].number(0), process
+                )
         if "start_time" in one:
             start, end = (
                 1e6 * datetime.fromisoformat(one[key]).timestamp()

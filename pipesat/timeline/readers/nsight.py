@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind
-from pipesat.timeline.readers.rows import Document, Row, Told, Trace
+from pipesat.timeline.readers.rows import Row, Told, Trace, Value, chunks_in
 
 _RANGES: Final = "SELECT start, end, globalTid, text FROM NVTX_EVENTS WHERE end IS NOT NULL"
 _NAMES: Final = """SELECT e.start, e.end, e.globalTid, s.value FROM NVTX_EVENTS AS e
@@ -46,24 +46,23 @@ def is_sqlite(content: Any) -> bool:
     return isinstance(content, Path)
 
 
-def read_sqlite(documents: Sequence[Document], told: Told) -> Trace:
+def read_sqlite(exports: Sequence[Value], told: Told) -> Trace:
     """Read exports, one per node in order of their names; ranks begin one after the other."""
     given = told.patterns or json.loads(
         files("pipesat.timeline.readers").joinpath("sail_sg.json").read_text()
     )
     patterns = _compiled(given)
-    by_stage = all("stage" in pattern.groupindex for pattern in patterns.values())
     rows: list[Row] = []
     host = False
     ranks = 0
-    for document in documents:
+    for export in exports:
         try:
-            address = f"{document.content.resolve().as_uri()}?mode=ro"
+            address = f"{export.content.resolve().as_uri()}?mode=ro"
             with closing(sqlite3.connect(address, uri=True)) as db:
                 ranges, kernels = _ranges(db, patterns), _kernels(db)
         except sqlite3.Error as error:
             text = f"no export of Nsight Systems ({error})"
-            raise BadInput(text, source=document.source) from None
+            raise BadInput(text, source=export.source) from None
         forward = {thread for thread, own in ranges.items() if any(r.kind == "F" for r in own)}
         apart = len(forward) > 1 == len({thread // _PROCESS for thread in forward})
         ranges, kernels = (_joined(one, 1 if apart else _PROCESS) for one in (ranges, kernels))
@@ -72,9 +71,9 @@ def read_sqlite(documents: Sequence[Document], told: Told) -> Trace:
         for own in sorted(filter(None, timed), key=lambda own: min(row.start for row in own)):
             rows += [r._replace(rank=ranks, start=r.start / 1000, end=r.end / 1000) for r in own]
             ranks += 1
-    chunks = 0 if by_stage else max((row.stage or 0 for row in rows), default=0) + 1
-    name = "Nsight Systems"
-    return Trace(name, documents[0].source, rows, chunks=chunks, host_times=host)
+    by_stage = all("stage" in pattern.groupindex for pattern in patterns.values())
+    chunks = 0 if by_stage else chunks_in(rows)
+    return Trace("Nsight Systems", exports[0].source, rows, chunks, host_times=host)
 
 
 def _compiled(given: Mapping[str, str]) -> dict[Kind, re.Pattern[str]]:

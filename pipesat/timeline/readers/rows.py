@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -31,11 +31,47 @@ class Row(NamedTuple):
     replica: int = 0
 
 
-class Document(NamedTuple):
-    """One file: its name, and what is in it."""
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of a file and where it is: ``file["steps"][0]`` is one inside; ``None``: nothing."""
 
     source: str
     content: Any
+    where: str = ""
+
+    def __getitem__(self, key: str | int) -> Value:
+        if isinstance(key, int):
+            return Value(self.source, self.content[key], f"{self.where}[{key}]")
+        inside = self.content.get(key) if isinstance(self.content, dict) else None
+        return Value(self.source, inside, f"{self.where}.{key}" if self.where else key)
+
+    def __iter__(self) -> Iterator[Value]:
+        """Yield what a list has."""
+        return (self[place] for place in range(len(self.content or ())))
+
+    def wrong(self, text: str) -> BadInput:
+        """Return a complaint."""
+        return BadInput(text, source=self.source, where=self.where, value=self.content)
+
+    def number(self, least: float = -_LARGEST) -> float:
+        """Return a number of a trace."""
+        value = self.content
+        known = isinstance(value, int | float) and not isinstance(value, bool)
+        if not known or not least <= value <= _LARGEST:
+            more = "" if least == -_LARGEST else f" of at least {least:g}"
+            raise self.wrong(f"expected a number{more}")
+        return float(value)
+
+    def whole(self) -> int:
+        """Return a whole number from 0 to 10^6."""
+        value = self.content
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 10**6:
+            raise self.wrong("expected a whole number from 0 to 1000000")
+        return value
+
+    def whole_if_any(self) -> int | None:
+        """Return a whole number; ``None`` if there is nothing."""
+        return None if self.content is None else self.whole()
 
 
 @dataclass(frozen=True)
@@ -79,21 +115,9 @@ class Told:
     patterns: Mapping[str, str] = field(default_factory=dict)
 
 
-def number(document: Document, where: str, value: object, least: float = -_LARGEST) -> float:
-    """Return a number of a trace."""
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    if not known or not least <= value <= _LARGEST:  # type: ignore[operator]
-        text = "a number" if least == -_LARGEST else f"a number of at least {least:g}"
-        raise BadInput(f"expected {text}", source=document.source, where=where, value=value)
-    return float(value)  # type: ignore[arg-type]
-
-
-def whole(document: Document, where: str, value: object) -> int:
-    """Return a whole number from 0 to 10^6."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 10**6:
-        text = "expected a whole number from 0 to 1000000"
-        raise BadInput(text, source=document.source, where=where, value=value)
-    return value
+def chunks_in(rows: Iterable[Row]) -> int:
+    """Return how many chunks rows tell of."""
+    return max((row.stage or 0 for row in rows), default=0) + 1
 
 
 def is_recorded(content: Any) -> bool:
@@ -101,17 +125,14 @@ def is_recorded(content: Any) -> bool:
     return isinstance(content, dict) and content.get("format") == "pipesat.timeline/1"
 
 
-def read_recorded(documents: Sequence[Document], _told: Told) -> Trace:
+def read_recorded(files: Sequence[Value], _told: Told) -> Trace:
     """Read timelines: each file is a replica."""
-    rows = []
-    for replica, document in enumerate(documents):
-        for step, ran in enumerate(document.content.get("steps", ())):
-            for rank, device in enumerate(ran.get("devices", ())):
-                for place, (text, *times) in enumerate(device.get("ops", ())):
-                    where = f"steps[{step}].devices[{rank}].ops[{place}]"
-                    start, end = (number(document, where, time) for time in times[:2])
-                    rows += [
-                        Row(rank, op.stage, op.microbatch, op.kind, start, end, step, replica)
-                        for op in members(parse_item(text))
-                    ]
-    return Trace("pipesat timeline", documents[0].source, rows)
+    rows = [
+        Row(rank, op.stage, op.microbatch, op.kind, ran[1].number(), ran[2].number(), step, replica)
+        for replica, file in enumerate(files)
+        for step, devices in enumerate(file["steps"])
+        for rank, device in enumerate(devices["devices"])
+        for ran in device["ops"]
+        for op in members(parse_item(ran[0].content))
+    ]
+    return Trace("pipesat timeline", files[0].source, rows)
