@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pipesat.cli.asked import Asked
-    from pipesat.sweep.cases import Case
     from pipesat.sweep.rows import SweepRow
+    from pipesat.sweep.spec import Case
     from pipesat.sweep.study import Sweep
 
 _CSV = file_option("--csv", "Write the rows as a table.", written=True)

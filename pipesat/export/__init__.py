@@ -12,15 +12,19 @@ from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.ops import members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Exported, Schedule
-from pipesat.export import automodel, d9d, jaxpp, megatron, primus, torchtitan
+from pipesat.export import d9d, frameworks, jaxpp, megatron, primus
 from pipesat.export.options import Options
 from pipesat.export.runtime import Runtime
 from pipesat.export.torch import target as torch_target
 from pipesat.export.trace import trace_bytes, trace_notes
 
 RUNTIMES: Final[dict[str, Runtime]] = {
-    module.RUNTIME.name: module.RUNTIME
-    for module in (torch_target, torchtitan, automodel, megatron, primus, d9d, jaxpp)
+    runtime.name: runtime
+    for runtime in (
+        torch_target.RUNTIME,
+        *frameworks.RUNTIMES,
+        *(module.RUNTIME for module in (megatron, primus, d9d, jaxpp)),
+    )
 }
 """The one table of runtimes: a record stands in its own module, with what writes its file."""
 OLD_NAMES: Final = {

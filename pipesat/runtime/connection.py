@@ -18,22 +18,24 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @contextmanager
-def connected(folder: Path, rank: int, ranks: int, timeout: float) -> Iterator[None]:
-    """Connect a local rank to the others by gloo, through a file in ``folder``.
+def connected(timeout: float, backend: str = "gloo", **local: Any) -> Iterator[None]:
+    """Connect a rank to the others as torchrun says, or as one of :func:`local_rank`.
 
-    ``timeout``, in seconds, also bounds each communication.
+    ``timeout``, in seconds, also bounds each communication. Without a ``device_id``, with which
+    NCCL runs all sends and receives of a rank one after the other.
     """
-    torch.set_num_threads(1)
-    distributed.init_process_group(
-        "gloo",
-        store=distributed.FileStore(str(folder / "rendezvous"), ranks),
-        rank=rank,
-        world_size=ranks,
-        timeout=timedelta(seconds=timeout),
-    )
+    if backend == "gloo":
+        torch.set_num_threads(1)
+    distributed.init_process_group(backend, timeout=timedelta(seconds=timeout), **local)
     yield  # after a failure nothing is left to be ended in order
     distributed.barrier()  # no rank leaves while another still listens to it
     distributed.destroy_process_group()
+
+
+def local_rank(folder: Path, rank: int, ranks: int) -> dict[str, Any]:
+    """Return how a local rank finds the others: through a file in ``folder``."""
+    store = distributed.FileStore(str(folder / "rendezvous"), ranks)
+    return {"store": store, "rank": rank, "world_size": ranks}
 
 
 def gathered(value: Any) -> list[Any]:

@@ -22,12 +22,13 @@ from torch import distributed
 from pipesat.core.errors import BadInput
 from pipesat.profile.costs_file import samples_document
 from pipesat.profile.file import LINKS_FORMAT, LinksModel, write_document
-from pipesat.runtime.connection import connected
+from pipesat.runtime.connection import connected, local_rank
 
 SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 24)
 """Bytes of the messages, where nobody asks for others."""
 _SAMPLES = 20
 _WARMUP = 5
+_TIMEOUT = 600.0  # seconds of each communication
 
 
 def measure_links(sizes: Sequence[int], device: Any) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def measure_as_rank(
     folder: Path, rank: int, sizes: Sequence[int], timeout: float
 ) -> dict[str, Any]:
     """Measure as one of two local ranks."""
-    with connected(folder, rank, 2, timeout):
+    with connected(timeout, **local_rank(folder, rank, 2)):
         return measure_links(sizes, torch.device("cpu"))
 
 
@@ -93,12 +94,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise BadInput("nccl needs CUDA devices, and torch finds none", where="backend")
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
-    distributed.init_process_group(options.backend)
-    document = measure_links(options.bytes, device)
-    if distributed.get_rank() == 0:
-        write_document(options.output, LinksModel.model_validate(document))
-    distributed.barrier()
-    distributed.destroy_process_group()
+    with connected(_TIMEOUT, options.backend):
+        document = measure_links(options.bytes, device)
+        if distributed.get_rank() == 0:
+            write_document(options.output, LinksModel.model_validate(document))
 
 
 if __name__ == "__main__":

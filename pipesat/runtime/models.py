@@ -175,10 +175,8 @@ def imported_model(path: str, folder: str, device: Any, dtype: Any = None) -> La
     module, _, name = path.partition(":")
     if not module or not name:
         raise BadInput("expected package.module:function", where="model", value=path)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
     try:
-        function = getattr(importlib.import_module(module), name)
+        function = getattr(_imported(module, folder), name)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_SEED)  # the same weights on every process
             returned = function()

@@ -11,8 +11,7 @@ from pipesat.core.arguments import public
 from pipesat.profile.costs_file import MeasureOptions
 from pipesat.profile.file import ModelModel, Profile, parse_profile
 from pipesat.runtime.forks import Call
-from pipesat.runtime.launch import run_processes
-from pipesat.runtime.torch_api import require_torch
+from pipesat.runtime.launch import require_torch, run_processes
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,7 +33,7 @@ def measure_profile(
     """
 
     def answer(calls: Mapping[str, Call], *, devices: bool = False) -> Any:
-        load = "pipesat.runtime.torch_api:require_torch"
+        load = "pipesat.runtime.launch:require_torch"
         found = run_processes(calls, load=load, timeout=timeout, stop=stop, devices=devices)
         return next(iter(found.values()))
 

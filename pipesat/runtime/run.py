@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,8 +19,7 @@ from pipesat.core.showing import Displayed, Facts
 from pipesat.runtime.answers import Check, DevicePeak, device_peaks
 from pipesat.runtime.forks import Call
 from pipesat.runtime.job import Job
-from pipesat.runtime.launch import FOLDER_PREFIX, run_processes, whereabouts
-from pipesat.runtime.torch_api import load_torch_api
+from pipesat.runtime.launch import FOLDER_PREFIX, load_torch_api, run_processes, whereabouts
 from pipesat.timeline.timeline import TOY_SOURCE, Timeline, assemble, equal_compute, us_per_unit
 
 if TYPE_CHECKING:
@@ -46,21 +44,6 @@ class ParityReport(Displayed):
     check: Check
     planned: tuple[tuple[str, ...], ...]
     executed: tuple[tuple[str, ...], ...]
-
-    @property
-    def losses(self) -> tuple[float, ...]:
-        """The loss of every microbatch in one process."""
-        return self.check.losses
-
-    @property
-    def gradients(self) -> int:
-        """How many parameters' gradients were compared."""
-        return self.check.compared - len(self.losses)
-
-    @property
-    def numbers(self) -> int:
-        """How many numbers these gradients have together."""
-        return self.check.numbers
 
     @property
     def executed_as_planned(self) -> bool:
@@ -91,9 +74,9 @@ class ParityReport(Displayed):
         """Return the report for ``--json``; an infinite error is ``None``."""
         return self.check.document() | {
             "passed": self.passed,
-            "losses": list(self.losses),
-            "gradients": self.gradients,
-            "numbers": self.numbers,
+            "losses": list(self.check.losses),
+            "gradients": self.check.compared - len(self.check.losses),
+            "numbers": self.check.numbers,
             "executed_as_planned": self.executed_as_planned,
             "executed": self.counts,
         }
@@ -137,7 +120,7 @@ def _on_local_ranks(jobs: Sequence[Job], timeout: float, stop: threading.Event |
         f"rank {rank}": Call(function, (rank, jobs, timeout))
         for rank in range(len(jobs[0].order.rows))
     }
-    load = "pipesat.runtime.torch_api:load_torch_api"  # before anything else of torch is imported
+    load = "pipesat.runtime.launch:load_torch_api"  # before anything else of torch is imported
     found: Found = run_processes(calls, load=load, timeout=timeout, stop=stop)["rank 0"]
     return found
 
@@ -198,7 +181,11 @@ def _measured(
     answers = []
     for job, documents, check in zip(jobs, found.documents, found.checks, strict=True):
         timeline = timeline_of(problem, job, documents, found.clocks, environment, scale)
-        answers.append(Measured(timeline, check, peaks_of(problem, job, documents)))
+        peaks = None
+        if job.memory:
+            measured = [document["peak"] for document in documents]
+            peaks = device_peaks(problem, job.predicted, measured, comparable=not job.toy)
+        answers.append(Measured(timeline, check, peaks))
     return answers
 
 
@@ -215,8 +202,8 @@ def run_this_rank(problem: Problem, job: Job, *, timeout: float) -> Measured | N
     """Run a job as the rank that torchrun made of this process; ``None`` on all but rank 0."""
     api = load_torch_api()
     import torch
-    from torch import distributed
 
+    from pipesat.runtime.connection import connected
     from pipesat.runtime.pipeline import run_in_turns
 
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -227,19 +214,14 @@ def run_this_rank(problem: Problem, job: Job, *, timeout: float) -> Measured | N
         raise BadInput("local ranks only: run it without torchrun", where="virtual")
     if job.device == "cuda" and not torch.cuda.is_available():
         raise BadInput("no GPU that torch can use is there", where="device", value=job.device)
-    # no device_id: with it, NCCL runs all sends and receives of a rank one after the other
     backend = "nccl" if job.device == "cuda" else "gloo"
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
         folder = Path(name)
         try:
             if job.device == "cuda":
                 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-            else:
-                torch.set_num_threads(1)
-            distributed.init_process_group(backend, timeout=timedelta(seconds=timeout))
-            found = run_in_turns(api, [job], rank, folder)
-            distributed.barrier()
-            distributed.destroy_process_group()
+            with connected(timeout, backend):
+                found = run_in_turns(api, [job], rank, folder)
         except (BadInput, RunFailed):
             raise
         except Exception as error:
@@ -261,16 +243,6 @@ def leave(code: int) -> NoReturn:
     sys.stderr.flush()
     time.sleep(_LINGER)
     os._exit(code)
-
-
-def peaks_of(
-    problem: Problem, job: Job, documents: Sequence[Mapping[str, Any]]
-) -> tuple[DevicePeak, ...] | None:
-    """Return the ranks' peaks against the predicted ones; ``None`` if they were not measured."""
-    if not job.memory:
-        return None
-    measured = [document["peak"] for document in documents]
-    return device_peaks(problem, job.predicted, measured, comparable=not job.toy)
 
 
 def timeline_of(

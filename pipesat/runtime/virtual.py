@@ -82,10 +82,6 @@ class VirtualDevice:
         self.ends = self.both[self.parity]
         self.ends[:, sorted(self.local)] = 0.0
 
-    def cell_of(self, action: str) -> tuple[str, bool, bool]:
-        """Return the cell that an action is in, and whether it is its first and its last."""
-        return self.cells.get(action, (action, True, True))
-
     def await_input(self, action: str) -> None:
         """Wait until the inputs of an action, or of all in an overlapped cell, have arrived."""
         for stage, letter, microbatch in _cell(action):

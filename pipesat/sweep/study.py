@@ -19,8 +19,16 @@ from pipesat.core.machine import usable_cores
 from pipesat.core.settings import Seconds, Within
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.files.atomic import prepare_folder, write_files
-from pipesat.sweep.cases import Case, cases_of, document_of
-from pipesat.sweep.pools import Pool, local_pool, processes_for, ray_pool, share_of_memory
+from pipesat.sweep.pools import (
+    Answer,
+    Job,
+    Pool,
+    answer,
+    local_pool,
+    processes_for,
+    ray_pool,
+    share_of_memory,
+)
 from pipesat.sweep.rows import (
     FAILURES,
     FORMAT,
@@ -32,8 +40,7 @@ from pipesat.sweep.rows import (
     require_agreement,
     standing_of,
 )
-from pipesat.sweep.spec import Spec, read_spec
-from pipesat.sweep.worker import Answer, Job, answer
+from pipesat.sweep.spec import Case, Spec, cases_of, document_of, read_spec
 
 SCHEDULES: Final = "schedules"
 _KILL_AFTER: Final = (2.0, 30.0)  # times the time limit, plus seconds, where the file does not say

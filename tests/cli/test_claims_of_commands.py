@@ -26,11 +26,10 @@ from pipesat.core.result import Baseline, Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.frontier import curve
-from pipesat.sweep.cases import cases_of
+from pipesat.sweep.pools import run_case
 from pipesat.sweep.rows import NAME, REFUTED, require_agreement
-from pipesat.sweep.spec import read_spec
+from pipesat.sweep.spec import cases_of, read_spec
 from pipesat.sweep.study import _job, _row
-from pipesat.sweep.worker import run_case
 from tests.conftest import Run
 from tests.support.problems import chain
 

@@ -25,7 +25,7 @@ import pytest
 from pipesat.core.ops import members, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
-from pipesat.export import EXPORTERS, Exported, automodel, torchtitan
+from pipesat.export import EXPORTERS, Exported, frameworks
 from pipesat.export.options import Options
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
@@ -100,7 +100,7 @@ CASES = [(chain(4, 8), "zb-h1"), (chain(4, 8), "1f1b"), (loop(4, 2, 8), "interle
 @pytest.mark.parametrize(("problem", "name"), CASES)
 def test_torchtitans_python_classes(problem: Problem, name: str, load: Load) -> None:
     """They have slots, so that a name they do not have is an error."""
-    folder = release("torchtitan", torchtitan.PYTHON_VERSION) / "torchtitan"
+    folder = release("torchtitan", frameworks.PYTHON_VERSION) / "torchtitan"
     configs = load(folder / "config" / "configs.py")
     config = SimpleNamespace(
         parallelism=configs.ParallelismConfig(),
@@ -140,7 +140,7 @@ def test_torchtitans_python_classes(problem: Problem, name: str, load: Load) -> 
 
 @pytest.mark.parametrize(("problem", "name"), CASES)
 def test_torchtitans_toml_classes(problem: Problem, name: str, load: Load) -> None:
-    folder = release("torchtitan", torchtitan.TOML_VERSION) / "torchtitan"
+    folder = release("torchtitan", frameworks.TOML_VERSION) / "torchtitan"
     default = load(folder / "config" / "job_config.py").JobConfig()
     document = tomllib.loads(exported(problem, "torchtitan", name).data.decode())
     for section, values in document.items():
@@ -158,7 +158,7 @@ def test_torchtitans_toml_classes(problem: Problem, name: str, load: Load) -> No
 
 @pytest.mark.parametrize(("problem", "name"), CASES)
 def test_automodels_classes(problem: Problem, name: str, load: Load) -> None:
-    folder = release("nemo-automodel", automodel.VERSION) / "nemo_automodel"
+    folder = release("nemo-automodel", frameworks.AUTOMODEL_VERSION) / "nemo_automodel"
     pipelining = folder / "components" / "distributed" / "pipelining"
     section = yaml(exported(problem, "automodel", name).data.decode())["distributed"]
     config = load(pipelining / "config.py").PipelineConfig(**section.pop("pipeline"))
@@ -203,7 +203,7 @@ def built_by(name: str, version: str, csv: Path, stages: list[Any], loss: Any) -
         pipeline_parallel_expert_parallel_overlap=False,
     )
     path = folder / "torchtitan/distributed/pipeline_parallel.py"
-    if version == torchtitan.PYTHON_VERSION:
+    if version == frameworks.PYTHON_VERSION:
         build = function(path, "_build_pipeline_schedule", **there)
         given = {"parallelism": parallelism, "local_batch_size": 2, "stages": stages}
         return build(**given, loss_fn=lambda *x, **more: (loss(*x, **more), {}))
@@ -215,9 +215,9 @@ def built_by(name: str, version: str, csv: Path, stages: list[Any], loss: Any) -
 @pytest.mark.parametrize(
     ("name", "version"),
     [
-        ("torchtitan", torchtitan.TOML_VERSION),
-        ("torchtitan", torchtitan.PYTHON_VERSION),
-        ("nemo-automodel", automodel.VERSION),
+        ("torchtitan", frameworks.TOML_VERSION),
+        ("torchtitan", frameworks.PYTHON_VERSION),
+        ("nemo-automodel", frameworks.AUTOMODEL_VERSION),
     ],
 )
 def test_its_builder_runs_our_order_in_this_torch(name: str, version: str, tmp_path: Path) -> None:
@@ -251,10 +251,10 @@ def test_its_builder_runs_our_order_in_this_torch(name: str, version: str, tmp_p
         module.zero_grad()
     stages = [PipelineStage(m, number, 2, torch.device("cpu")) for number, m in enumerate(modules)]
     schedule = built_by(name, version, csv, stages, loss)
-    if (name, version) == ("torchtitan", torchtitan.PYTHON_VERSION):
+    if (name, version) == ("torchtitan", frameworks.PYTHON_VERSION):
         if "arg_mbs" not in inspect.signature(schedule.step).parameters:
             pytest.skip(
-                f"torchtitan {version} {torchtitan.PYTHON_TORCH}, here is {torch.__version__}"
+                f"torchtitan {version} {frameworks.PYTHON_TORCH}, here is {torch.__version__}"
             )
         halves, wanted = [(half,) for half in x.chunk(2)], list(target.chunk(2))
         schedule.step(arg_mbs=halves, kwarg_mbs=[{}, {}], target_mbs=wanted, losses=[])
@@ -270,14 +270,14 @@ def test_full_checkpointing_in_all_three(load: Load) -> None:
     problem, options = chain(4, 8), Options(Path("run.x"), checkpointing="full")
     schedule = BASELINES["1f1b"](problem)
     made = EXPORTERS["torchtitan"](problem, schedule, options)
-    folder = release("torchtitan", torchtitan.TOML_VERSION) / "torchtitan"
+    folder = release("torchtitan", frameworks.TOML_VERSION) / "torchtitan"
     section = load(folder / "config" / "job_config.py").ActivationCheckpoint
     (mode,) = tomllib.loads(made.data.decode())["activation_checkpoint"].values()
     assert mode in get_args(get_type_hints(section)["mode"])
-    folder = release("torchtitan", torchtitan.PYTHON_VERSION) / "torchtitan"
+    folder = release("torchtitan", frameworks.PYTHON_VERSION) / "torchtitan"
     definition(folder / "distributed" / "activation_checkpoint.py", "FullAC", "Config")
     assert b"torchtitan.distributed.activation_checkpoint import FullAC" in made.beside[".py"]
-    folder = release("nemo-automodel", automodel.VERSION) / "nemo_automodel"
+    folder = release("nemo-automodel", frameworks.AUTOMODEL_VERSION) / "nemo_automodel"
     text = EXPORTERS["automodel"](problem, schedule, options).data.decode()
     value = yaml(text)["distributed"]["activation_checkpointing"]
     path = folder / "recipes" / "_dist_utils.py"

@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'pipesat[torch]'")
 @pytest.mark.usefixtures("warm")
 def test_split_backwards_lose_the_gradients_of_weights_that_fsdp_reshards() -> None:
     calls = {f"rank {n}": Call("tests.support.resharded:run_as_rank", (n,)) for n in (0, 1)}
-    load = "pipesat.runtime.torch_api:load_torch_api"
+    load = "pipesat.runtime.launch:load_torch_api"
     first, last = run_processes(calls, load=load, timeout=600).values()
     true = last["whole, kept"]
     assert None not in true.values()

@@ -382,7 +382,7 @@ def test_a_rank_of_torchrun_that_dies(files, output, tmp_path) -> None:
 TRACED = """
 import torch
 from torch.profiler import ProfilerActivity, profile
-from pipesat.runtime.torch_api import load_torch_api
+from pipesat.runtime.launch import load_torch_api
 from pipesat.runtime.connection import connected, offsets
 from pipesat.runtime.job import Shape
 from pipesat.runtime.models import transformer
@@ -408,7 +408,7 @@ def test_traces_of_torchs_profiler_can_be_imported(cli, files, output, tmp_path)
     assert cli("export", *files, "--to", "torch-csv", "-o", tmp_path / "order.csv").code == 0
     call = "tests.support.rank_code:run_code"
     calls = {f"rank {n}": Call(call, (tmp_path, f"rank = {n}\n{TRACED}")) for n in (0, 1)}
-    run_processes(calls, load="pipesat.runtime.torch_api:load_torch_api", timeout=600)
+    run_processes(calls, load="pipesat.runtime.launch:load_torch_api", timeout=600)
     traces = [tmp_path / "trace1.json", tmp_path / "trace0.json"]  # they know their rank
     outcome = cli("timeline", "import", files[0], *traces, "-o", output)
     assert outcome.code == 0, outcome.err

@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pipesat.sweep.cases import cases_of
 from pipesat.sweep.rows import NAME, SweepRow
-from pipesat.sweep.spec import read_spec
+from pipesat.sweep.spec import cases_of, read_spec
 
 Save = Callable[..., Path]
 

@@ -19,11 +19,10 @@ from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
 from pipesat.sweep import pools
 from pipesat.sweep import rows as rows_module
-from pipesat.sweep.cases import cases_of, document_of
 from pipesat.sweep.pools import processes_for, run_task
 from pipesat.sweep.rows import FORMAT, NAME, RowFile, SweepRow
 from pipesat.sweep.sources import NumbersModel, ProfileModel
-from pipesat.sweep.spec import GridModel, RunModel, Spec, read_spec
+from pipesat.sweep.spec import GridModel, RunModel, Spec, cases_of, document_of, read_spec
 from tests.conftest import Run
 from tests.support.outcomes import listing, one_bad_line
 from tests.support.paths import ROOT
@@ -356,7 +355,7 @@ def test_a_case_that_takes_too_much_memory_is_a_row(cli: Run, save: Save, tmp_pa
 
 
 def test_an_exception_is_a_row_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipesat.sweep.worker import run_case
+    from pipesat.sweep.pools import run_case
 
     def fails(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by hand")

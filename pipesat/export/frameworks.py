@@ -1,9 +1,10 @@
-"""The schedule as torchtitan takes it: a TOML file, and a function for its Python configurations.
+"""Frameworks that run torch's CSV: a TOML file and a Python function, and a recipe in YAML.
 
-torchtitan runs any order from a CSV (``_PipelineScheduleRuntime``, ``scale_grads=False``), but
-takes the placement from the schedule's name, and the stages from the list of module names. 0.2.2
-reads TOML files; 0.3.0 is configured in Python, and refuses CUDA graphs, which are on by default,
-with pipelines.
+Both take any order from the CSV (``_PipelineScheduleRuntime``, ``scale_grads=False``), but the
+placement from the schedule's name, which torch must know, and stages from a list of module names.
+torchtitan 0.2.2 reads TOML files; 0.3.0 is configured in Python, and refuses CUDA graphs, which are
+on by default, with pipelines. NeMo AutoModel's ``PipelineConfig`` is the ``distributed`` section of
+a recipe; its number of microbatches is ``pp_batch_size / pp_microbatch_size``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from pipesat.export.options import (
 from pipesat.export.torch.hazards import Split
 from pipesat.export.torch.target import framework
 
-NAME = "torchtitan"
 TOML_VERSION: Final = "0.2.2"
 PYTHON_VERSION: Final = "0.3.0"
 TOML_TORCH: Final = "runs with torch 2.13: its schedule builder was tried there"
@@ -36,13 +36,13 @@ def torchtitan_files(
 
     And the versions that they are for.
     """
-    name, layers = cut_of(problem, options, NAME)
+    name, layers = cut_of(problem, options, "torchtitan")
     if layers is not None and 0 in layers[1:-1]:
         empty = layers.index(0, 1)
-        raise NotApplicable(f"{NAME} cannot run a stage without modules: stage {empty}")
+        raise NotApplicable(f"torchtitan cannot run a stage without modules: stage {empty}")
     told = (
-        f"the .py is written for {NAME} {PYTHON_VERSION}, which {PYTHON_TORCH}; the TOML file for "
-        f"{TOML_VERSION}, which {TOML_TORCH}"
+        f"the .py is written for torchtitan {PYTHON_VERSION}, which {PYTHON_TORCH}; the TOML file "
+        f"for {TOML_VERSION}, which {TOML_TORCH}"
     )
     given = (problem, name, options, layers, split)
     return {".toml": _toml(*given), ".py": _python(*given)}, [told]
@@ -59,7 +59,7 @@ def _toml(
     m = problem.routes[0].microbatches
     lines = [
         f"# From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.",
-        f"# For {NAME} {TOML_VERSION}; the .py beside it is for {PYTHON_VERSION}.",
+        f"# For torchtitan {TOML_VERSION}; the .py beside it is for {PYTHON_VERSION}.",
         f"# It {TOML_TORCH}.",
         *options.comments,
         "",
@@ -100,7 +100,7 @@ def _python(
     lines = [
         f'"""From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.',
         "",
-        f"For {NAME} {PYTHON_VERSION}: call it in your configuration. Versions that name these",
+        f"For torchtitan {PYTHON_VERSION}: call it in your configuration. Versions that name these",
         "options otherwise end in an AttributeError here.",
         f"It {PYTHON_TORCH}.",
         '"""',
@@ -148,9 +148,77 @@ def _python(
     return "\n".join([*lines, "    return config", ""])
 
 
-def _text(text: str) -> str:
-    """A TOML basic string: of printable characters, its escapes are those of JSON."""
+def _text(text: str | bool) -> str:
+    """Text as JSON, which YAML reads as it is, and TOML where characters are printable."""
     return json.dumps(text, ensure_ascii=False)
 
 
-RUNTIME: Final = framework("torchtitan", NAME, TOML_VERSION, "schedule.toml", torchtitan_files)
+AUTOMODEL: Final = "NeMo AutoModel"
+AUTOMODEL_VERSION: Final = "0.7.0"
+AUTOMODEL_TORCH: Final = "runs with torch 2.13: its schedule builder was tried there"
+
+
+def automodel_files(
+    problem: Problem, options: Options, split: Split
+) -> tuple[dict[str, str], list[str]]:
+    """Return the fragment, ``.yaml``, for an order that splits these backwards.
+
+    And the version that it is for, and the recipes' guard that stops the run, if any.
+    """
+    name, layers = cut_of(problem, options, AUTOMODEL)
+    if layers is not None and 0 in layers:
+        stage = layers.index(0)
+        raise NotApplicable(
+            f"NeMo AutoModel wants a transformer layer on every stage, {stage} has none"
+        )
+    ranks, m = len(problem.devices), problem.routes[0].microbatches
+    told = [f"written for NeMo AutoModel {AUTOMODEL_VERSION}, which {AUTOMODEL_TORCH}"]
+    if m < ranks:
+        least = f"its recipes want at least {ranks} microbatches, one per rank, here are {m}"
+        told.append(f"WARNING: {least}")
+    lines = [
+        f"# From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.",
+        f"# For NeMo AutoModel {AUTOMODEL_VERSION}. It {AUTOMODEL_TORCH}.",
+        *options.comments,
+        "# Recipes set pp_batch_size themselves, to step_scheduler.local_batch_size: make that",
+        f"# {m} times pp_microbatch_size too.",
+        "distributed:",
+        f"  strategy: {_text('fsdp2')}",
+        f"  pp_size: {ranks}",
+    ]
+    if split.any:
+        lines += [
+            "  # The order splits backwards: checkpointing would multiply their cost, and so would",
+            "  # compiling: leave compile off too. Of weights that FSDP reshards after a forward,",
+            "  # they lose the gradients.",
+            "  reshard_after_forward: false",
+        ]
+    checkpointing = options.checkpointing_for(splits=split.any)
+    if checkpointing is not None:
+        lines.append(f"  activation_checkpointing: {_text(checkpointing == 'full')}")
+    lines += [
+        "  pipeline:",
+        f"    pp_schedule: {_text(name)}",
+        f"    pp_schedule_csv: {_text(options.csv)}",
+        "    pp_microbatch_size: 1",
+        f"    pp_batch_size: {m}",
+        "    scale_grads_in_schedule: false",
+    ]
+    if layers is not None:
+        names = module_names(
+            layers,
+            first=["model.embed_tokens"],
+            layer="model.layers",
+            last=["model.norm", "lm_head"],
+            every=["model.rotary_emb"],
+        )
+        lines.append("    # module names are those of Hugging Face's Llama")
+        lines.append("    module_fqns_per_model_part:")
+        lines += [f"      - [{', '.join(map(_text, stage))}]" for stage in names]
+    return {".yaml": "\n".join(lines) + "\n"}, told
+
+
+RUNTIMES: Final = (
+    framework("torchtitan", "torchtitan", TOML_VERSION, "schedule.toml", torchtitan_files),
+    framework("automodel", AUTOMODEL, AUTOMODEL_VERSION, "schedule.yaml", automodel_files),
+)
