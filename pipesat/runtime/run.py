@@ -181,11 +181,7 @@ def _measured(
     answers = []
     for job, documents, check in zip(jobs, found.documents, found.checks, strict=True):
         timeline = timeline_of(problem, job, documents, found.clocks, environment, scale)
-        peaks = None
-        if job.memory:
-            measured = [document["peak"] for document in documents]
-            peaks = device_peaks(problem, job.predicted, measured, comparable=not job.toy)
-        answers.append(Measured(timeline, check, peaks))
+        answers.append(Measured(timeline, check, peaks_of(problem, job, documents)))
     return answers
 
 
@@ -243,6 +239,16 @@ def leave(code: int) -> NoReturn:
     sys.stderr.flush()
     time.sleep(_LINGER)
     os._exit(code)
+
+
+def peaks_of(
+    problem: Problem, job: Job, documents: Sequence[Mapping[str, Any]]
+) -> tuple[DevicePeak, ...] | None:
+    """Return the ranks' peaks against the predicted ones; ``None`` if they were not measured."""
+    if not job.memory:
+        return None
+    measured = [document["peak"] for document in documents]
+    return device_peaks(problem, job.predicted, measured, comparable=not job.toy)
 
 
 def timeline_of(

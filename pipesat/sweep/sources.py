@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from fractions import Fraction
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -12,71 +11,42 @@ from pydantic import BeforeValidator, Field
 
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.least import require_plain
+from pipesat.core.problem import Problem
 from pipesat.core.stage import COSTS
-from pipesat.files.folder import changed_document
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.strict_json import MOST, Amount, Count, StrictModel
-from pipesat.placement.building import document_of, require_few, share_of_1f1b
-from pipesat.placement.documents import capacities_of
-from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Geometry
+from pipesat.placement.building import document_of, share_of_1f1b
 from pipesat.profile.cut import Statistic
 from pipesat.profile.file import read_links, read_profile
-from pipesat.profile.problem import SPLIT_LIMIT, problem_of_profile
-from pipesat.profile.static import Number, Optimizer, Receive, Training
+from pipesat.profile.problem import SPLIT_LIMIT
+from pipesat.profile.static import Number, Optimizer, Receive
+from pipesat.workflows.from_profile import problem_from_profile
 
 UNLIMITED: Final = "unlimited"
-_EXPECTED: Final = (
-    'expected an integer, a list with one per device, "unlimited", a share as "1f1b*0.75", '
-    'or for profiles an amount as "40GiB"'
-)
 
 
-@dataclass(frozen=True)
-class CapacityInBytes:
-    """An amount that was given with its unit."""
-
-    count: int
-
-
-Capacity: TypeAlias = int | list[int] | Fraction | CapacityInBytes | None
-"""In the problem's unit, one or one per device; a share of 1F1B's peak; bytes; unlimited."""
-
-
-def read_capacity(value: object, where: str = "memory", source: str = "") -> Capacity:
-    """Read one value of the ``memory`` axis."""
-    if _is_amount(value):
-        return value  # type: ignore[return-value]
-    if isinstance(value, list) and value and all(map(_is_amount, value)):
-        return value
-    if isinstance(value, str):
-        if value == UNLIMITED:
-            return None
-        if (share := share_of_1f1b(value)) is not None:
-            return share
-        try:
-            return CapacityInBytes(amount(where, value))
-        except BadInput:
-            pass
-    raise BadInput(_EXPECTED, source=source, where=where, value=value)
+def require_capacity(value: object, where: str, source: str) -> None:
+    """Pass if it is a value of the ``memory`` axis."""
+    numbers = value if isinstance(value, list) and value else [value]
+    if value == UNLIMITED or all(type(one) is int and 0 <= one <= MOST for one in numbers):
+        return
+    with suppress(BadInput):
+        if isinstance(value, str) and (share_of_1f1b(value) is not None or amount(where, value)):
+            return
+    raise BadInput(
+        'expected an integer, a list with one per device, "unlimited", a share as "1f1b*0.75", '
+        'or an amount as "40GiB"',
+        source=source,
+        where=where,
+        value=value,
+    )
 
 
-def with_capacity(document: dict[str, Any], capacity: Capacity) -> dict[str, Any]:
-    """Return a problem document with other capacities; a share comes on top of static memory.
-
-    1F1B's peak is that of the first route's stages, joined to one per device.
-    """
-    if isinstance(capacity, CapacityInBytes):
-        raise BadInput("expected a number in the problem's own memory unit", where="memory")
-    problem = parse_problem(document)
-    if isinstance(capacity, Fraction):
-        require_plain(problem, "a share of 1F1B's peak")
-    capacities = capacities_of(problem, capacity)
-    return changed_document(document, devices=[{"memory": memory} for memory in capacities])
-
-
-def _is_amount(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
+def with_axes(problem: Problem, axes: Axes) -> Problem:
+    """Return a problem with the capacities that are asked for."""
+    if axes["memory"] is None:
+        return problem
+    return problem.with_memory(None if axes["memory"] == UNLIMITED else axes["memory"])
 
 
 Axes: TypeAlias = Mapping[str, Any]
@@ -89,8 +59,8 @@ _Amounts = Annotated[
 ]
 
 
-Source: TypeAlias = Callable[[Axes], dict[str, Any]]
-"""Makes the document of a problem with these values; BadInput if there can be none."""
+Source: TypeAlias = Callable[[Axes], Problem]
+"""Makes a problem with these values; BadInput if there can be none."""
 
 
 class NumbersModel(StrictModel):
@@ -126,97 +96,65 @@ class ProfileModel(StrictModel):
 
 def from_numbers(name: str, model: NumbersModel) -> Source:
     """Make problems from costs per stage or layer, in a placement."""
+    told = model.model_dump(exclude_none=True)
+    for key in {*COSTS, "static"} & told.keys():  # one number for every layer, stage or device
+        told[key] = told[key][0] if len(told[key]) == 1 else told[key]
 
-    def document(axes: Axes) -> dict[str, Any]:
+    def problem(axes: Axes) -> Problem:
         if axes["backward"] == "auto":
             raise BadInput("only a profile can tell", where="backward", value="auto")
-        capacity = read_capacity(axes["memory"]) if axes["memory"] is not None else None
-        if isinstance(capacity, CapacityInBytes):
-            raise BadInput(
-                "expected a number in the costs' own unit", where="memory", value=axes["memory"]
-            )
-        told = ("layers", "overlap", "time_unit", "memory_unit")
         shape = ("devices", "microbatches", "chunks", "comm", "backward", "split")
-        given = {key: getattr(model, key) for key in told} | {"memory": capacity}
-        given |= {key: axes[key] for key in shape if axes[key] is not None}
-        given |= {
-            key: _one_or_all(getattr(model, key))
-            for key in (*COSTS, "static")
-            if getattr(model, key) is not None
-        }
+        given = told | {key: axes[key] for key in shape if axes[key] is not None}
         with said_of(f"costs.{name}"):
-            return document_of(axes["placement"] or "chain", given)
+            document = document_of(axes["placement"] or "chain", given)
+            return with_axes(parse_problem(document), axes)
 
-    return document
+    return problem
 
 
 def from_profile(model: ProfileModel, folder: Path, source: str) -> Source:
     """Make problems from a measured profile's layers; files lie beside the sweep file."""
-    training = Training(
-        optimizer=model.optimizer,
-        grad_dtype=model.grad_dtype,
-        state_dtype=model.state_dtype,
-        master_dtype=model.master_dtype,
-        receive=model.receive,
-        reserve=amount(f"{source}: reserve", model.reserve),
-    )
+    told = ("optimizer", "grad_dtype", "state_dtype", "master_dtype", "receive")
+    training = model.model_dump(include={*told}, exclude_none=True)
+    reserve = amount(f"{source}: reserve", model.reserve)
     profile = read_profile(folder / model.profile)
     links = profile.links if model.links is None else read_links(folder / model.links)
 
-    def document(axes: Axes) -> dict[str, Any]:
-        placement: Any = axes["placement"] or "chain"
-        if placement not in ONE_ROUTE:
-            known = ", ".join(ONE_ROUTE)
-            raise BadInput(
-                f"expected one of {known} for a profile", where="placement", value=placement
-            )
-        capacity = None if axes["memory"] is None else read_capacity(axes["memory"])
-        if isinstance(capacity, int | list):
-            raise BadInput(
-                "expected an amount with its unit, as 40GiB", where="memory", value=axes["memory"]
-            )
-        require_few(Geometry(placement, axes["devices"], axes["chunks"] or CHUNKS))
-        document = problem_of_profile(
+    def problem(axes: Axes) -> Problem:
+        if isinstance(axes["memory"], int | list):
+            text = "expected an amount with its unit, as 40GiB"
+            raise BadInput(text, where="memory", value=axes["memory"])
+        backward: Any = axes["backward"] or "auto"
+        made = problem_from_profile(
             profile,
-            devices=axes["devices"],
-            microbatches=axes["microbatches"],
-            placement=placement,
-            chunks=axes["chunks"] or CHUNKS,
+            axes["devices"],
+            axes["microbatches"],
+            placement=axes["placement"] or "chain",
+            chunks=axes["chunks"],
             split=axes["split"] or "even",
-            memory=capacity.count if isinstance(capacity, CapacityInBytes) else None,
             training=training,
+            reserve=reserve,
+            link_delay=axes["comm"],
             links=links if axes["comm"] is None else None,
-            comm=axes["comm"] or 0,
-            backward=axes["backward"] or "auto",
-            split_limit=model.split_limit,
-            statistic=model.cost,
-        ).document
-        if capacity is None or isinstance(capacity, CapacityInBytes):
-            return document
-        return with_capacity(document, capacity)
+            backward=backward,
+            split_limit=model.split_limit if backward == "auto" else None,
+            cost=model.cost,
+        )
+        return with_axes(made, axes)
 
-    return document
+    return problem
 
 
 def from_problem(path: Path) -> Source:
     """Make problems from a file, as it is or with other microbatches or capacities."""
-    given = read_problem(path).document
+    given = read_problem(path)
 
-    def with_axes(axes: Axes) -> dict[str, Any]:
-        document = dict(given)
+    def problem(axes: Axes) -> Problem:
+        changed = given
         if axes["microbatches"] is not None:
-            if "routes" in document:
-                raise BadInput("the problem's routes say how many", where="microbatches")
-            if not isinstance(document["microbatches"], int):
+            if given.has_lists:
                 raise BadInput("the problem's microbatches are a list", where="microbatches")
-            document["microbatches"] = axes["microbatches"]
-        if axes["memory"] is None:
-            return document
-        return with_capacity(document, read_capacity(axes["memory"]))
+            changed = given.with_microbatches(axes["microbatches"])
+        return with_axes(changed, axes)
 
-    return with_axes
-
-
-def _one_or_all(values: list[int]) -> int | list[int]:
-    """One number stands for every layer, stage or device."""
-    return values[0] if len(values) == 1 else values
+    return problem

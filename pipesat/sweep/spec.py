@@ -22,7 +22,6 @@ from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.settings import MOST_SECONDS, Target
 from pipesat.files.complaint import validated
-from pipesat.files.problem_file import parse_problem
 from pipesat.files.strict_json import MOST_DEVICES, Amount, Count, StrictModel, read_text
 from pipesat.placement.geometry import Placement
 from pipesat.sweep.sources import (
@@ -32,7 +31,7 @@ from pipesat.sweep.sources import (
     from_numbers,
     from_problem,
     from_profile,
-    read_capacity,
+    require_capacity,
 )
 
 FORMAT: Final = "pipesat.sweep/1"
@@ -186,7 +185,7 @@ def _grid(
             raise BadInput("a problem file has its own", source=where, where=alien)
         axes["problem"] = _problem_files(model.problem, folder, where, sources)
     for number, value in enumerate(model.memory or []):
-        read_capacity(value, f"memory[{number}]", where)
+        require_capacity(value, f"memory[{number}]", where)
     return {name: [None] if values is None else values for name, values in axes.items()}
 
 
@@ -278,7 +277,8 @@ def cases_of(spec: Spec) -> Iterator[Case]:
 
 def document_of(spec: Spec, case: Case) -> dict[str, Any]:
     """Make a case's problem document again: a thousand of them at a time would be too much."""
-    return spec.sources[_source(case.axes)]({name: case.axes[name] for name in SHAPING})
+    made = spec.sources[_source(case.axes)]({name: case.axes[name] for name in SHAPING})
+    return dict(made.document)
 
 
 def _case(spec: Spec, axes: dict[str, Any]) -> Case:
@@ -290,8 +290,7 @@ def _case(spec: Spec, axes: dict[str, Any]) -> Case:
     }
     shape = {name: axes[name] for name in SHAPING}
     try:
-        document = spec.sources[_source(axes)](shape)
-        problem = parse_problem(document, "problem")
+        problem = spec.sources[_source(axes)](shape)
     except (BadInput, NotApplicable) as error:
         key = _digest({"refused": str(error), "axes": shape, "solve": solve})
         return Case(key, axes, solve, None, 0, str(error))

@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.ops import Op
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import write_schedule
 from pipesat.placement.other_placements import same_layers_elsewhere
-from pipesat.sweep.sources import with_capacity
 from pipesat.timeline.refit import refit
 from pipesat.timeline.timeline import Timeline
 from tests.conftest import Run
@@ -95,15 +93,15 @@ def test_risk_knows_classes_and_refuses_copies(cli: Run, given: Given) -> None:
     one_bad_line(cli("compare", *given(modes(), 2), *words), "risk knows no copies yet")
 
 
-def test_capacities_are_swept_but_shares_of_1f1bs_peak_are_of_equal_microbatches() -> None:
-    for found, what in ((classes(), "microbatches that are a list"), (modes(), "memory modes")):
-        other = parse_problem(with_capacity(found, [30, 50]))
+def test_capacities_change_but_shares_of_1f1bs_peak_are_of_equal_microbatches() -> None:
+    for found in (classes(), modes()):
+        other = parse_problem(found).with_memory([30, 50])
         assert [device.memory for device in other.devices] == [30, 50]
         assert {key: other.document[key] for key in found if key != "devices"} == {
             key: found[key] for key in found if key != "devices"
         }
-        with pytest.raises(NotApplicable, match=f"a share of 1F1B's peak cannot take {what} into"):
-            with_capacity(found, Fraction(3, 4))
+    with pytest.raises(BadInput, match="a share of 1F1B's peak needs microbatches that are alike"):
+        parse_problem(classes()).with_memory("1f1b*0.75")
 
 
 def test_a_sweep_does_not_replace_a_list_by_a_number(cli: Run, tmp_path: Path) -> None:
