@@ -14,7 +14,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import Event, members
 from pipesat.core.showing import Displayed, Facts
 from pipesat.export.steps import RankStep, Steps, computed, late_steps, steps_of
-from pipesat.export.torch.companions import Companions, OwnWords
+from pipesat.export.torch.companions import Companions, own_words
 from pipesat.export.torch.csv_file import LARGEST_FILE
 from pipesat.export.torch.lint import parse_cell
 from pipesat.files.strict_json import read_text
@@ -50,7 +50,7 @@ def posted_in(path: Path, problem: Problem, order: Order) -> Steps | None:
     """Return the step lists of a CSV that was read as this order; ``None``: it posts nothing."""
     if path.suffix != ".csv" or not _POSTS.search(text := read_text(path, LARGEST_FILE)):
         return None
-    own = OwnWords(problem, Companions(Companions.of(path).order, None), ()).numbers
+    own = own_words(problem, Companions(Companions.of(path).order, None), ()).numbers
     number = {mine: theirs for theirs, mine in enumerate(own)}
     lists = []
     rows = zip(order, late_steps(problem, order), csv.reader(text.splitlines()), strict=True)

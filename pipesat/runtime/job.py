@@ -74,7 +74,7 @@ def order_of_csv(text: str, modes: str = "") -> TorchOrder:
             value=stages_on,
         )
     listed = read_mode_rows(modes, "memory modes") if modes else ()
-    require_rows_of(listed, [[*map(str, row)] for row in rows], "memory modes")
+    require_rows_of(listed, (action for row in rows for action in row), "memory modes")
     microbatches = 1 + max(action.microbatch for row in rows for action in row)
     overlapped = tuple(cell for row in cells for cell in row if len(cell) > 1)
     return TorchOrder(rows, stages_on, microbatches, overlapped, listed)

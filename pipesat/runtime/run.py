@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pipesat.core.errors import BadInput, RunFailed
 from pipesat.core.problem import Problem
 from pipesat.core.showing import Displayed, Facts
+from pipesat.export.torch.companions import OwnWords, modes_of
 from pipesat.runtime.answers import Check, DevicePeak, device_peaks
 from pipesat.runtime.forks import Call
 from pipesat.runtime.job import Job
@@ -260,19 +261,12 @@ def timeline_of(
     scale: float = 1.0,
 ) -> Timeline:
     """Put together what the ranks wrote."""
-    names: dict[tuple[int, int], str] = {}
-    modes: dict[tuple[int, int], int] = {}
-    for row in job.order.modes:
-        key = (
-            problem.routes[0].stages[row.stage],
-            job.numbers[row.microbatch] if job.numbers else row.microbatch,
-        )
-        known = [mode.name for mode in problem.stages[key[0]].modes]
-        names[key], modes[key] = row.mode, 1 + known.index(row.mode)
+    numbers = job.numbers or range(job.order.microbatches)
+    own = OwnWords(problem, numbers, modes_of(problem, job.order.modes, numbers, "memory modes"))
     steps = [document["steps"] for document in documents]
     timeline = Timeline(
         problem.sha256,
-        assemble(problem, steps, [offset for offset, _ in clocks], modes, job.numbers),
+        assemble(own, steps, [offset for offset, _ in clocks]),
         us_per_unit(problem) * scale,
         "pipesat run --virtual" if job.virtual else TOY_SOURCE if job.toy else "pipesat run",
         2 * max(error for _, error in clocks) / 1000,
@@ -283,6 +277,6 @@ def timeline_of(
             "warm-up steps": str(job.warm_up),
             **environment,
         },
-        names,
+        {key: problem.stages[key[0]].modes[mode - 1].name for key, mode in own.modes.items()},
     )
     return equal_compute(problem, timeline) if job.toy else timeline

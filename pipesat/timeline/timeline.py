@@ -11,15 +11,15 @@ from typing import Any, Final, NamedTuple
 from pipesat.core.attached import attached
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Deadlock
-from pipesat.core.ops import Copy, Item, Op
+from pipesat.core.ops import Copy, Item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
 from pipesat.core.schedule import Order, Schedule, Timed, TimedCopy
 from pipesat.core.timing import linearize
+from pipesat.export.torch.companions import OwnWords
 from pipesat.export.torch.csv_file import items_of
-from pipesat.export.torch.lint import Action, parse_cell
+from pipesat.export.torch.lint import parse_cell
 from pipesat.export.trace import MICROSECONDS
-from pipesat.files.schedule_file import Modes
 
 TOY_SOURCE: Final = "pipesat run, toy model"
 """Source of a timeline of the built-in transformer, whose unit makes both compute equally long."""
@@ -190,11 +190,7 @@ def require_order_of(problem: Problem, timeline: Timeline) -> None:
 
 
 def assemble(
-    problem: Problem,
-    ranks: Sequence[Sequence[Mapping[str, Any]]],
-    offsets: Sequence[int],
-    modes: Modes | None = None,
-    numbers: Sequence[int] = (),
+    own: OwnWords, ranks: Sequence[Sequence[Mapping[str, Any]]], offsets: Sequence[int]
 ) -> tuple[TrainingStep, ...]:
     """Put the recordings of all ranks together.
 
@@ -206,20 +202,10 @@ def assemble(
         rank's clock (``on a core`` is a length, or ``None``).
     offsets
         What to add to each rank's clock to get that of rank 0, in ns.
-    modes
-        Modes of the (stage, microbatch) that are not kept.
-    numbers
-        The problem's own number of each of torch's microbatches; the same if not given.
     """
-    stages, numbers = problem.routes[0].stages, numbers or range(problem.routes[0].microbatches)
-    modes = modes or {}
-
-    def own(action: Action) -> Op:
-        key = (stages[action.stage], numbers[action.microbatch])
-        return Op(key[0], action.kind, key[1], modes.get(key, 0))
 
     def item(text: str) -> Item:
-        items = items_of(parse_cell(text) or (), problem, own)
+        items = items_of(parse_cell(text) or (), own)
         if len(items) != 1:
             raise ValueError(f"{text!r} is neither one compute action nor a pair of the problem's")
         return items[0]
@@ -227,7 +213,7 @@ def assemble(
     def transfer(name: str) -> str:  # its stage is torch's, its microbatch the problem's
         head = name.rstrip("0123456789")
         number = name[len(head) :]
-        return f"{head}{numbers[int(number)]}" if number else name
+        return f"{head}{own.numbers[int(number)]}" if number else name
 
     def row(recording: Mapping[str, Any], by: int) -> DeviceRun:
         ops = tuple(

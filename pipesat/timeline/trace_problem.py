@@ -21,6 +21,7 @@ from pipesat.core.timing import linearize
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.strict_json import FORMAT
 from pipesat.heuristics import BASELINES
+from pipesat.placement.documents import one_each
 from pipesat.timeline.steps import Steps, inputs_of
 from pipesat.timeline.trace_costs import CLASSES, Classes, Costs, Part, Stall
 
@@ -105,13 +106,7 @@ def problem_of(
 
 def _each(where: str, text: str | None, count: int, *, up: bool = False) -> list[Any]:
     """Return one amount per device or stage; ``None``: unlimited."""
-    if text is None:
-        return [None] * count
-    found = in_unit(where, text, UNIT, up=up)
-    values = found if isinstance(found, list) else [found] * count
-    if len(values) != count:
-        raise BadInput(f"expected one amount, or {count}", where=where, value=text)
-    return values
+    return one_each(None if text is None else in_unit(where, text, UNIT, up=up), count, where)
 
 
 def most_held(order: Sequence[Sequence[Op]]) -> list[int]:

@@ -13,6 +13,7 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.export import EXPORTERS
 from pipesat.export.torch.adapt import adapt
+from pipesat.export.torch.companions import OwnWords
 from pipesat.files.problem_file import parse_problem
 from pipesat.runtime.job import Shape
 from pipesat.timeline.timeline import assemble
@@ -88,6 +89,6 @@ def test_a_run_waits_for_each_ones_time_and_its_timeline_has_their_own_numbers(
     assert any("the waits are each one's own" in text for text in told)
     rank: dict[str, Any] = {"ops": [["0F0", 0, 0, 9, None], ["0B1", 9, 9, 10, None]]}
     rank["transfers"] = [["0SEND_F1", 1, 2]]
-    (step,) = assemble(problem, [[rank]], [0], numbers=job.numbers)
+    (step,) = assemble(OwnWords(problem, job.numbers), [[rank]], [0])
     assert [str(ran.item) for ran in step.devices[0].ops] == ["0F1", "0BW0"]
     assert step.devices[0].transfers[0].name == "0SEND_F0"

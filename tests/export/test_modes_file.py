@@ -12,6 +12,7 @@ from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.export.torch.companions import ModeRow, modes_text, read_mode_rows, require_rows_of
+from pipesat.export.torch.lint import parse_action
 from pipesat.files.problem_file import parse_problem
 
 _RECOMPUTE = {"name": "recompute", "BW": 30, "held_after_F": 1, "held_in_backward": 10}
@@ -72,7 +73,7 @@ def test_a_wrong_file_is_refused(text: str, said: str) -> None:
 
 
 def test_rows_are_of_the_order() -> None:
-    order = [["0F0", "0B0"], ["1F0", "1I0", "1W0"]]
+    order = [*filter(None, map(parse_action, ["0F0", "0B0", "1F0", "1I0", "1W0"]))]
     require_rows_of([ModeRow(0, 0, "recompute")], order, "f")
     with pytest.raises(BadInput, match="no such forward"):
         require_rows_of([ModeRow(0, 1, "recompute")], order, "f")

@@ -201,15 +201,15 @@ def test_what_an_import_changes_is_counted(tmp_path: Path) -> None:
     )
     problem = chain(1, 4)
     plain = read_torch_csv(path, problem)
-    in_turn, other, skipped = plain.notes
-    assert "2 overlapped cells were put in turn, because the problem has no overlap" in in_turn
-    assert "1 overlapped cell was put in turn, because only one F and one B" in other
+    in_turn, skipped = plain.notes
+    assert in_turn.startswith("overlapped cells put in turn: 3. A pair is one F and one B")
     assert skipped.startswith("left out actions that compute nothing, 2 of them")
     assert plain.schedule.order == order_of("0F0 0F1 0BW0 0BW1 0F2 0F3 0B2 0W2 0BW3")
     paired = parse_problem(document(problem, overlap={"FB": [3, 4]}))
-    turned, *rest = read_torch_csv(path, paired).notes
-    assert turned.startswith("1 overlapped cell was written backward first")
-    assert rest == [other, skipped]
+    other, turned, *rest = read_torch_csv(path, paired).notes
+    assert other.startswith("overlapped cells put in turn: 1.")
+    assert turned.startswith("overlapped cells written backward first: 1")
+    assert rest == [skipped]
     path.write_text("0F0,0B0,0F1,0B1,0F2,0B2,0F3,0B3\n")
     assert read_torch_csv(path, problem).notes == ()
 

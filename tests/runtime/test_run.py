@@ -383,11 +383,11 @@ TRACED = """
 import torch
 from torch.profiler import ProfilerActivity, profile
 from pipesat.runtime.launch import load_torch_api
-from pipesat.runtime.connection import connected, offsets
+from pipesat.runtime.connection import connected, local_rank, offsets
 from pipesat.runtime.job import Shape
 from pipesat.runtime.models import transformer
 api, model, cpu = load_torch_api(), transformer(Shape(), 2), torch.device("cpu")
-with connected(folder, rank, 2, 60):
+with connected(60, **local_rank(folder, rank, 2)):
     stage = api.stage(model.build_stage(rank, 2), rank, 2, cpu)
     runtime = api.runtime([stage], 3, loss_fn=model.loss_of, scale_grads=False)
     runtime._load_csv("order.csv")

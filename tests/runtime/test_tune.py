@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
+from pipesat.export.torch.companions import OwnWords
 from pipesat.export.torch.csv_file import items_of, rows_of_csv
-from pipesat.export.torch.lint import Action
 from pipesat.files.problem_file import parse_problem
 from pipesat.runtime.job import Job
 from pipesat.runtime.run import Measured
@@ -42,11 +41,9 @@ class Machine:
         return [Measured(self.timeline(problem, job), None) for job in jobs]
 
     def timeline(self, problem: Problem, job: Job) -> Timeline:
-        def op(action: Action) -> Op:
-            return Op(action.stage, action.kind, action.microbatch)
-
+        own = OwnWords(self.truth, range(self.truth.routes[0].microbatches))
         order = tuple(
-            tuple(item for cell in row for item in items_of(cell, self.truth, op))
+            tuple(item for cell in row for item in items_of(cell, own))
             for row in rows_of_csv(job.csv, "torch csv")
         )
         timed = time_order(self.truth, order)

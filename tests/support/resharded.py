@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
-from pipesat.runtime.connection import connected
+from pipesat.runtime.connection import connected, local_rank
 
 ORDERS = {
     "in turn": "0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1I1,1W1\n",
@@ -108,5 +108,5 @@ def gradients(
 
 def run_as_rank(folder: Path, rank: int) -> dict[str, dict[str, float | None]]:
     """Run all cases as one of two ranks."""
-    with connected(folder, rank, 2, 300):
+    with connected(300, **local_rank(folder, rank, 2)):
         return {name: gradients(rank, *case, folder) for name, case in CASES.items()}

@@ -15,6 +15,7 @@ from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
+from pipesat.export.torch.companions import OwnWords
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.timeline import compare as parts_of
@@ -357,7 +358,7 @@ def test_recordings_get_one_clock_and_begin_at_0() -> None:
             }
         ],
     ]
-    (only,) = assemble(one, ranks, [0, 1000])
+    (only,) = assemble(OwnWords(one, [0]), ranks, [0, 1000])
     first, second = only.devices
     assert first.ops == (
         (parse_item("0F0"), 0.0, 2.0, 0.91, 1.5),

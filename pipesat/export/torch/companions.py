@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import os.path
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -85,18 +85,15 @@ def read_mode_rows(text: str, source: str) -> tuple[ModeRow, ...]:
     return tuple(rows)
 
 
-def require_rows_of(rows: Sequence[ModeRow], order: Sequence[Sequence[str]], source: str) -> None:
-    """Pass if an order's ranks, of which these are the actions, run what is listed."""
-    actions = {action for row in order for action in row}
+def require_rows_of(rows: Sequence[ModeRow], actions: Iterable[Action], source: str) -> None:
+    """Pass if an order of these actions runs what is listed."""
+    known = set(actions)
     for row in rows:
-        if f"{row.stage}F{row.microbatch}" not in actions:
+        if Action(row.stage, "F", row.microbatch) not in known:
             raise _wrong("the order has no such forward", row, source)
-        if not row.offloads and f"{row.stage}I{row.microbatch}" in actions:
-            raise _wrong(
-                "its backward is split, so torch would recompute its forward in both halves",
-                row,
-                source,
-            )
+        if not row.offloads and Action(row.stage, "I", row.microbatch) in known:
+            text = "its backward is split, so torch would recompute its forward in both halves"
+            raise _wrong(text, row, source)
 
 
 def _wrong(text: str, row: ModeRow, source: str) -> BadInput:
@@ -123,40 +120,50 @@ class Companions:
         return cls(order or beside(ORDER_SUFFIX), modes or beside(MODES_SUFFIX))
 
 
+@dataclass(frozen=True)
 class OwnWords:
-    """torch's words of an order in the problem's own: its stages, numbers and memory modes.
+    """torch's words of an order in the problem's own: its stages, numbers and memory modes."""
 
-    ``rows`` are the order's cells, which break no rule of torch's.
-    """
-
-    def __init__(self, problem: Problem, companions: Companions, rows: Sequence[Sequence[Cell]]):
-        self.problem = problem
-        self.stages = problem.routes[0].stages
-        self.source = str(companions.modes)
-        m = problem.routes[0].microbatches
-        self.numbers = range(m) if companions.order is None else _numbers(companions.order, m)
-        listed: tuple[ModeRow, ...] = ()
-        if companions.modes is not None:
-            listed = read_mode_rows(read_text(companions.modes, _LARGEST_FILE), self.source)
-            order = [[str(action) for cell in row for action in cell] for row in rows]
-            require_rows_of(listed, order, self.source)
-        self.modes: dict[tuple[int, int], int] = {}
-        for row in listed:
-            stage, microbatch = self.stages[row.stage], self.numbers[row.microbatch]
-            modes = problem.stages[stage].modes
-            names = [mode.name for mode in modes if (mode.offload is not None) == row.offloads]
-            if row.mode not in names:
-                does = "offloads" if row.offloads else "recomputes"
-                text = f"{row.mode!r} is no mode of the problem that {does}"
-                raise _wrong(
-                    f"{text}, expected one of {', '.join(names) or 'none'}", row, self.source
-                )
-            self.modes[stage, microbatch] = 1 + [mode.name for mode in modes].index(row.mode)
+    problem: Problem
+    numbers: Sequence[int]
+    modes: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
     def op(self, action: Action) -> Op:
         """Return an action as an op."""
-        stage, microbatch = self.stages[action.stage], self.numbers[action.microbatch]
+        stage = self.problem.routes[0].stages[action.stage]
+        microbatch = self.numbers[action.microbatch]
         return Op(stage, action.kind, microbatch, self.modes.get((stage, microbatch), 0))
+
+
+def own_words(problem: Problem, companions: Companions, rows: Sequence[Sequence[Cell]]) -> OwnWords:
+    """Return what files say of an order, whose cells break no rule of torch's."""
+    m = problem.routes[0].microbatches
+    numbers = range(m) if companions.order is None else _numbers(companions.order, m)
+    if companions.modes is None:
+        return OwnWords(problem, numbers)
+    source = str(companions.modes)
+    listed = read_mode_rows(read_text(companions.modes, _LARGEST_FILE), source)
+    require_rows_of(listed, (action for row in rows for cell in row for action in cell), source)
+    return OwnWords(problem, numbers, modes_of(problem, listed, numbers, source))
+
+
+def modes_of(
+    problem: Problem, rows: Iterable[ModeRow], numbers: Sequence[int], source: str
+) -> dict[tuple[int, int], int]:
+    """Return the mode of every (stage, microbatch) that is not kept, in the problem's words."""
+    found = {}
+    for row in rows:
+        stage = problem.routes[0].stages[row.stage]
+        modes = problem.stages[stage].modes
+        names = [mode.name for mode in modes if (mode.offload is not None) == row.offloads]
+        if row.mode not in names:
+            does = "offloads" if row.offloads else "recomputes"
+            expected = f"expected one of {', '.join(names) or 'none'}"
+            text = f"{row.mode!r} is no mode of the problem that {does}, {expected}"
+            raise _wrong(text, row, source)
+        place = [mode.name for mode in modes].index(row.mode)
+        found[stage, numbers[row.microbatch]] = 1 + place
+    return found
 
 
 def assumptions(problem: Problem, companions: Companions, path: Path) -> Iterator[str]:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from pipesat.core.errors import BadInput, Fault
-from pipesat.core.ops import Item, Op, Pair, members
+from pipesat.core.ops import Item, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import require_torch_pipeline
-from pipesat.export.torch.companions import Companions, OwnWords, assumptions
+from pipesat.export.torch.companions import Companions, OwnWords, assumptions, own_words
 from pipesat.export.torch.lint import (
     LETTER_OF,
     Action,
@@ -67,11 +67,11 @@ def read_torch_csv(path: Path, problem: Problem, companions: Companions | None =
         more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
         raise BadInput(f"{complaints[0]}{more}", source=source)
     companions = companions or Companions.of(path)
-    own = OwnWords(problem, companions, rows)
-    items = [[tuple(items_of(cell, problem, own.op)) for cell in row] for row in rows]
+    own = own_words(problem, companions, rows)
+    items = [[tuple(items_of(cell, own)) for cell in row] for row in rows]
     order = tuple(tuple(item for found in row for item in found) for row in items)
     schedule = time_order(problem, order, source=f"torch-csv {path.name}")
-    notes = (*_notes(text, rows, items, problem), *assumptions(problem, companions, path))
+    notes = (*_notes(text, rows, items), *assumptions(problem, companions, path))
     return Imported(schedule, notes)
 
 
@@ -94,19 +94,12 @@ def rows_of_csv(text: str, source: str) -> list[list[Cell]]:
     return rows
 
 
-def items_of(cell: Cell, problem: Problem, own: Callable[[Action], Op] | None = None) -> list[Item]:
-    """Return the pair that a cell is, or its ops in turn; stage k is the k-th of the route.
-
-    ``own`` makes an op of an action; without it microbatches have the problem's own numbers.
-    """
-    if own is None:
-        stages = problem.routes[0].stages
-        ops = [Op(stages[a.stage], a.kind, a.microbatch) for a in cell]
-    else:
-        ops = [*map(own, cell)]
-    if not _is_pair(cell) or pair_time(problem, *ops) is None:
+def items_of(cell: Cell, own: OwnWords) -> list[Item]:
+    """Return the pair that a cell is, or its ops in turn."""
+    ops = [*map(own.op, cell)]
+    if not _is_pair(cell) or pair_time(own.problem, *ops) is None:
         return list(ops)
-    return [in_order(problem, Pair(*ops))]
+    return [in_order(own.problem, Pair(*ops))]
 
 
 def _is_pair(cell: Cell) -> bool:
@@ -117,33 +110,18 @@ def _is_pair(cell: Cell) -> bool:
     return (one.stage, one.microbatch) != (other.stage, other.microbatch)
 
 
-def _notes(
-    text: str, rows: list[list[Cell]], items: list[list[tuple[Item, ...]]], problem: Problem
-) -> Iterator[str]:
+def _notes(text: str, rows: list[list[Cell]], items: list[list[tuple[Item, ...]]]) -> Iterator[str]:
     found = zip(chain.from_iterable(rows), chain.from_iterable(items), strict=True)
-    overlapped = [(cell, made) for cell, made in found if len(cell) > 1]
-    pairs = [(cell, made) for cell, made in overlapped if _is_pair(cell)]
-    allowed = [cell for cell, made in pairs if isinstance(made[0], Pair)]
-    if pairs and problem.overlap is None:
+    overlapped = [(cell, len(made) == 1) for cell, made in found if len(cell) > 1]
+    if turned := sum(not paired for _, paired in overlapped):
         yield (
-            f"{_cells(len(pairs))} put in turn, because the problem has no overlap key: it says no "
-            "time for a pair"
+            f"overlapped cells put in turn: {turned}. A pair is one F and one B, not both of one "
+            "microbatch on one stage, for which the problem's overlap has a time"
         )
-    elif refused := len(pairs) - len(allowed):
-        yield f"{_cells(refused)} put in turn, because the problem's overlap has no such pair"
-    if turned := sum(cell[0].letter == "B" for cell in allowed):
-        yield f"{_cells(turned)} written backward first: a pair has no such order"
-    if other := len(overlapped) - len(pairs):
-        yield (
-            f"{_cells(other)} put in turn, because only one F and one B, not both of one "
-            "microbatch on one stage, make a pair"
-        )
+    if backward := sum(paired and cell[0].letter == "B" for cell, paired in overlapped):
+        yield f"overlapped cells written backward first: {backward}. A pair has no such order"
     if skipped := communication_in(text):
         yield f"left out actions that compute nothing, {skipped} of them: schedules have none"
-
-
-def _cells(count: int) -> str:
-    return "1 overlapped cell was" if count == 1 else f"{count} overlapped cells were"
 
 
 def _check_placement(rows: list[list[Cell]], problem: Problem, source: str) -> None:
