@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 from pipesat.core.attached import attached
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Deadlock
-from pipesat.core.ops import Copy, Item
+from pipesat.core.ops import Copy, Item, Op, with_ops
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration
+from pipesat.core.rules import duration, offload_of
 from pipesat.core.schedule import Order, Schedule, Timed, TimedCopy
 from pipesat.core.timing import linearize
 from pipesat.export.torch.companions import OwnWords
@@ -180,7 +180,16 @@ def require_order_of(problem: Problem, timeline: Timeline) -> None:
         if step.order != first.order:
             where = f"steps[{number}]"
             raise BadInput("another order than step 0, expected the same in all", where=where)
-    for violation in check(problem, first.schedule(1.0)):
+
+    def on_device(op: Op) -> Op:  # a run need not have measured copies
+        return op._replace(mode=0) if offload_of(problem, op) else op
+
+    rows = (
+        DeviceRun(tuple(ran._replace(item=with_ops(ran.item, on_device)) for ran in row.ops))
+        for row in first.devices
+    )
+    judged = TrainingStep(tuple(rows)).schedule(1.0)
+    for violation in check(problem, judged):
         if violation.rule in _OF_AN_ORDER:
             raise BadInput(violation.message, where="steps[0]")
     try:
