@@ -27,8 +27,6 @@ class SearchParts:
         The same from stretches of a long run, with what is left to do counted.
     packing
         Justification of the best warm start.
-    steady
-        Schedules from the steady state.
     growth
         Schedules grown from few microbatches.
     exchanges
@@ -42,7 +40,6 @@ class SearchParts:
     short_runs: bool = True
     stretches: bool = True
     packing: bool = True
-    steady: bool = True
     growth: bool = True
     exchanges: bool = True
 

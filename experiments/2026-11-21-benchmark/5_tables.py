@@ -32,13 +32,12 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, default=HERE / "results.md")
     options = parser.parse_args()
-    solved, ablated, others, steady = (
-        read_rows(options.results / f"{name}.jsonl")
-        for name in ("solve", "ablate", "others", "steady")
+    solved, ablated, others = (
+        read_rows(options.results / f"{name}.jsonl") for name in ("solve", "ablate", "others")
     )
     text = options.page.read_text()
     limits = options.limit, options.reduced_limit or options.limit
-    parts = sections(solved, ablated, others, steady, *limits)
+    parts = sections(solved, ablated, others, *limits)
     parts |= draw(options.page.parent, solved, ablated, *limits)
     for name, content in parts.items():
         text = replaced(text, name, content)
@@ -51,7 +50,6 @@ def sections(
     solved: list[Row],
     ablated: list[Row],
     others: list[Row],
-    steady: list[Row],
     limit: float,
     reduced: float,
 ) -> dict[str, str]:
@@ -60,9 +58,6 @@ def sections(
     by_objective = {
         objective: {name: row for (name, _), row in medians(solved, objective, limit).items()}
         for objective in ("makespan", "span")
-    }
-    by_objective["steady"] = {
-        name: row for (name, _), row in medians(steady, "steady", limit).items()
     }
     parts = {
         "setting": setting(

@@ -134,13 +134,6 @@ GOALS = (
         lambda problem: problem == "tessel-V-p4-m8-cap4",
         is_44,
     ),
-    Goal(
-        "Tessel's V and X",
-        "a period without idling in 2 s",
-        in_groups("tessel"),
-        proven_in(2),
-        "steady",
-    ),
     Goal("m = 1024, uneven, cap 0.75", "gap <= 0.5 %", lambda n: n == EXTRA, within(0.005)),
 )
 MEAN_GAP = 0.005  # over the 81 problems of experiments/bench

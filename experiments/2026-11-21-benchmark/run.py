@@ -23,7 +23,6 @@ SOLVES = (
     ("1_solve.py", *SPAN, "--repeat", "1"),
     ("2_ablate.py",),
     ("3_others.py",),
-    ("4_steady.py",),
     ("1_solve.py", *AGAIN),
     ("1_solve.py", *SPAN, *AGAIN, "--only", "table5-*"),
 )

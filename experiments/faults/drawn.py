@@ -111,9 +111,10 @@ def write_drawn(faults: Sequence[Fault]) -> None:
 
 
 def read_drawn() -> list[Fault]:
-    """Read the faults as they were drawn, each where ``moved.json`` says that it is now."""
+    """Read the faults that were drawn, each where ``moved.json`` says it is now, but those gone."""
     moved = json.loads(MOVED.read_text(encoding="utf-8")) if MOVED.exists() else {}
-    return [_fault(row, moved.get(str(row["number"]), {})) for row in _rows()]
+    places = [(row, moved.get(str(row["number"]), {})) for row in _rows()]
+    return [_fault(row, place) for row, place in places if "gone" not in place]
 
 
 def _rows() -> list[dict[str, Any]]:

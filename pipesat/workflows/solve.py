@@ -383,12 +383,11 @@ def _repeated(problem: Problem) -> Iterator[Schedule]:
 
     None where that would not be much fewer, where microbatches differ, or where no part can be
     repeated. It takes as long as timing the order once, and keeps to the memory as the few do
-    (:mod:`pipesat.solver.growth.repetition`).
+    (:mod:`pipesat.solver.repetition`).
     """
     from pipesat.heuristics.list_scheduling import NAME, list_schedules, policies
-    from pipesat.solver.growth.cuts import repeats
-    from pipesat.solver.growth.repetition import grown
-    from pipesat.solver.growth.search import few_microbatches
+    from pipesat.solver.growth import few_microbatches
+    from pipesat.solver.repetition import grown, repeats
 
     few = few_microbatches(problem) if problem.plain else None
     if few is None:

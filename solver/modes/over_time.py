@@ -28,8 +28,7 @@ from pipesat.solver.model.variants import (
     place,
 )
 from pipesat.solver.modes.assign import Cell as Key
-from pipesat.solver.modes.state import schedule_from
-from pipesat.solver.modes.ways import (
+from pipesat.solver.modes.cells import (
     OPS,
     TRIP,
     Cell,
@@ -38,6 +37,7 @@ from pipesat.solver.modes.ways import (
     Part,
     Task,
     Way,
+    schedule_from,
     variants_of,
     ways_of,
 )

@@ -15,7 +15,7 @@ from pipesat.solver.model.times import latest_end, unit_for
 from pipesat.solver.modes.choices import Choices, choices_apply
 from pipesat.solver.modes.proofs import DevicesAlone, Whole, proofs_apply, whole_applies
 from pipesat.solver.modes.starts import Start, orders_from, pack_by_turns
-from pipesat.solver.modes.windows import ModeWindows, windows_over_time_apply
+from pipesat.solver.modes.window import ModeWindows, windows_over_time_apply
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.portfolio import SearchReport
 from pipesat.solver.run.incumbent import Incumbent

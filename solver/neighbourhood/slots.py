@@ -24,7 +24,7 @@ from pipesat.solver.model.variants import (
     variant,
 )
 from pipesat.solver.modes.assign import Cell
-from pipesat.solver.modes.ways import ways_of
+from pipesat.solver.modes.cells import ways_of
 from pipesat.solver.neighbourhood.graph import Graph
 
 

@@ -9,7 +9,7 @@ from pipesat.solver.model.model import why_not_exact
 from pipesat.solver.model.times import latest_end, unit_for
 from pipesat.solver.proof.places import PlacesProofs
 from pipesat.solver.proof.relaxations import Relaxations
-from pipesat.solver.proof.short_runs.search import ShortRuns, is_long
+from pipesat.solver.proof.short_runs import ShortRuns, is_long
 from pipesat.solver.proof.stretch_search import Stretches
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import PROOFS, Runner

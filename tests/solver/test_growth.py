@@ -17,12 +17,11 @@ from pipesat.core.problem import Link, Overlap, Problem
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.solver.growth.cuts import Repeat, repeats
-from pipesat.solver.growth.repetition import grown, repeated, with_other_end
-from pipesat.solver.growth.search import few_microbatches, grown_orders
+from pipesat.solver.growth import few_microbatches, grown_orders
 from pipesat.solver.model.left_out import with_microbatches as fewer
-from pipesat.solver.other_ways import OtherWays
 from pipesat.solver.packing import justified
+from pipesat.solver.portfolio import OtherWays
+from pipesat.solver.repetition import Repeat, grown, repeated, repeats, with_other_end
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner

@@ -144,7 +144,7 @@ def test_if_all_lanes_fail_the_result_stays(monkeypatch: pytest.MonkeyPatch) -> 
     problem = chain(3, 4, F=2, B=3, W=2, cap=2)
     (start, *_) = list_schedules(problem)
     known = Bound(10, "known from elsewhere")
-    parts = SearchParts(closed_forms=False, packing=False, steady=False, growth=False)
+    parts = SearchParts(closed_forms=False, packing=False, growth=False)
     result = solve(
         problem, warm_starts=[start], known_bound=known, workers=4, time_limit=600, parts=parts
     )

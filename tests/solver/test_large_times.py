@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 
 import pytest
 from hypothesis import assume, given, settings
@@ -26,13 +25,10 @@ from pipesat.solver.model import times
 from pipesat.solver.model.model import build_model, model_is_exact
 from pipesat.solver.model.times import model_times, rounded, unit_for
 from pipesat.solver.neighbourhood.search import WindowSearch
-from pipesat.solver.proof.short_runs.models import step_model
-from pipesat.solver.proof.short_runs.run_bounds import RunBounds
-from pipesat.solver.proof.short_runs.search import ShortRuns
+from pipesat.solver.proof.short_runs import RunBounds, ShortRuns, step_model
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
-from pipesat.solver.steady.schedules import steady_schedules
 from pipesat.workflows.solve import solve
 from tests.support.optimal import solved
 from tests.support.oracle import brute_force, order_count, plain_model_optimum
@@ -222,17 +218,6 @@ def test_windows_on_rounded_times_improve_exact_schedules(objective: Objective) 
     assert incumbent.schedule is not None
     assert check(problem, incumbent.schedule) == []
     assert incumbent.value % (10**13 + 7) == 0  # as all times are
-
-
-def test_the_steady_state_of_rounded_times_gives_exact_schedules() -> None:
-    factor = 10**14 + 3
-    problem = stretched(chain(3, 8, F=2, B=3, W=2, cap=2, comm=1), factor)
-    clock = Clock(2, deterministic=True)
-    found = list(islice(steady_schedules(problem, runner=Runner(clock), clock=clock), 2))
-    assert found
-    for schedule in found:
-        assert check(problem, schedule) == []
-        assert schedule.makespan % factor == 0
 
 
 # Beyond 64 bits

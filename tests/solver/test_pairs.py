@@ -24,8 +24,7 @@ from pipesat.solver.model.pairing import fusing_may_pay, gains
 from pipesat.solver.neighbourhood.graph import graph_of
 from pipesat.solver.neighbourhood.search import WindowSearch
 from pipesat.solver.neighbourhood.window import Window, replaced
-from pipesat.solver.proof.short_runs.models import makespan_model, step_model
-from pipesat.solver.proof.short_runs.run_bounds import RunBounds
+from pipesat.solver.proof.short_runs import RunBounds, makespan_model, step_model
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner

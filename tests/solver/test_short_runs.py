@@ -22,9 +22,7 @@ from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling
 from pipesat.solver.model.left_out import first_microbatches, with_microbatches
 from pipesat.solver.model.model import model_is_exact
-from pipesat.solver.proof.short_runs.models import step_model
-from pipesat.solver.proof.short_runs.run_bounds import RunBounds
-from pipesat.solver.proof.short_runs.search import SOURCE, ShortRuns, is_long
+from pipesat.solver.proof.short_runs import SOURCE, RunBounds, ShortRuns, is_long, step_model
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import PROOFS, Runner

@@ -13,7 +13,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.timing import retime, time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.solver.model.pairing import gains
-from pipesat.solver.modes.state import State
+from pipesat.solver.modes.cells import State
 from pipesat.solver.modes.window import Window as TimeWindow
 from pipesat.solver.modes.window import WindowModel
 from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segments

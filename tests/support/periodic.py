@@ -1,4 +1,4 @@
-"""Problems whose steady state is known, and the same with another number of microbatches."""
+"""Tessel's V and X, and problems with another number of microbatches."""
 
 from __future__ import annotations
 

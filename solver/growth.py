@@ -1,4 +1,4 @@
-"""The search for a good schedule of few microbatches that has a part worth repeating.
+"""Growth: a good schedule of few microbatches, with a part of it repeated until there are enough.
 
 What counts is a part's *lasting* rate: a part may be short because it leaves work for later, which
 shows once it has been repeated a few times.
@@ -6,21 +6,20 @@ shows once it has been repeated a few times.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
-from pipesat.solver.growth.cuts import Name, Repeat, repeats
-from pipesat.solver.growth.repetition import grown, repeated, with_other_end
 from pipesat.solver.model.left_out import first_microbatches, with_microbatches
 from pipesat.solver.neighbourhood.search import OPS_PER_SECOND, WindowSearch, windows_apply
 from pipesat.solver.packing import justified
+from pipesat.solver.repetition import Name, Repeat, grown, repeated, repeats, with_other_end
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
-from pipesat.solver.steady.period import microbatches_per_period
 
 SOURCE = "growth"
 _MANY = 32  # microbatches of all routes; no more than these are not worth it
@@ -37,7 +36,7 @@ def few_microbatches(problem: Problem) -> Problem | None:
 
     ``None`` if that would not be much fewer.
     """
-    one = microbatches_per_period(problem, 1)
+    one = _evenly(problem)
     ops = sum(3 * len(r.stages) * count for r, count in zip(problem.routes, one, strict=True))
     least, most = (per * len(problem.devices) for per in _PER_DEVICE)
     many = _OPS if problem.overlap is None else _OPS_WITH_PAIRS
@@ -48,9 +47,15 @@ def few_microbatches(problem: Problem) -> Problem | None:
     return _in_proportion(problem, times)
 
 
+def _evenly(problem: Problem) -> list[int]:
+    """The least numbers of microbatches that serve all routes in proportion to what they have."""
+    shared = math.gcd(*(route.microbatches for route in problem.routes))
+    return [route.microbatches // shared for route in problem.routes]
+
+
 def _in_proportion(problem: Problem, times: int) -> Problem:
-    """The problem with ``times`` the least numbers of microbatches that serve all routes evenly."""
-    return with_microbatches(problem, microbatches_per_period(problem, times))
+    """The problem with ``times`` as many microbatches as serve all routes evenly."""
+    return with_microbatches(problem, [times * count for count in _evenly(problem)])
 
 
 def grown_orders(
@@ -146,7 +151,7 @@ class _GrowthSearch:
 
     def lasting_rate(self, schedule: Schedule, part: Repeat) -> float:
         """Time per microbatch of the first route once a part has been repeated a few times."""
-        (one, *_), step = microbatches_per_period(self.few, 1), part.microbatches[0]
+        (one, *_), step = _evenly(self.few), part.microbatches[0]
         values = []
         for turns in _TURNS:
             more = _in_proportion(self.few, (self.few.routes[0].microbatches + turns * step) // one)

@@ -1,4 +1,9 @@
-"""Longer and longer runs, each with what the shorter ones have proven."""
+"""Bounds of long runs of microbatches from short ones: docs/proofs/search.md has the argument.
+
+With X_k the start of microbatch k's first F, e(n) is the least X_{k+n} - X_k that n + 1
+microbatches in a row can have (a *step*), and f(n) the least makespan of n microbatches. Longer and
+longer runs are tried, each with what the shorter ones have proven.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,20 @@ from typing import Literal, TypeAlias
 
 from ortools.sat.python import cp_model
 
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.paired import with_least_times
 from pipesat.core.claims import Bound
 from pipesat.core.ops import Unreadable, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.solver.model.left_out import first_microbatches, with_microbatches
+from pipesat.solver.model.constraints import add_constraints
+from pipesat.solver.model.left_out import first_microbatches, one_by_one, with_microbatches
 from pipesat.solver.model.memory import staircase_applies
-from pipesat.solver.model.model import CONSTRAINTS_PER_SECOND, model_size
-from pipesat.solver.model.times import KINDS
-from pipesat.solver.model.variables import Variables
+from pipesat.solver.model.model import CONSTRAINTS_PER_SECOND, Model, build_model, model_size
+from pipesat.solver.model.times import KINDS, model_times
+from pipesat.solver.model.variables import Variables, add_variables
 from pipesat.solver.proof.rounds import Rounds
-from pipesat.solver.proof.short_runs.models import makespan_model, step_model
-from pipesat.solver.proof.short_runs.run_bounds import RunBounds
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner, proven_bound
 
@@ -171,3 +176,90 @@ def _least_step(problem: Problem, schedule: Schedule, n: int) -> int:
         if op[:2] == (first, "F")
     )
     return min(later - earlier for earlier, later in zip(starts, starts[n:], strict=False))
+
+
+class RunBounds:
+    """Lower bounds of e(n) and f(n), for a problem of a single route.
+
+    Steps add up, e(i + j) >= e(i) + e(j), and f(i + j) >= e(i) + f(j).
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.steps: dict[int, int] = {}
+        self.makespans: dict[int, int] = {}
+        self._sums = [0]
+
+    def learn_step(self, n: int, value: int) -> None:
+        """Take in a bound of e(n)."""
+        self.steps[n] = max(value, self.steps.get(n, 0))
+        self._sums = [0]
+
+    def learn_makespan(self, n: int, value: int) -> None:
+        """Take in a bound of f(n)."""
+        self.makespans[n] = max(value, self.makespans.get(n, 0))
+
+    def step(self, n: int) -> int:
+        """Return the best bound of e(n): the largest sum of known steps of n together."""
+        for size in range(len(self._sums), n + 1):
+            sums = (self._sums[size - j] + value for j, value in self.steps.items() if j <= size)
+            self._sums.append(max(sums, default=0))
+        return self._sums[n]
+
+    def makespan(self, n: int) -> int:
+        """Return the best bound of f(n), the closed forms' included."""
+        if n not in self.makespans:
+            few = with_microbatches(self.problem, [n])
+            self.makespans[n] = closed_form_bound(few, "makespan").value
+        return max(self.step(n - j) + value for j, value in self.makespans.items() if j <= n)
+
+    def sharp_steps(self, most: int) -> list[tuple[int, int]]:
+        """Return the steps of at most so many microbatches that no shorter ones imply."""
+        return [
+            (n, value)
+            for n, value in sorted(self.steps.items())
+            if n <= most
+            and value > max((self.step(i) + self.step(n - i) for i in range(1, n)), default=0)
+        ]
+
+
+def makespan_model(few: Problem, known: RunBounds, upper: int, *, staircase: bool = True) -> Model:
+    """Model f(n) for the n microbatches of ``few``, at most ``upper``.
+
+    After the start of microbatch k, the n - k last ones take at least f(n - k).
+    """
+    n = few.routes[0].microbatches
+    model = build_model(few, "makespan", known.makespan(n), upper, staircase=staircase)
+    starts = _starts_with_known_steps(model.variables, known)
+    for k in range(1, n):
+        rest = model.variables.times.at_least(known.makespan(n - k))
+        model.cp.add(model.value - starts[k] >= rest)
+    return model
+
+
+def step_model(few: Problem, known: RunBounds, upper: int, *, staircase: bool = True) -> Variables:
+    """Model e(n) for the n + 1 microbatches of ``few``, at most ``upper``.
+
+    The horizon leaves time to run everything one op after the other once microbatch n has started,
+    in the order of whatever schedule attains e(n): it cuts off none.
+    """
+    n = few.routes[0].microbatches - 1
+    all_of_them = few.routes[0].microbatches * one_by_one(few)
+    times = model_times(few, upper + all_of_them)
+    horizon = times.at_most(upper) + -(-all_of_them // times.unit)
+    v = add_variables(cp_model.CpModel(), few, times, horizon)
+    add_constraints(v, staircase=staircase)
+    starts = _starts_with_known_steps(v, known)
+    v.cp.add(starts[0] == 0)
+    v.cp.add_linear_constraint(starts[n], times.at_least(known.step(n)), times.at_most(upper))
+    v.cp.minimize(starts[n])
+    return v
+
+
+def _starts_with_known_steps(v: Variables, known: RunBounds) -> list[cp_model.IntVar]:
+    """Add the known steps; return the starts of the route's first forwards."""
+    starts = [task.start for task in v.tasks["F"][v.problem.routes[0].stages[0]]]
+    for n, step in known.sharp_steps(len(starts) - 1):
+        for earlier, later in zip(starts, starts[n:], strict=False):
+            v.cp.add(later - earlier >= v.times.at_least(step))
+    return starts
