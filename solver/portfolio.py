@@ -14,7 +14,7 @@ from itertools import cycle
 from typing import NamedTuple, TypedDict
 
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver.growth import SOURCE as GROWTH
 from pipesat.solver.growth import grown_orders
@@ -86,7 +86,8 @@ def search(
         patience = 0.0 if threads == 1 or (harder and number % 2) else _PATIENCE
         turns = ways.all()
         if harder and starts:
-            near = [start for start in starts if _is_near(start, starts[0], incumbent.objective)]
+            least = starts[0].value(incumbent.objective)
+            near = [s for s in starts if s.value(incumbent.objective) <= _NEAR * least]
             turns = _with_new_beginnings(turns, windows[-1], near[1:] + near[:1])
         return partial(_take_turns, windows[-1], proofs, lanes.runner(), turns, patience)
 
@@ -97,17 +98,13 @@ def search(
 Ways = Iterator[Callable[[], None]]
 
 
-def _is_near(start: Schedule, best: Schedule, objective: Objective) -> bool:
-    return start.value(objective) <= _NEAR * best.value(objective)
-
-
 def _with_new_beginnings(ways: Ways, windows: WindowSearch, starts: Sequence[Schedule]) -> Ways:
     """Between ways, and when there are no more, windows begin anew from starts in turn.
 
     Where ops may pair, what windows on one schedule end at depends much on where they began, and on
     chance: no window is wide enough to change the pairs of a whole steady state.
     """
-    yield next(ways, _nothing)
+    yield next(ways)
     for start in cycle(starts):
         yield partial(windows.begin_apart, start)
         yield windows.rejoin
@@ -132,7 +129,7 @@ def _take_turns(
     After ``patience`` without success, give proofs half of the time. After the usual patience, with
     one lane too, try the next of these ways.
     """
-    next(ways, _nothing)()
+    next(ways)()
     behind = 0.0  # what windows have spent beyond proofs, since they have stopped helping
     while not runner.clock.over:
         helping = windows.idle < patience
@@ -147,10 +144,6 @@ def _take_turns(
             spent = runner.spent
             proofs.step(runner)
             behind -= runner.spent - spent
-
-
-def _nothing() -> None:
-    pass
 
 
 _STARTS = 3  # of different sources: chance and where one comes from decide where packing ends

@@ -26,7 +26,7 @@ from pipesat.core.problem import Link, Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.solver.model import times
-from pipesat.solver.model.model import build_model, model_is_exact
+from pipesat.solver.model.model import build_model
 from pipesat.solver.run.runner import FOUND, new_solver
 
 HERE = Path(__file__).resolve().parent
@@ -58,7 +58,7 @@ def cases_of(seed: int) -> list[dict[str, Any]]:
     chance = random.Random(seed)
     problem = random_problem(chance)
     cases: list[dict[str, Any]] = []
-    if not model_is_exact(problem):
+    if problem.has_modes:
         return cases
     devices = [d for d, stages in enumerate(problem.stages_on) if stages]
     subsets = [devices, sorted(chance.sample(devices, chance.randint(1, len(devices))))]

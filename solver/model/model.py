@@ -106,16 +106,6 @@ def build_model(
     return Model(variables, value, objective, times.bound(most + 1, objective))
 
 
-def model_is_exact(problem: Problem) -> bool:
-    """Whether the model's bound holds for the problem."""
-    return not why_not_exact(problem)
-
-
-def why_not_exact(problem: Problem) -> str:
-    """Say why the model's bound need not hold for a problem; ``""`` where it does."""
-    return "memory modes" if problem.has_modes else ""
-
-
 def _turns(v: Variables, value: Callable[[cp_model.IntVar], int]) -> list[list[int]]:
     """By stage, each microbatch's place in the order that all stages have, else its number."""
     places = []

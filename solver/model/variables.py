@@ -196,7 +196,7 @@ def _candidates(v: Variables, known: Gains) -> Iterator[Candidate[Task]]:
             ops = Op(*one, x.microbatch), Op(*other, y.microbatch)
             time = time_that_gains(problem, known, *ops)
             if time is not None:
-                yield Candidate((x, y), ops, time // v.times.unit)
+                yield (x, y), ops, time // v.times.unit
 
 
 def _apart(v: Variables, x: Task, y: Task) -> bool:

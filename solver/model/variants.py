@@ -144,13 +144,8 @@ def joined(problem: Problem, row: Iterable[Op], partner: Mapping[Event, Event]) 
     return tuple(items.values())
 
 
-@dataclass
-class Candidate(Generic[R]):
-    """Two that may run as one: as which ops, and how long."""
-
-    both: tuple[R, R]
-    ops: tuple[Op, Op]
-    time: int
+Candidate: TypeAlias = tuple[tuple[R, R], tuple[Op, Op], int]
+"""Two that may run as one: as which ops, and how long."""
 
 
 @dataclass
@@ -206,8 +201,7 @@ def add_pair_choices(
     """
     choices: PairChoices[R] = PairChoices()
     for candidate in candidates:
-        literal = cp.new_bool_var("")
-        choices.add(PairChoice(candidate.both, candidate.ops, candidate.time, literal))
+        choices.add(PairChoice(*candidate, cp.new_bool_var("")))
     for x in running:
         if partners := choices.partners(x):
             of_op: dict[Op, list[PairChoice[R]]] = {variant.op: [] for variant in x.variants}

@@ -6,15 +6,16 @@ all parts, and put together from them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, cast
 from typing import Literal as OneOf
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import PHASE_OF, Copy, CopyKind, Kind, Op, Pair, Phase
+from pipesat.core.ops import PHASE_OF, Copy, Kind, Op, Pair, Phase
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import MemoryChange, in_order
 from pipesat.core.schedule import Objective, Schedule, Timed, TimedCopy
@@ -181,50 +182,30 @@ def _in_modes(cp: cp_model.CpModel, ways: Sequence[Option]) -> Mapping[int, Lite
     return found
 
 
-_COPIES: Final[dict[Part, CopyKind]] = {"O": "O", "L": "L"}
-_OPS: Final[dict[Part, Kind]] = {"F": "F", "B": "B", "W": "W"}
-
-
-@dataclass(frozen=True)
 class State:
-    """A checked schedule without pairs."""
+    """A checked schedule without pairs, by (stage, microbatch).
 
-    problem: Problem
-    schedule: Schedule
-    objective: Objective = "makespan"
+    ``starts`` are those of its parts, ``way`` is the way in which it runs; ``value`` is the
+    schedule's objective.
+    """
 
-    @property
-    def _ops(self) -> Iterator[tuple[Op, int]]:
-        for _, (op, start, _) in self.schedule:
+    def __init__(
+        self, problem: Problem, schedule: Schedule, objective: Objective = "makespan"
+    ) -> None:
+        self.problem, self.schedule, self.objective = problem, schedule, objective
+        self.value = schedule.value(objective)
+        self.starts: dict[Key, dict[Part, int]] = defaultdict(dict)
+        self.way: dict[Key, Way] = {}
+        for _, (op, start, _) in schedule:
             if isinstance(op, Op):
-                yield op, start
-
-    @cached_property
-    def starts(self) -> dict[Key, dict[Part, int]]:
-        """Start of every part of each (stage, microbatch)."""
-        found: dict[Key, dict[Part, int]] = {}
-        for op, start in self._ops:
-            found.setdefault((op.stage, op.microbatch), {})[PHASE_OF[op.kind]] = start
-        for row in self.schedule.copies:
+                self.starts[op[::2]][PHASE_OF[op.kind]] = start
+                if op.kind in ("B", "BW"):
+                    amounts = problem.amounts(*op[::2], op.mode)
+                    self.way[op[::2]] = Way(op.mode, op.kind == "BW", amounts)
+        for row in schedule.copies:
             for copy, start, _ in row:
                 if isinstance(copy, Copy):
-                    found[copy.stage, copy.microbatch][copy.kind] = start
-        return found
-
-    @cached_property
-    def way(self) -> dict[Key, Way]:
-        """The way in which each (stage, microbatch) runs."""
-        found = {}
-        for op, _ in self._ops:
-            if op.kind in ("B", "BW"):
-                amounts = self.problem.amounts(op.stage, op.microbatch, op.mode)
-                found[op.stage, op.microbatch] = Way(op.mode, op.kind == "BW", amounts)
-        return found
-
-    @cached_property
-    def value(self) -> int:
-        """The objective."""
-        return self.schedule.value(self.objective)
+                    self.starts[copy.stage, copy.microbatch][copy.kind] = start
 
 
 def schedule_from(
@@ -245,17 +226,16 @@ def schedule_from(
     copies: list[list[tuple[Copy, int, int]]] = [[] for _ in problem.devices]
     for (stage, m), found in starts.items():
         way, device = ways[stage, m], problem.stages[stage].device
-        for part, start in found.items():
-            length = way.lengths.get(part)
-            if length is None:
-                continue
-            if part in _COPIES:
-                copies[device].append((Copy(stage, _COPIES[part], m), start, start + length))
+        for part, length in way.lengths.items():
+            start = found[part]
+            if part in {"O", "L"}:
+                copy = Copy(stage, part, m)
+                copies[device].append((copy, start, start + length))
             else:
-                kind = "BW" if part == "B" and way.fused else _OPS[part]
+                kind = "BW" if part == "B" and way.fused else cast(Kind, part)
                 op = Op(stage, kind, m, way.mode)
-                length = paired[op][1] if op in paired else length
-                rows[device].append((op, start, start + length))
+                _, time = paired.get(op, (None, length))
+                rows[device].append((op, start, start + time))
 
     def key(timed: tuple[Op, int, int]) -> tuple[int, ...]:
         op, start, end = timed
@@ -271,16 +251,11 @@ def schedule_from(
             elif op == paired[op][0][0]:
                 yield Timed(in_order(problem, Pair(*paired[op][0])), start, end)
 
+    for own in copies:
+        own.sort(key=lambda x: (x[1], x[2], x[0].kind == "L"))
+    timed_copies = tuple(tuple(TimedCopy(*timed) for timed in own) for own in copies)
     return Schedule(
         tuple(tuple(items(row)) for row in rows),
         source,
-        tuple(
-            tuple(
-                TimedCopy(*timed)
-                for timed in sorted(row, key=lambda x: (x[1], x[2], x[0].kind == "L"))
-            )
-            for row in copies
-        )
-        if any(copies)
-        else (),
+        timed_copies if any(copies) else (),
     )

@@ -4,6 +4,7 @@ A problem whose first stages have their modes, and whose other stages have the l
 is a plain one that is no harder (:func:`pipesat.core.least.with_choices`). The least bound of those
 that remain bounds all of them. Where every stage has its mode, the plain problem is searched and
 proven by all that there is for plain ones; its schedules, in these modes, are tried on the problem.
+Beside pairs, plain problems say nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +32,6 @@ SOURCE = "choice of a mode per stage"
 _FIRST_SLICE, _LONGEST_SLICE, _LONGER = 3.0, 12.0, 2.0  # seconds per visit of a choice
 _MOST = 20_000  # choices that are open at once; beyond, no further ones are made
 _AT_ONCE = 200  # choices made in a step, at most
-
-
-def choices_apply(problem: Problem) -> bool:
-    """Whether a problem has one mode per stage, and plain problems say something about it."""
-    return problem.mode_choice == "stage" and problem.has_modes and problem.overlap is None
 
 
 @dataclass

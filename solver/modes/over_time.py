@@ -306,4 +306,4 @@ def _candidates(problem: Problem, known: Gains, cells: Iterable[Cell]) -> Iterat
             if (one.op[:2], other.op[:2]) in known:
                 time = time_that_gains(problem, known, one.op, other.op)
                 if time is not None:
-                    yield Candidate((x, y), (one.op, other.op), time)
+                    yield (x, y), (one.op, other.op), time

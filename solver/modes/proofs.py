@@ -36,17 +36,11 @@ _MOST_PAIRED_ALONE = 12  # (stage, microbatch)s of a device whose ops may pair: 
 _MOST_CELLS, _MOST_PAIRED = 64, 24  # hardly ever solved; of the whole, and where ops may pair
 
 
-def proofs_apply(problem: Problem, incumbent: Incumbent) -> bool:
-    """Whether the models say something, and CP-SAT can be relied on for such times."""
-    schedule = incumbent.schedule
-    return problem.has_modes and schedule is not None and schedule.makespan <= LARGEST
-
-
 def whole_applies(problem: Problem, incumbent: Incumbent) -> bool:
     """Whether the whole model is small, and CP-SAT can be relied on for such times."""
     latest = latest_end(problem, incumbent.objective, incumbent.value or 0)
     most = _MOST_PAIRED if gains(problem) else _MOST_CELLS
-    return problem.has_modes and sum(problem.microbatches) <= most and latest <= LARGEST
+    return sum(problem.microbatches) <= most and latest <= LARGEST
 
 
 class _Questions:
@@ -74,24 +68,16 @@ class _Questions:
         share.refuted()
 
 
-class _Question:
-    """How far one device has been asked."""
-
-    def __init__(self, problem: Problem, device: int) -> None:
-        self.device = device
-        self.name = problem.device_name(device)
-        self.possible: int | None = None  # a length that this device alone can keep to
-
-
 class DevicesAlone(_Questions):
-    """Asks one device after the other."""
+    """Asks one device after the other; ``possible`` are lengths that one alone can keep to."""
 
     def __init__(
         self, problem: Problem, incumbent: Incumbent, *, runner: Runner, seed: int
     ) -> None:
         super().__init__(problem, incumbent, runner=runner, seed=seed)
+        self.possible: dict[int, int] = {}
         self.open = [
-            _Question(problem, device)
+            device
             for device, stages in enumerate(problem.stages_on)
             if stages and problem.devices[device].room is not None
             if sum(problem.microbatches[s] for s in stages) <= _MOST_PAIRED_ALONE
@@ -109,23 +95,24 @@ class DevicesAlone(_Questions):
         bound, value = self.incumbent.bound.value, self.incumbent.value
         if value is None or not self.incumbent.trusts(PROOFS):
             return False
-        self.open = [one for one in self.open if one.possible is None or one.possible > bound]
+        self.open = [one for one in self.open if self.possible.get(one, value) > bound]
         if not self.open or bound >= value:
             return False
-        question = self.open.pop(0)
-        target = self.share.target(bound, min(question.possible or value, value))
+        device = self.open.pop(0)
+        target = self.share.target(bound, min(self.possible.get(device, value), value))
         absolute = self.incumbent.objective == "makespan"
-        model = DeviceAlone(self.problem, question.device, target, absolute=absolute)
+        model = DeviceAlone(self.problem, device, target, absolute=absolute)
         solver, status = self.solve(model, self.share.limit)
         if status == cp_model.INFEASIBLE:
-            self.refute(target, self.share, f"CP-SAT on {question.name} alone, with modes")
-            self.open.insert(0, question)  # it may prove the next share as well
+            name = self.problem.device_name(device)
+            self.refute(target, self.share, f"CP-SAT on {name} alone, with modes")
+            self.open.insert(0, device)  # it may prove the next share as well
             return True
         if status in FOUND:
-            question.possible = solver.value(model.value)
+            self.possible[device] = solver.value(model.value)
         else:
             self.share.unanswered()
-        self.open.append(question)
+        self.open.append(device)
         return True
 
 

@@ -11,11 +11,11 @@ from pipesat.core.errors import Deadlock
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import earliest_ends, linearize, time_order
-from pipesat.solver.model.times import latest_end, unit_for
-from pipesat.solver.modes.choices import Choices, choices_apply
-from pipesat.solver.modes.proofs import DevicesAlone, Whole, proofs_apply, whole_applies
+from pipesat.solver.model.times import LARGEST, latest_end, unit_for
+from pipesat.solver.modes.choices import Choices
+from pipesat.solver.modes.proofs import DevicesAlone, Whole, whole_applies
 from pipesat.solver.modes.starts import Start, orders_from, pack_by_turns
-from pipesat.solver.modes.window import ModeWindows, windows_over_time_apply
+from pipesat.solver.modes.window import ModeWindows
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.portfolio import SearchReport
 from pipesat.solver.run.incumbent import Incumbent
@@ -48,15 +48,19 @@ def search_with_modes(
     """
     clock = incumbent.clock.part(incumbent.clock.left, stop=lambda: incumbent.proven)
     lanes = Lanes(clock)
-    over_time = parts.windows and windows_over_time_apply(problem, incumbent)
-    by_order = parts.windows and _windows_by_order_apply(problem, incumbent)
+    schedule = incumbent.schedule
+    reliable = schedule is not None and schedule.makespan <= LARGEST  # CP-SAT on such times
+    over_time = parts.windows and reliable and problem.overlap is None
+    # by order, no time is rounded: modes' times never are
+    latest = latest_end(problem, incumbent.objective, incumbent.value or 0)
+    by_order = parts.windows and unit_for(latest) == 1 and windows_apply(problem, incumbent)
     use_windows = over_time or by_order
     searches: list[_Search] = []
 
     def lane(number: int) -> Callable[[], None]:
         own: list[_Search] = []
         runner = lanes.runner()
-        if not number and choices_apply(problem):
+        if not number and problem.mode_choice == "stage" and problem.overlap is None:
             own.append(Choices(problem, incumbent, written_for, seed=seed, parts=parts))
         both = threads == 1 and not problem.has_copies
         if over_time and (both or problem.has_copies or not number % 2):
@@ -65,7 +69,7 @@ def search_with_modes(
             own.append(WindowSearch(problem, incumbent, runner=runner, seed=seed + number))
         if not number and use_windows and whole_applies(problem, incumbent):
             own.append(Whole(problem, incumbent, runner=runner, seed=seed))
-        if number == min(1, threads - 1) and use_windows and proofs_apply(problem, incumbent):
+        if number == min(1, threads - 1) and use_windows and reliable:
             own.append(DevicesAlone(problem, incumbent, runner=runner, seed=seed))
         searches.extend(own)
         chance = random.Random(seed + number)  # noqa: S311
@@ -76,12 +80,6 @@ def search_with_modes(
     if parts.windows and not use_windows:
         notes.append("windows stepped aside: they cannot take such long times, or have no time")
     return SearchReport(notes, failed)
-
-
-def _windows_by_order_apply(problem: Problem, incumbent: Incumbent) -> bool:
-    """Whether there is time for a few, and no time need be rounded: modes' times never are."""
-    latest = latest_end(problem, incumbent.objective, incumbent.value or 0)
-    return unit_for(latest) == 1 and windows_apply(problem, incumbent)
 
 
 def _run(

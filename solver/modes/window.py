@@ -18,7 +18,6 @@ from pipesat.core.checker import check
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import retime
-from pipesat.solver.model.times import LARGEST
 from pipesat.solver.model.variants import Literal, Variant, place
 from pipesat.solver.modes.cells import (
     COPIES,
@@ -305,12 +304,6 @@ def _last_before(parts: Iterable[Placed], time: int) -> Placed | None:
 
 
 _LIMIT = 3.0  # seconds per window
-
-
-def windows_over_time_apply(problem: Problem, incumbent: Incumbent) -> bool:
-    """Whether CP-SAT can be relied on for such times, and the model knows all that there is."""
-    schedule = incumbent.schedule
-    return problem.overlap is None and schedule is not None and schedule.makespan <= LARGEST
 
 
 class ModeWindows(Windows):

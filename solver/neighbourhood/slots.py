@@ -249,7 +249,7 @@ def _candidates(problem: Problem, known: Gains, slots: Sequence[Slot]) -> Iterat
             else:
                 time = time_that_gains(problem, known, *ops)
             if time is not None:
-                yield Candidate((one, other), ops, time)
+                yield (one, other), ops, time
 
 
 def _stand_as_pair(one: Slot, other: Slot) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 
 from pipesat.core.problem import Problem
-from pipesat.solver.model.model import why_not_exact
 from pipesat.solver.model.times import latest_end, unit_for
 from pipesat.solver.proof.places import PlacesProofs
 from pipesat.solver.proof.relaxations import Relaxations
@@ -40,9 +39,7 @@ class ProofSearch:
         self.stretches: Stretches | None = None
         self.places: PlacesProofs | None = None
         self.one_at_a_time = threading.Lock()
-        if why_not := why_not_exact(problem):
-            self.relaxations.queue.end(f"CP-SAT cannot model {why_not}: no proof tried")
-        elif not _proofs_apply(problem, incumbent):
+        if not _proofs_apply(problem, incumbent):
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
         elif is_long(problem):
             stairs = parts.staircase

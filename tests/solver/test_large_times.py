@@ -22,7 +22,7 @@ from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics.list_scheduling import list_scheduling
 from pipesat.solver.model import times
-from pipesat.solver.model.model import build_model, model_is_exact
+from pipesat.solver.model.model import build_model
 from pipesat.solver.model.times import model_times, rounded, unit_for
 from pipesat.solver.neighbourhood.search import WindowSearch
 from pipesat.solver.proof.short_runs import RunBounds, ShortRuns, step_model
@@ -112,7 +112,7 @@ def test_no_rounded_bound_is_above_the_least_makespan(
     problem: Problem, devices: set[int], size: int
 ) -> None:
     devices = {d for d in devices if d < len(problem.devices) and problem.stages_on[d]}
-    assume(devices and model_is_exact(problem))
+    assume(devices and not problem.has_modes)
     set_limit(size)
     upper = list_scheduling(problem).makespan
     optimum = plain_model_optimum(problem)
@@ -130,7 +130,7 @@ def test_no_rounded_bound_is_above_the_least_span(
     problem: Problem, devices: set[int], size: int
 ) -> None:
     devices = {d for d in devices if d < len(problem.devices) and problem.stages_on[d]}
-    assume(devices and model_is_exact(problem) and order_count(problem) <= 2000)
+    assume(devices and not problem.has_modes and order_count(problem) <= 2000)
     set_limit(size)
     optimum = brute_force(problem, "span")
     assert optimum is not None
@@ -142,7 +142,7 @@ def test_no_rounded_bound_is_above_the_least_span(
 @given(problems(max_stages=3, max_microbatches=3), Sizes)
 def test_no_rounded_step_is_above_the_least_one(problem: Problem, size: int) -> None:
     assume(len(problem.routes) == 1 and problem.routes[0].microbatches > 1)
-    assume(model_is_exact(problem))
+    assume(not problem.has_modes)
     n = problem.routes[0].microbatches - 1
     set_limit(1 << 30)
     known, upper = RunBounds(problem), list_scheduling(problem).makespan
@@ -162,7 +162,7 @@ def test_no_rounded_step_is_above_the_least_one(problem: Problem, size: int) -> 
 @settings(max_examples=10, deadline=None)
 @given(problems(), Sizes)
 def test_rounded_short_runs_end_below_the_optimum(problem: Problem, size: int) -> None:
-    assume(len(problem.routes) == 1 and model_is_exact(problem))
+    assume(len(problem.routes) == 1 and not problem.has_modes)
     set_limit(size)
     incumbent = Incumbent(problem, "makespan", Clock(600))
     incumbent.offer_timed(list_scheduling(problem))

@@ -21,7 +21,6 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling
 from pipesat.solver.model.left_out import first_microbatches, with_microbatches
-from pipesat.solver.model.model import model_is_exact
 from pipesat.solver.proof.short_runs import SOURCE, RunBounds, ShortRuns, is_long, step_model
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
@@ -90,7 +89,7 @@ def test_what_follows_from_what_is_known() -> None:
 @given(problems(max_stages=3, max_microbatches=3))
 def test_no_step_is_above_the_least_one(problem: Problem) -> None:
     assume(len(problem.routes) == 1 and problem.routes[0].microbatches > 1)
-    assume(model_is_exact(problem) and order_count(problem) <= 3000)
+    assume(not problem.has_modes and order_count(problem) <= 3000)
     n = problem.routes[0].microbatches - 1
     steps = [row[n] - row[0] for row in map(partial(first_starts, problem), schedules(problem))]
     least = min(steps)
@@ -114,7 +113,7 @@ def schedules(problem: Problem) -> Iterator[Schedule]:
 @settings(max_examples=60, deadline=None)
 @given(problems())
 def test_the_end_is_the_optimum(problem: Problem) -> None:
-    assume(len(problem.routes) == 1 and model_is_exact(problem))
+    assume(len(problem.routes) == 1 and not problem.has_modes)
     search = search_of(problem)
     runner = Runner(search.incumbent.clock)
     optimum = plain_model_optimum(problem)
