@@ -6,47 +6,37 @@ starts" add up the rest, as in :mod:`pipesat.solver.model.memory`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
 from pipesat.core.ops import Phase, members
-from pipesat.core.problem import Problem
-from pipesat.core.rules import memory_in_order
+from pipesat.core.rules import MemoryChange, memory_in_order
 from pipesat.solver.model.before import Before, changed_by, taken_at
-from pipesat.solver.model.variants import Literal, PairChoices, Sum
-from pipesat.solver.modes.assign import Cell
-from pipesat.solver.neighbourhood.graph import Graph
-from pipesat.solver.neighbourhood.slots import Choice, Slot, chains_of
+from pipesat.solver.model.variants import Literal, Sum
+from pipesat.solver.neighbourhood.slots import Segment, Slot
 
 _NEEDS: dict[Phase, tuple[Phase, ...]] = {"F": ("F",), "B": ("F", "B"), "W": ()}
 """Phases of a microbatch, on whatever chunk, that come before the next chunk's."""
 
 
-def add_memory(
-    problem: Problem,
-    graph: Graph,
-    cp: cp_model.CpModel,
-    earlier: Sequence[int],
-    slots: Sequence[Slot],
-    device: int,
-    pairs: PairChoices[Slot],
-    choices: Mapping[Cell, Choice],
-) -> None:
+def add_memory(segment: Segment) -> None:
     """Keep a device's memory within its room at every event of its segment."""
-    room = problem.devices[device].room
+    cp, slots, pairs = segment.cp, segment.slots, segment.pairs
+    room = segment.problem.devices[segment.device].room
     if room is None:
         return
-    held = Sum(sum(memory_in_order(problem, graph.sequence.item[item]).net for item in earlier))
-    longer = _held_otherwise(problem, graph, earlier, choices)
+    changes = [memory_in_order(segment.problem, item) for item in segment.items(segment.earlier)]
+    held = Sum(sum(change.net for change in changes))
+    longer = _held_otherwise(segment)
     for _, more, literal in longer:
         held.add(more, literal)
     most = held.constant + sum(max(0, more) for _, more, _ in longer)
-    _add_earlier(problem, graph, cp, room, earlier, longer)
+    _add_earlier(cp, room, changes, longer)
     if most + sum(max(x.memory.at_start for x in slot.variants) for slot in slots) <= room:
         return
-    before = _Before(problem, cp, slots, pairs)
+    before = _Before(segment)
     for event in slots:
         for total, condition in taken_at(event, pairs):
             total.add_all(held)
@@ -61,40 +51,35 @@ Otherwise = tuple[int, int, Literal]
 """Place in the row of an F before the segment, how much more it holds in a way, and whether so."""
 
 
-def _held_otherwise(
-    problem: Problem, graph: Graph, earlier: Sequence[int], choices: Mapping[Cell, Choice]
-) -> list[Otherwise]:
+def _held_otherwise(segment: Segment) -> list[Otherwise]:
     found = []
-    for choice in choices.values():
+    for choice in segment.choices.values():
         if choice.outside is None:
             continue
-        (now,) = members(graph.sequence.item[earlier[choice.outside]])
-        held = memory_in_order(problem, now).net
+        ((now,),) = map(members, segment.items([segment.earlier[choice.outside]]))
+        held = memory_in_order(segment.problem, now).net
         for (mode, _), literal in choice.ways.items():
-            more = memory_in_order(problem, now._replace(mode=mode)).net - held
+            more = memory_in_order(segment.problem, now._replace(mode=mode)).net - held
             if more:
                 found.append((choice.outside, more, literal))
     return sorted(found, key=lambda one: one[0])
 
 
 def _add_earlier(
-    problem: Problem,
-    graph: Graph,
     cp: cp_model.CpModel,
     room: int,
-    earlier: Sequence[int],
+    changes: Sequence[MemoryChange],
     longer: Sequence[Otherwise],
 ) -> None:
     """What F's before the segment hold otherwise must have fitted from their starts on."""
     if not any(more > 0 for _, more, _ in longer):
         return
     slack, held = [], 0
-    for item in earlier:
-        change = memory_in_order(problem, graph.sequence.item[item])
+    for change in changes:
         slack.append(room - held - max(change.at_start, change.net))
         held += change.net
     places = sorted({place for place, _, _ in longer})
-    for begin, end in pairwise([*places, len(earlier)]):
+    for begin, end in pairwise([*places, len(changes)]):
         total = Sum(0)
         for place, more, literal in longer:
             if place <= begin:
@@ -105,22 +90,42 @@ def _add_earlier(
 class _Before(Before[Slot]):
     """The literals of one segment's slots."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        cp: cp_model.CpModel,
-        slots: Sequence[Slot],
-        pairs: PairChoices[Slot],
-    ) -> None:
-        super().__init__(cp, pairs)
-        self.position = {id(slot): n for n, slot in enumerate(slots)}
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(segment.cp, segment.pairs)
+        self.position = {id(slot): n for n, slot in enumerate(segment.slots)}
         self.previous = {
             id(after): before
-            for chain in chains_of(problem, slots)
+            for chain in segment.chains()
             for before, after in pairwise(chain)
             if before.present is True and after.present is True
         }
-        self.earlier = _closure(problem, slots, self.previous, self.position, pairs)
+        self.earlier = self._closure(segment)
+
+    def _closure(self, segment: Segment) -> dict[int, int]:
+        """Per slot, the bit set of positions that must come before it, where it and they exist.
+
+        By stage and phase order, by each microbatch's way, and by what these imply.
+        """
+        last: dict[tuple[int, str, int], Slot] = {}
+        earlier: dict[int, int] = {}
+        for slot in segment.slots:  # the present order is one of those allowed: sources come first
+            bits = 0
+            sources = []
+            if (before := self.previous.get(id(slot))) is not None:
+                if self.choices.together(before, slot):
+                    bits = earlier[id(before)]  # not after it, or together with it
+                    before = self.previous.get(id(before))
+                sources = [] if before is None else [before]
+            op, phase, route = slot.op, slot.phase, segment.problem.route_of[slot.op.stage]
+            needed = [(route, x, op.microbatch) for x in _NEEDS[phase]]
+            if phase == "W":
+                needed = [(-1 - op.stage, "B", op.microbatch)]
+            sources += [last[key] for key in needed if key in last]
+            last[route, phase, op.microbatch] = last[-1 - op.stage, phase, op.microbatch] = slot
+            for source in sources:
+                bits |= earlier[id(source)] | 1 << self.position[id(source)]
+            earlier[id(slot)] = bits
+        return earlier
 
     def fixed(self, x: Slot, event: Slot) -> Literal | None:
         """What the order of stage and phase and each microbatch's way say."""
@@ -146,36 +151,3 @@ class _Before(Before[Slot]):
             other = self(x, sooner)
             if not isinstance(other, bool):
                 cp.add_implication(other, literal)
-
-
-def _closure(
-    problem: Problem,
-    slots: Sequence[Slot],
-    previous: dict[int, Slot],
-    position: dict[int, int],
-    pairs: PairChoices[Slot],
-) -> dict[int, int]:
-    """Per slot, the bit set of positions that must come before it, where it and they exist.
-
-    By stage and phase order, by each microbatch's way, and by what these imply.
-    """
-    last: dict[tuple[int, str, int], Slot] = {}
-    earlier: dict[int, int] = {}
-    for slot in slots:  # the present order is one of those allowed: sources come first
-        bits = 0
-        sources = []
-        if (before := previous.get(id(slot))) is not None:
-            if pairs.together(before, slot):
-                bits = earlier[id(before)]  # not after it, or together with it
-                before = previous.get(id(before))
-            sources = [] if before is None else [before]
-        op, phase, route = slot.op, slot.phase, problem.route_of[slot.op.stage]
-        needed = [(route, x, op.microbatch) for x in _NEEDS[phase]]
-        if phase == "W":
-            needed = [(-1 - op.stage, "B", op.microbatch)]
-        sources += [last[key] for key in needed if key in last]
-        last[route, phase, op.microbatch] = last[-1 - op.stage, phase, op.microbatch] = slot
-        for source in sources:
-            bits |= earlier[id(source)] | 1 << position[id(source)]
-        earlier[id(slot)] = bits
-    return earlier

@@ -16,7 +16,6 @@ from pipesat.solver.model.pairing import Gains, time_that_gains
 from pipesat.solver.model.variants import (
     Candidate,
     Literal,
-    PairChoices,
     Running,
     Variant,
     add_pair_choices,
@@ -98,78 +97,112 @@ def any_of(cp: cp_model.CpModel, literals: Sequence[Literal]) -> Literal:
     return found
 
 
-def slots_of(
-    problem: Problem,
-    graph: Graph,
-    cp: cp_model.CpModel,
-    row: Sequence[int],
-    latest: int,
-    choices: Mapping[Cell, Choice],
-) -> list[Slot]:
-    """Return the slots of a segment in its present order; starts range over ``[0, latest]``."""
-    items = {op: number for number in row for op in members(graph.sequence.item[number])}
-    backwards: dict[Cell, Slot] = {}
-    slots: list[Slot] = []
-    absent = [
-        Op(stage, "W", microbatch)
-        for (stage, microbatch), choice in choices.items()
-        if choice.split is not False and not any(op[:3] == (stage, "W", microbatch) for op in items)
-    ]
-    for op, number in chain(items.items(), ((op, None) for op in absent)):
-        release = 0 if number is None else graph.release[graph.sequence.device[number]]
-        start = cp.new_int_var(release, latest, "")
-        if number is not None:
-            cp.add_hint(start, graph.start[number])
-        choice = choices.get(op[::2]) or Choice({(op.mode, op.kind != "BW"): True}, op.kind != "BW")
-        variants = choice.variants(problem, cp, op)
-        present: Literal = True
-        if op.kind == "W" and len(choice.ways) > 1:
-            present = choice.split
-        end, intervals = place(cp, start, variants, present)
-        slot = Slot(start, end, intervals, variants, present, op, number)
-        if slot.phase == "B":
-            backwards[op[::2]] = slot
-        elif present is not True:
-            slot.backward = backwards[op[::2]]
-        slots.append(slot)
-    return slots
+class Segment:
+    """The free ops of one device, those at places ``[low, high)`` of its row.
 
-
-def choices_of(
-    problem: Problem,
-    graph: Graph,
-    cp: cp_model.CpModel,
-    device: int,
-    segment: tuple[int, int],
-    known: Gains,
-    freedom: Freedom,
-) -> dict[Cell, Choice]:
-    """Return every (stage, microbatch) of a segment that may run in several ways.
-
-    Its backward, with its W, must lie in the segment. An F before it has started and been paid for:
-    it keeps its length, and what it holds from then on is counted
-    (:mod:`pipesat.solver.neighbourhood.segment_memory`).
+    ``earlier`` and ``row`` are the graph's numbers of the items before and in it; ``slots`` are in
+    the present order, their starts in ``[0, latest]``. ``choices`` has every (stage, microbatch)
+    that may run in several ways, ``pairs`` what may run as a pair, those that stand included.
     """
-    low, high = segment
-    row = [graph.sequence.item[number] for number in graph.rows[device][:high]]
-    inside = dict.fromkeys(op for item in row[low:] for op in members(item))
-    places = _forwards(row[:low]) if freedom.modes and problem.has_modes else {}
-    found: dict[Cell, Choice] = {}
-    for op in inside:
-        if PHASE_OF[op.kind] != "B" or (op.kind == "B" and op._replace(kind="W") not in inside):
-            continue
-        ways = list(_ways(problem, known, op, freedom))
-        outside = None
-        if op._replace(kind="F") not in inside:
-            outside, paired = places.get(op[::2], (None, True))
-            if paired or len({problem.amounts(*op[::2], mode).F for mode, _ in ways}) > 1:
-                ways, outside = [way for way in ways if way[0] == op.mode], None
-        if len(ways) > 1:
-            literals = _literals(cp, ways, (op.mode, op.kind == "B"))
-            splits = [literals[way] for way in ways if way[1]]
-            split = len(splits) == len(ways) or any_of(cp, splits)
-            found[op[::2]] = Choice(literals, split, outside)
-    return found
+
+    def __init__(
+        self,
+        problem: Problem,
+        graph: Graph,
+        cp: cp_model.CpModel,
+        device: int,
+        places: tuple[int, int],
+        known: Gains,
+        freedom: Freedom,
+        latest: int,
+    ) -> None:
+        self.problem, self.graph, self.cp, self.device = problem, graph, cp, device
+        low, high = places
+        self.earlier, self.row = graph.rows[device][:low], graph.rows[device][low:high]
+        self.choices = self._choices(known, freedom)
+        self.slots = self._slots(latest)
+        candidates = _candidates(problem, known, self.slots)
+        self.pairs = add_pair_choices(cp, candidates, self.slots, latest)
+        for choice in self.pairs.all:
+            one, other = choice.both
+            stands = _stand_as_pair(one, other) and choice.ops == (one.op, other.op)
+            cp.add_hint(choice.literal, stands)
+
+    def items(self, numbers: Sequence[int]) -> list[Item]:
+        """Items of the graph by their numbers."""
+        return [self.graph.sequence.item[number] for number in numbers]
+
+    def _choices(self, known: Gains, freedom: Freedom) -> dict[Cell, Choice]:
+        """Return every (stage, microbatch) that may run in several ways.
+
+        Its backward, with its W, must lie in the segment. An F before it has started and been paid
+        for: it keeps its length, and what it holds from then on is counted
+        (:mod:`pipesat.solver.neighbourhood.segment_memory`).
+        """
+        problem = self.problem
+        inside = dict.fromkeys(op for item in self.items(self.row) for op in members(item))
+        places = {}
+        if freedom.modes and problem.has_modes:
+            places = _forwards(self.items(self.earlier))
+        found: dict[Cell, Choice] = {}
+        for op in inside:
+            if PHASE_OF[op.kind] != "B" or (op.kind == "B" and op._replace(kind="W") not in inside):
+                continue
+            ways = list(_ways(problem, known, op, freedom))
+            outside = None
+            if op._replace(kind="F") not in inside:
+                outside, paired = places.get(op[::2], (None, True))
+                if paired or len({problem.amounts(*op[::2], mode).F for mode, _ in ways}) > 1:
+                    ways, outside = [way for way in ways if way[0] == op.mode], None
+            if len(ways) > 1:
+                literals = _literals(self.cp, ways, (op.mode, op.kind == "B"))
+                splits = [literals[way] for way in ways if way[1]]
+                split = len(splits) == len(ways) or any_of(self.cp, splits)
+                found[op[::2]] = Choice(literals, split, outside)
+        return found
+
+    def _slots(self, latest: int) -> list[Slot]:
+        cp, graph = self.cp, self.graph
+        items = {op: number for number in self.row for op in members(graph.sequence.item[number])}
+        backwards: dict[Cell, Slot] = {}
+        slots: list[Slot] = []
+        absent = [
+            Op(stage, "W", microbatch)
+            for (stage, microbatch), choice in self.choices.items()
+            if choice.split is not False
+            and not any(op[:3] == (stage, "W", microbatch) for op in items)
+        ]
+        for op, number in chain(items.items(), ((op, None) for op in absent)):
+            start = cp.new_int_var(0 if number is None else graph.release[self.device], latest, "")
+            if number is not None:
+                cp.add_hint(start, graph.start[number])
+            only = Choice({(op.mode, op.kind != "BW"): True}, op.kind != "BW")
+            choice = self.choices.get(op[::2], only)
+            variants = choice.variants(self.problem, cp, op)
+            present: Literal = True
+            if op.kind == "W" and len(choice.ways) > 1:
+                present = choice.split
+            end, intervals = place(cp, start, variants, present)
+            slot = Slot(start, end, intervals, variants, present, op, number)
+            if slot.phase == "B":
+                backwards[op[::2]] = slot
+            elif present is not True:
+                slot.backward = backwards[op[::2]]
+            slots.append(slot)
+        return slots
+
+    def chains(self) -> list[list[Slot]]:
+        """Slots that keep their order: by stage and phase, by class too where that is free.
+
+        Only what is ``free`` may change places with another class: windows of some devices must not
+        change an order that all stages have.
+        """
+        chains: dict[tuple[int, Phase, int], list[Slot]] = {}
+        for slot in self.slots:
+            op, free = slot.op, self.problem.order == "free" or slot.phase == "W"
+            kind = self.problem.class_of(op.stage, op.microbatch) if free else 0
+            chains.setdefault((op.stage, slot.phase, kind), []).append(slot)
+        return list(chains.values())
 
 
 def _forwards(row: Sequence[Item]) -> dict[Cell, tuple[int, bool]]:
@@ -206,37 +239,6 @@ def _literals(cp: cp_model.CpModel, ways: Sequence[Way], present: Way) -> dict[W
         cp.add_hint(literal, way == present)
     cp.add_exactly_one(literals)
     return dict(zip(ways, literals, strict=True))
-
-
-def chains_of(problem: Problem, slots: Sequence[Slot]) -> list[list[Slot]]:
-    """Slots that keep their order: by stage and phase, by class too where that is free.
-
-    Only what is ``free`` may change places with another class: windows of some devices must not
-    change an order that all stages have.
-    """
-    chains: dict[tuple[int, Phase, int], list[Slot]] = {}
-    for slot in slots:
-        op, free = slot.op, problem.order == "free" or slot.phase == "W"
-        kind = problem.class_of(op.stage, op.microbatch) if free else 0
-        chains.setdefault((op.stage, slot.phase, kind), []).append(slot)
-    return list(chains.values())
-
-
-def pairs_of(
-    problem: Problem, known: Gains, cp: cp_model.CpModel, slots: Sequence[Slot], latest: int
-) -> PairChoices[Slot]:
-    """Create a literal per pair that the slots of a segment may form, those that stand included."""
-    choices = add_pair_choices(
-        cp,
-        _candidates(problem, known, slots),
-        slots,
-        latest,
-    )
-    for choice in choices.all:
-        one, other = choice.both
-        stands = _stand_as_pair(one, other) and choice.ops == (one.op, other.op)
-        cp.add_hint(choice.literal, stands)
-    return choices
 
 
 def _candidates(problem: Problem, known: Gains, slots: Sequence[Slot]) -> Iterator[Candidate[Slot]]:

@@ -21,19 +21,11 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited
 from pipesat.core.schedule import Order
 from pipesat.solver.model.pairing import NO_GAINS, Gains
-from pipesat.solver.model.variants import Literal, PairChoices, joined
+from pipesat.solver.model.variants import Literal, joined
 from pipesat.solver.modes.assign import Cell
 from pipesat.solver.neighbourhood.graph import Graph, between, following, least_trip
 from pipesat.solver.neighbourhood.segment_memory import add_memory
-from pipesat.solver.neighbourhood.slots import (
-    Choice,
-    Freedom,
-    Slot,
-    chains_of,
-    choices_of,
-    pairs_of,
-    slots_of,
-)
+from pipesat.solver.neighbourhood.slots import Freedom, Segment, Slot
 
 _WEIGHT = 4  # of the objective, against the mean of the paths through the devices
 
@@ -45,7 +37,7 @@ Segments: TypeAlias = dict[int, tuple[int, int]]
 class Window:
     """The CP-SAT model of a window.
 
-    ``slots[d]`` are the free items of device d's segment, ``fixed`` the starts of modelled items
+    ``free[d]`` has the free items of device d's segment, ``fixed`` the starts of modelled items
     that keep their place, by the graph's numbers. ``weights[d]`` is what the longest path through
     device d counts in the objective, 1 if it is not there.
     """
@@ -57,35 +49,29 @@ class Window:
     known: Gains = field(default_factory=lambda: NO_GAINS)
     weights: Mapping[int, int] = field(default_factory=dict)
     cp: cp_model.CpModel = field(default_factory=cp_model.CpModel)
-    slots: dict[int, list[Slot]] = field(default_factory=dict)
-    choices: dict[int, dict[Cell, Choice]] = field(default_factory=dict)
-    pairs: dict[int, PairChoices[Slot]] = field(default_factory=dict)
+    free: dict[int, Segment] = field(default_factory=dict)
     fixed: dict[int, cp_model.IntVar] = field(default_factory=dict)
     ends: dict[Event, cp_model.LinearExprT] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         graph = self.graph
         latest = graph.value + max(graph.release)
-        for device, (low, high) in self.segments.items():
-            row = graph.rows[device][low:high]
-            choices = choices_of(
-                self.problem, graph, self.cp, device, (low, high), self.known, self.freedom
+        for device, places in self.segments.items():
+            segment = self.free[device] = Segment(
+                self.problem, graph, self.cp, device, places, self.known, self.freedom, latest
             )
-            slots = slots_of(self.problem, graph, self.cp, row, latest, choices)
-            self.choices[device] = choices
-            self.slots[device] = slots
-            self.pairs[device] = pairs_of(self.problem, self.known, self.cp, slots, latest)
-            self.ends |= {slot.op.event: slot.end for slot in slots if slot.item is not None}
+            there = (slot for slot in segment.slots if slot.item is not None)
+            self.ends |= {slot.op.event: slot.end for slot in there}
         for item in between(graph, self._free_items()):
             self._add_fixed(item)
-        for device in self.segments:
-            self._add_segment(device)
+        for segment in self.free.values():
+            self._add_segment(segment)
         for item in self.fixed:
             self._add_place(item)
         self._add_objective()
 
     def _free_items(self) -> set[int]:
-        slots = (slot for slots in self.slots.values() for slot in slots)
+        slots = (slot for segment in self.free.values() for slot in segment.slots)
         return {slot.item for slot in slots if slot.item is not None}
 
     def _add_fixed(self, item: int) -> None:
@@ -97,30 +83,27 @@ class Window:
         for op in members(graph.sequence.item[item]):
             self.ends[op.event] = start + duration
 
-    def _add_segment(self, device: int) -> None:
+    def _add_segment(self, segment: Segment) -> None:
         """Free items do not overlap, keep the order of stage and phase, and fit into memory."""
-        slots, pairs, (low, _) = self.slots[device], self.pairs[device], self.segments[device]
-        row = self.graph.rows[device]
+        slots, pairs, earlier = segment.slots, segment.pairs, segment.earlier
         self.cp.add_no_overlap([i for slot in slots for i in slot.intervals])
         for slot in slots:
-            if low:
-                self.cp.add(slot.start >= self._end(row[low - 1]))
+            if earlier:
+                self.cp.add(slot.start >= self._end(earlier[-1]))
             self._add_inputs(slot.start, slot.op, slot.item)
             if slot.phase == "B" and self.problem.has_modes:
                 for variant in slot.variants:
                     self._add_trip(slot.start, variant.op, variant.chosen)
             if slot.backward is not None:
                 self.cp.add(slot.start >= slot.backward.end).only_enforce_if(slot.present)
-        for chain in chains_of(self.problem, slots):
+        for chain in segment.chains():
             for before, after in pairwise(chain):
                 if before.present is True and after.present is True:
                     order = self.cp.add(after.start >= before.end)
                     if together := pairs.together(before, after):
                         order.only_enforce_if([~pair for pair in together])
                         self.cp.add(after.start >= before.start)
-        add_memory(
-            self.problem, self.graph, self.cp, row[:low], slots, device, pairs, self.choices[device]
-        )
+        add_memory(segment)
 
     def _add_place(self, item: int) -> None:
         """An item outside starts after the one before it on its device and after its inputs."""
@@ -133,7 +116,7 @@ class Window:
                 self._add_trip(self.fixed[item], op, True)
         low, high = self.segments.get(device, (0, 0))
         if before >= 0 and low <= self.graph.place[before] < high:
-            for slot in self.slots[device]:
+            for slot in self.free[device].slots:
                 self.cp.add(self.fixed[item] >= slot.end).only_enforce_if(slot.present)
         elif before >= 0:
             self.cp.add(self.fixed[item] >= self._end(before))
@@ -187,7 +170,7 @@ class Window:
             if high < len(row):
                 rest = sequence.duration[row[high]] + graph.tail[row[high]]
             longest = self.cp.new_int_var(least, graph.value, "")
-            for slot in self.slots[device]:
+            for slot in self.free[device].slots:
                 tail = max(rest, onward.get(slot.op.event, rest))
                 self.cp.add(slot.end + tail <= longest).only_enforce_if(slot.present)
             self.cp.add(longest <= self.value)
@@ -199,15 +182,15 @@ class Window:
     def order(self, solver: cp_model.CpSolver) -> dict[int, list[Item]]:
         """Read the segments' new orders out of a solution."""
         result = {}
-        for device, slots in self.slots.items():
+        for device, segment in self.free.items():
             keys = []
-            for place, slot in enumerate(slots):
+            for place, slot in enumerate(segment.slots):
                 if _holds(solver, slot.present):
                     begin, end = solver.value(slot.start), solver.value(slot.end)
                     keys.append((begin, end, place, _op(solver, slot)))
             row = [op for *_, op in sorted(keys, key=lambda key: key[:3])]
             partner: dict[Event, Event] = {}
-            for choice in self.pairs[device].all:
+            for choice in segment.pairs.all:
                 if solver.value(choice.literal):
                     one, other = (slot.op.event for slot in choice.both)
                     partner |= {one: other, other: one}
