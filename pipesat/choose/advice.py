@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pipesat.choose.advice_table import megatron_flags, needed_without, shown_rows, table_of_rows
 from pipesat.choose.ends import End
 from pipesat.choose.plan import Plan
-from pipesat.choose.plan_tables import load_of
+from pipesat.choose.plan_tables import loads_of
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, best_of, plain_of, published_in, rank, stages_text
 from pipesat.core.amounts import rounded, rounded_down
@@ -276,7 +276,7 @@ def _bottleneck(advice: Advice, row: Row) -> Iterator[str]:
         every = question.microbatches * len(row.problem.stages)
         yield f"{row.pairs} of its {every} forwards run together with a backward"
         return
-    loads = [load_of(row.problem, device) for device in range(question.devices)]
+    loads = loads_of(row.problem)
     device = max(range(question.devices), key=loads.__getitem__)
     busy = percent(ratio(loads[device], row.makespan), 0)
     own = [k for stage in row.shape.stages_on[device] for k in row.partition[stage]]

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from pipesat.choose.bounds import why_nothing_fits
 from pipesat.choose.comparison import Hand
-from pipesat.choose.pairs import layer_parts, layers_of_parts, with_times
+from pipesat.choose.pairs import layers_of_parts, require_one_chunk, with_times
 from pipesat.choose.question import Question
 from pipesat.choose.search import Findings
 from pipesat.core.amounts import SECONDS, amount, rate
@@ -24,8 +24,8 @@ from pipesat.core.errors import BadInput, said_of
 from pipesat.core.progress import doing
 from pipesat.core.settings import RecomputeChoice
 from pipesat.files.strict_json import read_json
-from pipesat.layers.file import LARGEST_FILE, parse_layers
-from pipesat.layers.from_profile import layers_of_profile
+from pipesat.layers.file import LARGEST_FILE
+from pipesat.layers.from_profile import layers_of_document, layers_of_profile
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import layout_of_module_names, parse_layout, partition_of_layout
 from pipesat.layers.megatron import partition_of_pattern
@@ -34,7 +34,7 @@ from pipesat.layers.roofline import LIKELY
 from pipesat.layers.rules import check_partition
 from pipesat.parts.file import parse_parts, read_parts
 from pipesat.parts.parts import Parts
-from pipesat.profile.file import Profile, read_profile
+from pipesat.profile.file import Profile
 from pipesat.profile.published import SHAPES, named_gpu, named_shape
 from pipesat.workflows.from_profile import estimate_layers
 
@@ -105,9 +105,7 @@ def _of_file(path: str | Path) -> Given:
     if kind == "pipesat.parts/1":
         own = parse_parts(document, str(path))
         return Given(layers_of_parts(own), parts=own)
-    if isinstance(kind, str) and kind.startswith("pipesat.profile/"):
-        return Given(layers_of_profile(read_profile(path)))
-    return Given(parse_layers(document, str(path)))
+    return Given(layers_of_document(document, Path(path)))
 
 
 def _estimated(model: str, gpu: str, sizes: Mapping[str, Any]) -> Given:
@@ -144,9 +142,9 @@ def with_parts(question: Question, own: Parts | None, also: Parts | str | Path |
     if question.memory is not None and not any(question.layers.amounts("held_after_F")):
         expected = "parts do not say what layers hold: give layers that do, and parts"
         raise BadInput(expected, where="memory", value=question.memory)
-    parts = layer_parts(own)
-    timed = with_times(question.layers, parts)
-    return replace(question, layers=timed, parts=parts, untimed=question.layers)
+    require_one_chunk(own)
+    timed = with_times(question.layers, own)
+    return replace(question, layers=timed, parts=own, untimed=question.layers)
 
 
 def require_units(**amounts: int | str | None) -> None:

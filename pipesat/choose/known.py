@@ -20,7 +20,7 @@ from typing import Final
 
 from pipesat.choose.candidates import Flags, has_variant
 from pipesat.choose.orders import SCHEDULES
-from pipesat.choose.plan_tables import load_of
+from pipesat.choose.plan_tables import loads_of
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, marked, rank, row_of, to_do
 from pipesat.choose.splits import balanced_partition, even_partition
@@ -222,7 +222,9 @@ def _less_and_less(
     for choose in (lambda _, left: min(left), fullest):
         left = {stage for stage, able in enumerate(_all_of(question, partition)) if able}
         flags, row = [False] * len(partition), none
-        while len(left) > 1 and (best is None or _load(row) <= best) and not over():
+        while len(left) > 1 and not over():
+            if best is not None and max(loads_of(row.problem)) > best:
+                break
             stage = choose(row, left)
             left.remove(stage)
             flags[stage] = True
@@ -237,11 +239,6 @@ def _saved(question: Question, part: range) -> int:
     return sum(
         one.amount("held_after_F") - one.amount("held_after_F", recompute=True) for one in own
     )
-
-
-def _load(row: Row) -> int:
-    """What the busiest device has to do."""
-    return max(load_of(row.problem, device) for device in range(row.shape.devices))
 
 
 def plainly_named(question: Question, row: Row) -> Row:

@@ -9,7 +9,7 @@ not of these parts (an embedding, a head) run by themselves, before or after.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import product
@@ -22,77 +22,64 @@ from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
 from pipesat.files.folder import changed_problem
 from pipesat.layers.layer import Layer, Layers
-from pipesat.parts.parts import Chunk, Parts
+from pipesat.parts.parts import Parts
 from pipesat.placement.documents import Costs
 
 _LIMIT: Final = 1.0  # deterministic seconds for the order of one op's or pair's parts
 
 
-@dataclass(frozen=True)
-class LayerParts:
-    """The parts of one transformer layer, of so many streams; ``source``: their file."""
+def alone(parts: Parts, count: int, kind: Kind) -> int:
+    """Time of an op of so many layers."""
+    if kind == "BW":
+        in_turn = alone(parts, count, "B") + alone(parts, count, "W")
+        return min(in_turn, _least(parts, (count, "BW")))
+    return _least(parts, (count, kind))
 
-    chunk: Chunk
-    streams: int
-    time_unit: str
-    source: str
 
-    def alone(self, count: int, kind: Kind) -> int:
-        """Time of an op of so many layers."""
-        if kind == "BW":
-            return min(self._least((count, "BW")), self.alone(count, "B") + self.alone(count, "W"))
-        return self._least((count, kind))
-
-    def together(self, forwards: int, backwards: int) -> int:
-        """Time of a pair: F of so many layers, BW of so many."""
-        in_turn = self.alone(forwards, "F") + self.alone(backwards, "BW")
-        return min(in_turn, self._least((forwards, "F"), (backwards, "BW")))
-
-    def _least(self, *ops: tuple[int, Kind]) -> int:
-        return _least(self, tuple((count, kind) for count, kind in ops if count))
+def together(parts: Parts, forwards: int, backwards: int) -> int:
+    """Time of a pair: F of so many layers, BW of so many."""
+    in_turn = alone(parts, forwards, "F") + alone(parts, backwards, "BW")
+    return min(in_turn, _least(parts, (forwards, "F"), (backwards, "BW")))
 
 
 @cache
-def _least(parts: LayerParts, ops: tuple[tuple[int, Kind], ...]) -> int:
+def _least(parts: Parts, *ops: tuple[int, Kind]) -> int:
     """Length of the shortest order found; the same one whenever it is asked for."""
     from pipesat.solver.parts import least_time
     from pipesat.solver.run.clock import Clock
 
-    if not ops:
+    chunks = [(replace(parts.chunks[0], repeat=count), kind) for count, kind in ops if count]
+    if not chunks:
         return 0
-    chunks = [(replace(parts.chunk, repeat=count), kind) for count, kind in ops]
     clock = Clock(_LIMIT, deterministic=True)
     with doing("times of ops and pairs from their parts"):
-        return least_time(parts.streams, chunks, clock=clock).plan.length
+        return least_time(len(parts.streams), chunks, clock=clock).plan.length
 
 
-def layer_parts(parts: Parts) -> LayerParts:
-    """Return the parts of one layer."""
+def require_one_chunk(parts: Parts) -> None:
+    """Pass if all layers have the same parts: a split could not tell several kinds apart."""
     if len(parts.chunks) != 1:
         expected = "expected one chunk: advise cuts transformer layers that are alike"
         raise BadInput(expected, source=parts.source, where="chunks", value=len(parts.chunks))
-    (chunk,) = parts.chunks
-    one = replace(chunk, repeat=1)
-    return LayerParts(one, len(parts.streams), parts.time_unit, parts.source)
 
 
 def layers_of_parts(parts: Parts) -> Layers:
     """Return the layers of all stages, which hold no memory: parts do not say what they hold."""
-    own = layer_parts(parts)
+    require_one_chunk(parts)
     (chunk,) = parts.chunks
     count = chunk.repeat * len(parts.stages)
     blocks = [Layer(f"{chunk.name} {number}", Costs(0, 0, 0)) for number in range(count)]
-    return with_times(Layers(tuple(blocks), name=chunk.name, time_unit=parts.time_unit), own)
+    return with_times(Layers(tuple(blocks), name=chunk.name, time_unit=parts.time_unit), parts)
 
 
-def with_times(layers: Layers, parts: LayerParts) -> Layers:
+def with_times(layers: Layers, parts: Parts) -> Layers:
     """Return layers whose transformer layers take what their parts do, and never recompute."""
     if layers.time_unit and parts.time_unit and layers.time_unit != parts.time_unit:
         expected = f'the layers have "{layers.time_unit}"'
         raise BadInput(expected, source=parts.source, where="time_unit", value=parts.time_unit)
     if all(layer.role != "block" for layer in layers.layers):
         raise BadInput("no transformer layer that could have these parts", source=parts.source)
-    times = {kind: parts.alone(1, kind) for kind in KINDS}
+    times = {kind: alone(parts, 1, kind) for kind in KINDS}
     return replace(
         layers,
         time_unit=layers.time_unit or parts.time_unit,
@@ -106,7 +93,7 @@ def with_times(layers: Layers, parts: LayerParts) -> Layers:
 
 
 def with_pairs(
-    problem: Problem, layers: Layers, partition: Sequence[range], parts: LayerParts
+    problem: Problem, layers: Layers, partition: Sequence[range], parts: Parts
 ) -> Problem:
     """Return a split's problem with the times of its stages' parts, and of F with BW."""
     blocks = [sum(layers.layers[k].role == "block" for k in part) for part in partition]
@@ -115,18 +102,16 @@ def with_pairs(
         cut = [layers.layers[k] for k in partition[stage]]
         return sum(layer.amount(kind) for layer in cut if layer.role != "block")
 
-    def alone(stage: int, kind: Kind) -> int:
-        return parts.alone(blocks[stage], kind) + others(stage, kind)
-
     stages: list[dict[str, int]] = [
-        {kind: alone(stage, kind) for kind in KINDS} for stage in range(len(blocks))
+        {kind: alone(parts, count, kind) + others(stage, kind) for kind in KINDS}
+        for stage, count in enumerate(blocks)
     ]
     pairs = []
     for one, two in product(range(len(blocks)), repeat=2):
         homes = {problem.stages[stage].device for stage in (one, two)}
         if len(homes) > 1 or not blocks[one] or not blocks[two]:
             continue
-        time = parts.together(blocks[one], blocks[two]) + others(one, "F") + others(two, "BW")
+        time = together(parts, blocks[one], blocks[two]) + others(one, "F") + others(two, "BW")
         if time < stages[one]["F"] + stages[two]["BW"]:
             pairs.append({"ops": [f"{one}F", f"{two}BW"], "time": time})
     source = f"problem with the times of {parts.source}"

@@ -134,11 +134,11 @@ def devices_of(chosen: Candidate | None) -> list[dict[str, Any]]:
     if chosen is None:
         return []
     problem = chosen.problem
-    peaks = peak_memory(problem, chosen.schedules[0])
+    peaks, loads = peak_memory(problem, chosen.schedules[0]), loads_of(problem)
     return [
         {
             "device": number,
-            "load": load_of(problem, number),
+            "load": loads[number],
             "static": device.static,
             "activations": peaks[number] - device.static,
             "peak": peaks[number],
@@ -148,12 +148,13 @@ def devices_of(chosen: Candidate | None) -> list[dict[str, Any]]:
     ]
 
 
-def load_of(problem: Problem, device: int) -> int:
-    """Least compute time of a device."""
-    return sum(
-        (problem.stages[s].F + problem.stages[s].least_backward_work) * problem.microbatches[s]
-        for s in problem.stages_on[device]
-    )
+def loads_of(problem: Problem) -> list[int]:
+    """Least compute time of every device."""
+    each = [
+        (stage.F + stage.least_backward_work) * count
+        for stage, count in zip(problem.stages, problem.microbatches, strict=True)
+    ]
+    return [sum(each[stage] for stage in own) for own in problem.stages_on]
 
 
 def layout_text(chosen: Candidate | None, layers: Layers) -> str | None:

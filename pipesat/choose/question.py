@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from pipesat.choose.candidates import Candidate, Flags, Space
-from pipesat.choose.pairs import LayerParts, with_offload, with_pairs
+from pipesat.choose.pairs import with_offload, with_pairs
 from pipesat.choose.splits import for_runtime, shapes_to_try
 from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
 from pipesat.core.problem import Problem
@@ -20,6 +20,7 @@ from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Delay, Pipeline, link_delay
 from pipesat.layers.stages import problem_of_split
+from pipesat.parts.parts import Parts
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
 
 
@@ -55,7 +56,7 @@ class Question:
     runtime: Runtime
     tokens: int | None = None
     copy_rate: Fraction | None = None
-    parts: LayerParts | None = None
+    parts: Parts | None = None
     untimed: Layers | None = None
 
     @property

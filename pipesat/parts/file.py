@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -89,8 +89,8 @@ def parse_parts(document: object, source: str = "parts") -> Parts:
 
 def _parts(model: PartsModel, source: str) -> Parts:
     names = [chunk.name for chunk in model.chunks]
-    _refuse_repeated(model.streams, ((f"streams[{i}]") for i in range(len(model.streams))))
-    _refuse_repeated(names, (f"chunks[{i}].name" for i in range(len(names))))
+    _refuse_repeated(model.streams, "streams[{}]")
+    _refuse_repeated(names, "chunks[{}].name")
     chunks = tuple(
         _chunk(chunk, f"chunks[{number}]", model.streams)
         for number, chunk in enumerate(model.chunks)
@@ -158,12 +158,10 @@ def _place(name: str, known: Sequence[str], what: str, where: str) -> int:
     raise BadInput(f"expected the name of {what}{hint}", where=where, value=name)
 
 
-def _refuse_repeated(names: Sequence[str], places: Iterator[str]) -> None:
-    seen: set[str] = set()
-    for name, where in zip(names, places, strict=True):
-        if name in seen:
-            raise BadInput("this name appears twice", where=where, value=name)
-        seen.add(name)
+def _refuse_repeated(names: Sequence[str], place: str) -> None:
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise BadInput("this name appears twice", where=place.format(number), value=name)
 
 
 MAP_FORMAT: Final = "pipesat.parts-map/1"

@@ -15,7 +15,7 @@ import pipesat
 from pipesat.choose.advice import Advice
 from pipesat.choose.advice_table import megatron_flags
 from pipesat.choose.files import remark_of
-from pipesat.choose.pairs import layer_parts, with_times
+from pipesat.choose.pairs import alone, require_one_chunk, together, with_times
 from pipesat.choose.rows import Row
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
@@ -134,15 +134,15 @@ def test_stages_and_pairs_take_the_least_of_all_orders(seed: int) -> None:
     document = random_parts(Random(seed))
     chunk = document["chunks"][0] | {"repeat": 1}
     one = document | {"chunks": [chunk], "stages": [chunk["name"]], "devices": [0]}
-    parts = layer_parts(parse_parts(one))
+    parts = parse_parts(one)
     sizes = {"chunks": [chunk | {"name": f"{n}", "repeat": n} for n in (1, 2)]}
     for count in (1, 2):
         for kind in KINDS:
             least = least_by_trying(document | sizes, [(f"{count}", kind)])
-            assert parts.alone(count, kind) == least
+            assert alone(parts, count, kind) == least
     for forwards, backwards in ((1, 1), (2, 1), (1, 2)):
         ops = [(f"{forwards}", "F"), (f"{backwards}", "BW")]
-        assert parts.together(forwards, backwards) == least_by_trying(document | sizes, ops)
+        assert together(parts, forwards, backwards) == least_by_trying(document | sizes, ops)
 
 
 def test_megatrons_folder_has_what_megatron_takes(
@@ -166,10 +166,10 @@ def test_what_does_not_go_with_parts() -> None:
     second = DOCUMENT["chunks"][0] | {"name": "dense"}
     two = parse_parts(DOCUMENT | {"chunks": [*DOCUMENT["chunks"], second]})
     with pytest.raises(BadInput, match=r"chunks: got 2, expected one chunk"):
-        layer_parts(two)
+        require_one_chunk(two)
     layers = replace(layers_of([entry(1, 1, 1)] * 2), time_unit="us")
     with pytest.raises(BadInput, match="time_unit: got 'ms', the layers have"):
-        with_times(layers, layer_parts(PARTS))
+        with_times(layers, PARTS)
 
 
 def test_offloading_goes_with_pairs() -> None:
