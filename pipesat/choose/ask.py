@@ -112,6 +112,7 @@ def plan(
     from pipesat.choose.phases import plan_of
     from pipesat.choose.splits import for_runtime, shapes_to_try
     from pipesat.layers.from_profile import read_layers_or_profile
+    from pipesat.layers.pipeline import Pipeline
 
     source = ""
     if isinstance(layers, str | Path):
@@ -124,15 +125,9 @@ def plan(
     capacity = None if memory is None else in_unit("memory", memory, unit)
     delay = delay_of(latency, bandwidth, layers)
     with said_of(source):
-        shapes, left_out = shapes_to_try(
-            layers,
-            devices=devices,
-            microbatches=microbatches,
-            placement=placement,
-            chunks=chunks,
-            memory=capacity,
-            delay=delay,
-        )
+        some = Pipeline(devices=devices, microbatches=microbatches, memory=capacity, delay=delay)
+        _ = some.capacities  # refuses a list of another length
+        shapes, left_out = shapes_to_try(layers, some, placement, chunks)
     if target is not None:
         layers, shapes = for_runtime(layers, shapes, target)
     return plan_of(

@@ -125,15 +125,7 @@ class Question:
         layers, choice = self.layers, self.space.choice
         if all_again is not None:
             layers, choice = (_all_again(layers) if all_again else layers), "never"
-        shapes, left_out = shapes_to_try(
-            layers,
-            devices=self.devices,
-            microbatches=self.microbatches,
-            placement="any",
-            chunks=chunks,
-            memory=self.memory,
-            delay=self.delay,
-        )
+        shapes, left_out = shapes_to_try(layers, self.shape("chain"), "any", chunks)
         if self.any_order:  # else a searched order obeys no restriction, and cannot run
             layers, shapes = for_runtime(layers, shapes, self.runtime)
         return Space.of(layers, choice, shapes), left_out

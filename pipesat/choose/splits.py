@@ -28,7 +28,7 @@ from pipesat.files.strict_json import MOST_STAGES
 from pipesat.layers.devices import check_cuttable, smallest_largest
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import LineMaker, Weights, loads, makespan_lines
-from pipesat.layers.pipeline import Delay, Pipeline, no_delay, shape_name
+from pipesat.layers.pipeline import Pipeline, shape_name
 from pipesat.layers.rules import check_partition, cut_masks, cuts_of, same_stage
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement, PlacementChoice
 from pipesat.placement.partition import even, partition_of
@@ -37,54 +37,38 @@ from pipesat.placement.split import best_split, squares
 
 def shapes_to_try(
     layers: Layers,
-    *,
-    devices: int,
-    microbatches: int,
+    some: Pipeline,
     placement: PlacementChoice = "chain",
     chunks: Sequence[int] = (),
-    memory: int | Sequence[int | None] | None = None,
-    delay: Delay = no_delay,
 ) -> tuple[list[Pipeline], list[tuple[str, str]]]:
-    """Return the pipelines of a placement, or of all three, and why others are left out.
+    """Return a pipeline in a placement, or in all three, and why others are left out.
 
-    Parameters
-    ----------
-    chunks
-        Stages per device of a loop, as many shapes as values; 2 unless given.
+    ``chunks`` are stages per device of a loop, as many shapes as values; 2 unless given.
     """
     if chunks and placement not in ("loop", "any"):
         raise BadInput(
             "only a loop has a choice: placement loop or any", where="chunks", value=[*chunks]
         )
-    several = placement == "any"
     names: tuple[OneRoutePlacement, ...] = (
         ("chain", "vee", "loop") if placement == "any" else (placement,)
     )
     found: list[Pipeline] = []
     left_out: list[tuple[str, str]] = []
+    loops = [replace(some, placement="loop", chunks=v) for v in dict.fromkeys(chunks or (CHUNKS,))]
     for name in names:
-        for count in dict.fromkeys(chunks or (CHUNKS,)) if name == "loop" else (CHUNKS,):
-            shape = Pipeline(
-                devices=devices,
-                microbatches=microbatches,
-                placement=name,
-                chunks=count,
-                memory=memory,
-                delay=delay,
-            )
-            _ = shape.capacities  # refuses a list of another length
+        for shape in loops if name == "loop" else [replace(some, placement=name)]:
             try:
                 if shape.stages > MOST_STAGES:
                     expected = f"expected at most {MOST_STAGES}"
                     raise BadInput(expected, where="stages", value=shape.stages)
                 check_cuttable(layers, shape)
             except BadInput as error:
-                if not several:
+                if placement != "any":
                     raise
                 left_out.append((shape_name(shape), str(error)))
                 continue
-            if not (several and devices == 1 and name == "vee"):  # a loop of two is the same
-                found.append(shape)
+            if not (placement == "any" and shape.devices == 1 and name == "vee"):
+                found.append(shape)  # on one device, a loop of two is the same as a V
     if not found:
         raise BadInput("; ".join(f"{name}: {why}" for name, why in left_out))
     return found, left_out

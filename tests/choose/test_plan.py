@@ -305,9 +305,7 @@ def test_choices_of_recomputation_that_may_be_better() -> None:
 
 def test_shapes() -> None:
     layers = layers_of([entry(1, 1, 1)] * 5)
-    found, left_out = shapes_to_try(
-        layers, devices=2, microbatches=2, placement="any", chunks=[2, 3]
-    )
+    found, left_out = shapes_to_try(layers, on(2), "any", [2, 3])
     assert [(s.placement, s.stages) for s in found] == [
         ("chain", 2),
         ("vee", 4),
