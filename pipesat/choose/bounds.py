@@ -16,7 +16,6 @@ from pipesat.choose.cut_terms import (
     Amounts,
     CutTerms,
     Part,
-    applies,
     certain,
     cheapest,
     two_stages_bound,
@@ -100,15 +99,10 @@ def shape_bound(layers: Layers, shape: Pipeline, objective: Objective) -> Bound:
     )
     if found is not None:
         bounds.append(Bound(found.value, f"closed forms over all partitions ({name})"))
-    best = max(bounds, key=lambda bound: bound.value)
-    if not applies(layers, shape):
-        return best
-    value = two_stages_bound(layers, shape, objective, best.value)
-    return max(
-        best,
-        Bound(value, f"loads and memory over all partitions ({name})"),
-        key=lambda bound: bound.value,
-    )
+    known = max(bound.value for bound in bounds)
+    value = two_stages_bound(layers, shape, objective, known)
+    bounds.append(Bound(value, f"loads and memory over all partitions ({name})"))
+    return max(bounds, key=lambda bound: bound.value)
 
 
 def why_nothing_fits(layers: Layers, shape: Pipeline) -> str:

@@ -193,19 +193,14 @@ _HALF: Final = 2
 _TWO: Final = 2
 
 
-def applies(layers: Layers, shape: Pipeline) -> bool:
-    """Whether this bound is for such a shape, and memory is limited."""
-    return (
-        shape.stages == _TWO * shape.devices
-        and len(layers) <= _MOST_LAYERS.get(shape.placement, 0)
-        and None not in shape.capacities
-    )
-
-
 def two_stages_bound(layers: Layers, shape: Pipeline, objective: Objective, known: int) -> int:
-    """Return a bound of all partitions of a V or a loop of two, at least the one that is known."""
+    """Return a bound of all partitions of a V or a loop of two, at least the one that is known.
+
+    Of other shapes, without a limit of memory and with too many layers, it is that one.
+    """
     programme = _Programme(layers, shape, objective)
-    if not programme.is_exact:
+    two = shape.stages == _TWO * shape.devices and None not in shape.capacities
+    if not (two and len(layers) <= _MOST_LAYERS.get(shape.placement, 0) and programme.is_exact):
         return known
     step = max(1, known // (_HALF * _STEPS))
     if programme.possible(known):
