@@ -12,7 +12,7 @@ from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.ops import members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Exported, Schedule
-from pipesat.export import d9d, frameworks, jaxpp, megatron, primus
+from pipesat.export import adapters, frameworks, megatron
 from pipesat.export.options import Options
 from pipesat.export.runtime import Runtime
 from pipesat.export.torch import target as torch_target
@@ -23,10 +23,11 @@ RUNTIMES: Final[dict[str, Runtime]] = {
     for runtime in (
         torch_target.RUNTIME,
         *frameworks.RUNTIMES,
-        *(module.RUNTIME for module in (megatron, primus, d9d, jaxpp)),
+        megatron.RUNTIME,
+        *adapters.RUNTIMES,
     )
 }
-"""The one table of runtimes: a record stands in its own module, with what writes its file."""
+"""The one table of runtimes: a record stands beside what writes its file."""
 OLD_NAMES: Final = {
     "torch-csv": "torch",
     "nemo-automodel": "automodel",
