@@ -96,7 +96,7 @@ class Asked:
         if self.switch:
             params = with_members(self.context.command.params)
             options = [one for one in params if isinstance(one, click.Option)]
-            others = [one.name or "" for one in options if self.switch not in one.opts]
+            others = [one.name or "" for one in options if self.switch.split()[0] not in one.opts]
             self.refuse({*others} - self.parameters.keys() - {"output"}, f"not with {self.switch}")
         for switch, name in self._also.items() if not self.switch else ():
             theirs = inspect.signature(attached(name)).parameters.keys()

@@ -117,9 +117,12 @@ def export(asked: Asked) -> None:
     asked.show(Said(said), document)
 
 
+_ALONE = "--verify without -o"
+
+
 @command(
     "run",
-    also={"--tune": "workflows.tuning:tune", "--verify": "workflows.torch_runs:parity"},
+    also={"--tune": "workflows.tuning:tune", _ALONE: "workflows.torch_runs:parity"},
     example="pipesat run problem.json 1f1b --verify -o timeline.json",
     follow={
         "steps": ("warm_up", "timeout", "scale"),
@@ -183,7 +186,7 @@ def _verify(asked: Asked) -> int:
     """Hold one step of a small transformer against one process."""
     if not asked["verify"]:
         raise BadInput("expected a file to write, or --verify", where="--output")
-    report: ParityReport = asked.instead("--verify").answer()
+    report: ParityReport = asked.instead(_ALONE).answer()
     asked.show(report, report.document)
     return 0 if report.passed else CHECK_FAILED
 

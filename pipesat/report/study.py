@@ -6,24 +6,27 @@ import html
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.core.result import Result
 from pipesat.files.folder import has_file
+from pipesat.files.problem_file import parse_problem, read_problem
+from pipesat.files.schedule_file import read_schedule
 from pipesat.files.strict_json import read_json
 from pipesat.layers.file import parse_layers
 from pipesat.parts.file import parse_parts
-from pipesat.profile.file import read_profile
+from pipesat.profile.file import parse_profile
 from pipesat.replicas.answer import parse_assignment
 from pipesat.report.page import page
 from pipesat.report.result_file import read_advice, read_result, result_folders
+from pipesat.timeline.file import read_timeline
 from pipesat.workflows.best_known import Comparison, comparison_of
+from pipesat.workflows.schedules import valid_schedule
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
     from pipesat.layers.layer import Layers
     from pipesat.parts.parts import Parts
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from pipesat.replicas.answer import Assignment
     from pipesat.timeline.timeline import Timeline
 
+    _Alone: TypeAlias = Problem | Layers | Profile | Parts | Assignment
 
 MANY_OPS: Final = 20_000  # from here on the hand-written schedules take more than a few seconds
 
@@ -106,9 +110,6 @@ def report(
 
 def result_in(folder: Path) -> Result:
     """Read what a solve has written into a folder."""
-    from pipesat.files.problem_file import read_problem
-    from pipesat.workflows.schedules import valid_schedule
-
     problem = read_problem(folder / "problem.json")
     path = folder / "schedule.json"
     schedule = valid_schedule(problem, path) if has_file(folder, "schedule.json") else None
@@ -133,8 +134,20 @@ def _case(
 
 
 _LARGEST: Final = 1 << 30
-_OF_A_PROBLEM: Final = ("schedule", "timeline")
-_KNOWN: Final = ("problem", "layers", "profile", "parts", "assignment", *_OF_A_PROBLEM)
+_PARSERS: Final[
+    dict[str, Callable[[Any, str], Problem | Layers | Profile | Parts | Assignment]]
+] = {
+    "problem": parse_problem,
+    "layers": parse_layers,
+    "profile": parse_profile,
+    "parts": parse_parts,
+    "assignment": parse_assignment,
+}
+_READERS: Final[dict[str, Callable[[Path, Problem], Schedule | Timeline]]] = {
+    "schedule": read_schedule,
+    "timeline": read_timeline,
+}
+"""Of files that speak of a problem."""
 
 
 @public
@@ -160,31 +173,18 @@ def read(
     NotValid
         If a folder's schedule breaks a rule.
     """
-    from pipesat.files.problem_file import parse_problem
-    from pipesat.files.schedule_file import read_schedule
-    from pipesat.timeline.file import read_timeline
-
     file, source = Path(path), str(path)
     if file.is_dir():
         return result_in(file)
     document = read_json(file, _LARGEST)
     stated = document.get("format") if isinstance(document, dict) else None
     kind = str(stated).partition("/")[0].removeprefix("pipesat.")
-    if kind not in _KNOWN:
-        kinds = ", ".join(f'"pipesat.{name}/1"' for name in _KNOWN)
+    if kind in _PARSERS:
+        return _PARSERS[kind](document, source)
+    if kind not in _READERS:
+        kinds = ", ".join(f'"pipesat.{name}/1"' for name in (*_PARSERS, *_READERS))
         raise BadInput(f"expected one of {kinds}", source=source, where="format", value=stated)
-    if kind in _OF_A_PROBLEM and problem is None:
+    if problem is None:
         expected = f"a {kind} has no costs: expected pipesat.read(path, problem)"
         raise BadInput(expected, source=source)
-    if kind == "schedule":
-        return read_schedule(file, problem)  # type: ignore[arg-type]
-    if kind == "timeline":
-        return read_timeline(file, problem)  # type: ignore[arg-type]
-    if kind == "profile":
-        return read_profile(file)
-    parsers: dict[str, Callable[[Any, str], Problem | Layers | Parts | Assignment]] = {
-        "assignment": parse_assignment,
-        "layers": parse_layers,
-        "parts": parse_parts,
-    }
-    return parsers.get(kind, parse_problem)(document, source)
+    return _READERS[kind](file, problem)
