@@ -8,7 +8,6 @@ from typing import Final, Literal, TypeAlias
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS
 from pipesat.placement.partition import even
-from pipesat.placement.split import balanced
 from pipesat.profile.costs_file import (
     MeasuredCostsModel,
     OffloadModel,
@@ -70,6 +69,8 @@ class StageCosts:
 
 def layers_of_stages(profile: Profile, stages: int, split: str = "even") -> tuple[range, ...]:
     """Cut the layers evenly, or so that the longest stage (F + whole backward) is shortest."""
+    from pipesat.placement.split import balanced  # numpy is slow to import
+
     count = len(profile.layers)
     if stages > count:
         raise BadInput(
