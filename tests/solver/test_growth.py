@@ -227,7 +227,7 @@ def schedules(problem: Problem, draw: st.DataObject) -> Iterator[Schedule]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(max_microbatches=4, least_time=0), st.integers(1, 4), st.data())
 def test_every_part_may_be_repeated(problem: Problem, least: int, data: st.DataObject) -> None:
     """On random placements and routes, fused or split, also where B takes more than its F."""
@@ -346,7 +346,7 @@ def test_its_place_in_the_solve(problem: Problem, objective: Objective) -> None:
     start = max(timed, key=lambda schedule: schedule.value(objective))
 
     def outcome(parts: SearchParts) -> Incumbent:
-        clock = Clock(2.0, deterministic=True)
+        clock = Clock(1.0, deterministic=True)
         incumbent = Incumbent(problem, objective, clock)
         incumbent.offer_timed(start)
         next(OtherWays(incumbent, [start], Runner(clock), seed=0, parts=parts).all())()

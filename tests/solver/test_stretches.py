@@ -83,7 +83,7 @@ def test_what_follows_from_what_is_known() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(), st.data())
 def test_no_sum_of_pieces_is_above_the_optimum(problem: Problem, data: st.DataObject) -> None:
     assume(len(problem.routes) == 1 and problem.routes[0].microbatches > 1)
@@ -106,8 +106,8 @@ def test_no_sum_of_pieces_is_above_the_optimum(problem: Problem, data: st.DataOb
 @pytest.mark.parametrize(
     "problem",
     [
-        chain(3, 7, F=2, B=3, W=2, cap=2),
-        chain(3, 7, F=2, B=3, W=2, BW=4, held=(1, 2), cap=5),
+        chain(3, 5, F=2, B=3, W=2, cap=2),
+        chain(3, 5, F=2, B=3, W=2, BW=4, held=(1, 2), cap=5),
         chain(2, 6, F=2, B=3, W=2, BW=4, cap=2),
         vee(2, 5, cap=3),
     ],
