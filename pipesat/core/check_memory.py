@@ -6,15 +6,18 @@ From given times alone, as the rest of the checker: nothing here comes from the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
-from operator import itemgetter
 
+import numpy as np
+
+from pipesat.core.arrays import Ints
 from pipesat.core.check_ops import (
+    Column,
     Complaint,
     CopyAmounts,
     Ops,
     elsewhere,
     in_turn,
+    integers,
     lasting,
     one_at_a_time,
     restated_copies,
@@ -33,12 +36,13 @@ class Copies:
     """
 
     def __init__(self, problem: Problem, ops: Ops, schedule: Schedule) -> None:
-        self.problem, self.ops, self.schedule = problem, ops.times, schedule
+        self.problem, self.ops, self.schedule = problem, ops, schedule
         self.offloads: dict[tuple[int, int], CopyAmounts] = {}
-        for (stage, microbatch), mode in ops.modes.items():
-            offload = restated_copies(problem, Op(stage, "F", microbatch, mode))
+        for cell in np.flatnonzero(ops.modes).tolist():
+            op = ops.op(cell)
+            offload = restated_copies(problem, op)
             if offload is not None:
-                self.offloads[stage, microbatch] = offload
+                self.offloads[op.stage, op.microbatch] = offload
         self.times: dict[Copy, tuple[int, int]] = {}
 
     def violations(self) -> Iterator[Violation]:
@@ -61,8 +65,9 @@ class Copies:
             return
         if start < 0:
             yield "time", f"{copy} starts at {start}, before time 0"
-        if copy.stage < len(self.problem.stages):
-            yield from elsewhere(self.problem, copy, device, "is copied")
+        stages = self.problem.stages
+        if copy.stage < len(stages) and stages[copy.stage].device != device:
+            yield "device", elsewhere(self.problem, copy, device, "is copied")
         offload = self.offloads.get((copy.stage, copy.microbatch))
         if offload is None:
             of = f"stage {copy.stage} does not offload microbatch {copy.microbatch}"
@@ -78,7 +83,7 @@ class Copies:
 
     def _missing(self) -> Iterator[Violation]:
         for stage, microbatch in sorted(self.offloads):
-            if Op(stage, "F", microbatch) not in self.ops:
+            if not self.ops.has(Op(stage, "F", microbatch)):
                 continue  # reported as missing itself
             device = self.problem.stages[stage].device
             for copy in (Copy(stage, "O", microbatch), Copy(stage, "L", microbatch)):
@@ -100,13 +105,13 @@ class Copies:
         for stage, microbatch in self.offloads:
             out, back = Copy(stage, "O", microbatch), Copy(stage, "L", microbatch)
             forward = Op(stage, "F", microbatch)
-            if out in self.times and forward in self.ops:
+            if out in self.times and self.ops.has(forward):
                 yield out, forward
             if out in self.times and back in self.times:
                 yield back, out
             for kind in ("B", "BW"):
                 backward = Op(stage, kind, microbatch)
-                if back in self.times and backward in self.ops:
+                if back in self.times and self.ops.has(backward):
                     yield backward, back
 
     def _waits(self) -> Iterator[Violation]:
@@ -119,61 +124,76 @@ class Copies:
                 yield Violation("input", text, device, start)
 
     def _time(self, event: Op | Copy) -> tuple[int, int]:
-        return self.times[event] if isinstance(event, Copy) else self.ops[event]
+        return self.times[event] if isinstance(event, Copy) else self.ops.time(event)
 
-    def away(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yield ``(stage, begin, end, amount)``: what is not held between O's end and L's start."""
+    def away(self) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+        """As :func:`_held`: what is not held between O's end and L's start."""
+        rows = []
         for (stage, microbatch), offload in self.offloads.items():
             out = self.times.get(Copy(stage, "O", microbatch))
             back = self.times.get(Copy(stage, "L", microbatch))
             if out is not None and back is not None:
-                yield stage, out[1], back[0], offload.away
+                rows.append((stage, out[1], back[0], -offload.away))
+        if rows:
+            stages, begins, ends, amounts = map(integers, zip(*rows, strict=True))
+            yield stages, begins, ends, amounts
 
 
 def memory_violations(problem: Problem, ops: Ops, copies: Copies) -> Iterator[Violation]:
     """Static memory plus all that is held never exceeds a device's capacity."""
     if all(device.memory is None for device in problem.devices):
         return
-    changes: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
-    for stage, begin, end, amount in _held(ops):
-        if amount and begin < end:
-            changes[problem.stages[stage].device] += [(begin, amount), (end, -amount)]
-    for stage, begin, end, amount in copies.away():
-        if begin < end:
-            changes[problem.stages[stage].device] += [(begin, -amount), (end, amount)]
-    for number, device in enumerate(problem.devices):
-        if device.memory is None:
-            continue
-        held, worst, since = device.static, 0, 0
-        for time, group in groupby(sorted([(0, 0), *changes[number]]), key=itemgetter(0)):
-            held += sum(change for _, change in group)
-            if held > device.memory:
-                since = since if worst else time
-                worst = max(worst, held)
-            elif worst:
-                yield _over(problem, number, since, time, worst)
-                worst = 0
-        if worst:
-            yield _over(problem, number, since, None, worst)
+    homes = np.array([stage.device for stage in problem.stages])
+    static = integers([device.static for device in problem.devices])
+    everyone = np.arange(len(problem.devices))
+    where, when, what = [everyone], [np.zeros_like(everyone)], [static]
+    for stage, begin, end, amount in [*_held(ops), *copies.away()]:
+        for time, change in ((begin, amount), (end, -amount)):
+            where.append(homes[stage][begin < end])
+            when.append(time[begin < end])
+            what.append(change[begin < end])
+    devices, times, changes = map(np.concatenate, (where, when, what))
+    order = np.lexsort((times, devices))
+    firsts = np.searchsorted(devices[order], everyone)
+    for number, own in enumerate(np.split(order, firsts[1:])):
+        capacity = problem.devices[number].memory
+        if capacity is not None:
+            yield from _too_much(problem, number, capacity, times[own], np.cumsum(changes[own]))
 
 
-def _held(ops: Ops) -> Iterator[tuple[int, int, int, int]]:
-    """Half-open intervals ``(stage, begin, end, amount)`` in which memory is held."""
-    for op, (start, end) in ops.times.items():
-        stage, kind, microbatch, _ = op
-        amounts = ops.amounts(op)
-        a, w, x = amounts.held_after_F, amounts.held_after_B, amounts.held_in_backward
-        if kind == "F":
-            backward = ops.backward(stage, microbatch)
-            if backward is not None:
-                b_start, b_end = ops.times[backward]
-                yield stage, start, b_end, a
-                most = max(w, x) if backward.kind == "B" else x
-                yield stage, b_start, b_end, max(0, most - a)
-        elif kind == "B":
-            weight = ops.times.get(Op(stage, "W", microbatch))
-            if weight is not None:
-                yield stage, end, weight[1], w
+def _too_much(
+    problem: Problem, device: int, capacity: int, times: Ints, held: Ints
+) -> Iterator[Violation]:
+    """Yield a device's stretches above its capacity; of changes at one time the last one counts."""
+    last = np.flatnonzero(np.append(times[1:] != times[:-1], [True]))
+    if not (held[last] > capacity).any():
+        return
+    worst, since = 0, 0
+    for time, now in zip(times[last].tolist(), held[last].tolist(), strict=True):
+        if now > capacity:
+            since = since if worst else time
+            worst = max(worst, now)
+        elif worst:
+            yield _over(problem, device, since, time, worst)
+            worst = 0
+    if worst:
+        yield _over(problem, device, since, None, worst)
+
+
+def _held(ops: Ops) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+    """Half-open intervals ``(stage, begin, end, amount)`` in which memory is held, as arrays."""
+    f, b, w, bw = ops.number
+    columns = (Column.held_after_F, Column.held_after_B, Column.held_in_backward)
+    after_f, after_b, during = map(ops.of_cells, columns)
+    backward = np.where(f < 0, -1, np.where(b >= 0, b, bw))
+    most = np.where(b >= 0, np.maximum(after_b, during), during)
+    for begins, first, last, amounts in (
+        (ops.start, f, backward, after_f),
+        (ops.start, backward, backward, most - after_f),
+        (ops.end, b, w, after_b),
+    ):
+        cells = np.flatnonzero((first >= 0) & (last >= 0) & (amounts > 0))
+        yield ops.stage_of[cells], begins[first[cells]], ops.end[last[cells]], amounts[cells]
 
 
 def _over(problem: Problem, device: int, since: int, until: int | None, peak: int) -> Violation:

@@ -11,11 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise, product
 
+import numpy as np
+
 from pipesat.core.arguments import public
+from pipesat.core.arrays import Ints
 from pipesat.core.check_memory import Copies, memory_violations
-from pipesat.core.check_ops import Ops, in_turn, one_at_a_time, restated_delay
+from pipesat.core.check_ops import BACKWARDS, Column, Ops, crowded, in_turn, one_at_a_time, plain
 from pipesat.core.errors import Violation
-from pipesat.core.ops import Copy, Item, Op, Pair, Unreadable, members
+from pipesat.core.ops import KINDS, Copy, Item, Op, Unreadable, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 
@@ -41,22 +44,16 @@ def check(problem: Problem, schedule: Schedule) -> list[Violation]:
     if schedule.copies and len(schedule.copies) != devices:
         text = f"{len(schedule.copies)} lists of copies, expected {devices}, one per device"
         return [Violation("device", text)]
-    ops = Ops(problem)
-    violations = [v for device, timed in schedule for v in ops.add(device, timed)]
-    violations += ops.modes_differ()
-    violations += _completeness(problem, ops)
-    for device, row in enumerate(schedule.devices):
-        where = f"on {problem.device_name(device)}"
+    ops = Ops(problem, schedule)
+    violations = [*ops.violations(), *ops.modes_differ(), *_completeness(problem, ops)]
+    for device in crowded(ops.starts, ops.ends, ops.devices):
+        row, where = schedule.devices[device], f"on {problem.device_name(device)}"
         violations += [*in_turn(device, row, where), *one_at_a_time(device, row, where)]
-    waits = _waits(problem, ops)
-    violations += _inputs(problem, ops, waits)
-    violations += _pairs_that_wait(schedule, waits)
+    waits = Waits(problem, ops)
+    violations += [*waits.violations(), *waits.pairs_that_wait()]
     copies = Copies(problem, ops, schedule)
     violations += copies.violations()
-    sources: dict[Op | Copy, list[Op | Copy]] = {op: [x] for op, (x, _) in waits.items()}
-    for later, earlier in copies.waits():
-        sources.setdefault(later, []).append(earlier)
-    ties = impossible_ties(problem, schedule, sources)
+    ties = impossible_ties(problem, ops, copies, waits.at_once(copies))
     violations += [Violation("order", text, None, time) for time, text in ties]
     violations += memory_violations(problem, ops, copies)
     violations += _turns(problem, schedule)
@@ -65,87 +62,104 @@ def check(problem: Problem, schedule: Schedule) -> list[Violation]:
 
 def _completeness(problem: Problem, ops: Ops) -> Iterator[Violation]:
     """Every (stage, microbatch) has F and either B and W, or BW, as `backward` allows."""
-    for number, stage in enumerate(problem.stages):
-        allowed: str = stage.backward
-        for microbatch in range(problem.microbatches[number]):
-            if stage.modes:
-                allowed = ops.amounts(Op(number, "F", microbatch)).backward
-            f, b, w, bw = (Op(number, kind, microbatch) for kind in ("F", "B", "W", "BW"))
-            has_b, has_w, has_bw = b in ops.times, w in ops.times, bw in ops.times
-            where = f"on {problem.device_name(stage.device)}"
-            missing = [] if f in ops.times else [str(f)]
-            if has_bw:
-                for op in [b] * has_b + [w] * has_w:
-                    text = f"{op} {where}, but {bw} already is the whole backward"
-                    yield Violation("kind", text, stage.device, ops.times[op][0])
-                if allowed == "split":
-                    text = f"{bw} {where}, but stage {number} allows only B and W"
-                    yield Violation("kind", text, stage.device, ops.times[bw][0])
-            elif allowed == "fused" and (has_b or has_w):
-                text = f"{b if has_b else w} {where}, but stage {number} allows only BW"
-                yield Violation("kind", text, stage.device)
-                continue
-            elif has_b or has_w or allowed == "split":
-                missing += [str(b)] * (not has_b) + [str(w)] * (not has_w)
-            else:
-                choice = str(bw) if allowed == "fused" else f"{bw} (or {b} and {w})"
-                missing.append(choice)
-            for text in missing:
-                yield Violation("missing", f"{text} {where} is missing", stage.device)
+    has_f, has_b, has_w, has_bw = ops.number >= 0
+    allowed = ops.of_cells(Column.backward)
+    split = has_b & has_w & ~has_bw & (allowed != BACKWARDS.index("fused"))
+    fused = has_bw & ~has_b & ~has_w & (allowed != BACKWARDS.index("split"))
+    for cell in np.flatnonzero(~(has_f & (split | fused))):
+        yield from _incomplete(problem, ops, int(cell))
 
 
-def _waits(problem: Problem, ops: Ops) -> dict[Op, tuple[Op, int]]:
-    """Return each op's input, if it has one that is there, and the delay until it arrives."""
-    waits = {}
-    for op in ops.times:
-        stage, kind, microbatch, _ = op
-        needed: Op | None
-        delay = 0
-        if kind == "W":
-            needed = Op(stage, "B", microbatch)
-        elif kind == "F":
-            before = problem.previous[stage]
-            if before is None:
-                continue
-            needed = Op(before, "F", microbatch)
-            delay = restated_delay(problem, (before, stage), "F", microbatch)
-        else:
-            after = problem.next[stage]
-            if after is None:
-                needed = Op(stage, "F", microbatch)
-            else:
-                needed = ops.backward(after, microbatch)
-                delay = restated_delay(problem, (stage, after), "B", microbatch)
-        if needed in ops.times:
-            waits[op] = needed, delay
-    return waits
+def _incomplete(problem: Problem, ops: Ops, cell: int) -> Iterator[Violation]:
+    """Say what a (stage, microbatch) lacks, or has too much."""
+    f, b, w, bw = (ops.op(cell, kind) for kind in KINDS)
+    has_f, has_b, has_w, has_bw = map(ops.has, (f, b, w, bw))
+    stage = problem.stages[f.stage]
+    allowed = BACKWARDS[ops.of_cells(Column.backward)[cell]]
+    where = f"on {problem.device_name(stage.device)}"
+    missing = [] if has_f else [str(f)]
+    if has_bw:
+        for op in [b] * has_b + [w] * has_w:
+            text = f"{op} {where}, but {bw} already is the whole backward"
+            yield Violation("kind", text, stage.device, ops.time(op)[0])
+        if allowed == "split":
+            text = f"{bw} {where}, but stage {f.stage} allows only B and W"
+            yield Violation("kind", text, stage.device, ops.time(bw)[0])
+    elif allowed == "fused" and (has_b or has_w):
+        text = f"{b if has_b else w} {where}, but stage {f.stage} allows only BW"
+        yield Violation("kind", text, stage.device)
+        return
+    elif has_b or has_w or allowed == "split":
+        missing += [str(b)] * (not has_b) + [str(w)] * (not has_w)
+    else:
+        missing.append(str(bw) if allowed == "fused" else f"{bw} (or {b} and {w})")
+    for text in missing:
+        yield Violation("missing", f"{text} {where} is missing", stage.device)
 
 
-def _inputs(problem: Problem, ops: Ops, waits: Mapping[Op, tuple[Op, int]]) -> Iterator[Violation]:
-    """Nothing starts before its input has arrived. Missing inputs are reported as missing."""
-    for op, (needed, delay) in waits.items():
-        start, end = ops.times[op][0], ops.times[needed][1]
-        if start < end + delay:
+class Waits:
+    """What each op waits for: ``source`` is its number, -1 if there is none or it is missing."""
+
+    def __init__(self, problem: Problem, ops: Ops) -> None:
+        self.problem, self.ops = problem, ops
+        f, b, w, bw = range(len(KINDS))
+        backward = np.where(ops.number[b] >= 0, ops.number[b], ops.number[bw])
+        before, after = _neighbours(problem.previous, ops), _neighbours(problem.next, ops)
+        sources = np.empty_like(ops.number)
+        sources[f] = np.where(before >= 0, ops.number[f][before], -1)
+        sources[b] = sources[bw] = np.where(after >= 0, backward[after], ops.number[f])
+        sources[w] = ops.number[b]
+        delays = np.zeros_like(ops.number, dtype=ops.table.dtype)
+        delays[f] = ops.of_cells(Column.delay_of_input)
+        delays[b] = delays[bw] = ops.of_cells(Column.delay_of_gradient)
+        self.source, self.delay = sources[ops.kind, ops.cell], delays[ops.kind, ops.cell]
+
+    def violations(self) -> Iterator[Violation]:
+        """Nothing starts before its input has arrived. Missing inputs are reported as missing."""
+        ops = self.ops
+        late = ops.start < ops.end[self.source] + self.delay
+        for at in np.flatnonzero(late & (self.source >= 0) & ~ops.again):
+            op, needed = ops.ops[at], ops.ops[self.source[at]]
+            start, end, delay = int(ops.start[at]), ops.end[self.source[at]], self.delay[at]
             travel = f" and takes {delay} to arrive" if delay else ""
             text = (
                 f"{op} starts at {start}, but its input {needed} ends at {end}{travel}: "
                 f"not before {end + delay}"
             )
-            yield Violation("input", text, problem.stages[op.stage].device, start)
+            yield Violation("input", text, self.problem.stages[op.stage].device, start)
+
+    def pairs_that_wait(self) -> Iterator[Violation]:
+        """Neither member of a pair waits for the other, directly or through other ops."""
+        ops = self.ops
+        routes = np.array(self.problem.route_of)[ops.stage_of[ops.cell]]
+        own = [ops.entry, routes, ops.microbatch_of[ops.cell]]
+        alike = np.all([column[:-1] == column[1:] for column in own], axis=0)
+        for at in np.flatnonzero(alike).tolist():
+            for here, there in ((at, at + 1), (at + 1, at)):
+                need, other = here, ops.ops[there][:3]
+                while need >= 0 and ops.ops[need][:3] != other:
+                    need = self.source[need]
+                if need >= 0 and ops.ops[here][:3] != other:
+                    pair, start, _ = ops.timed[ops.entry[at]]
+                    text = f"{pair}: {ops.ops[here]} waits for {ops.ops[there]}"
+                    device = int(ops.devices[ops.entry[at]])
+                    yield Violation("kind", f"{text}, so they cannot run as one", device, start)
+
+    def at_once(self, copies: Copies) -> dict[Op | Copy, list[Op | Copy]]:
+        """What each op of length zero waits for, and each copy and what waits for it."""
+        ops = self.ops
+        sources: dict[Op | Copy, list[Op | Copy]] = defaultdict(list)
+        for at in np.flatnonzero((ops.start == ops.end) & (self.source >= 0) & ~ops.again):
+            sources[plain(ops.ops[at])].append(plain(ops.ops[self.source[at]]))
+        for later, earlier in copies.waits():
+            sources[later].append(earlier)
+        return sources
 
 
-def _pairs_that_wait(schedule: Schedule, waits: Mapping[Op, tuple[Op, int]]) -> Iterator[Violation]:
-    """Neither member of a pair waits for the other, directly or through other ops."""
-    for device, timed in schedule:
-        if not isinstance(timed.item, Pair):
-            continue
-        for op, other in (timed.item, timed.item[::-1]):
-            need = op
-            while op.microbatch == other.microbatch and need in waits and need != other:
-                need = waits[need][0]
-            if need == other != op:
-                text = f"{timed.item}: {op} waits for {other}, so they cannot run as one"
-                yield Violation("kind", text, device, timed.start)
+def _neighbours(stages: Sequence[int | None], ops: Ops) -> Ints:
+    """Cell of the same microbatch in the stage before, or after, each cell's; -1: there is none."""
+    neighbour = np.array([-1 if stage is None else stage for stage in stages])[ops.stage_of]
+    return np.where(neighbour < 0, -1, ops.offset[neighbour] + ops.microbatch_of)
 
 
 def _turns(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
@@ -207,7 +221,7 @@ def _one_order(
 
 
 def impossible_ties(
-    problem: Problem, schedule: Schedule, waits: Mapping[Op | Copy, Sequence[Op | Copy]]
+    problem: Problem, ops: Ops, copies: Copies, waits: Mapping[Op | Copy, Sequence[Op | Copy]]
 ) -> Iterator[tuple[int, str]]:
     """Yield ``(time, complaint)`` for every instant whose items could not run as they are listed.
 
@@ -215,14 +229,13 @@ def impossible_ties(
     several: what is listed before something else cannot wait for it.
     """
     instants: dict[int, list[tuple[str, Item | Copy]]] = defaultdict(list)
-    for device, row in enumerate(schedule.devices):
-        name = problem.device_name(device)
-        for item, start, end in row:
-            if start == end and not isinstance(item, Unreadable):
-                instants[start].append((name, item))
-    for device, copies in enumerate(schedule.copies):
+    for entry in np.flatnonzero(ops.starts == ops.ends).tolist():
+        item, start, _ = ops.timed[entry]
+        if not isinstance(item, Unreadable):
+            instants[start].append((problem.device_name(int(ops.devices[entry])), item))
+    for device, row in enumerate(copies.schedule.copies):
         name = f"the copies of {problem.device_name(device)}"
-        for copy, start, end in copies:
+        for copy, start, end in row:
             if start == end and not isinstance(copy, Unreadable):
                 instants[start].append((name, copy))
     for time, listed in sorted(instants.items()):
@@ -260,4 +273,4 @@ def _parts(item: Item | Copy) -> tuple[Op | Copy, ...]:
     """A copy, or the ops of an item, without their modes."""
     if isinstance(item, Copy):
         return (item,)
-    return tuple(op._replace(mode=0) if op.mode else op for op in members(item))
+    return tuple(map(plain, members(item)))

@@ -188,7 +188,7 @@ def test_the_checker_shares_nothing_with_timing_and_model() -> None:
     }
     data = {
         f"pipesat.core.{name}"
-        for name in ("arguments", "errors", "ops", "problem", "schedule", "stage")
+        for name in ("arguments", "arrays", "errors", "ops", "problem", "schedule", "stage")
     }
     for part in parts:
         ours = within(imports(MODULES[part]), "pipesat")
@@ -259,7 +259,7 @@ def test_a_limit_rounded_to_the_nearest_would_be_seen() -> None:
     [
         "import pipesat",
         "import pipesat.cli",
-        "from pipesat.core import checker, problem, result, timing",
+        "from pipesat.core import problem, result, timing",
         "import sys; sys.argv = ['pipesat', '--help']; import pipesat.cli; pipesat.cli.main()",
         "import sys; sys.argv = ['pipesat', '--version']; import pipesat.cli; pipesat.cli.main()",
     ],
