@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
+from pipesat.core.arrays import nothing_collected
 from pipesat.core.errors import NotApplicable
 from pipesat.core.least import typical_problem
 from pipesat.core.microbatch_order import Permutation, permuted, relabelled
@@ -76,6 +77,7 @@ class Published:
     slow: bool = False
     equal: bool = False
 
+    @nothing_collected()
     def __call__(
         self, problem: Problem, give_up: GiveUp = never, permutation: Permutation | None = None
     ) -> Schedule:

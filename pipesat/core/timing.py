@@ -11,17 +11,20 @@ is.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from operator import sub
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pipesat.core.arguments import public
+from pipesat.core.arrays import nothing_collected
 from pipesat.core.copies import as_copied, offloads_anything, with_copies
 from pipesat.core.deadlock import explain_deadlock
 from pipesat.core.linear_order import LinearOrder, keep_together, of_minimum_span
-from pipesat.core.ops import Event, members
-from pipesat.core.rules import awaited, duration, one_of_each
+from pipesat.core.ops import Op, Pair
+from pipesat.core.rules import awaited, duration
 from pipesat.core.schedule import Objective, Order, Schedule, Timed, TimedCopy
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 
 @public
+@nothing_collected()
 def time_order(
     problem: Problem, order: Order, objective: Objective = "makespan", source: str = ""
 ) -> Schedule:
@@ -135,14 +139,14 @@ def schedule_of(
     """Put a sequence and the ends of its items together."""
     rows: list[list[Timed]] = [[] for _ in range(devices)]
     copies: list[list[TimedCopy]] = [[] for _ in range(devices)] if sequence.copies else []
-    for number, (device, item, length, end) in enumerate(
-        zip(sequence.device, sequence.item, sequence.duration, ends, strict=True)
-    ):
+    starts = map(sub, ends, sequence.duration)
+    timed = map(Timed._make, zip(sequence.item, starts, ends, strict=True))
+    for number, (device, one) in enumerate(zip(sequence.device, timed, strict=True)):
         if device < devices:
-            rows[device].append(Timed(item, end - length, end))
+            rows[device].append(one)
         else:
-            copy = sequence.copies[number]
-            copies[(device - devices) // 2].append(TimedCopy(copy, end - length, end))
+            copy = TimedCopy(sequence.copies[number], one.start, one.end)
+            copies[(device - devices) // 2].append(copy)
     for row in copies:
         row.sort(key=lambda timed: timed[1:])  # at one instant they stay in sequence
     return Schedule(tuple(map(tuple, rows)), source, tuple(map(tuple, copies)))
@@ -159,47 +163,47 @@ def linearize(problem: Problem, order: Order) -> LinearOrder:
     Deadlock, ValueError
         As :func:`time_order`.
     """
-    _check_names(problem, order)
-    plain = problem.plain  # one answer per stage and kind: twice as fast
-    waits = {op[:2]: awaited(problem, op) for op in one_of_each(problem)} if plain else {}
+    if len(order) != len(problem.devices):
+        raise ValueError(
+            f"the order has {len(order)} device lists, the problem {len(problem.devices)} devices"
+        )
+    facts = _Facts(problem)
     result = LinearOrder([], [], [], [], [])
-    done: dict[Event, int] = {}
-    asleep: dict[Event, list[int]] = {}
-    position = [0] * len(order)
-    last = [-1] * len(order)
+    position, last = [0] * len(order), [-1] * len(order)
     ready = list(range(len(order)))[::-1]
     while ready:
         device = ready.pop()
-        row = order[device]
-        while position[device] < len(row):
-            item = row[position[device]]
-            ops = members(item)
-            inputs = []
+        row, at = order[device], position[device]
+        while at < len(row):
+            item = row[at]
+            ops = item if isinstance(item, Pair) else (item,)
+            inputs: tuple[tuple[int, int], ...] = ()
             for op in ops:
-                need = waits[op.stage, op.kind] if plain else awaited(problem, op)
-                if need is None:
+                source, delay, _, length = facts.get(op[:2]) or facts.of(op)
+                if source is None:
                     continue
-                stage, phase, _ = need.event
-                event = (stage, phase, op.microbatch)
-                if event not in done:
-                    asleep.setdefault(event, []).append(device)
+                origin = source.done.get(op[2])
+                if origin is None:
+                    source.asleep[op[2]].append(device)
                     break
-                inputs.append((done[event], need.delay))
+                inputs += ((origin, delay),)
             else:
                 number = len(result.item)
                 result.device.append(device)
                 result.item.append(item)
-                result.duration.append(duration(problem, item))
+                result.duration.append(length if len(ops) == 1 else duration(problem, item))
                 result.before.append(last[device])
-                result.inputs.append(tuple(inputs))
+                result.inputs.append(inputs)
                 last[device] = number
-                position[device] += 1
+                at += 1
                 for op in ops:
-                    event = op.event
-                    done[event] = number
-                    ready.extend(asleep.pop(event, ()))
+                    own = (facts.get(op[:2]) or facts.of(op))[2]
+                    own.done[op[2]] = number
+                    if op[2] in own.asleep:
+                        ready.extend(own.asleep.pop(op[2]))
                 continue
             break
+        position[device] = at
     if len(result.item) < sum(map(len, order)):
         raise explain_deadlock(problem, order, position)
     if offloads_anything(problem, result):
@@ -224,16 +228,39 @@ def earliest_ends(sequence: LinearOrder, release: Sequence[int]) -> list[int]:
     return ends
 
 
-def _check_names(problem: Problem, order: Order) -> None:
-    if len(order) != len(problem.devices):
-        raise ValueError(
-            f"the order has {len(order)} device lists, the problem {len(problem.devices)} devices"
+class _Phase(NamedTuple):
+    """By microbatch: number of the item that completes a phase of a stage, and who waits for it."""
+
+    done: dict[int, int]
+    asleep: defaultdict[int, list[int]]
+
+
+class _Facts(dict[tuple[object, ...], tuple[_Phase | None, int, _Phase, int]]):
+    """What an op waits for, the delay, what it completes, and its time, by stage and kind.
+
+    Where microbatches or modes differ, by class and mode too.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        self.problem = problem
+        self.phases: defaultdict[object, _Phase] = defaultdict(
+            lambda: _Phase({}, defaultdict(list))
         )
-    for row in order:
-        for item in row:
-            for op in members(item):
-                if op.stage >= len(problem.stages):
-                    raise ValueError(f"{op}: there is no stage {op.stage}")
+
+    def of(self, op: Op) -> tuple[_Phase | None, int, _Phase, int]:
+        """Look an op up."""
+        problem = self.problem
+        if op.stage >= len(problem.stages):
+            raise ValueError(f"{op}: there is no stage {op.stage}")
+        key: tuple[object, ...] = op[:2]
+        if not problem.plain:
+            key = (*key, problem.class_of(op.stage, op.microbatch), op.mode)
+        if key not in self:
+            need, own = awaited(problem, op), self.phases[op.event[:2]]
+            source = None if need is None else self.phases[need.event[:2]]
+            self[key] = source, 0 if need is None else need.delay, own, duration(problem, op)
+        return self[key]
 
 
 class PathStep(NamedTuple):

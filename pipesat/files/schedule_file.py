@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from pipesat.core.arguments import public
+from pipesat.core.arrays import nothing_collected
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.ops import Item, Pair, Unreadable, parse_copy, parse_item, with_ops
 from pipesat.core.problem import Problem
@@ -87,6 +88,7 @@ def write_schedule(path: str | Path, problem: Problem, schedule: Schedule) -> No
 
 
 @public
+@nothing_collected()
 def read_schedule(path: str | Path, problem: Problem) -> Schedule:
     """Read a schedule of ``problem``; its ops are as they stand in the file, not yet checked.
 
