@@ -148,10 +148,11 @@ def memory_violations(problem: Problem, ops: Ops, copies: Copies) -> Iterator[Vi
     everyone = np.arange(len(problem.devices))
     where, when, what = [everyone], [np.zeros_like(everyone)], [static]
     for stage, begin, end, amount in [*_held(ops), *copies.away()]:
+        lasts = begin < end
         for time, change in ((begin, amount), (end, -amount)):
-            where.append(homes[stage][begin < end])
-            when.append(time[begin < end])
-            what.append(change[begin < end])
+            where.append(homes[stage][lasts])
+            when.append(time[lasts])
+            what.append(change[lasts])
     devices, times, changes = map(np.concatenate, (where, when, what))
     order = np.lexsort((times, devices))
     firsts = np.searchsorted(devices[order], everyone)

@@ -120,7 +120,8 @@ class Waits:
         late = ops.start < ops.end[self.source] + self.delay
         for at in np.flatnonzero(late & (self.source >= 0) & ~ops.again):
             op, needed = ops.ops[at], ops.ops[self.source[at]]
-            start, end, delay = int(ops.start[at]), ops.end[self.source[at]], self.delay[at]
+            times = (ops.start[at], ops.end[self.source[at]], self.delay[at])
+            start, end, delay = map(int, times)
             travel = f" and takes {delay} to arrive" if delay else ""
             text = (
                 f"{op} starts at {start}, but its input {needed} ends at {end}{travel}: "

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from pipesat.core.checker import check
-from pipesat.core.ops import Unreadable, parse_item
+from pipesat.core.ops import Unreadable, parse_item, with_ops
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.files.problem_file import FORMAT, parse_problem
@@ -89,6 +89,33 @@ def test_one_memory_unit_too_much_is_refused_with_place_and_amount() -> None:
         "memory: device 0 holds up to 5 from 0 to 8, 1 over its capacity of 4",
         "memory: r1 holds up to 5 from 3 to 5, 1 over its capacity of 4",
     ]
+
+
+def test_times_beyond_64_bits_are_checked_exactly() -> None:
+    far = 10**30
+    rows = [[(op, far + start, far + end) for op, start, end in row] for row in VALID]
+    assert complaints(PROBLEM, *rows) == []
+    rows[1][0] = ("1F0", far + 2, far + 3)  # its input ends at 1 and takes 2 to arrive
+    assert complaints(PROBLEM, *rows) == [
+        f"input: 1F0 starts at {far + 2}, but its input 0F0 ends at {far + 1} and takes 2 to "
+        f"arrive: not before {far + 3}"
+    ]
+
+
+def test_two_ops_of_a_microbatch_in_a_mode_form_no_pair() -> None:
+    mode = {"name": "recompute", "backward": "fused", "BW": 2}
+    stages = [{"device": 0, "F": 1, "B": 1, "W": 1, "modes": [mode]} for _ in range(2)]
+    pairs = {"pairs": [{"ops": ["0F", "1F"], "factor": [1, 1]}]}
+    problem = parse_problem(
+        {"format": FORMAT, "microbatches": 1, "devices": [{}], "stages": stages, "overlap": pairs}
+    )
+    pair, backwards = "(0F0+1F0)", [("1BW0", 2, 4), ("0BW0", 4, 6)]
+    ops = [(parse_item(text), *times) for text, *times in [(pair, 0, 2), *backwards]]
+    row = tuple(
+        Timed(with_ops(item, lambda op: op._replace(mode=1)), *times) for item, *times in ops
+    )
+    texts = [str(violation) for violation in check(problem, Schedule((row,)))]
+    assert "kind: (0F0+1F0): 1F0 waits for 0F0, so they cannot run as one" in texts
 
 
 def test_static_memory_counts_even_without_ops() -> None:
