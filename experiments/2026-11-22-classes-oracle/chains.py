@@ -26,7 +26,7 @@ from tests.support.class_documents import (  # noqa: E402
 from tests.support.class_oracle import Oracle  # noqa: E402
 
 DRAWN = (tight_chain_document, random_document, chunked_document)
-NEW = ("heads and tails", "around one microbatch", "those around it")
+NEW = ("heads and tails", "around one microbatch", "those around it", "counts around one")
 
 
 def main(seeds: int) -> None:

@@ -23,6 +23,7 @@ from pipesat.bounds.memory_counts import Number
 from pipesat.bounds.modes import counted_bounds
 from pipesat.bounds.own_ways import bounds_of_own_ways
 from pipesat.bounds.paired import paired_bounds
+from pipesat.bounds.passing import passing_bounds
 from pipesat.core.arguments import public
 from pipesat.core.claims import Bound
 from pipesat.core.least import least_problem
@@ -55,6 +56,7 @@ def closed_forms(problem: Problem, objective: Objective) -> Iterator[Bound]:
         yield from bounds_of_own_ways(problem, objective)
         if objective == "makespan":
             yield from bounds_of_given_order(problem)
+        yield from passing_bounds(problem, objective)
     if overlap is not None:
         yield from paired_bounds(problem, objective)
     yield from counted_bounds(problem, objective)

@@ -42,7 +42,7 @@ def bounds_of_own_ways(problem: Problem, objective: Objective) -> Iterator[Bound
     free = problem.order == "free"
     if objective == "makespan" or len(problem.routes) == 1:
         for number, route in enumerate(problem.routes):
-            passes = [_pass_of(one, route.stages) for one in alone]
+            passes = [pass_of(one, route.stages) for one in alone]
             classes = route.classes or (0,) * route.microbatches
             counts = {of: classes.count(of) for of in sorted(set(classes))}
             value = _around_one(passes, counts, may_overtake=free or route.classes is None)
@@ -67,7 +67,7 @@ def _jobs(
     return [(head, length * number, tail) for head, length, tail in jobs if length]
 
 
-class _Pass(NamedTuple):
+class Pass(NamedTuple):
     """A class's way: its F's and backwards, the delay before each, and the work at its end."""
 
     times: Ints
@@ -80,16 +80,17 @@ class _Pass(NamedTuple):
         return int(self.times.sum() + self.delays.sum()) + self.work - int(self.times[-1])
 
 
-def _pass_of(one: Problem, stages: Sequence[int]) -> _Pass:
+def pass_of(one: Problem, stages: Sequence[int]) -> Pass:
+    """Return the way of a class whose problem this is."""
     line = [one.stages[s] for s in stages]
     times = [x.F for x in line] + [x.shortest_backward for x in reversed(line)]
     there = [link_delay(one, s, "F") for s in stages[:-1]]
     back = [link_delay(one, s, "B") for s in reversed(stages[:-1])]
     delays = np.array([0, *there, 0, *back], dtype=np.int64)
-    return _Pass(np.array(times, dtype=np.int64), delays, line[0].least_backward_work)
+    return Pass(np.array(times, dtype=np.int64), delays, line[0].least_backward_work)
 
 
-def _around_one(passes: Sequence[_Pass], counts: dict[int, int], *, may_overtake: bool) -> int:
+def _around_one(passes: Sequence[Pass], counts: dict[int, int], *, may_overtake: bool) -> int:
     """The longest, over classes, of one microbatch's way and of what all others add to it."""
     ours = sorted(counts, key=lambda of: -passes[of].length)
     times = np.array([passes[of].times for of in ours])

@@ -45,6 +45,17 @@ def test_each_other_microbatch_adds_a_forward_to_the_pass_of_the_longest(order: 
     assert bound_of(document, "those around it") == 24 + 2
 
 
+@pytest.mark.parametrize("order", ["free", "same"])
+def test_what_runs_until_the_longest_comes_has_to_fit(order: str) -> None:
+    """If both others are ahead for good, device 1 has 2 F's and 2 BW's to run from 1 to 2 + 4.
+
+    That is 1 too much. One that is behind on the way back adds BW of 2, not F of 1, as well.
+    """
+    document = chain(2, {4: 1, 1: 2}, order)
+    assert bound_of(document, "counts around one of 4") == 24 + 2 + 1
+    assert Oracle(document).optimum("makespan") == 27
+
+
 def test_heads_and_tails_are_of_each_microbatch() -> None:
     """Device 1: the short F from 1 to 2, the long F to 4 and BW to 8, the short BW to 10.
 
