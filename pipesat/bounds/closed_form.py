@@ -54,8 +54,7 @@ def closed_forms(problem: Problem, objective: Objective) -> Iterator[Bound]:
         yield from _of_devices(problem, objective)
     if overlap is None:
         yield from bounds_of_own_ways(problem, objective)
-        if objective == "makespan":
-            yield from bounds_of_given_order(problem)
+        yield from bounds_of_given_order(problem, objective)
         yield from passing_bounds(problem, objective)
     if overlap is not None:
         yield from paired_bounds(problem, objective)

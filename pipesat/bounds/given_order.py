@@ -1,42 +1,56 @@
-"""A bound on the makespan where the order of microbatches that differ is given.
+"""A bound for a single route whose microbatches run in a known order.
 
-Every stage runs its forwards, and its backwards, by number, so much is known of what runs before an
-op and after it: a *head*, the earliest start of an op, and a *tail*, the least time from its end to
-the makespan. One device with heads and tails, its ops allowed to stop and go on, is what Jackson's
-rule solves (Carlier, "The one-machine sequencing problem", 1982). The argument: proofs/bounds.md.
+That order is given, or they are alike, and then one order is as good as any other. Every stage runs
+its forwards, and its backwards, by number, so much is known of what runs before an op and after it:
+a *head*, the earliest start of an op, and a *tail*, the least time from its end to that of all. One
+device with heads and tails, its ops allowed to stop and go on, is what Jackson's rule solves
+(Carlier, "The one-machine sequencing problem", 1982). The argument: proofs/bounds.md.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
 
+from pipesat.bounds.devices import classes_of
 from pipesat.bounds.feasibility import certain_activations
 from pipesat.core.arrays import Ints
 from pipesat.core.claims import Bound
 from pipesat.core.least import of_each_class
 from pipesat.core.problem import Problem
-from pipesat.core.rules import link_delay
+from pipesat.core.rules import link_delay, round_trip
+from pipesat.core.schedule import Objective
 
 _MOST_STEPS = 20_000_000  # ops times microbatches: a few seconds
+_MOST_STEPS_ALIKE = 1_000_000  # the same where other closed forms say much
 _EXACT = 1 << 60  # sums of longer times do not fit into 64 bits
 
 Pieces: TypeAlias = tuple[Ints, Ints]
 """Heads of some work and its lengths, or tails and lengths."""
 
 
-def bounds_of_given_order(problem: Problem) -> list[Bound]:
-    """Return each device's bound on the makespan, in time units; no pairs, no modes.
+def bounds_of_given_order(problem: Problem, objective: Objective) -> list[Bound]:
+    """Return each device's bound, in time units; no pairs.
 
-    None where the order is not given, there are several routes, or ops are very many or very long.
+    None where the order is not known, there are several routes, or ops are very many or very long;
+    nor where microbatches are alike and memory does not keep a device from its load.
     """
-    steps = problem.op_count * max(problem.microbatches)
-    if problem.order != "given" or len(problem.routes) > 1 or steps > _MOST_STEPS:
+    most = _MOST_STEPS
+    if problem.order != "given":
+        problem, alone = classes_of(problem)
+        if len(alone) > 1 or not _memory_slows_down(alone[0]):
+            return []
+        problem, most = alone[0], _MOST_STEPS_ALIKE
+    if len(problem.routes) > 1 or problem.op_count * max(problem.microbatches) > most:
         return []
-    line = _Line(problem)
+    line = _Line(problem, objective)
     if line.longest > _EXACT:
         return []
     line.find_heads()
@@ -49,6 +63,28 @@ def bounds_of_given_order(problem: Problem) -> list[Bound]:
         for device, places in enumerate(line.places_on)
         if places
     ]
+
+
+def _memory_slows_down(problem: Problem) -> bool:
+    """Whether some stage's memory admits fewer microbatches than its device could work off.
+
+    That is: while one of them is on its way out and back, and worked off on its return.
+    """
+    loads = [
+        sum(problem.stages[s].F + problem.stages[s].least_backward_work for s in stages)
+        for stages in problem.stages_on
+    ]
+    held = certain_activations(problem)
+    for stages, device in zip(problem.stages_on, problem.devices, strict=True):
+        taken = work = 0
+        for s in stages:
+            taken += held[s]
+            work += problem.stages[s].least_backward_work
+            admitted = device.room // taken if device.room is not None and taken else None
+            away = problem.stages[s].F + round_trip(problem, s) + work
+            if admitted is not None and admitted * max(loads) < away:
+                return True
+    return False
 
 
 def least_lateness(jobs: Iterable[tuple[int, int, int]]) -> int:
@@ -79,10 +115,11 @@ class _Line:
     """One route's ops, by (place of the stage on the route, microbatch).
 
     A backward is two pieces: its first is as long as the shortest backward, and the ``rest`` is
-    what its least work is longer. ``head_back`` and ``tail_back`` are those of the first piece.
+    what its least work is longer. ``head_back`` and ``tail_back`` are those of the first piece,
+    ``late`` is the rest as far as the objective waits for it.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, objective: Objective) -> None:
         (route,) = problem.routes
         alone = of_each_class(problem)
         classes = route.classes or (0,) * route.microbatches
@@ -107,7 +144,13 @@ class _Line:
         self.out = by_place([[link_delay(one, s, "F") for s in stages] for one in alone])
         self.home = by_place([[link_delay(one, s, "B") for s in stages] for one in alone])
         self.held = by_place([certain_activations(one) for one in alone])
-        self.rest = self.work - self.backward
+        self.rest = self.late = self.work - self.backward
+        if objective == "span":  # a single route's window: it ends on the first stage's device
+            ends = np.array([[home == homes[0]] for home in homes])
+            self.late = self.rest * ends
+        weights = [[stage.held_after_B for stage in one.stages] for one in alone]
+        self.kept = self.held - by_place(weights)
+        self.price = [self._price(place) for place in self.places]
         self.freed = [self._freed_before(place) for place in self.places]
         self.head, self.head_back, self.tail, self.tail_back = (
             np.zeros_like(self.forward) for _ in range(4)
@@ -134,6 +177,19 @@ class _Line:
             freed.append(first if self.forward[place, number] else 0)
         return freed
 
+    def _price(self, place: int) -> Fraction:
+        """Least work that frees a unit of memory before a forward: backwards, with W or without."""
+        own = [t for t in self.together[place] if t <= place]
+        frees = ((self.work, self.held), (self.backward, self.kept))
+        rates = {
+            Fraction(work, freed)
+            for times, amounts in frees
+            for t in own
+            for work, freed in zip(times[t].tolist(), amounts[t].tolist(), strict=True)
+            if freed > 0
+        }
+        return min(rates, default=Fraction(0))
+
     def on_device_of(self, place: int) -> Iterator[tuple[int, int, int]]:
         """(head, length, tail) of all pieces on a device."""
         for t in self.together[place]:
@@ -141,7 +197,7 @@ class _Line:
             for head, length, tail in (
                 (self.head[t], self.forward[t], self.tail[t]),
                 (back, self.backward[t], self.tail_back[t]),
-                (back + self.backward[t], self.rest[t], np.zeros_like(back)),
+                (back + self.backward[t], self.late[t], np.zeros_like(back)),
             ):
                 yield from zip(head.tolist(), length.tolist(), tail.tolist(), strict=True)
 
@@ -153,7 +209,9 @@ class _Line:
             for s in self.places:
                 freed = self.freed[s][k]
                 before = [_part(forwards, t, 0, k + (t < s)) for t in self.together[s] if t <= s]
-                before += [_part(backwards, t, 0, freed) for t in self.together[s] if t >= s]
+                before += [_part(backwards, t, 0, freed) for t in self.together[s] if t > s]
+                there = max(there, self._least_time_to_free(s, k, before))
+                before.append(_part(backwards, s, 0, freed))
                 self.head[s, k] = there = max(there, _least_time(before))
                 there += int(self.forward[s, k] + self.out[s, k])
             for s in reversed(self.places):
@@ -162,6 +220,29 @@ class _Line:
                 there += int(self.home[s, k])
                 self.head_back[s, k] = there = max(there, _least_time(before))
                 there += int(self.backward[s, k])
+
+    def _least_time_to_free(self, place: int, k: int, before: Sequence[Pieces]) -> int:
+        """Earliest end of what frees enough for microbatch k's forward, and of other pieces.
+
+        Of what is yet to be freed at the head of a backward, those with earlier heads may have
+        freed their share.
+        """
+        room, own = self.rooms[place], [t for t in self.together[place] if t <= place]
+        if room is None or not self.forward[place, k]:
+            return 0
+        missing = sum(int(self.held[t, : k + 1].sum()) for t in own) - room
+        if missing <= 0:
+            return 0
+        heads, left = _by_head(before)
+        earliest, price = 0, self.price[place]
+        items = ((self.head_back[t, :k].tolist(), self.held[t, :k].tolist()) for t in own)
+        for head, freed in sorted(chain.from_iterable(zip(*item, strict=True) for item in items)):
+            work = left[bisect_left(heads, head)] + math.ceil(missing * price)
+            earliest = max(earliest, head + work)
+            missing -= freed
+            if missing <= 0:
+                break
+        return earliest
 
     def find_tails(self) -> None:
         """Find all tails, from the last microbatch's end of its way on."""
@@ -177,13 +258,13 @@ class _Line:
                 for t in self.together[s]:
                     first = k if t <= s else later
                     after.append(_part(backwards, t, first + (t == s), end))
-                    rest += int(self.rest[t, first:].sum())
+                    rest += int(self.late[t, first:].sum())
                 self.tail_back[s, k] = left = max(left, _least_time(after, rest))
                 left += int(self.backward[s, k] + self.home[s, k])
             for s in reversed(self.places):
                 after = [_part(forwards, t, k + (t == s), end) for t in self.together[s] if t >= s]
                 after += [_part(backwards, t, k, end) for t in self.together[s]]
-                rest = sum(int(self.rest[t, k:].sum()) for t in self.together[s])
+                rest = sum(int(self.late[t, k:].sum()) for t in self.together[s])
                 self.tail[s, k] = left = max(left, _least_time(after, rest))
                 left += int(self.forward[s, k] + (self.out[s - 1, k] if s else 0))
 
@@ -191,6 +272,14 @@ class _Line:
 def _part(pieces: Pieces, place: int, first: int, end: int) -> Pieces:
     times, lengths = pieces
     return times[place, first:end], lengths[place, first:end]
+
+
+def _by_head(pieces: Sequence[Pieces]) -> tuple[list[int], list[int]]:
+    """Return heads, sorted, and the lengths from each of them on, in sum."""
+    heads = np.concatenate([head for head, _ in pieces])
+    order = heads.argsort()
+    lengths = np.concatenate([length for _, length in pieces])[order]
+    return heads[order].tolist(), [*lengths[::-1].cumsum()[::-1].tolist(), 0]
 
 
 def _least_time(pieces: Sequence[Pieces], begun: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""Bounds where stages keep one order of microbatches that differ: by hand, and by an oracle."""
+"""Bounds of a known order, given or of microbatches that are alike: by hand, and by an oracle."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import pytest
 
 from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.bounds.given_order import bounds_of_given_order, least_lateness
+from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import FORMAT, parse_problem
 from tests.support.class_documents import tight_chain_document
 from tests.support.class_oracle import Oracle
+from tests.support.problems import chain as uniform
+from tests.support.problems import vee
 
 LONG = {"name": "long", "count": 1, "time": [3, 1]}
 SHORT = {"name": "short", "count": 1}
@@ -33,6 +36,11 @@ def by_argument(document: dict[str, Any], objective: Objective = "makespan") -> 
     return {bound.source: bound.value for bound in bounds}
 
 
+def best(document: dict[str, Any]) -> int:
+    bounds = bounds_of_given_order(parse_problem(document), "makespan")
+    return max(bound.value for bound in bounds)
+
+
 @pytest.mark.parametrize(
     ("jobs", "least"),
     [
@@ -50,24 +58,40 @@ def test_jobs_with_heads_and_tails(jobs: list[tuple[int, int, int]], least: int)
 def test_a_long_microbatch_that_comes_first_holds_up_the_next_one() -> None:
     """F of 3 on both, BW of 6 on both, and then the short one's BW of 2 on the first device."""
     document = chain([LONG, SHORT], "given", None)
-    assert max(bound.value for bound in bounds_of_given_order(parse_problem(document))) == 20
+    assert best(document) == 20
     assert Oracle(document).optimum("makespan") == 20
 
 
 def test_a_forward_waits_for_memory_that_an_earlier_backward_sets_free() -> None:
     """Both do not fit: 18 for the long one alone, then 1 + 1 + 2 + 2."""
     document = chain([LONG, SHORT], "given", 15)
-    assert max(bound.value for bound in bounds_of_given_order(parse_problem(document))) == 24
+    assert best(document) == 24
     assert Oracle(document).optimum("makespan") == 24
 
 
-def test_only_a_given_order_has_heads_and_tails() -> None:
+def test_only_a_known_order_has_heads_and_tails() -> None:
     document = chain([LONG, SHORT], "same", None)
-    assert bounds_of_given_order(parse_problem(document)) == []
-    assert (
-        by_argument(document | {"order": "given"}, "span").keys()
-        == by_argument(document, "span").keys()
-    )
+    assert bounds_of_given_order(parse_problem(document), "makespan") == []
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize(
+    ("problem", "least"),
+    [
+        (uniform(3, 3, cap=2, held=(2, 1)), 21),  # one by one: away for 4 + 1, then B and W
+        # two at a time: F's at 0, 1; B and W of both from 7 on, between them or after them F; the
+        # last F has ended at 13, and comes back after 6, for B and W
+        (uniform(4, 4, cap=4, held=(2, 1)), 21),
+        # the turn's device has room for one: its second F at 2, then 3 on the way and 4 at work;
+        # the third one's at 16, and then 3 on the way, B of three stages and W
+        (vee(2, 3, cap=2), 23),
+    ],
+)
+def test_forwards_wait_for_memory_that_whole_backwards_free(
+    problem: Problem, least: int, objective: Objective
+) -> None:
+    found = max(bound.value for bound in bounds_of_given_order(problem, objective))
+    assert found == least
 
 
 @pytest.mark.parametrize(("order", "least"), [("given", 64), ("same", 64), ("free", None)])
