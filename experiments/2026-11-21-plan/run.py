@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pipesat.choose.candidates import Space
+from pipesat.choose.comparison import SplitRow
 from pipesat.choose.phases import run_plan
 from pipesat.choose.picture import plan_pictures
 from pipesat.choose.plan import Plan
@@ -90,15 +91,20 @@ def planned(layers: Layers, shape: Pipeline, time_limit: float) -> Plan:
     return run_plan(search, compare=True, versions=versions())
 
 
+def _fitting(row: SplitRow, name: str) -> int | None:
+    cell = row.cells[name]
+    return cell.value if cell.fits else None
+
+
 def figures(name: str, plan: Plan, cap: int) -> dict[str, Any]:
     even, balanced, own = plan.rows
     return {
         "case": name,
         "memory": cap,
-        "even, 1F1B": even.cells["1F1B"].valid,
-        "even, best order": even.best("makespan"),
-        "balanced, 1F1B": balanced.cells["1F1B"].valid,
-        "balanced, ZB-H1": balanced.cells["ZB-H1"].valid,
+        "even, 1F1B": _fitting(even, "1F1B"),
+        "even, best order": even.best,
+        "balanced, 1F1B": _fitting(balanced, "1F1B"),
+        "balanced, ZB-H1": _fitting(balanced, "ZB-H1"),
         "plan's split, 1F1B": own.cells["1F1B"].value,
         "value": plan.value,
         "bound": None if plan.bound is None else plan.bound.value,

@@ -28,7 +28,7 @@ HEADED = replace(LAYERS, layers=layers_of([*[entry(10, 10, 10)] * 4, HEAD]).laye
 
 def test_rows_at_both_ends() -> None:
     """Half and twice the times of two stages of F 20, BW 40; their link takes 7 at both ends."""
-    advice = pipesat.advise(LAYERS, 2, 4, latency=7, time_limit=2, workers=1)
+    advice = pipesat.advise(LAYERS, 2, 4, latency=7, time_limit=20, workers=1)
     rows = [row for row in advice.shown if row.name == "1f1b" and row.split == "even"]
     for end in advice.ends[:2]:
         (time,) = (time for row, time in end.rows if row in rows)
@@ -43,7 +43,7 @@ def test_rows_at_both_ends() -> None:
     assert "the advice is the same" in doubt or "The advice depends on it" in doubt
     assert len([label for label, _ in advice.details() if label == "range"]) == len(advice.ends)
     measured = replace(LAYERS, estimate="", estimate_range=None)
-    exact = dict(pipesat.advise(measured, 2, 4, time_limit=1, workers=1).facts())["Doubt"]
+    exact = dict(pipesat.advise(measured, 2, 4, time_limit=20, workers=1).facts())["Doubt"]
     assert exact == "costs are taken as exact. Links are taken as free"
 
 
@@ -53,7 +53,7 @@ def test_the_head_and_w_against_b_are_varied_alone() -> None:
     0.32 of the head's 20 is 7. W / B of 10 to 10 at 0.2 is 3 to 17: at most 2 * 10 * 0.2 / 1.2;
     of 20 to 20, 6 to 34. 1F1B runs the whole backward, which stays.
     """
-    advice = pipesat.advise(HEADED, 2, 4, time_limit=2, workers=1)
+    advice = pipesat.advise(HEADED, 2, 4, time_limit=20, workers=1)
     row = next(row for row in advice.rows if row.name == "1f1b" and row.split == "even")
     ends = {(end.what, float(end.share)): end for end in advice.ends}
     assert ends.keys() >= {("the head alone", 0.32), ("the head alone", 2.0)}
@@ -72,7 +72,7 @@ def test_an_advice_that_a_lighter_head_changes_says_so() -> None:
     With a head of 21 it still takes 16 * 90 = 1440 at least; the even split has 60 and 81, on which
     1F1B takes 16 * 81 + 60 = 1356 at most.
     """
-    advice = pipesat.advise(HEADED, 2, 16, time_limit=2, workers=1)
+    advice = pipesat.advise(HEADED, 2, 16, time_limit=20, workers=1)
     (end, _) = (end for end in advice.ends if end.what == "the head alone")
     assert advice.chosen is not None
     assert advice.chosen.makespan < 16 * 120  # what two blocks and the head take

@@ -84,7 +84,7 @@ BAD_TRACES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
             lambda trace, value=value: trace.update(baseTimeNanoseconds=value),
             "baseTimeNanoseconds: ",
         )
-        for value in ("x", None, 1.5, float("inf"), [], 10**400)
+        for value in ("x", float("inf"), [], 10**400)
     },
     **{
         f"distributedInfo = {value}": (

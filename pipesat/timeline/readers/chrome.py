@@ -65,7 +65,10 @@ def read_torch(files: Sequence[Value], _told: Told) -> Trace:
     ranks: dict[int, tuple[Value, list[Row]]] = {}
     zero = min(_base(file) for file in files)
     for place, file in enumerate(files):
-        said = file["distributedInfo"]["rank"].whole_if_any()
+        info = file["distributedInfo"]
+        if not isinstance(info.content, dict | None):
+            raise info.wrong("expected an object")
+        said = info["rank"].whole_if_any()
         rank = place if said is None else said
         if rank in ranks:
             text = f"rank {rank}, as is {ranks[rank][0].source}: are these traces of one job?"

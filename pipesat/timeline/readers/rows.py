@@ -51,6 +51,10 @@ class Value:
 
     def wrong(self, text: str) -> BadInput:
         """Return a complaint."""
+        if self.content is None:
+            return BadInput(
+                "this key is required and missing", source=self.source, where=self.where
+            )
         return BadInput(text, source=self.source, where=self.where, value=self.content)
 
     def number(self, least: float = -_LARGEST) -> float:
