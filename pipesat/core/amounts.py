@@ -253,9 +253,16 @@ def time_text(value: int, unit: str, towards: Rounding = rounded) -> str:
     return f"{int(whole):,}.{tenth} ms"
 
 
-def time_cell(value: float | None, unit: str) -> str:
+def memory_cell(value: int, unit: str) -> str:
+    """Show memory as a table's cell does: parts of a unit without it, as the table names it."""
+    return in_whole_units(value, unit)[0] if SHARE.fullmatch(unit) else memory_text(value, unit)
+
+
+def time_cell(value: float | None, unit: str, towards: Rounding = rounded) -> str:
     """Show a time as a table's cell does: a plain number, in ms where the unit is known."""
-    return "-" if value is None else time_text(round(value), unit).split()[0].replace(",", "")
+    if value is None:
+        return "-"
+    return time_text(round(value), unit, towards).split()[0].replace(",", "")
 
 
 def unit_of_cells(unit: str) -> str:

@@ -9,9 +9,17 @@ from dataclasses import dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-from pipesat.core.amounts import SECONDS, rounded_up, significant, time_cell
+from pipesat.core.amounts import (
+    SECONDS,
+    memory_cell,
+    rounded,
+    rounded_down,
+    rounded_up,
+    significant,
+    time_cell,
+)
 from pipesat.core.attached import attached
-from pipesat.core.claims import percent
+from pipesat.core.claims import at_most, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,8 +53,9 @@ class Table:
     notes: Sequence[str] = ()
 
 
-_UPPER_LIMITS: Final = ("gap", "to_best", "to_bound", "share_of_1f1b", "over_best", "above_it")
-"""Rounded up."""
+_RATIOS: Final = ("to_best", "to_bound", "share_of_1f1b")
+_UPPER_LIMITS: Final = ("gap", "over_best", "above_it")
+"""Both are rounded up."""
 _SHARES: Final = ("bubble_", "of_capacity", "lost_", "gain_", "ahead_", "noise_")
 
 
@@ -54,38 +63,44 @@ def table_of(
     records: Sequence[Mapping[str, Any]],
     title: str = "",
     notes: Sequence[str] = (),
-    times: Sequence[str] = (),
-    unit: str = "",
+    units: Mapping[str, str] | None = None,
 ) -> Table:
     """Return rows with the same keys as a table; columns in which nothing is known are left out.
 
-    Where there is no room, texts stay, and of the numbers the last one goes first. ``times`` are
-    columns of times in ``unit``: they are shown in ms if that is known.
+    Where there is no room, texts stay, and of the numbers the last one goes first. ``units`` says
+    what a column's times or memory are in: they are shown in ms, GiB and so on if that is known.
     """
-    in_ms = {*times} if unit in SECONDS else set()
+    units = units or {}
     names = [name for name in (records or [{}])[0] if any(r[name] is not None for r in records)]
     columns = []
     for place, name in enumerate(names):
         number = not any(isinstance(record[name], str) for record in records)
-        head = f"{name}_(ms)" if name in in_ms else name
+        head = f"{name}_(ms)" if units.get(name) in SECONDS else name
         columns.append(Column(head.replace("_", "\n"), number, place if number else 0))
     lines = [
-        [_cell(name, record[name], unit if name in in_ms else "") for name in names]
-        for record in records
+        [_cell(name, record[name], units.get(name, "")) for name in names] for record in records
     ]
     return Table(columns, lines, title, [*filter(None, notes)])
 
 
 def _cell(name: str, value: Any, unit: str) -> str:
-    if unit:
-        return time_cell(value, unit)
+    if unit in SECONDS:
+        return time_cell(value, unit, rounded_down if name == "bound" else rounded)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if not isinstance(value, float):
-        return "-" if value is None else str(value)
+    if isinstance(value, float):
+        return _figure(name, value)
+    if unit and isinstance(value, int):
+        return memory_cell(value, unit)
+    return "-" if value is None else str(value)
+
+
+def _figure(name: str, value: float) -> str:
     if name.startswith(_SHARES):
         return percent(value)
     if name in _UPPER_LIMITS:
+        return at_most(value)
+    if name in _RATIOS:
         return significant(value, 4, rounded_up)
     return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
 

@@ -108,8 +108,10 @@ def units_of(problem: Problem, *, ms: bool = False) -> list[str]:
 
     ``ms``: times are shown in ms where the problem's unit is known.
     """
-    unit = unit_of_cells(problem.time_unit) if ms else problem.time_unit
-    units = (("times", unit), ("memory", problem.memory_unit))
+    time, memory = problem.time_unit, problem.memory_unit
+    if ms:
+        time, memory = unit_of_cells(time), in_whole_units(0, memory)[1]
+    units = (("times", time), ("memory", memory))
     return [f"{what} in {unit}" for what, unit in units if unit]
 
 

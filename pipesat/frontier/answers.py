@@ -22,6 +22,8 @@ from pipesat.frontier.trace import CapRow, Frontier
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pipesat.frontier.curve import Curve
+
 FORMAT: Final = "pipesat.frontier/1"
 _CLOSE = Fraction(1, 20)  # of the best value: what a user may accept for less memory
 _COLUMNS: Final = (
@@ -69,7 +71,8 @@ class Frontiers(Displayed):
     def tables(self) -> Iterator[Table]:
         """Yield what modes reach at the same capacities, then each curve."""
         if self.compared_at:
-            yield comparison(self.compared())
+            first = next(iter(self.curves.values()))
+            yield comparison(self.compared(), first.curve.problem)
         for name, frontier in self.curves.items():
             yield _table(name, frontier)
             if frontier.published:
@@ -222,7 +225,7 @@ def _table(name: str | None, frontier: Frontier) -> Table:
     """A line per cap."""
     curve, scale, best = frontier.curve, frontier.scale, frontier.curve.value(None)
     rows = [
-        {"cap": str(cells["cap"]), "share_of_1f1b": cells["share_of_1f1b"]}
+        {"cap": cells["cap"], "share_of_1f1b": cells["share_of_1f1b"]}
         | {curve.objective: cells["value"], "bound": cells["lower_bound"], "gap": cells["gap"]}
         | {"status": cells["status"], "over_best": _above(cells["value"], best, "a cap")}
         | {name: cells[name] for name in ("largest_peak", "baseline_value", "baseline")}
@@ -232,14 +235,18 @@ def _table(name: str | None, frontier: Frontier) -> Table:
     label = curve.problem.name or "problem"
     label += "" if name is None or label.endswith(name) else f", {name}"
     about = [
-        *units_of(curve.problem),
+        *units_of(curve.problem, ms=True),
         "a cap is the capacity of every device, static memory included",
     ]
-    said = scale and (
-        f"share of 1f1b: (cap - {scale.static} static) / {scale.activations}, the activations that "
-        "1F1B holds of these layers on one stage per device"
-    )
-    return table_of(rows, f"{label}: {'; '.join(about)}", [said or ""])
+
+    notes = []
+    if scale is not None:
+        unit = curve.problem.memory_unit
+        held, static = (memory_text(n, unit) for n in (scale.activations, scale.static))
+        text = f"share of 1f1b: of the {held} that 1F1B holds of these layers, one stage per device"
+        notes.append(text + (f", beside {static} of static memory" if scale.static else ""))
+    units = _units(curve, curve.objective, "bound", "baseline_value")
+    return table_of(rows, f"{label}: {'; '.join(about)}", notes, units)
 
 
 def _published_table(frontier: Frontier) -> Table:
@@ -253,7 +260,12 @@ def _published_table(frontier: Frontier) -> Table:
         for name, known in published
         for there in [curve.value(known.peak)]
     ]
-    return table_of(rows)
+    return table_of(rows, units=_units(curve, curve.objective, "the_curve there"))
+
+
+def _units(curve: Curve, *times: str) -> dict[str, str]:
+    memory = dict.fromkeys(("cap", "largest_peak", "peak"), curve.problem.memory_unit)
+    return memory | dict.fromkeys(times, curve.problem.time_unit)
 
 
 def _above(value: int | None, best: int | None, name: str) -> float | None:

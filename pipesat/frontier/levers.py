@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from pipesat.core.amounts import memory_text, time_text
 from pipesat.core.claims import Standing, against
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Op, with_ops
@@ -129,46 +130,51 @@ def compared(curves: Curves, cap: int) -> Compared:
     return Compared(cap, None if scale is None else scale.share(cap), standings)
 
 
-def comparison(rows: list[Compared]) -> Table:
+def comparison(rows: list[Compared], problem: Problem) -> Table:
     """Return the best of each lever, a line per capacity, and what is proven of it."""
     cells = [
         {"cap": row.cap, "share_of_1f1b": row.share}
-        | {name: _said(standing) for name, standing in row.standings.items()}
+        | {name: _said(found, problem.time_unit) for name, found in row.standings.items()}
         for row in rows
     ]
-    return table_of(cells, "the best of each curve at the same caps, and what is proven of it")
+    title = "the best of each curve at the same caps, and what is proven of it"
+    return table_of(cells, title, units={"cap": problem.memory_unit})
 
 
 def answers(curves: Curves, rows: list[Compared]) -> Facts:
     """Say what the levers buy where it matters most, and from where on memory does not matter."""
     some = next(iter(curves.values()))
-    own, found = own_cap(some.curve.problem), []
+    problem, unit = some.curve.problem, some.curve.problem.time_unit
+    own, found = own_cap(problem), list[tuple[str, str]]()
+
+    def memory(cap: int) -> str:
+        return f"{memory_text(cap, problem.memory_unit)}{in_1f1b(some.scale, cap)}"
+
     if rows:  # the problem's own capacity, or what is nearest to half of 1F1B's memory
         row = min(rows, key=lambda row: (row.cap != own, abs((row.share or 0) - 0.5), row.cap))
-        where = f"at {row.cap}{in_1f1b(some.scale, row.cap)}"
+        where = f"at {memory(row.cap)}"
         best, keep = row.best, row.standings[KEEP]
-        text = "no schedule found" if best is None else f"{best} {_said(row.standings[best])}"
+        text = "no schedule found" if best is None else f"{best} {_said(row.standings[best], unit)}"
         value = None if best is None else row.standings[best].value
         if value is not None and keep.value is not None and best != KEEP:
             text += f", {against(value, keep.value, _WAITING)}"
-        found.append(("Take", f"{where}: {text}. {_WAITING.capitalize()}: {_said(keep)}"))
+        found.append(("Take", f"{where}: {text}. {_WAITING.capitalize()}: {_said(keep, unit)}"))
     bests = {name: known for name, one in curves.items() if (known := one.curve.best(None))}
     if bests:
         least = min(known.value for known in bests.values())
         ends = [
-            f"{name} from {known.peak}{in_1f1b(some.scale, known.peak)} on"
+            f"{name} from {memory(known.peak)} on"
             for name, known in bests.items()
             if known.value == least
         ]
         verdict = curves[[*bests][-1]].curve.standing(None).verdict
-        text = f"with ample memory: {least} ({verdict}), reached by {', by '.join(ends)}"
-        found.append(
-            ("Ample", f"{text}. These are the least capacities found, smaller ones may do")
-        )
+        text = f"with ample memory: {time_text(least, unit)} ({verdict}), reached by "
+        text += f"{', by '.join(ends)}. These are the least capacities found, smaller ones may do"
+        found.append(("Ample", text))
     return found
 
 
-def _said(standing: Standing) -> str:
+def _said(standing: Standing, unit: str) -> str:
     if standing.value is None:
         return standing.verdict
-    return f"{standing.value} ({standing.verdict})"
+    return f"{time_text(standing.value, unit)} ({standing.verdict})"

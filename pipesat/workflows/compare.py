@@ -142,8 +142,9 @@ class Comparisons(Displayed):
             [*units_of(self.problem, ms=True), f"order and ratios by {self.objective}"]
         )
         title = f"{self.problem.name or 'problem'}: {heading}"
-        times = (self.objective, other)
-        yield table_of(records, title, times=times, unit=self.problem.time_unit)
+        units = dict.fromkeys((self.objective, other), self.problem.time_unit)
+        units["peak_memory"] = self.problem.memory_unit
+        yield table_of(records, title, units=units)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per schedule, the best valid one first."""

@@ -191,7 +191,7 @@ class MicrobatchOrders(Displayed):
             notes.append("-: exceeds memory")
         if exceed := [row.name for row in self if row.values and row.value is None]:
             notes.append(f"no order found in which {', '.join(exceed)} fits")
-        yield table_of(rows, notes=notes, times=rules, unit=self.problem.time_unit)
+        yield table_of(rows, notes=notes, units=dict.fromkeys(rules, self.problem.time_unit))
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per schedule."""

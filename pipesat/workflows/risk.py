@@ -176,10 +176,10 @@ class Risk(Displayed):
             for name, spread, gain in ((row.name, row.spread, row.gain) for row in self.noise)
         ]
         times = ("independent", "per_pair", "per_rank", "no_noise", "p50", "p95")
-        unit = self.problem.time_unit
-        yield table_of(queues, times=times, unit=unit)
+        units = dict.fromkeys(times, self.problem.time_unit)
+        yield table_of(queues, units=units)
         notes = ["gain: what schedule saves of a baseline's time"]
-        yield table_of(noise, notes=notes, times=times, unit=unit)
+        yield table_of(noise, notes=notes, units=units)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per order; the baselines' ``gain`` is what the schedule saves of theirs."""

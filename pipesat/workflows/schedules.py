@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from pipesat.core import checker
 from pipesat.core.amounts import time_cell, time_text, unit_of_cells
 from pipesat.core.arguments import public
 from pipesat.core.claims import percent
@@ -85,7 +84,7 @@ def valid_schedule(problem: Problem, schedule: Schedule | Result | str | Path) -
         As :func:`schedule_of`.
     """
     timed = schedule_of(problem, schedule)
-    if violations := checker.check(problem, timed):
+    if violations := check(problem, timed):
         name = schedule if isinstance(schedule, str | Path) else "the schedule"
         raise NotValid(f"{name} is not a valid schedule", violations)
     return timed
@@ -128,6 +127,8 @@ def check(
         If there is a ``runtime``, and the schedule is not valid.
     """
     if runtime is None:
+        from pipesat.core import checker
+
         return checker.check(problem, schedule)
     from pipesat.hangs.verdict import verdict
 

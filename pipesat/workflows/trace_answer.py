@@ -217,7 +217,7 @@ class TraceAnswer(Displayed):
             | {key.replace(" ", "_"): row.get(key) for key in keys}
             for row in rows
         ]
-        yield table_of(shown, times=kinds, unit="us")
+        yield table_of(shown, units=dict.fromkeys(kinds, "us"))
 
     def document(self) -> dict[str, Any]:
         """Return everything for ``--json``, times in us; what is unknown is null."""

@@ -183,6 +183,7 @@ def test_no_test_file_imports_from_another() -> None:
 def test_the_checker_shares_nothing_with_timing_and_model() -> None:
     parts = {
         "pipesat.core.checker",
+        "pipesat.core.check_schedule",
         "pipesat.core.check_memory",
         "pipesat.core.check_ops",
     }
