@@ -119,7 +119,7 @@ def test_formulas_give_their_bounds() -> None:
     for (name, objective), found in RECORDS.items():
         if "formula" in found["bound"]["backed_by"]:
             bound = closed_form_bound(problem_of(name), objective)  # type: ignore[arg-type]
-            assert bound.value == found["bound"]["amount"], name
+            assert found["bound"]["amount"] <= bound.value <= found["value"]["amount"], name
             looked_at += 1
     assert looked_at > 30
 

@@ -110,7 +110,7 @@ def test_the_file_is_a_timeline_of_the_problem_that_is_named(tmp_path: Path, clo
     assert timeline.clock_error is None  # nobody said that the clocks agree
     stage = refit(problem, timeline).problem.stages[0]
     assert (stage.F, stage.BW) == (100, 200)  # 1 and 2 ms, in units of 10 us
-    with pytest.raises(BadInput, match="microbatch 2: some are missing"):
+    with pytest.raises(BadInput, match="0F2 on device 0 is missing"):
         read_timeline(path, chain(1, 3))
 
 
