@@ -233,7 +233,8 @@ class _Line:
         missing = sum(int(self.held[t, : k + 1].sum()) for t in own) - room
         if missing <= 0:
             return 0
-        heads, left = _by_head(before)
+        starts, sums = _by_head(before)
+        heads, left = starts.tolist(), [*sums.tolist(), 0]
         earliest, price = 0, self.price[place]
         items = ((self.head_back[t, :k].tolist(), self.held[t, :k].tolist()) for t in own)
         for head, freed in sorted(chain.from_iterable(zip(*item, strict=True) for item in items)):
@@ -274,12 +275,12 @@ def _part(pieces: Pieces, place: int, first: int, end: int) -> Pieces:
     return times[place, first:end], lengths[place, first:end]
 
 
-def _by_head(pieces: Sequence[Pieces]) -> tuple[list[int], list[int]]:
+def _by_head(pieces: Sequence[Pieces]) -> Pieces:
     """Return heads, sorted, and the lengths from each of them on, in sum."""
     heads = np.concatenate([head for head, _ in pieces])
     order = heads.argsort()
     lengths = np.concatenate([length for _, length in pieces])[order]
-    return heads[order].tolist(), [*lengths[::-1].cumsum()[::-1].tolist(), 0]
+    return heads[order], lengths[::-1].cumsum()[::-1]
 
 
 def _least_time(pieces: Sequence[Pieces], begun: int = 0) -> int:
@@ -287,13 +288,10 @@ def _least_time(pieces: Sequence[Pieces], begun: int = 0) -> int:
 
     Of tails: the least time from the start of the pieces to the end of all that follows them.
     """
-    heads = np.concatenate([head for head, _ in pieces])
+    heads, left = _by_head(pieces)
     if not len(heads):
         return begun
-    order = heads.argsort()
-    lengths = np.concatenate([length for _, length in pieces])[order]
-    left = lengths[::-1].cumsum()[::-1]
-    return max(begun + int(left[0]), int((heads[order] + left).max()))
+    return max(begun + int(left[0]), int((heads + left).max()))
 
 
 def _first_waiting(freed: Sequence[int]) -> list[int]:

@@ -50,6 +50,10 @@ class Frontiers(Displayed):
         return self.curves[placement]
 
     @property
+    def _first(self) -> Frontier:
+        return next(iter(self.curves.values()))
+
+    @property
     def contradictions(self) -> list[str]:
         """Proofs that checked schedules have refuted, and that were dropped."""
         return [text for one in self.curves.values() for text in one.curve.contradictions]
@@ -57,7 +61,7 @@ class Frontiers(Displayed):
     def facts(self) -> Facts:
         """Return what each curve spans and what modes buy; of one curve, its best and least."""
         if len(self.curves) == 1:
-            return [*_of_one(next(iter(self.curves.values())))]
+            return [*_of_one(self._first)]
         lines = [*(answers(self.curves, self.compared()) if self.by_mode else self.details())]
         if "layers" in self.about:
             stated = statement_of(self.about["layers"])
@@ -71,8 +75,7 @@ class Frontiers(Displayed):
     def tables(self) -> Iterator[Table]:
         """Yield what modes reach at the same capacities, then each curve."""
         if self.compared_at:
-            first = next(iter(self.curves.values()))
-            yield comparison(self.compared(), first.curve.problem)
+            yield comparison(self.compared(), self._first.curve.problem)
         for name, frontier in self.curves.items():
             yield _table(name, frontier)
             if frontier.published:
@@ -96,14 +99,14 @@ class Frontiers(Displayed):
 
     def plot(self, title: str | None = None) -> Figure:
         """Draw the curves; return a matplotlib figure."""
-        first = next(iter(self.curves.values()))
+        first = self._first
         problem, objective = first.curve.problem, first.curve.objective
         title = title or f"{problem.name or 'problem'}: what memory buys"
         return frontier_figure(problem, objective, staircases(self.curves), first.scale, title)
 
     def document(self, folder: Path | None = None) -> dict[str, Any]:
         """Return everything as one JSON document; paths are those within ``folder``."""
-        first = next(iter(self.curves.values())).curve
+        first = self._first.curve
         rows = [row.document() for row in self.compared()]
         return {
             "format": FORMAT,

@@ -255,8 +255,6 @@ def usual(problem: Problem, objective: Objective) -> tuple[str, int | None] | No
     It has no value if it exceeds memory. ``None``: neither exists here, or breaks another rule, or
     the problem is too large for a look.
     """
-    from pipesat.core.checker import check
-
     if problem.op_count > _MOST_OPS:
         return None
     for name, shown in _USUAL.items():

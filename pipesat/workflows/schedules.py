@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from pipesat.core import checker
 from pipesat.core.amounts import time_cell, time_text, unit_of_cells
 from pipesat.core.arguments import public
 from pipesat.core.claims import percent
@@ -127,8 +128,6 @@ def check(
         If there is a ``runtime``, and the schedule is not valid.
     """
     if runtime is None:
-        from pipesat.core import checker
-
         return checker.check(problem, schedule)
     from pipesat.hangs.verdict import verdict
 
