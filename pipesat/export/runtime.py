@@ -159,8 +159,10 @@ def _all_or_none(problem: Problem, first: int, runtime: Runtime) -> list[dict[st
         stage.BW >= stage.B + stage.W and stage.held_after_B <= stage.held_after_F
         for stage in others
     )
-    if not (split and whole) or costs_nothing:
+    if split and costs_nothing:
         return [{}]
+    if not (split and whole):
+        return [{"backward": "split" if split else "fused"}]
     if _pairs_whole(problem, first):
         raise NotApplicable(
             f"{runtime.title} splits all backwards or none, but for whole ones in pairs, and here "

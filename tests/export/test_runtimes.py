@@ -317,6 +317,18 @@ def test_the_better_of_both_ways_for_jaxpp(number: int) -> None:
     assert hurried.value is None or hurried.value >= least
 
 
+@pytest.mark.parametrize("said", ["split", "fused"])
+def test_a_stage_that_has_one_way_decides_for_all_for_jaxpp(said: str) -> None:
+    """A mixture of whole and split backwards would be shorter, and JaxPP does not run it."""
+    stages = [{"device": d, "F": 2, "B": 2, "W": 2, "BW": 3, "backward": "either"} for d in (0, 1)]
+    document = dict(chain(3, 3).document)
+    document |= {"stages": [*stages, stages[0] | {"device": 2, "backward": said}]}
+    problem = parse_problem(document)
+    found = solve(problem, target="jaxpp", time_limit=20, workers=1)
+    assert export(problem, found, "jaxpp", exact=True).changed == ""
+    assert found.value == optimum(one_way(document, said), "makespan")
+
+
 def test_each_way_for_jaxpp_is_drawn_as_the_better_one() -> None:
     """The problems above have both kinds, or the test of the union says nothing."""
     pairs = map(both_ways, range(24))
