@@ -229,7 +229,7 @@ def _table(name: str | None, frontier: Frontier) -> Table:
     curve, scale, best = frontier.curve, frontier.scale, frontier.curve.value(None)
     rows = [
         {"cap": cells["cap"], "share_of_1f1b": cells["share_of_1f1b"]}
-        | {curve.objective: cells["value"], "bound": cells["lower_bound"], "gap": cells["gap"]}
+        | {curve.objective: cells["value"], "gap": cells["gap"], "bound": cells["lower_bound"]}
         | {"status": cells["status"], "over_best": _above(cells["value"], best, "a cap")}
         | {name: cells[name] for name in ("largest_peak", "baseline_value", "baseline")}
         | {"seconds": cells["seconds"], "found_by": cells["source"] or ""}

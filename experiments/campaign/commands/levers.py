@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from campaign.case import Case, close
 from campaign.judge.exact import Truth
 from campaign.judge.limits import lower, share, upper
+from campaign.judge.reading import load
 
 KEEP = "keep"
 VERDICT = r"(proven optimal|gap ([\d.]+|<0\.01) %)"
@@ -110,6 +112,8 @@ def statements(
 ) -> None:
     """Hold the printed sentences against the rows and the ends of the curves."""
     flat = " ".join(text.split())
+    problem = load(case.folder / "problem.json")
+    time, memory = _time(problem), _memory(problem)
     ends = {
         lever.name: (point["value"], max(point["peak_memory"]))
         for lever in levers
@@ -118,35 +122,52 @@ def statements(
     }
     if rows:
         found = re.search(
-            r"(?:^| )at (\d+)(?: \(-?[\d.]+ x 1F1B\))?: (?=.*with ample memory)", flat
+            r"(?:^| )at ([\d,]+)(?: MiB)?(?: \(-?[\d.]+ x 1F1B\))?: (?=.*with ample memory)", flat
         )
         if case.expect(found is not None, "levers: no sentence at a capacity"):
             assert found is not None
             sentence = flat[found.end() :].split(" with ample memory")[0]
-            _at(case, rows, int(found[1]), sentence, own)
+            _at(case, rows, int(found[1].replace(",", "")), sentence, own, time)
     if ends:
         least = min(value for value, _ in ends.values())
-        names = [f"{n} from {peak}" for n, (value, peak) in ends.items() if value == least]
-        start = f"with ample memory: {least} ("
+        names = [f"{n} from {memory(peak)}" for n, (value, peak) in ends.items() if value == least]
+        start = f"with ample memory: {time(least)} ("
         case.expect(start in flat, f"levers: no sentence {start!r}")
         tail = flat.partition(start)[2]
-        said = [n for n, (_, peak) in ends.items() if f"by {n} from {peak} " in f"{tail} "]
+        said = [n for n, (_, peak) in ends.items() if f"by {n} from {memory(peak)} " in f"{tail} "]
         wanted = [name.rpartition(" from ")[0] for name in names]
         case.expect(said == wanted, f"levers: {tail!r}, expected {names}")
 
 
-def _at(case: Case, rows: list[dict[str, Any]], cap: int, sentence: str, own: int | None) -> None:
+def _time(problem: dict[str, Any]) -> Callable[[int], str]:
+    """Say a small time as answers do: in ms where it is told to be in us."""
+    return (lambda n: f"{n / 1000:.4g} ms") if problem.get("time_unit") == "us" else "{:,}".format
+
+
+def _memory(problem: dict[str, Any]) -> Callable[[int], str]:
+    return (lambda n: f"{n} MiB") if problem.get("memory_unit") == "MiB" else "{:,}".format
+
+
+def _at(
+    case: Case,
+    rows: list[dict[str, Any]],
+    cap: int,
+    sentence: str,
+    own: int | None,
+    time: Callable[[int], str],
+) -> None:
     where = f"levers: {sentence!r} at {cap}"
     caps = [row["cap"] for row in rows]
     if not case.expect(cap in caps and (own not in caps or cap == own), f"{where}, rows {caps}"):
         return
     row = rows[caps.index(cap)]
     values = {name: claims["value"] for name, claims in row["levers"].items()}
-    for name, claims in row["levers"].items():
+    for name in dict.fromkeys((row["best"], KEEP)):  # the table has all others
+        claims = row["levers"].get(name, {"value": None})
         if claims["value"] is None:
             continue
-        label = "waiting (keep)" if name == KEEP else name
-        said = re.search(rf"{re.escape(label)},? {claims['value']} \({VERDICT}\)", sentence)
+        label = r"Waiting \(keep\):" if name == KEEP else re.escape(name)
+        said = re.search(rf"{label} {re.escape(time(claims['value']))} \({VERDICT}\)", sentence)
         if case.expect(said is not None, f"{where}: nothing of {name} {claims}"):
             assert said is not None
             proven = said[1] == "proven optimal"
@@ -161,5 +182,5 @@ def _at(case: Case, rows: list[dict[str, Any]], cap: int, sentence: str, own: in
         gain = share(keep - values[best], keep)
         case.expect(lower(shorter[1], gain), f"{where}: {values}")
     if best is not None:
-        first = "waiting (keep) " if best == KEEP else f"{best} "
-        case.expect(sentence.startswith(f"{first}{values[best]} "), f"{where}: the best is {best}")
+        first = f"{best} {time(values[best])} "
+        case.expect(sentence.startswith(first), f"{where}: the best is {best}")
