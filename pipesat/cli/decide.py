@@ -129,9 +129,9 @@ def plan(asked: Asked) -> int:
 def frontier(asked: Asked) -> int:
     """Show how step time depends on memory, with bounds.
 
-    The file's own capacities play no part: every device gets the same, from the smallest with which
-    a schedule exists to where more buys nothing. Hand-written schedules stand beside the curve, as
-    if memory were unlimited.
+    Every device gets the same capacity, from the smallest with which a schedule exists to where
+    more buys nothing. The file's own is among them if all devices have the same. Hand-written
+    schedules stand beside the curve, as if memory were unlimited.
 
     With --within, one capacity in place of the curve: the smallest that is enough, and there the
     smallest sum of the devices' peaks, both with what is proven.

@@ -153,9 +153,10 @@ def _sums(items: Counter[int], static: int, most: int) -> set[int] | None:
     return sums
 
 
-def choose_caps(problem: Problem, highest: int, count: int) -> list[int]:
+def choose_caps(problem: Problem, highest: int, count: int, also: Sequence[int] = ()) -> list[int]:
     """Choose ``count`` caps, or all that matter, from the smallest feasible one to ``highest``.
 
+    Among them are these two and those of ``also`` between them, even if these are more.
     Steps are likely where one more microbatch fits, so the caps are taken from the multiples of
     1/p of 1F1B's memory, and only if these are too few from all attainable amounts. One after the
     other, the widest gap between caps is halved, in ratio: at 1/4 of 1F1B's memory 1/8 more counts
@@ -167,7 +168,8 @@ def choose_caps(problem: Problem, highest: int, count: int) -> list[int]:
     if scale is not None:
         shares = (Fraction(k, p) for k in range(1, int(scale.share(highest) * p) + 1))
         whole = [rounded_down(amounts, scale.cap(share)) for share in shares]
-    chosen = {lowest, max(lowest, rounded_down(amounts, highest))}
+    top = max(lowest, rounded_down(amounts, highest))
+    chosen = {lowest, top, *(cap for cap in also if lowest <= cap <= top)}
     for options in (whole, amounts):
         while len(chosen) < count and (cap := _halving(chosen, options)) is not None:
             chosen.add(cap)

@@ -92,7 +92,7 @@ def trace(
     known
         Valid schedules that count from the start.
     also
-        Caps to look at besides those chosen by default, if within their range.
+        Caps that are among those chosen by default, if within their range.
     time_limit
         Seconds for everything. Ends early once every cap is proven.
 
@@ -108,8 +108,7 @@ def trace(
     if not deadline.over:
         study.work(None, _UNLIMITED * share)
     if caps is None:
-        chosen = choose_caps(problem, _highest(study, share), count)
-        caps = sorted({*chosen, *(cap for cap in also if chosen[0] <= cap <= chosen[-1])})
+        caps = choose_caps(problem, _highest(study, share), count, also)
     for cap in caps:
         if not deadline.over:
             curve.prove_by_arithmetic(cap)

@@ -50,8 +50,8 @@ def frontier(
 ) -> Frontiers:
     """Show what memory buys: the best value, with its bound, at each capacity of the devices.
 
-    The problem's own capacities play no part: every device gets the same, from the smallest with
-    which a schedule exists to where more buys nothing.
+    Every device gets the same capacity, from the smallest with which a schedule exists to where
+    more buys nothing. The problem's own is among them if all its devices have the same.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def frontier(
     """
     from pipesat.frontier.answers import Frontiers
     from pipesat.frontier.caps import least_feasible_cap, readable_caps
-    from pipesat.frontier.levers import caps_to_compare, with_levers
+    from pipesat.frontier.levers import caps_to_compare, own_cap, with_levers
 
     stated = stated_layers(layers, placements)
     if caps is not None and count is not None:
@@ -114,7 +114,7 @@ def frontier(
         by_mode=by_mode,
         chosen=chosen,
         count=count or _POINTS,
-        also=compared,
+        also=compared or [cap for cap in [own_cap(problem)] if cap is not None],
         solve=solver_of(objective, workers, seed),
         objective=objective,
         time_limit=time_limit,

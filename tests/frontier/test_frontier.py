@@ -120,6 +120,8 @@ def test_caps_are_chosen_at_whole_activations() -> None:
     assert choose_caps(chain(4, 8, held=(10, 5)), 70, 7) == [10, 20, 30, 40, 50, 60, 70]
     # more of them come from what can be held: 10 n + 4 k from 10 to 20 with n, k <= 2
     assert choose_caps(chain(2, 2, held=(10, 4)), 20, 99) == [10, 14, 18, 20]
+    # those asked for are among them; 20 halves 10 to 55 better than 30 does, in ratio
+    assert choose_caps(chain(4, 8, held=(10, 5)), 70, 4, [55, 80]) == [10, 20, 55, 70]
 
 
 def test_given_caps() -> None:
