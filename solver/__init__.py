@@ -1,6 +1,6 @@
 """The exact solver: a problem, and schedules to start from, in; the best schedule and a proof out.
 
-The only package that imports ortools.
+The only package that models in CP-SAT.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pipesat.core.problem import Device, Problem, Stage
+from pipesat.core.problem import Device, Problem
+from pipesat.core.stage import HELD
 
 Number: TypeAlias = Any
 """An integer; or an array, of one cell for each way to cut layers into stages."""
@@ -209,7 +210,7 @@ def with_rooms_in_use(problem: Problem) -> Problem:
     devices = []
     for device, numbers in zip(problem.devices, problem.stages_on, strict=True):
         stages = [problem.stages[s] for s in numbers]
-        room = in_use(device.room, (amount for stage in stages for amount in _amounts(stage)))
+        room = in_use(device.room, (getattr(stage, key) for stage in stages for key in HELD))
         devices.append(device if room is None else replace(device, memory=device.static + room))
     return replace(problem, devices=tuple(devices))
 
@@ -242,7 +243,3 @@ def _counting(problem: Problem, device: int, stage: int, number: int) -> Problem
     devices = list(problem.devices)
     devices[device] = Device(devices[device].name, memory=number)
     return replace(problem, devices=tuple(devices), stages=tuple(stages))
-
-
-def _amounts(stage: Stage) -> tuple[int, int, int]:
-    return stage.held_after_F, stage.held_after_B, stage.held_in_backward

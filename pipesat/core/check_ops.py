@@ -72,7 +72,7 @@ def restated(problem: Problem, op: Op) -> Stage | Amounts:
     if of_class is not None:
         outright = dict(next((amounts for s, amounts in of_class.outright if s == op.stage), ()))
         for key, amount in own.items():
-            factor = of_class.held if key.startswith("held") else of_class.time
+            factor = of_class.time if key in KINDS else of_class.held
             own[key] = outright.get(key, _rounded_up(amount, factor))
         is_sum = is_sum and "BW" not in outright
     if is_sum:

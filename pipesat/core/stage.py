@@ -28,6 +28,8 @@ MORE: Final = {"held_in_backward": "held"}
 """Amounts that are of stages alone, and 0 in a plain problem and in the least one."""
 AMOUNTS: Final = COSTS | MORE
 """All amounts of a stage: the one table that files, bounds, Python and reports read."""
+HELD: Final = tuple(key for key, factor in AMOUNTS.items() if factor == "held")
+"""Those that are memory, in memory units; the others are times."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pipesat.core.amounts import one_in_unit
 from pipesat.core.building import Building
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.problem import Device, Problem, Stage
-from pipesat.core.stage import COSTS, MORE
+from pipesat.core.stage import COSTS, HELD, MORE
 from pipesat.files.folder import changed_document
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.strict_json import FORMAT, MOST_DEVICES, MOST_STAGES
@@ -34,7 +34,7 @@ from pipesat.placement.geometry import Geometry, Placement, shared
 
 _NAMES: Final = {"bidirectional": "two_routes"}
 _PARAMETERS: Final = inspect.signature(Building.loop).parameters
-_OF_MEMORY: Final = ("memory", "static", "held_after_F", "held_after_B", "held_in_backward")
+_OF_MEMORY: Final = ("memory", "static", *HELD)
 _SHARE_OF_1F1B: Final = re.compile(r"1f1b(?:\*([0-9]{1,9}(?:\.[0-9]{1,9})?))?")
 
 

@@ -8,7 +8,7 @@ ops, so a replay of K cases takes that many operations on arrays of p x K number
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +21,7 @@ from pipesat.core.ops import Op
 from pipesat.core.problem import MicrobatchClass, Route
 from pipesat.core.rules import awaited
 from pipesat.core.settings import MOST_AMOUNT
+from pipesat.core.stage import AMOUNTS, HELD
 from pipesat.core.timing import linearize
 from pipesat.placement.lengths import DEN, Factors, factors_of
 
@@ -28,10 +29,8 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Link, Problem, Stage
     from pipesat.core.schedule import Order
 
-AMOUNTS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B", "held_in_backward")
 COLUMNS: Final = (*AMOUNTS, "delay F", "delay B")
 """What a microbatch costs, stage by stage: times, held amounts, delays to and from the next."""
-_HELD: Final = AMOUNTS[4:]
 
 
 class Replay:
@@ -84,14 +83,14 @@ class Replay:
     def _number_columns(self, problem: Problem) -> None:
         lengths = [column(op.stage, op.kind) for op in self.ops]
         delays = [_delay_of(problem, op) for op in self.ops]
-        held = {column(op.stage, key) for op in self.ops for key in _HELD if self.rooms}
+        held = {column(op.stage, key) for op in self.ops for key in HELD if self.rooms}
         self.columns = sorted({*lengths, *delays, *held} - {-1})
         place = {number: at for at, number in enumerate(self.columns)} | {-1: -1}
         self.length = np.array([place[number] for number in lengths])
         self.delay = np.array([place[number] for number in delays])
         self.delayed = np.flatnonzero(self.delay >= 0)
         self.timed = np.unique(self.length)
-        self.held = {op.stage: place.get(column(op.stage, _HELD[0]), -1) for op in self.ops}
+        self.held = {op.stage: place.get(column(op.stage, HELD[0]), -1) for op in self.ops}
 
     def makespans(self, costs: Ints) -> Ints:
         """Makespan of each case; ``costs`` has shape (columns, m, cases)."""
@@ -152,7 +151,7 @@ class Replay:
             held = np.zeros(costs.shape[2], dtype=np.int64)
             for op in (self.ops[number] for number in row):
                 at = self.held[op.stage]
-                first, second, most = costs[at : at + len(_HELD), op.microbatch]
+                first, second, most = costs[at : at + len(HELD), op.microbatch]
                 if op.kind == "F":
                     start = net = first
                 elif op.kind == "BW":
@@ -221,7 +220,7 @@ def costs_of_lengths(
     base, by = [], []
     for stage in range(len(problem.stages)):
         base += _row(problem.stages[stage], problem.link_of_class(stage, 0))
-        by += [int(name.startswith(("held", "delay"))) for name in COLUMNS]
+        by += [int(AMOUNTS.get(name) != "time") for name in COLUMNS]
     stated = np.array(base, dtype=np.int64)
     costs: Ints = -(-stated * factors[:, by] // DEN)
     for number, stage_data in enumerate(problem.stages):
@@ -277,6 +276,5 @@ def problem_of(problem: Problem, costs: Ints) -> Problem:
 
 
 def _row(stage: Stage, link: Link | None) -> list[int]:
-    amounts: Mapping[str, Any] = {key: getattr(stage, key) for key in AMOUNTS}
     delays = [0, 0] if link is None else [link.F, link.B]
-    return [*amounts.values(), *delays]
+    return [*(getattr(stage, key) for key in AMOUNTS), *delays]

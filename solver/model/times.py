@@ -16,11 +16,11 @@ from pipesat.core.ops import Kind, Op, Phase
 from pipesat.core.problem import Link, Problem, Route
 from pipesat.core.rules import duration, link_delay, one_of_each
 from pipesat.core.schedule import Objective
+from pipesat.core.stage import HELD
 from pipesat.solver.model.pairing import gains
 
 _DIRECTIONS: tuple[Phase, ...] = ("F", "B")
 KINDS: tuple[Kind, ...] = ("F", "B", "W", "BW")
-HELD = ("held_after_F", "held_after_B", "held_in_backward")
 LARGEST = 1 << 30
 """Largest number that a time in a model may take, in its units: the horizon."""
 
