@@ -13,7 +13,6 @@ from pipesat.cli.derived import Argument
 from pipesat.cli.exits import note
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Said, table_of
-from pipesat.core.summary import statement_of
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
@@ -89,6 +88,8 @@ def compare(asked: Asked) -> int:
         placements="layers" in asked.given,
     )
     if found.layers and asked["as_json"]:  # rows do not repeat it
+        from pipesat.core.summary import statement_of
+
         note(f"pipesat: {statement_of(found.layers)}")
     asked.show(found, found.document)
     return asked.end(*(one.result for one in found.comparisons))

@@ -17,14 +17,8 @@ from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.stage import KEEP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy as np
     from numpy.typing import NDArray
-
-    from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Schedule
-
 
 _INT64 = 1 << 62  # times from here on are held as Python integers
 
