@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from pipesat.bounds.feasibility import capacities_by_order, lacking, preflight
 from pipesat.core.errors import Infeasible, NotApplicable
-from pipesat.core.least import without_modes
 from pipesat.core.ops import PHASE_OF, Item, Kind, Op, OpKind, Pair
+from pipesat.core.plain_problems import without_modes
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration, in_order, pair_time, pair_time_of_kinds
 from pipesat.core.schedule import Order, Schedule

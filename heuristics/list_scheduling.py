@@ -36,8 +36,8 @@ from pipesat.bounds.feasibility import (
 )
 from pipesat.core.errors import Fault, Infeasible, NotApplicable
 from pipesat.core.event_engine import DeviceMemory, EventEngine
-from pipesat.core.least import without_modes
 from pipesat.core.ops import Item, Kind, Op, members
+from pipesat.core.plain_problems import without_modes
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, round_trip
 from pipesat.core.schedule import Order, Schedule

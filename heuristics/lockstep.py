@@ -26,7 +26,7 @@ from itertools import product
 from typing import NamedTuple
 
 from pipesat.core.errors import NotApplicable
-from pipesat.core.least import without_modes
+from pipesat.core.plain_problems import without_modes
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias, TypeVar
 
 from pipesat.core.arrays import nothing_collected
 from pipesat.core.errors import NotApplicable
-from pipesat.core.least import typical_problem
 from pipesat.core.microbatch_order import Permutation, permuted, relabelled
+from pipesat.core.plain_problems import typical_problem
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
@@ -65,7 +65,7 @@ class Published:
         Whether it tries so many orders that it asks that.
     equal
         Whether it needs equal microbatches: where they differ, its order is made for typical ones
-        (:func:`pipesat.core.least.typical_problem`).
+        (:func:`pipesat.core.plain_problems.typical_problem`).
     """
 
     name: str

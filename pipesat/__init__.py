@@ -23,7 +23,7 @@ TYPE_CHECKING = False  # so that not even typing is imported before a command he
 if TYPE_CHECKING:
     import typing
 
-    from pipesat.choose.ask import advise, plan
+    from pipesat.choose.plan_and_advise import advise, plan
     from pipesat.core.errors import (
         BadInput,
         Infeasible,
@@ -59,7 +59,7 @@ _HOMES = {
     "Result": "core.result",
     "Schedule": "core.schedule",
     "Stage": "core.stage",
-    "advise": "choose.ask",
+    "advise": "choose.plan_and_advise",
     "balance": "workflows.microbatch_orders",
     "baselines": "workflows.hand_written",
     "check": "workflows.schedules",
@@ -67,7 +67,7 @@ _HOMES = {
     "export": "workflows.exports",
     "frontier": "workflows.memory",
     "min_memory": "workflows.memory",
-    "plan": "choose.ask",
+    "plan": "choose.plan_and_advise",
     "profile": "workflows.profiles",
     "read": "report.study",
     "report": "report.study",

@@ -11,11 +11,11 @@ from operator import add
 from pipesat.bounds.feasibility import preflight
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Infeasible
-from pipesat.core.machine import usable_cores
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Listener
+from pipesat.core.usable_cores import usable_cores
 from pipesat.solver import portfolio
 from pipesat.solver.modes.search import search_with_modes
 from pipesat.solver.narrower import Solve, allowed, search_narrower

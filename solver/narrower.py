@@ -24,8 +24,8 @@ from pipesat.bounds.closed_form import closed_forms
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.core.claims import Bound
 from pipesat.core.errors import Infeasible
-from pipesat.core.least import memory_varies, with_modes_of_stages
 from pipesat.core.ops import Pair
+from pipesat.core.plain_problems import memory_varies, with_modes_of_stages
 from pipesat.core.problem import MicrobatchOrder, Problem
 from pipesat.core.result import Baseline
 from pipesat.core.schedule import Order, Schedule

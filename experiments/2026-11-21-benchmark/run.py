@@ -13,7 +13,7 @@ from pathlib import Path
 
 from runner import HERE, RESULTS
 
-from pipesat.core.machine import usable_cores
+from pipesat.core.usable_cores import usable_cores
 
 SPAN = ("--objective", "span")
 AGAIN = ("--repeat", "2", "--first-seed", "1")

@@ -22,7 +22,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from pipesat.core.machine import usable_cores
+from pipesat.core.usable_cores import usable_cores
 
 Row = dict[str, Any]
 

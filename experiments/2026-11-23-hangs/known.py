@@ -11,7 +11,7 @@ from pathlib import Path
 from tables import put
 
 import pipesat
-from pipesat.hangs.machine import RULES
+from pipesat.hangs.step_lists import RULES
 from pipesat.hangs.verdict import posted_in, verdict
 from pipesat.workflows.schedules import schedule_of
 

@@ -19,7 +19,7 @@ from torch.distributed.pipelining.schedules import _Action, _add_send_recv
 
 import pipesat
 from pipesat.export.torch.adapt import adapt
-from pipesat.hangs.machine import RULES
+from pipesat.hangs.step_lists import RULES
 from pipesat.hangs.verdict import posted_in, verdict
 
 HERE = Path(__file__).resolve().parent

@@ -14,7 +14,7 @@ from pathlib import Path
 from tables import put
 
 import pipesat
-from pipesat.hangs.machine import RULES
+from pipesat.hangs.step_lists import RULES
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parent.parent / "examples"

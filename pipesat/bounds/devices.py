@@ -14,7 +14,7 @@ from operator import add
 
 from pipesat.bounds.device_terms import DeviceTerms, Way, Work
 from pipesat.bounds.feasibility import certain_activations
-from pipesat.core.least import least_problem, of_each_class
+from pipesat.core.plain_problems import least_problem, of_each_class
 from pipesat.core.problem import Problem
 from pipesat.core.rules import link_delay, round_trip
 

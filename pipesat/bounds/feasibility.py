@@ -33,8 +33,8 @@ from pipesat.bounds.one_microbatch import (
 )
 from pipesat.core.arguments import public
 from pipesat.core.errors import Infeasible
-from pipesat.core.least import of_each_class
 from pipesat.core.ops import Item, Kind, Op
+from pipesat.core.plain_problems import of_each_class
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import round_trip
 from pipesat.core.schedule import Order

@@ -23,7 +23,7 @@ from pipesat.bounds.devices import classes_of
 from pipesat.bounds.feasibility import certain_activations
 from pipesat.core.arrays import Ints
 from pipesat.core.claims import Bound
-from pipesat.core.least import of_each_class
+from pipesat.core.plain_problems import of_each_class
 from pipesat.core.problem import Problem
 from pipesat.core.rules import link_delay, round_trip
 from pipesat.core.schedule import Objective

@@ -19,8 +19,8 @@ from pipesat.bounds.paired_memory import Around, least_end_in_memory
 from pipesat.bounds.paired_ranks import Ranks, least_length_by_ranks, most_ranks
 from pipesat.bounds.paired_waiting import Course
 from pipesat.core.claims import Bound
-from pipesat.core.least import least_problem, of_each_class
 from pipesat.core.ops import KINDS, PHASE_OF, Kind, OpKind
+from pipesat.core.plain_problems import least_problem, of_each_class
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 

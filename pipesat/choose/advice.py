@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pipesat.choose.advice_table import megatron_flags, needed_without, shown_rows, table_of_rows
-from pipesat.choose.ends import End
+from pipesat.choose.estimate_ends import End
 from pipesat.choose.plan import Plan
 from pipesat.choose.plan_tables import loads_of
 from pipesat.choose.question import Question

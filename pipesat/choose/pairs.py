@@ -45,7 +45,7 @@ def together(parts: Parts, forwards: int, backwards: int) -> int:
 @cache
 def _least(parts: Parts, *ops: tuple[int, Kind]) -> int:
     """Length of the shortest order found; the same one whenever it is asked for."""
-    from pipesat.solver.parts import least_time
+    from pipesat.solver.job_shop import least_time
     from pipesat.solver.run.clock import Clock
 
     chunks = [(replace(parts.chunks[0], repeat=count), kind) for count, kind in ops if count]

@@ -22,9 +22,9 @@ from pipesat.choose.plan import Plan, concluded
 from pipesat.choose.search import Findings, Search, promise
 from pipesat.choose.splits import proposals
 from pipesat.core.errors import BadInput, Infeasible
-from pipesat.core.machine import usable_cores
 from pipesat.core.progress import doing
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
+from pipesat.core.usable_cores import usable_cores
 from pipesat.layers.stages import problem_of_split
 from pipesat.placement.split import FORBIDDEN, LARGEST_COST
 from pipesat.workflows.studies import solver_of, versions

@@ -134,7 +134,7 @@ class Problem(Building):
 
     ``stages`` and ``links`` are as stated. What holds of one microbatch, of its class and in its
     mode, :meth:`amounts` and :meth:`link` say; code whose argument needs equal microbatches asks
-    :attr:`alike` or takes :func:`pipesat.core.least.least_problem`.
+    :attr:`alike` or takes :func:`pipesat.core.plain_problems.least_problem`.
     """
 
     name: str

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.least import require_no_modes
+from pipesat.core.plain_problems import require_no_modes
 from pipesat.core.problem import Problem
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.placement.geometry import Geometry

@@ -11,8 +11,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from pipesat.core.errors import NotApplicable
-from pipesat.core.least import require_no_modes
 from pipesat.core.ops import parse_kind
+from pipesat.core.plain_problems import require_no_modes
 from pipesat.core.problem import Problem
 from pipesat.export.options import Options, loader_for
 from pipesat.export.torch.adapt import require_torch_pipeline

@@ -13,7 +13,7 @@ from pydantic import Field
 from pipesat.core.arguments import public
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.least import without_idle_keys
+from pipesat.core.plain_problems import without_idle_keys
 from pipesat.core.problem import Device, Link, MicrobatchOrder, ModeChoice, Problem, Route, Stage
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated

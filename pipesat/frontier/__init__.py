@@ -2,5 +2,6 @@
 
 :mod:`~pipesat.frontier.caps` says which capacities matter, :mod:`~pipesat.frontier.curve` keeps
 what is known about all of them, :mod:`~pipesat.frontier.study` solves at one,
-:mod:`~pipesat.frontier.trace` at many, :mod:`~pipesat.frontier.least` for the least that is enough.
+:mod:`~pipesat.frontier.trace` at many, :mod:`~pipesat.frontier.least_search` for the least that is
+enough.
 """

@@ -29,7 +29,7 @@ from pipesat.frontier.caps import (
     scale_of,
 )
 from pipesat.frontier.curve import Curve
-from pipesat.frontier.least import Interval, LeastSum, Squeeze, narrow
+from pipesat.frontier.least_search import Interval, LeastSum, Squeeze, narrow
 from pipesat.frontier.study import Study
 from pipesat.heuristics.registry import Build
 from pipesat.picture.gantt import gantt

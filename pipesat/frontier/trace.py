@@ -27,7 +27,7 @@ from pipesat.frontier.caps import (
     scale_of,
 )
 from pipesat.frontier.curve import Curve, KnownSchedule, size
-from pipesat.frontier.least import narrow
+from pipesat.frontier.least_search import narrow
 from pipesat.frontier.study import Study
 from pipesat.heuristics.registry import Build
 

@@ -18,7 +18,7 @@ from pipesat.export.torch.companions import Companions, own_words
 from pipesat.export.torch.csv_file import LARGEST_FILE
 from pipesat.export.torch.lint import parse_cell
 from pipesat.files.strict_json import read_text
-from pipesat.hangs.machine import (
+from pipesat.hangs.step_lists import (
     RULES,
     WORDS,
     Crossed,

@@ -16,7 +16,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.least import require_plain
+from pipesat.core.plain_problems import require_plain
 from pipesat.core.problem import Link, Problem
 from pipesat.core.stage import COSTS
 from pipesat.files.problem_file import parse_problem

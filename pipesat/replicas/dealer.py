@@ -12,7 +12,7 @@ import numpy as np
 
 from pipesat.core.arrays import Floats, Ints
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.least import without_modes
+from pipesat.core.plain_problems import without_modes
 from pipesat.core.problem import Route
 from pipesat.heuristics import BASELINES
 from pipesat.placement.lengths import Factors

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, Contradiction
-from pipesat.core.machine import usable_cores
 from pipesat.core.settings import Seconds, Within
 from pipesat.core.showing import Displayed, Facts, Table, table_of
+from pipesat.core.usable_cores import usable_cores
 from pipesat.files.atomic import prepare_folder, write_files
 from pipesat.sweep.pools import (
     Answer,

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.least import require_no_modes
 from pipesat.core.ops import KINDS, Kind, Op, OpKind, parse_kind
+from pipesat.core.plain_problems import require_no_modes
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import duration, one_of_each
 from pipesat.files.problem_file import parse_problem

@@ -57,8 +57,8 @@ def pair_times(
     Contradiction
         If a proof contradicts a checked plan.
     """
-    from pipesat.core.machine import usable_cores
     from pipesat.core.ops import KINDS
+    from pipesat.core.usable_cores import usable_cores
     from pipesat.parts.answer import (
         ChunkOp,
         PairTimes,
@@ -67,7 +67,7 @@ def pair_times(
         twos_to_time,
     )
     from pipesat.parts.file import read_parts
-    from pipesat.solver.parts import least_time
+    from pipesat.solver.job_shop import least_time
     from pipesat.solver.run.clock import Clock
 
     parts = parts if isinstance(parts, Parts) else read_parts(parts)

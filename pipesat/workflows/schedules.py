@@ -18,7 +18,7 @@ from pipesat.core.metrics import Metrics, measure
 from pipesat.core.result import Result
 from pipesat.core.showing import Displayed, Facts, Table, ranges, table_of
 from pipesat.core.summary import modes_text, units_of
-from pipesat.hangs.machine import RuleName
+from pipesat.hangs.step_lists import RuleName
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

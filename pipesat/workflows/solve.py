@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pipesat.core.arguments import public
 from pipesat.core.claims import Standing
 from pipesat.core.errors import BadInput, Fault, NotApplicable
-from pipesat.core.least import least_problem, same_but_for_the_order
 from pipesat.core.microbatch_order import permuted, relabelled
+from pipesat.core.plain_problems import least_problem, same_but_for_the_order
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Seconds, Seed, Target, Workers
 from pipesat.core.timing import time_order

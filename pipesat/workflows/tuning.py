@@ -81,7 +81,7 @@ def tune(
     BadInput, NotValid, RunFailed
         As :func:`pipesat.run`.
     """
-    from pipesat.core.least import require_no_modes
+    from pipesat.core.plain_problems import require_no_modes
     from pipesat.runtime.job import measured_shape
     from pipesat.runtime.run import under_torchrun
     from pipesat.workflows.torch_runs import require_together

@@ -16,7 +16,7 @@ from typing import TypeAlias, cast
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.feasibility import certain_activations
-from pipesat.core.least import of_each_class
+from pipesat.core.plain_problems import of_each_class
 from pipesat.core.problem import Problem
 from pipesat.core.rules import link_delay
 from pipesat.solver.model.variants import Literal

@@ -1,9 +1,10 @@
 """One mode per stage: the choices, each as a problem without modes, the best bound first.
 
 A problem whose first stages have their modes, and whose other stages have the least of each amount,
-is a plain one that is no harder (:func:`pipesat.core.least.with_choices`). The least bound of those
-that remain bounds all of them. Where every stage has its mode, the plain problem is searched and
-proven by all that there is for plain ones; its schedules, in these modes, are tried on the problem.
+is a plain one that is no harder (:func:`pipesat.core.plain_problems.with_choices`). The least bound
+of those that remain bounds all of them. Where every stage has its mode, the plain problem is
+searched and proven by all that there is for plain ones; its schedules, in these modes, are tried on
+the problem.
 Beside pairs, plain problems say nothing.
 """
 
@@ -18,7 +19,7 @@ from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.core.claims import Bound
 from pipesat.core.errors import Infeasible
-from pipesat.core.least import with_choices
+from pipesat.core.plain_problems import with_choices
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order

@@ -21,10 +21,10 @@ from pipesat.choose.advice import NOT_BUILT, Advice, of_order
 from pipesat.choose.advice_table import megatron_flags, shown_rows
 from pipesat.choose.candidates import Candidate
 from pipesat.choose.files import result_of
-from pipesat.choose.known import Build, builds, rows_on
+from pipesat.choose.hand_written_rows import Build, builds, rows_on
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, credited, marked, published_in
-from pipesat.choose.work import Work
+from pipesat.choose.time_shares import Work
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible

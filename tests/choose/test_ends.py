@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pipesat
-from pipesat.choose.ends import varied
+from pipesat.choose.estimate_ends import varied
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
 from tests.conftest import Run

@@ -8,10 +8,10 @@ import pytest
 
 from pipesat.bounds.paired import least_times_of_each_class
 from pipesat.core.checker import check
-from pipesat.core.least import least_problem
 from pipesat.core.metrics import bubbles
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.ops import Item, Op, Pair, parse_item
+from pipesat.core.plain_problems import least_problem
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration, pair_time
 from pipesat.core.schedule import Schedule, Timed

@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from pipesat import doctor
-from pipesat.core import machine
+from pipesat.core import usable_cores
 from pipesat.files.problem_file import parse_problem
 from tests.conftest import Run
 
@@ -124,7 +124,7 @@ def test_a_group_of_version_2_and_the_groups_around_it(tmp_path: Path) -> None:
             "sys/fs/cgroup/outer/inner/cpu.max": "max 100000\n",
         },
     )
-    assert machine.quota(root) == 1.5  # the outer group's
+    assert usable_cores.quota(root) == 1.5  # the outer group's
 
 
 def test_a_group_of_version_1_whose_path_is_the_hosts(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_group_of_version_1_whose_path_is_the_hosts(tmp_path: Path) -> None:
             "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
         },
     )
-    assert machine.quota(root) == 4
+    assert usable_cores.quota(root) == 4
 
 
 @pytest.mark.parametrize("quota", ["-1", "0", "", "junk"])
@@ -149,7 +149,7 @@ def test_no_quota_and_no_limit(tmp_path: Path, quota: str) -> None:
             "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
         },
     )
-    assert machine.quota(root) == math.inf
+    assert usable_cores.quota(root) == math.inf
 
 
 @pytest.mark.parametrize(("quota", "usable"), [(math.inf, 4), (6.0, 4), (2.5, 2), (0.5, 1)])
@@ -157,12 +157,12 @@ def test_no_more_threads_than_the_quota_feeds(
     monkeypatch: pytest.MonkeyPatch, quota: float, usable: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
-    monkeypatch.setattr(machine, "quota", lambda: quota)
-    assert machine.usable_cores() == usable
+    monkeypatch.setattr(usable_cores, "quota", lambda: quota)
+    assert usable_cores.usable_cores() == usable
 
 
 def test_as_many_cores_as_a_solve_takes() -> None:
     from pipesat.solver import solve
 
     problem = parse_problem(doctor.PROBLEM)
-    assert solve(problem, time_limit=0).workers == machine.usable_cores()
+    assert solve(problem, time_limit=0).workers == usable_cores.usable_cores()

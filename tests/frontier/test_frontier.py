@@ -38,8 +38,8 @@ from pipesat.frontier.caps import (
     with_capacities,
 )
 from pipesat.frontier.curve import Curve
-from pipesat.frontier.least import interval
 from pipesat.frontier.least_memory import least_memory
+from pipesat.frontier.least_search import interval
 from pipesat.frontier.trace import Frontier, trace
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.hand_written import published

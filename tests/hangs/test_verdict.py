@@ -12,7 +12,7 @@ from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.timing import time_order
 from pipesat.export.steps import late_steps
 from pipesat.files.problem_file import parse_problem
-from pipesat.hangs.machine import RULES, with_waits, word
+from pipesat.hangs.step_lists import RULES, with_waits, word
 from pipesat.hangs.verdict import Verdict
 from tests.conftest import Run
 from tests.support.hang_oracle import posted_late, programs, random_order, random_problem, simulate

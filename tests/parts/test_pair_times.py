@@ -16,7 +16,7 @@ from pipesat.parts.answer import ChunkOp, factor_of, into_problem, require_same_
 from pipesat.parts.bounds import one_stream_bound, quick_plans
 from pipesat.parts.file import parse_parts, read_parts
 from pipesat.parts.parts import Plan, fault_of, shop_of, timed
-from pipesat.solver.parts import blocks_of, repeated
+from pipesat.solver.job_shop import blocks_of, repeated
 from pipesat.workflows.pair_times import pair_times
 from tests.support.parts import BY_HAND, least_by_trying, random_parts
 from tests.support.paths import ROOT

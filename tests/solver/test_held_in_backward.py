@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pipesat
-from pipesat.core.least import backward_excess
+from pipesat.core.plain_problems import backward_excess
 from pipesat.files.problem_file import parse_problem
 from tests.support.oracle_by_instants import optimum
 from tests.support.zero_lengths import random_document

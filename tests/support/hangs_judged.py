@@ -11,7 +11,7 @@ from pipesat.core.ops import parse_item
 from pipesat.core.timing import time_order
 from pipesat.export.steps import RankStep, compute_kind
 from pipesat.files.problem_file import parse_problem
-from pipesat.hangs.machine import RULES, WORDS
+from pipesat.hangs.step_lists import RULES, WORDS
 from pipesat.hangs.verdict import verdict
 from tests.support.hang_oracle import (
     Outcome,

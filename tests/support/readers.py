@@ -141,9 +141,9 @@ def _done(*_: object, **__: object) -> None:
 
 _LONG_WORK = (
     "pipesat.solver.solve",
-    "pipesat.solver.parts.least_time",
+    "pipesat.solver.job_shop.least_time",
     "pipesat.frontier.trace.trace",
-    "pipesat.choose.work.Work",
+    "pipesat.choose.time_shares.Work",
     "pipesat.choose.phases.run_plan",
     "pipesat.frontier.least_memory.least_memory",
     "pipesat.runtime.run.check_parity",

@@ -108,7 +108,7 @@ def plan(
         If a value is wrong, or the layers cannot be cut so.
     """
     from pipesat.choose.candidates import Space
-    from pipesat.choose.given import delay_of, hand_of, require_choice, with_reserve
+    from pipesat.choose.model_source import delay_of, hand_of, require_choice, with_reserve
     from pipesat.choose.phases import plan_of
     from pipesat.choose.splits import for_runtime, shapes_to_try
     from pipesat.layers.from_profile import read_layers_or_profile
@@ -230,8 +230,8 @@ def advise(
     """
     from pipesat.choose.advice import Advice
     from pipesat.choose.advice_table import shown_rows
-    from pipesat.choose.ends import ends_of
-    from pipesat.choose.given import (
+    from pipesat.choose.estimate_ends import ends_of
+    from pipesat.choose.model_source import (
         copy_rate,
         given,
         require_room,
@@ -240,7 +240,7 @@ def advise(
         with_reserve,
     )
     from pipesat.choose.question import Question
-    from pipesat.choose.work import Work
+    from pipesat.choose.time_shares import Work
 
     if gpu is not None and tokens is not None:
         text = "a published model has them: expected `length` and `batch`"

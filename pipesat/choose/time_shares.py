@@ -17,7 +17,13 @@ from pipesat.choose.advice_table import shown_rows
 from pipesat.choose.bounds import shape_bound
 from pipesat.choose.candidates import Candidate, has_variant
 from pipesat.choose.cut_terms import cheapest
-from pipesat.choose.known import builds, hand_written_of, moved_rows, plainly_named, rows_on
+from pipesat.choose.hand_written_rows import (
+    builds,
+    hand_written_of,
+    moved_rows,
+    plainly_named,
+    rows_on,
+)
 from pipesat.choose.pairs import OFFLOAD
 from pipesat.choose.phases import plan_of
 from pipesat.choose.plan import Plan
