@@ -77,7 +77,7 @@ def _of_devices(problem: Problem, objective: Objective) -> Iterator[Bound]:
     for device, found in terms.items():
         values: dict[str, Number] = found.own_window(absolute=absolute)
         if absolute or len(problem.routes) == 1:
-            values |= found.route_window()
+            values |= found.route_window(absolute=absolute)
         name = problem.device_name(device)
         for argument, value in values.items():
             yield Bound(value, f"closed form: {argument} of {name}")

@@ -81,8 +81,18 @@ class Work:
 
     @cached_property
     def pending(self) -> Option:
-        """What a weight gradient holds that waits, and its work."""
-        return self.held_after_B, where(self.split, self.W, 0)
+        """What a weight gradient holds that waits, and what of the least work is left with it."""
+        return self.held_after_B, where(self.split, most((0, self.least - self.B)), 0)
+
+    def least_to_fill(self, idle: Number, *, alone: bool) -> Number:
+        """Least work that is added, and time left idle, if weight gradients fill some time.
+
+        Whole ones count, and the rest of the time if they are ``alone`` on the device.
+        """
+        left, each = self.pending[1], most((self.W, 1))
+        added = self.W - left
+        last = least((idle % each, added)) if alone else 0
+        return where(left > 0, idle // each * added + last, idle)
 
     @property
     def left(self) -> list[Option]:
@@ -166,15 +176,15 @@ class DeviceTerms:
             **({"load around one microbatch": busy + self.around_one} if self.in_turn else {}),
         }
 
-    def route_window(self) -> dict[str, Number]:
-        """Bounds on the time until the first stage's last backward ends."""
+    def route_window(self, *, absolute: bool) -> dict[str, Number]:
+        """Bounds on the time until the first stage's last backward, or all (``absolute``), ends."""
         busy, head = self.start + self.load, self.head(absolute=True) + self.load
-        tail = self.route_tail
-        around = {"load around one microbatch + end": busy + self.around_one + self.end}
+        tail, end = self.route_tail, self.end(absolute=absolute)
+        around = {"load around one microbatch + end": busy + self.around_one + end}
         return {
             **self.route_pass(),
-            "load + end": busy + self.end,
-            "head + load + end": head + self.end,
+            "load + end": busy + end,
+            "head + load + end": head + end,
             "load without W + way home": self.start + self._busy(weights=False) + self.way_home,
             "load + route's tail": busy + tail,
             "head + load + route's tail": where(self.is_full, head + tail, 0),
@@ -186,9 +196,9 @@ class DeviceTerms:
 
         The route's counts from the origin.
         """
-        full, busy = self.is_full, self.start + self.load
+        full, busy, end = self.is_full, self.start + self.load, self.end(absolute=absolute)
         own = self.start * absolute + self.load + where(full, most((0, self.tail)), 0)
-        return most((own, busy + where(full, most((self.end, self.route_tail)), self.end)))
+        return most((own, busy + where(full, most((end, self.route_tail)), end)))
 
     @property
     def _first(self) -> Iterator[Way]:
@@ -281,11 +291,17 @@ class DeviceTerms:
         """From the end of the last backward to that of the route's first stage."""
         return least(way.end for way in self._last)
 
-    @cached_property
-    def end(self) -> Number:
-        """Idle time after the last backward, while its gradient travels to the first stage."""
-        weights = Knapsack([[x.pending] for x in self.work])
-        return self.way_home - weights.most(self._numbers, self.room)
+    def end(self, *, absolute: bool) -> Number:
+        """Idle time after the last backward, while its gradient travels to the first stage.
+
+        And what is added to the load by weight gradients that fill it, where all must end.
+        """
+        home, weights = self.way_home, Knapsack([[x.pending] for x in self.work])
+        idle = home - weights.most(self._numbers, self.room)
+        if not absolute:
+            return idle
+        alone = len(self.work) == 1
+        return most((idle, least(x.least_to_fill(home, alone=alone) for x in self.work)))
 
     @cached_property
     def around_one(self) -> Number:

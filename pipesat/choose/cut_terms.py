@@ -146,7 +146,7 @@ class CutTerms:
     def bound(self, parts: Sequence[Part], *, absolute: bool) -> tuple[Ints, Ints]:
         """Return the largest closed form of a device with these stages, and whether one fits."""
         terms = self.terms(parts)
-        values = {**terms.own_window(absolute=absolute), **terms.route_window()}
+        values = {**terms.own_window(absolute=absolute), **terms.route_window(absolute=absolute)}
         largest: Ints = np.maximum.reduce(np.broadcast_arrays(*values.values()))
         return largest, terms.ways[0].held <= terms.memory
 

@@ -52,6 +52,29 @@ def test_one_microbatch_s_pass() -> None:
     assert closed_form_bound(chain(2, 1, F=2, B=5, W=1, comm=3), "makespan").value == 21
 
 
+def test_weight_gradients_on_the_way_home_add_to_the_load_of_the_makespan() -> None:
+    # device 1 begins at 1, has three times 2 + 3 to do and 4 until its last gradient has ended on
+    # device 0; two W's fill that time, of backwards that are 1 longer for being split
+    stages = [
+        {"device": 0, "F": 1, "B": 2, "W": 1, "BW": 4, "backward": "fused"},
+        {"device": 1, "F": 2, "B": 2, "W": 2, "BW": 3},
+    ]
+    problem = parse_problem(document(chain(2, 3), stages=stages))
+    assert closed_form_bound(problem, "makespan").value == 1 + 3 * (2 + 3) + 2 * 1
+    assert plain_model_optimum(problem) == 18
+
+
+def test_the_span_does_not_wait_for_the_weight_gradients_of_other_devices() -> None:
+    stages = [
+        {"device": 0, "F": 2, "B": 2, "W": 3, "BW": 2, "held_after_F": 0, "held_after_B": 4},
+        {"device": 1, "F": 3, "B": 1, "W": 2, "BW": 2, "held_after_F": 4, "held_after_B": 2},
+        {"device": 1, "F": 1, "B": 3, "W": 1, "BW": 4, "held_after_F": 4, "held_after_B": 1},
+    ]
+    devices = [{"memory": 16}, {"memory": 10}]
+    problem = parse_problem(document(chain(2, 2), stages=stages, devices=devices))
+    assert closed_form_bound(problem, "span").value <= 21 == plain_model_optimum(problem, "span")
+
+
 def test_area_at_a_tight_capacity() -> None:
     # room for one activation, held from F to the end of B: device 0 runs microbatches one by one,
     # each F + way + B; W of the last one afterwards is not in the area: 4 (1 + 2 + 1) = 16, and the
