@@ -12,6 +12,8 @@ what it holds, ``extra(i) <= room - held by all + held by those before i``. Memo
 backwards and of pending weight gradients counts as free, since these need nothing to finish. Such
 a state always lets the oldest microbatch advance, so the scheduler cannot deadlock on any problem
 in which one microbatch alone fits.
+
+Long runs. Once all repeats, the rest is not simulated (:mod:`pipesat.heuristics.shared.repeating`).
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
-from operator import attrgetter
-from typing import Literal, TypeAlias
+from itertools import islice, starmap
+from operator import attrgetter, sub
+from typing import Any, Literal, TypeAlias
 
 from pipesat.bounds.feasibility import (
     Holding,
@@ -34,6 +36,7 @@ from pipesat.bounds.feasibility import (
     preflight,
     sure_order,
 )
+from pipesat.core.arrays import nothing_collected
 from pipesat.core.errors import Fault, Infeasible, NotApplicable
 from pipesat.core.event_engine import DeviceMemory, EventEngine
 from pipesat.core.ops import Item, Kind, Op, members
@@ -43,6 +46,7 @@ from pipesat.core.rules import awaited, duration, round_trip
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import published
+from pipesat.heuristics.shared.repeating import LeftOut, Moment
 
 NAME = "list-scheduling"
 
@@ -82,6 +86,7 @@ class Policy:
     fuse: Fuse = "split"
 
 
+_LOOKED_AT = 2  # microbatches of a queue, by any policy
 _LIMITS: tuple[tuple[float, int] | None, ...] = (None, (1, 1), (2, 1), (0.67, 1), (1.5, 1), (1, 2))
 _PACES = (1.0, 1.25, 1.5, 0.8, 2.0)
 
@@ -169,19 +174,29 @@ class Simulation(EventEngine[Item]):
         self.active = [0] * len(problem.devices)  # held by forwards whose backward is to come
         self.launched: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
         self.chunks = problem.chunks_on
+        self.entry = problem.routes[0].stages[0]
+        self.seen: Moment | None = None  # one that later ones are compared with
+        self.left_out: LeftOut | None = None
         self.held = holdings(problem)
         self.need = [
             need.capacity - device.static
             for need, device in zip(capacities_by_order(problem), problem.devices, strict=True)
         ]
 
+    @nothing_collected()
     def order(self, give_up: Callable[[], bool]) -> Order | None:
         """Simulate until nothing is left to do, and return what each device did."""
         if not self.run(give_up):
             return None
-        if any(self.started["B"][s] < m for s, m in enumerate(self.problem.microbatches)):
+        rows: Iterable[Iterable[Item]] = self.rows
+        missing = list(map(sub, self.problem.microbatches, self.started["B"]))
+        if (left_out := self.left_out) is not None:
+            missing = [number - left_out.microbatches for number in missing]
+            self.busy_until = [end + left_out.time for end in self.busy_until]
+            rows = starmap(left_out.whole, enumerate(self.rows))
+        if any(missing):
             raise Fault(f"list scheduling ({self.policy}) stopped before the end")
-        return tuple(map(tuple, self.rows))
+        return tuple(map(tuple, rows))
 
     def step(self, device: int, now: int) -> bool:
         """Start one item on an idle device; False if it has to, or chooses to, wait."""
@@ -254,10 +269,50 @@ class Simulation(EventEngine[Item]):
     def start(self, item: Item, device: int, now: int) -> None:
         """Run an item, and note what comes of it."""
         end = now + duration(self.problem, item)
+        before = self.started["F"][self.entry]
         self.occupy(device, item, end)
         self.memory[device].run(item)
         for op in sorted(members(item), key=attrgetter("microbatch")):
             self._note(op, device, end)
+        if (entered := self.started["F"][self.entry]) > before:
+            self._look_back(entered, now)
+
+    def _look_back(self, entered: int, now: int) -> None:
+        """Leave out what repeats, if all stands as when fewer microbatches had entered.
+
+        It is compared with the last time that their number was a power of two, or just above.
+        """
+        if self.left_out is not None or not self.problem.plain:
+            return
+        here = Moment(now, entered, list(map(len, self.rows)), self._view(entered, now))
+        if self.seen is None or entered >= 2 * self.seen.entered:
+            self.seen = here._replace(view=list(here.view))
+        elif here.repeats(self.seen):
+            queues = [self.arrivals["F"][route.stages[0]] for route in self.problem.routes]
+            started = [self.started["F"][route.stages[0]] for route in self.problem.routes]
+            left = min(map(sub, map(len, queues), started)) - _LOOKED_AT
+            turns = max(0, left // (entered - self.seen.entered))
+            self.left_out = LeftOut(turns, self.seen, here)
+            for queue in queues:
+                del queue[len(queue) - self.left_out.microbatches :]
+
+    def _view(self, entered: int, now: int) -> Iterator[list[Any]]:
+        """What the rest of a run depends on (:class:`Moment`).
+
+        What devices hold follows from what has started and what is due.
+        """
+        for numbers in self.started.values():
+            yield [number - entered for number in numbers]
+        yield [end - now for end in self.busy_until]
+        yield sorted((time - now, device) for time, device in self.events)
+        for phase, numbers in self.started.items():
+            for stage, number in enumerate(numbers):
+                if phase == "B" or self.problem.previous[stage] is not None:
+                    yield [arrival - now for arrival in self.arrivals[phase][stage][number:]]
+        for due in self.pending:
+            yield [number - entered for number in due]
+        for launched in self.launched:
+            yield [(number - entered, route) for number, route in launched]
 
     def _note(self, op: Op, device: int, end: int) -> None:
         """Note that an op has started and ends at ``end``."""

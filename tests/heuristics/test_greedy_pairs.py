@@ -72,7 +72,7 @@ def test_climbing_keeps_every_rule_and_gets_shorter(monkeypatch: pytest.MonkeyPa
     pairs = [{"ops": [f"{a}F", f"{b}BW"], "time": 5} for a, b in ((0, 3), (1, 2), (2, 1), (3, 0))]
     problem = parse_problem(document(problem, overlap={"pairs": pairs}))
     before = PairingSimulation(problem, Policy(), 0.0)
-    assert before.run(lambda: False) is not None
+    assert before.order(lambda: False) is not None
     ends = [max(before.busy_until)]
     for order in climbed(problem, Policy(), 0.0, lambda: False):
         schedule = time_order(problem, order)
