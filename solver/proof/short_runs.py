@@ -160,6 +160,7 @@ class ShortRuns:
             seed=self.seed,
             strong=self.stairs and not dynamic,
             dynamic=dynamic,
+            upwards=v.problem is not self.problem,
         )
         self.rounds.tried += 1
         return solver, status

@@ -66,6 +66,7 @@ class Runner:
         strong: bool = False,
         dynamic: bool = False,
         linear: bool = True,
+        upwards: bool = False,
         on_solution: cp_model.CpSolverSolutionCallback | None = None,
         on_bound: Callable[[float], None] | None = None,
     ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
@@ -75,11 +76,13 @@ class Runner:
         other models more slowly. ``dynamic`` precedences prove short runs faster still, but with
         them OR-Tools 9.15 aborts on some models with ops of length zero. Without ``linear``, models
         with optional intervals and memory over time are solved many times faster: their linear
-        relaxation costs much and says little.
+        relaxation costs much and says little. ``upwards`` proves values too low, one after the
+        other, before it finds a schedule.
         """
         solver = new_solver(seed, self.workers)
         solver.parameters.use_strong_propagation_in_disjunctive = strong
         solver.parameters.use_dynamic_precedence_in_disjunctive = dynamic
+        solver.parameters.use_objective_lb_search = upwards
         if not linear:
             solver.parameters.linearization_level = 0
         limit = max(0.01, min(limit, self.clock.left))
