@@ -17,6 +17,7 @@ Reference = dict[str, Any]
 """What reference.json says of one problem; empty where there is nothing."""
 
 EXTRA = "uneven-6.2B-s3-p8-m1024-cap0.75"
+FREE = "class-tail-chain-p8-m32-free"
 GIB_4 = 4096
 SLACK = 1e-12  # of a gap that is exactly at its goal
 
@@ -48,18 +49,28 @@ def table5(problem: str, memory: float) -> bool:
 
 
 def line(problem: str, kind: str) -> bool:
-    """A line of the groups that share goals: ``small`` (m <= 16), ``m32`` or ``p16``."""
+    """A line of the groups that share goals: ``small`` (m <= 16), ``m32``, ``p16`` or ``lowcap``.
+
+    The last is the benchmark's lines of 8 devices and 32 microbatches that are short of memory.
+    """
     if group_of(problem) not in ("lowcap", "uneven", "head", "midcap") or problem == EXTRA:
         return False
     p, m = sizes(problem)
+    if (group_of(problem), p, m) == ("lowcap", 8, 32):
+        return kind == "lowcap"
     return kind == ("p16" if p > 8 else "small" if m <= 16 else "m32")
 
 
 def vee(problem: str, kind: str) -> bool:
-    """A V of 4 devices (``p4``), of 8 with 16 microbatches and caps from 0.625 on, or another."""
+    """A V of 4 devices (``p4``), of 8 with 16 microbatches and caps from 0.625 on, or another.
+
+    ``low`` is the one of 16 devices with the least memory.
+    """
     if group_of(problem) != "vee":
         return False
     p, m = sizes(problem)
+    if (p, cap(problem)) == (16, 0.375):
+        return kind == "low"
     good = (p, m) == (8, 16) and cap(problem) >= 0.625
     return kind == ("p4" if p == 4 else "main" if good else "other")
 
@@ -105,6 +116,12 @@ def torch(problem: str, p: int) -> bool:
     return group_of(problem) == "torch" and sizes(problem)[0] == p
 
 
+def mixture(problem: str, *, pairs: bool) -> bool:
+    """One of experiments/bench-mix, whose ops may run in pairs or not."""
+    paired = "-all-" in problem or "-pairs-" in problem
+    return group_of(problem) == "mix" and paired == pairs
+
+
 _CAP_1, _CAP_2 = partial(table5, memory=1), partial(table5, memory=2)
 GOALS = (
     Goal("table5 cap 1", "proven in 5 s each", _CAP_1, proven_in(5)),
@@ -112,18 +129,20 @@ GOALS = (
     Goal("table5 cap 2", "gap <= 0.05 %", _CAP_2, within(0.0005)),
     Goal("table5 cap 2", "gap <= 0.3 %", _CAP_2, within(0.003), "span"),
     Goal("lines, p <= 8, m <= 16", "proven in 20 s", partial(line, kind="small"), proven_in(20)),
-    Goal("lines, p <= 8, m = 32", "gap <= 0.5 %", partial(line, kind="m32"), within(0.005)),
+    Goal("lowcap, p = 8, m = 32", "gap <= 1 %", partial(line, kind="lowcap"), within(0.01)),
+    Goal("other lines, p <= 8, m = 32", "gap <= 0.5 %", partial(line, kind="m32"), within(0.005)),
     Goal("lines, p = 16", "gap <= 2 %", partial(line, kind="p16"), within(0.02)),
     Goal("torch p = 4", "proven", partial(torch, p=4), lambda row, _: proven(row)),
-    Goal("torch p = 8", "gap <= 2 %", partial(torch, p=8), within(0.02)),
+    Goal("torch p = 8", "gap <= 1.5 %", partial(torch, p=8), within(0.015)),
     Goal("vee p = 4", "proven in 30 s", partial(vee, kind="p4"), proven_in(30)),
     Goal(
         "vee p = 8, 16",
         "better than the best peer, or equal and proven",
-        lambda problem: vee(problem, "main") or vee(problem, "other"),
+        lambda problem: any(vee(problem, kind) for kind in ("main", "other", "low")),
         beats_peers,
     ),
     Goal("vee p = 8, m = 16, cap >= 0.625", "gap <= 1 %", partial(vee, kind="main"), within(0.01)),
+    Goal("vee p = 16, cap 0.375", "gap <= 5 %", partial(vee, kind="low"), within(0.05)),
     Goal("the other vee p = 8, 16", "gap <= 3 %", partial(vee, kind="other"), within(0.03)),
     Goal("loop, bidir", "gap <= 2 %", in_groups("loop", "bidir"), within(0.02)),
     Goal("large line", "at the bound, 60 s, 4 GiB", partial(large, shape="line"), in_a_minute(0)),
@@ -134,6 +153,32 @@ GOALS = (
         lambda problem: problem == "tessel-V-p4-m8-cap4",
         is_44,
     ),
-    Goal("m = 1024, uneven, cap 0.75", "gap <= 0.5 %", lambda n: n == EXTRA, within(0.005)),
+    Goal("m = 1024, uneven, cap 0.75", "gap <= 2.5 %", lambda n: n == EXTRA, within(0.025)),
+    Goal("long tail, free order", "gap <= 3 %", lambda n: n == FREE, within(0.03)),
 )
-MEAN_GAP = 0.005  # over the 81 problems of experiments/bench
+
+
+@dataclass(frozen=True)
+class MeanGoal:
+    """What problems together should have: at least so many proven, a mean gap of at most ``gap``.
+
+    ``covers`` is ``None`` for the problems of experiments/bench. No baseline may be ahead of
+    the answer.
+    """
+
+    group: str
+    gap: float
+    covers: Callable[[str], bool] | None = None
+    proven: int = 0
+    objective: str = "makespan"
+
+
+MEANS = (
+    MeanGoal("all", 0.0015, proven=73),
+    MeanGoal("all", 0.008, objective="span"),
+    MeanGoal("pairs", 0.025, in_groups("pair")),
+    MeanGoal("lists", 0.013, in_groups("class")),
+    MeanGoal("memory modes", 0.025, in_groups("mode")),
+    MeanGoal("mixtures without pairs", 0.048, partial(mixture, pairs=False)),
+    MeanGoal("mixtures with pairs", 0.11, partial(mixture, pairs=True)),
+)
