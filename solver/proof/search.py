@@ -39,6 +39,7 @@ class ProofSearch:
         self.stretches: Stretches | None = None
         self.places: PlacesProofs | None = None
         self.one_at_a_time = threading.Lock()
+        self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
         if not _proofs_apply(problem, incumbent):
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
         elif is_long(problem):
@@ -76,8 +77,8 @@ class ProofSearch:
         exhausted = self.relaxations.finished
         others = (self.stretches, self.short_runs, self.places)
         waiting = (part for part in others if part is not None and not part.finished)
-        for part in sorted(waiting, key=lambda part: part.spent):
-            its_turn = exhausted or part.spent < _OTHERS * self.relaxations.spent.time
+        for part in sorted(waiting, key=self._due):
+            its_turn = exhausted or self._due(part) < _OTHERS * self.relaxations.spent.time
             if its_turn and self.one_at_a_time.acquire(timeout=_WAIT if exhausted else 0):
                 try:
                     part.step(runner)
@@ -86,6 +87,10 @@ class ProofSearch:
                 return
         if not exhausted:
             self.relaxations.step(runner)
+
+    def _due(self, part: Stretches | ShortRuns | PlacesProofs) -> float:
+        """Time of a part; that of stretches, which see a run's middle, by the run's length."""
+        return part.spent / (self.length if part is self.stretches else 1)
 
 
 def _proofs_apply(problem: Problem, incumbent: Incumbent) -> bool:
