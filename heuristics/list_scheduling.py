@@ -192,7 +192,7 @@ class Simulation(EventEngine[Item]):
         missing = list(map(sub, self.problem.microbatches, self.started["B"]))
         if (left_out := self.left_out) is not None:
             missing = [number - left_out.microbatches for number in missing]
-            self.busy_until = [end + left_out.time for end in self.busy_until]
+            self.busy_until = [end and end + left_out.time for end in self.busy_until]
             rows = starmap(left_out.whole, enumerate(self.rows))
         if any(missing):
             raise Fault(f"list scheduling ({self.policy}) stopped before the end")
@@ -263,7 +263,7 @@ class Simulation(EventEngine[Item]):
         microbatch, stage = min(ready)
         op = Op(stage, "W", microbatch)
         patience = self.policy.patience * duration(self.problem, op)
-        soon = any(now < arrival < now + patience for arrival, _, _ in backwards)
+        soon = any(0 < arrival - now < patience for arrival, _, _ in backwards)
         return None if soon else op
 
     def start(self, item: Item, device: int, now: int) -> None:
@@ -291,8 +291,11 @@ class Simulation(EventEngine[Item]):
             queues = [self.arrivals["F"][route.stages[0]] for route in self.problem.routes]
             started = [self.started["F"][route.stages[0]] for route in self.problem.routes]
             left = min(map(sub, map(len, queues), started)) - _LOOKED_AT
-            turns = max(0, left // (entered - self.seen.entered))
-            self.left_out = LeftOut(turns, self.seen, here)
+            since = entered - self.seen.entered
+            left_out = LeftOut(max(0, left // since), self.seen, here)
+            if max(map(len, queues)) - left_out.microbatches >= self.seen.two + 2 * since:
+                return  # a route is much longer than another
+            self.left_out = left_out
             for queue in queues:
                 del queue[len(queue) - self.left_out.microbatches :]
 
@@ -303,7 +306,7 @@ class Simulation(EventEngine[Item]):
         """
         for numbers in self.started.values():
             yield [number - entered for number in numbers]
-        yield [end - now for end in self.busy_until]
+        yield [max(0, end - now) for end in self.busy_until]
         yield sorted((time - now, device) for time, device in self.events)
         for phase, numbers in self.started.items():
             for stage, number in enumerate(numbers):

@@ -31,14 +31,19 @@ class Moment(NamedTuple):
     view: Iterable[list[Any]]
 
     def repeats(self, seen: Moment) -> bool:
-        """Whether all stands as it did, and decisions since will be the same again.
+        """Whether all stands as it did, and decisions since will be the same again."""
+        forwards, *_ = seen.view
+        return seen.two > self.entered + max(forwards) and all(map(eq, seen.view, self.view))
 
-        Pairs are chosen by sums of numbers of microbatches, too. So two numbers, of backwards since
-        then, have to be more than any one: with higher numbers they still are.
+    @property
+    def two(self) -> int:
+        """Least sum of two numbers of microbatches whose backward is to come.
+
+        Pairs are chosen by sums of numbers. So this has to be more than any one number: with all of
+        them higher it still is.
         """
-        forwards, backwards, *_ = seen.view
-        two = 2 * (seen.entered + min(backwards))
-        return two > self.entered + max(forwards) and all(map(eq, seen.view, self.view))
+        _, backwards, *_ = self.view
+        return 2 * (self.entered + min(backwards))
 
 
 class LeftOut(NamedTuple):
