@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import ceil
-from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, get_args
 
 from pipesat.profile.cut import StageCosts
 from pipesat.profile.file import Profile
@@ -43,7 +43,8 @@ class Units(NamedTuple):
 
 
 ModeName: TypeAlias = Literal["recompute", "offload"]
-MODES: tuple[ModeName, ...] = ("recompute", "offload")
+ModeChoice: TypeAlias = Literal[ModeName, "none"]
+MODES: tuple[ModeName, ...] = get_args(ModeName)
 
 
 Bandwidth: TypeAlias = tuple[float, float]

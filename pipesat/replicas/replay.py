@@ -151,7 +151,9 @@ class Replay:
             held = np.zeros(costs.shape[2], dtype=np.int64)
             for op in (self.ops[number] for number in row):
                 at = self.held[op.stage]
-                first, second, most = costs[at : at + len(HELD), op.microbatch]
+                held_of = dict(zip(HELD, costs[at : at + len(HELD), op.microbatch], strict=True))
+                first, second = held_of["held_after_F"], held_of["held_after_B"]
+                most = held_of["held_in_backward"]
                 if op.kind == "F":
                     start = net = first
                 elif op.kind == "BW":

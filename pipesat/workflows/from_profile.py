@@ -12,7 +12,7 @@ from pipesat.core.building import Split
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import Amount, Chunks, Devices, Microbatches, Part, Ratio, Tokens
 from pipesat.placement.geometry import OneRoutePlacement, chunks_of
-from pipesat.profile.modes import MODES, ModeName
+from pipesat.profile.modes import MODES, ModeChoice, ModeName
 from pipesat.profile.static import training_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def problem_from_profile(
     backward: Literal["auto", "split", "fused", "either"] = "auto",
     split_limit: Ratio | None = None,
     cost: Statistic = "median",
-    modes: Sequence[Literal["recompute", "offload", "none"]] | None = None,
+    modes: Sequence[ModeChoice] | None = None,
     copy_bandwidth: int | str | None = None,
     copy_channels: Literal[1, 2] = 2,
     name: str = "",
@@ -138,7 +138,7 @@ def _modes(given: Sequence[str] | None) -> tuple[ModeName, ...] | None:
         return None
     require_once("modes", given)
     if "none" in given and len(given) > 1:
-        text = "expected recompute, offload, both or none"
+        text = f"expected none alone, or some of {', '.join(MODES)}"
         raise BadInput(text, where="modes", value=",".join(given))
     return tuple(name for name in MODES if name in given)
 
