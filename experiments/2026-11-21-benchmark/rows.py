@@ -73,4 +73,4 @@ def sizes(problem: str) -> tuple[int, int]:
 
 def cap(problem: str) -> float:
     """The cap in a problem's name."""
-    return float(problem.rpartition("cap")[2])
+    return float(problem.rpartition("cap")[2].partition("-")[0])
