@@ -43,7 +43,8 @@ class Moment(NamedTuple):
         them higher it still is.
         """
         _, backwards, *_ = self.view
-        return 2 * (self.entered + min(backwards))
+        least: int = min(backwards)
+        return 2 * (self.entered + least)
 
 
 class LeftOut(NamedTuple):
