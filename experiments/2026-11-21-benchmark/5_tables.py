@@ -1,4 +1,4 @@
-"""Write the tables of results.md and its pictures from results/.
+"""Write the tables of results.md and its picture from results/.
 
     python experiments/2026-11-21-benchmark/5_tables.py [--limit S] [--reduced-limit S]
         [--results DIR] [--page FILE]
@@ -39,7 +39,7 @@ def main() -> int:
     text = options.page.read_text()
     limits = options.limit, options.reduced_limit or options.limit
     parts = sections(solved, ablated, others, *limits)
-    parts |= draw(options.page.parent, solved, ablated, *limits)
+    parts |= draw(options.page.parent, solved, options.limit)
     for name, content in parts.items():
         text = replaced(text, name, content)
     options.page.write_text(text)
@@ -114,22 +114,15 @@ def replaced(text: str, name: str, content: str) -> str:
     return new
 
 
-def draw(
-    folder: Path, solved: list[Row], ablated: list[Row], limit: float, reduced: float
-) -> dict[str, str]:
-    """Draw both pictures, where there are rows for them, and return what shows them on the page."""
+def draw(folder: Path, solved: list[Row], limit: float) -> dict[str, str]:
+    """Draw the picture, if there are rows for it, and return what shows it on the page."""
     known = json.loads(REFERENCE.read_text())
     own = [r for r in medians(solved, "makespan", limit).values() if r["problem"] in known]
-    ablations = list(medians(ablated, "makespan", reduced).values())
-    parts = {"quality picture": NOT_RUN, "ablation picture": NOT_RUN}
+    parts = {"quality picture": NOT_RUN}
     if own:
         curves.draw_quality(folder / "benchmark-quality.png", own, limit)
         alt = "Number of problems solved to a gap, and mean gap per group, over time"
         parts["quality picture"] = f"![{alt}](benchmark-quality.png)"
-    if ablations:
-        curves.draw_variants(folder / "benchmark-ablation.png", ablations, reduced)
-        alt = "Proofs and mean gap over time, without each part"
-        parts["ablation picture"] = f"![{alt}](benchmark-ablation.png)"
     return parts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -39,32 +39,6 @@ def draw_quality(path: Path, rows: Sequence[Row], limit: float) -> None:
     for row in rows:
         groups.setdefault(group_of(row["problem"]), []).append(row)
     _draw_gaps(right, sorted(groups.items()), times)
-    _finish(figure, path, (left, right), limit)
-
-
-def draw_variants(path: Path, rows: Iterable[Row], limit: float) -> None:
-    """Left: problems proven optimal after t seconds, per variant. Right: their mean gap."""
-    variants: dict[str, list[Row]] = {}
-    for row in rows:
-        variants.setdefault(row["variant"], []).append(row)
-    figure, (left, right) = _panels()
-    times = moments(limit)
-    names = list(variants)
-    labels = {name: name if name == names[0] else f"without {name}" for name in names}
-    for number, name in enumerate(names):
-        reaching = [reached(row, 0.0) for row in variants[name]]
-        left.step(
-            times,
-            [sum(r <= t for r in reaching) for t in times],
-            color=COLOURS[number % len(COLOURS)],
-            linestyle=DASHES[number // len(COLOURS)],
-            label=labels[name],
-            where="post",
-        )
-    left.set(
-        ylim=(0, len(variants[names[0]])), ylabel=f"proven optimal, of {len(variants[names[0]])}"
-    )
-    _draw_gaps(right, [(labels[name], variants[name]) for name in names], times)
     _finish(figure, path, (left, right), limit)
 
 
