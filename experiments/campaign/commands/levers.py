@@ -122,7 +122,7 @@ def statements(
     }
     if rows:
         found = re.search(
-            r"(?:^| )at ([\d,]+)(?: (?:MiB|B))?(?: \(-?[\d.]+ x 1F1B\))?: (?=.*with ample memory)", flat
+            r"(?:^| )at ([\d,]+)(?: M?i?B)?(?: \(-?[\d.]+ x 1F1B\))?: (?=.*with ample memory)", flat
         )
         if case.expect(found is not None, "levers: no sentence at a capacity"):
             assert found is not None
