@@ -297,7 +297,7 @@ class Simulation(EventEngine[Item]):
                 return  # a route is much longer than another
             self.left_out = left_out
             for queue in queues:
-                del queue[len(queue) - self.left_out.microbatches :]
+                del queue[len(queue) - left_out.microbatches :]
 
     def _view(self, entered: int, now: int) -> Iterator[list[Any]]:
         """What the rest of a run depends on (:class:`Moment`).

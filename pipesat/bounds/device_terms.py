@@ -296,12 +296,15 @@ class DeviceTerms:
 
         And what is added to the load by weight gradients that fill it, where all must end.
         """
-        home, weights = self.way_home, Knapsack([[x.pending] for x in self.work])
-        idle = home - weights.most(self._numbers, self.room)
         if not absolute:
-            return idle
-        alone = len(self.work) == 1
-        return most((idle, least(x.least_to_fill(home, alone=alone) for x in self.work)))
+            return self._idle_end
+        home, alone = self.way_home, len(self.work) == 1
+        return most((self._idle_end, least(x.least_to_fill(home, alone=alone) for x in self.work)))
+
+    @cached_property
+    def _idle_end(self) -> Number:
+        weights = Knapsack([[x.pending] for x in self.work])
+        return self.way_home - weights.most(self._numbers, self.room)
 
     @cached_property
     def around_one(self) -> Number:

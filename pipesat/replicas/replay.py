@@ -147,13 +147,12 @@ class Replay:
     def excess(self, costs: Ints) -> Ints:
         """Most by which each case exceeds a device's memory, op by op; 0: it fits."""
         found = np.zeros(costs.shape[2], dtype=np.int64)
+        places = [*map(HELD.index, ("held_after_F", "held_after_B", "held_in_backward"))]
         for room, row in self.rooms:
             held = np.zeros(costs.shape[2], dtype=np.int64)
             for op in (self.ops[number] for number in row):
                 at = self.held[op.stage]
-                held_of = dict(zip(HELD, costs[at : at + len(HELD), op.microbatch], strict=True))
-                first, second = held_of["held_after_F"], held_of["held_after_B"]
-                most = held_of["held_in_backward"]
+                first, second, most = (costs[at + place, op.microbatch] for place in places)
                 if op.kind == "F":
                     start = net = first
                 elif op.kind == "BW":
