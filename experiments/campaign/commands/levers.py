@@ -145,7 +145,9 @@ def _time(problem: dict[str, Any]) -> Callable[[int], str]:
 
 
 def _memory(problem: dict[str, Any]) -> Callable[[int], str]:
-    return (lambda n: f"{n} MiB") if problem.get("memory_unit") == "MiB" else "{:,}".format
+    """Say a small amount as answers do; nothing has no prefix."""
+    in_mib = problem.get("memory_unit") == "MiB"
+    return (lambda n: f"{n} MiB" if n else "0 B") if in_mib else "{:,}".format
 
 
 def _at(
