@@ -30,6 +30,7 @@ from pipesat.core.problem import MicrobatchOrder, Problem
 from pipesat.core.result import Baseline
 from pipesat.core.schedule import Order, Schedule
 from pipesat.solver.modes.assign import in_modes_of_stages
+from pipesat.solver.modes.proofs import offer_any
 from pipesat.solver.modes.starts import mode_names, mode_number
 from pipesat.solver.portfolio import SearchReport
 from pipesat.solver.run.incumbent import Incumbent, failure_note
@@ -110,6 +111,8 @@ class Solve:
         mine = self.incumbent
         if mine.schedule is None:
             mine.offer(sure_order(mine.problem), ONE_BY_ONE)
+        if mine.schedule is None and mine.problem.has_modes:
+            offer_any(mine)
         if mine.schedule is None:
             return SearchReport(["no schedule found"], [])
         if self.inner is not None and not (mine.proven or mine.clock.over):

@@ -264,6 +264,32 @@ class DeviceAlone(OverTime):
             self.add_end(cell, self.value)
 
 
+def offer_any(incumbent: Incumbent) -> None:
+    """Offer a schedule of the whole model, if it is small: where no order is sure to fit."""
+    problem, clock = incumbent.problem, incumbent.clock
+    if not whole_applies(problem, incumbent):
+        return
+    model = WholeModel(problem, _all_in_a_row(problem), incumbent.objective, one_order=False)
+    solver, status = Runner(clock).solve(
+        model.cp, limit=clock.left, seed=0, strong=True, linear=False
+    )
+    if status in FOUND:
+        incumbent.offer(model.schedule(solver, WHOLE).order, WHOLE)
+
+
+def _all_in_a_row(problem: Problem) -> int:
+    """Return what all ops, copies and delays take together, in the modes that take longest."""
+    total = 0
+    for stage, microbatches in enumerate(problem.microbatches):
+        for k in range(microbatches):
+            ways = [problem.amounts(stage, k, mode) for mode in problem.modes_of(stage)]
+            copies = [(x.offload.time_out + x.offload.time_in) if x.offload else 0 for x in ways]
+            total += max(x.F + max(x.B + x.W, x.BW) for x in ways) + max(copies)
+            if (link := problem.link(stage, k)) is not None:
+                total += link.F + link.B
+    return total
+
+
 def least_end(problem: Problem, device: int, most: int, *, absolute: bool) -> int | None:
     """Solve a device's model to its optimum, ``most`` at most; ``None`` if there is none."""
     model = DeviceAlone(problem, device, most, absolute=absolute)

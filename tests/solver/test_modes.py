@@ -14,7 +14,7 @@ from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.solver.modes.assign import fewest, in_modes
-from pipesat.solver.modes.proofs import least_end, least_schedule
+from pipesat.solver.modes.proofs import WHOLE, least_end, least_schedule
 from pipesat.solver.modes.starts import orders_from, packer
 from tests.support.oracle_by_instants import optimum
 from tests.support.tiny_modes import tiny, tiny_chain
@@ -157,3 +157,29 @@ def test_the_whole_model_is_the_problem_itself(seed: int) -> None:
     assert found == optimum(document, at_most=found)
     in_order, _ = least_schedule(problem, 60, one_order=True) or (None, None)
     assert found is None or in_order is None or in_order >= found
+
+
+def test_a_schedule_is_found_where_only_ops_of_one_instant_fit() -> None:
+    """No microbatch fits alone in the modes of least need: F, B and W of no length share memory."""
+    host = {"name": "host", "offload": {"out": 1, "in": 0, "held": 4}}
+    again = {"name": "again", "BW": 2, "backward": "fused", "held_after_F": 1}
+    instant = {"device": 0, "F": 0, "B": 0, "W": 0, "held_after_F": 4, "held_after_B": 7}
+    document = {
+        "format": FORMAT,
+        "devices": [{"static": 3, "memory": 6, "copy_channels": 1}, {"memory": 10}],
+        "stages": [
+            {"device": 0, "F": 0, "B": 2, "W": 0, "held_after_F": 4, "held_after_B": 1}
+            | {"modes": [host, again | {"held_in_backward": 3}]},
+            {"device": 1, "F": 3, "B": 1, "W": 6, "held_after_F": 2, "held_after_B": 3},
+            instant
+            | {
+                "held_in_backward": 3,
+                "modes": [host | {"offload": {"out": 0, "in": 2, "held": 3}}],
+            },
+            {"device": 1, "F": 0, "B": 0, "W": 0, "held_after_F": 1, "held_in_backward": 5},
+        ],
+        "routes": [{"stages": [0, 1], "microbatches": 2}, {"stages": [2, 3], "microbatches": 1}],
+    }
+    result = parse_problem(document).solve(time_limit=20)
+    assert any(step.source == WHOLE for step in result.history)
+    assert result.value == optimum(document)

@@ -1,7 +1,8 @@
 """``advise`` cut off at random times, held against one build of every family by ``baseline``.
 
-Blocks are alike, so a family's first split is the even one, and nothing recomputes. Whatever a
-family makes that fits is a row, or one as short is, or the answer names the family as not tried.
+Blocks are alike, and nothing recomputes. Whatever a family makes of the even split that fits is a
+row, or one as short is, or the family has a row of the balanced split, which comes first, or the
+answer names it as not tried.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def false_answer(case: Case, question: plans.Question, runtime: str, said: Any) 
     if not all(text in said["advice"]["Doubt"] for text in said["not_tried"]):
         yield "the lines leave out what was not tried"
     rows = [row for row in said["rows"] if row["fits"]]
+    named |= {(row["schedule"], row["placement"]) for row in rows if row["split"] == "balanced"}
     runs = [row["makespan"] for row in rows if row["runs"]]
     chosen = said["chosen"]
     if (chosen and chosen["makespan"]) != min(runs, default=None):

@@ -105,7 +105,10 @@ def frontier(case: Case) -> None:
         return
     case.notes.add("exact")
     (curve,) = load(path)["curves"]
-    rows = {str(point["cap"] or "unlimited"): point for point in curve["points"]}
+    rows = {
+        "unlimited" if point["cap"] is None else str(point["cap"]): point
+        for point in curve["points"]
+    }
     gaps = []
     for line in ran.out.splitlines():
         cells = line.split()
