@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 _FIRST_LIMIT = 1.0  # seconds for one model
@@ -22,6 +22,8 @@ class Rounds(Generic[KindT]):
         Parts of a kind in a row without an outcome that end it for this round.
     last
         The part that says it all: with it, rounds end.
+    pays
+        Whether anything may follow from a part by now; others wait.
     """
 
     def __init__(
@@ -29,8 +31,9 @@ class Rounds(Generic[KindT]):
         lengths: Mapping[KindT, Sequence[int]],
         patience: int,
         last: tuple[KindT, int] | None = None,
+        pays: Callable[[KindT, int], bool] = lambda *_: True,
     ) -> None:
-        self.lengths, self.patience, self.last = lengths, patience, last
+        self.lengths, self.patience, self.last, self.pays = lengths, patience, last, pays
         self.settled: set[tuple[KindT, int]] = set()
         self.limit = _FIRST_LIMIT
         self.tried = 0  # models that were solved
@@ -49,6 +52,8 @@ class Rounds(Generic[KindT]):
             for n in sorted({n for lengths in self.lengths.values() for n in lengths}):
                 for kind, lengths in self.lengths.items():
                     if (kind, n) in self.settled or not patience[kind] or n not in lengths:
+                        continue
+                    if not self.pays(kind, n):
                         continue
                     yield kind, n
                     settled = (kind, n) in self.settled

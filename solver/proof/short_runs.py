@@ -30,6 +30,7 @@ from pipesat.solver.run.runner import FOUND, PROOFS, Runner, proven_bound
 
 SOURCE = "CP-SAT on fewer microbatches"
 _PER_DEVICE = 2  # a run is long if it has more microbatches per device
+_SUMS = 512  # microbatches whose sums of steps are all tried
 _PATIENCE = 3  # models of a kind in a row without an outcome that end it for this round
 
 RunKind: TypeAlias = Literal["step", "makespan"]
@@ -101,7 +102,7 @@ class ShortRuns:
 
     def _settle_step(self, n: int, runner: Runner) -> bool:
         upper = _least_step(self.problem, self._schedule(), n)
-        if self._meets(self.known.step(n), upper, f"the step of {n} microbatches"):
+        if self._meets(self.known.steps.of(n), upper, f"the step of {n} microbatches"):
             return True
         few = self._few(n + 1)
         if not self._fits(few):
@@ -113,7 +114,7 @@ class ShortRuns:
         if status == cp_model.INFEASIBLE:
             self._refute(upper + 1, f"the step of {n} microbatches", upper)
             return False
-        self.known.learn_step(n, v.times.bound(proven_bound(solver)))
+        self.known.steps.learn(n, v.times.bound(proven_bound(solver)))
         return status == cp_model.OPTIMAL
 
     def _few(self, n: int) -> Problem:
@@ -179,6 +180,35 @@ def _least_step(problem: Problem, schedule: Schedule, n: int) -> int:
     return min(later - earlier for earlier, later in zip(starts, starts[n:], strict=False))
 
 
+class Steps:
+    """Lower bounds of steps, none of which is below ``floor``: they add up."""
+
+    def __init__(self, floor: int = 0) -> None:
+        self.floor = floor
+        self.known: dict[int, int] = {}
+        self._sums = [0]
+
+    def learn(self, n: int, value: int) -> None:
+        """Take in a bound of a step of n microbatches."""
+        self.known[n] = max(value, self.known.get(n, value))
+        self._sums = [0]
+
+    def of(self, n: int) -> int:
+        """Return the best bound of one: the largest sum of known steps of n together.
+
+        Beyond some length, all but the rest is the step that is largest for its length.
+        """
+        if not self.known:
+            return self.floor if n else 0
+        size = max(self.known, key=lambda j: self.known[j] / j)
+        if times := max(0, n - _SUMS) // size:
+            return times * self.known[size] + self.of(n - times * size)
+        for size in range(len(self._sums), n + 1):
+            sums = (self._sums[size - j] + value for j, value in self.known.items() if j <= size)
+            self._sums.append(max(sums, default=self.floor))
+        return self._sums[n]
+
+
 class RunBounds:
     """Lower bounds of e(n) and f(n), for a problem of a single route.
 
@@ -187,40 +217,27 @@ class RunBounds:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.steps: dict[int, int] = {}
+        self.steps = Steps()
         self.makespans: dict[int, int] = {}
-        self._sums = [0]
-
-    def learn_step(self, n: int, value: int) -> None:
-        """Take in a bound of e(n)."""
-        self.steps[n] = max(value, self.steps.get(n, 0))
-        self._sums = [0]
 
     def learn_makespan(self, n: int, value: int) -> None:
         """Take in a bound of f(n)."""
         self.makespans[n] = max(value, self.makespans.get(n, 0))
-
-    def step(self, n: int) -> int:
-        """Return the best bound of e(n): the largest sum of known steps of n together."""
-        for size in range(len(self._sums), n + 1):
-            sums = (self._sums[size - j] + value for j, value in self.steps.items() if j <= size)
-            self._sums.append(max(sums, default=0))
-        return self._sums[n]
 
     def makespan(self, n: int) -> int:
         """Return the best bound of f(n), the closed forms' included."""
         if n not in self.makespans:
             few = with_microbatches(self.problem, [n])
             self.makespans[n] = closed_form_bound(few, "makespan").value
-        return max(self.step(n - j) + value for j, value in self.makespans.items() if j <= n)
+        return max(self.steps.of(n - j) + value for j, value in self.makespans.items() if j <= n)
 
     def sharp_steps(self, most: int) -> list[tuple[int, int]]:
         """Return the steps of at most so many microbatches that no shorter ones imply."""
+        step = self.steps.of
         return [
             (n, value)
-            for n, value in sorted(self.steps.items())
-            if n <= most
-            and value > max((self.step(i) + self.step(n - i) for i in range(1, n)), default=0)
+            for n, value in sorted(self.steps.known.items())
+            if n <= most and value > max((step(i) + step(n - i) for i in range(1, n)), default=0)
         ]
 
 
@@ -252,7 +269,7 @@ def step_model(few: Problem, known: RunBounds, upper: int, *, staircase: bool = 
     add_constraints(v, staircase=staircase)
     starts = _starts_with_known_steps(v, known)
     v.cp.add(starts[0] == 0)
-    v.cp.add_linear_constraint(starts[n], times.at_least(known.step(n)), times.at_most(upper))
+    v.cp.add_linear_constraint(starts[n], times.at_least(known.steps.of(n)), times.at_most(upper))
     v.cp.minimize(starts[n])
     return v
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from ortools.sat.python import cp_model
 
@@ -20,54 +20,50 @@ from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import splits
 from pipesat.solver.proof.rounds import Rounds
+from pipesat.solver.proof.short_runs import Steps
 from pipesat.solver.proof.stretches import Debt, Part, stretch_model
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner
 
 SOURCE = "CP-SAT on stretches of microbatches"
 _PATIENCE = 2  # stretches of a part in a row without an outcome that end it for this round
-_FINE = 11  # a value is known well enough within 2 to the minus this of it
+_FINE = 32  # a value is known well enough if the rest makes less than this part of the gap
 _MOST_BEFORE = 2  # microbatches that a debt is of, per stage
 _LONGER = 1.2  # from one length to the next
 _PARTS: tuple[Part, ...] = ("step", "last", "first")
 
 
 class Known:
-    """Least values of stretches, none below ``floor``. Other parts and steps add up."""
+    """Least values of stretches, no step below ``floor``. Other parts and steps add up."""
 
     def __init__(self, floor: int) -> None:
-        self.floor = floor
-        self.least: dict[Part, dict[int, int]] = {part: {} for part in _PARTS}
+        self.steps = Steps(floor)
+        self.ends: dict[Part, dict[int, int]] = {"first": {}, "last": {}}
 
     def learn(self, part: Part, n: int, value: int) -> None:
         """Take in a bound."""
-        self.least[part][n] = max(value, self.least[part].get(n, value))
+        if part == "step":
+            self.steps.learn(n, value)
+        else:
+            self.ends[part][n] = max(value, self.ends[part].get(n, value))
 
     def of(self, part: Part, n: int) -> int:
         """Return the best bound of a stretch."""
-        known = {0: 0} if part == "step" else self.least[part]
-        steps = self._steps(n)
-        sums = (value + steps[n - k] for k, value in known.items() if k <= n)
-        return max(sums, default=self.floor)
+        if part == "step":
+            return self.steps.of(n)
+        sums = (value + self.steps.of(n - k) for k, value in self.ends[part].items() if k <= n)
+        return max(sums, default=self.steps.floor)
 
     def whole(self, n: int) -> int:
         """Return the bound that follows for a run of n microbatches."""
-        steps = self._steps(n)
-        first, last = {0: 0} | self.least["first"], self.least["last"]
+        first, last = {0: 0} | self.ends["first"], self.ends["last"]
         sums = (
-            start + steps[n - i - j] + end
+            start + self.steps.of(n - i - j) + end
             for i, start in first.items()
             for j, end in last.items()
             if i + j <= n
         )
         return max([0, *sums])
-
-    def _steps(self, most: int) -> list[int]:
-        sums = [0]
-        for size in range(1, most + 1):
-            steps = (sums[size - n] + x for n, x in self.least["step"].items() if n <= size)
-            sums.append(max(steps, default=self.floor))
-        return sums
 
 
 class Stretches:
@@ -91,9 +87,13 @@ class Stretches:
         every = model_times(problem, 0).duration.values()
         self.dynamic = self.stairs and all(min(lengths) > 0 for lengths in every)
         self.known = Known(-self.debt.most(problem))
-        lengths = tuple(_longer_and_longer(self.microbatches))
-        self.rounds: Rounds[Part] = Rounds(dict.fromkeys(_PARTS, lengths), _PATIENCE)
-        self._measured: tuple[Schedule, tuple[list[int], list[int], int]] | None = None
+        longer = _longer_and_longer(self.microbatches)
+        few = self.kept[-1]
+        self.lengths = [*takewhile(lambda n: self._fits(n, few, self._left), longer)]
+        self.rounds: Rounds[Part] = Rounds(
+            dict.fromkeys(_PARTS, self.lengths), _PATIENCE, pays=self._pays
+        )
+        self._measured: tuple[Schedule, tuple[list[int], int]] | None = None
         self.reach: dict[tuple[Part, int], int] = {}
         self.spent = 0.0
         self.finished = False
@@ -116,34 +116,72 @@ class Stretches:
         self.finished = self.finished or not self.incumbent.trusts(PROOFS)
 
     def _settle(self, part: Part, n: int, runner: Runner) -> bool:
-        """Ask about a stretch until its value is known; return whether it is."""
-        value = self._value_of(part, n)
-        high = min(value, self.reach.get((part, n), value))
+        """Ask about a stretch until its value is known, or too low to matter; return whether."""
         while not self.incumbent.clock.over and not self.incumbent.proven:
-            low = self.known.of(part, n)
-            if low > value:
+            low, high = self.known.of(part, n), self._most(part, n)
+            if low > self._value_of(part, n):
                 what = f"a stretch of {n} microbatches"
-                self.incumbent.refute(PROOFS, Bound(low, SOURCE), what, value)
+                self.incumbent.refute(PROOFS, Bound(low, SOURCE), what, self._value_of(part, n))
                 return False
-            fine = high - low <= max(0, high) >> _FINE
-            if low >= high or (fine and (part, n) in self.reach):
+            fine = self._fine(part, n, low, high)
+            if low >= high or (fine and (part, n) in self.reach) or not self._pays(part, n):
                 return True
-            most = high - 1 if fine else (low + high) // 2
+            most = high - 1 if fine else (self._least_that_pays(part, n, low, high) + high) // 2
             reach = self._ask(part, n, low, most, runner)
             if reach is None:
                 return False
             if reach <= most:
-                high = self.reach[part, n] = reach
+                self.reach[part, n] = reach
             elif fine:
                 return True
         return False
 
+    def _pays(self, part: Part, n: int) -> bool:
+        """Whether more would follow for the run if the best stretch seen were the best there is.
+
+        Or whether what is known is above it, and therefore wrong.
+        """
+        low, high = self.known.of(part, n), self._most(part, n)
+        known = max(self.incumbent.bound.value, self._hope(part, n, low))
+        return low > high or self._hope(part, n, high) > known
+
+    def _most(self, part: Part, n: int) -> int:
+        """Return the least value of a stretch that any schedule was seen to have."""
+        value = self._value_of(part, n)
+        return min(value, self.reach.get((part, n), value))
+
+    def _hope(self, part: Part, n: int, value: int) -> int:
+        """Return the run's bound if a stretch has this value, and other ends that of the best."""
+        hoped = Known(self.known.steps.floor)
+        hoped.steps.known = dict(self.known.steps.known)
+        short = [k for k in self.lengths if k <= max(n, self.debt.before)]
+        for end, known in self.known.ends.items():
+            ends = known if end == part else {k: self._value_of(end, k) for k in short}
+            hoped.ends[end] = dict(ends)
+        hoped.learn(part, n, value)
+        return hoped.whole(self.microbatches)
+
+    def _fine(self, part: Part, n: int, low: int, high: int) -> bool:
+        """Whether it makes little difference which of two values a stretch has."""
+        gap = (self.incumbent.value or 0) - self.incumbent.bound.value
+        differs = self._hope(part, n, high) - self._hope(part, n, low)
+        return high - low <= 1 or _FINE * differs <= gap
+
+    def _least_that_pays(self, part: Part, n: int, low: int, high: int) -> int:
+        """Return about the least value in ``[low, high]`` from which more follows than is known."""
+        known = max(self.incumbent.bound.value, self._hope(part, n, low))
+        while not self._fine(part, n, low, high):
+            middle = (low + high) // 2
+            if self._hope(part, n, middle) > known:
+                high = middle
+            else:
+                low = middle
+        return low
+
     def _ask(self, part: Part, n: int, least: int, most: int, runner: Runner) -> int | None:
         """Return the value of a stretch of at most ``most``; if there is none, something above."""
-        few = with_microbatches(self.problem, [self.debt.before + n])
         for devices in self.kept:
-            seconds = min(self.rounds.limit, self._left)
-            if model_size(few, devices) > CONSTRAINTS_PER_SECOND * seconds:
+            if not self._fits(n, devices, min(self.rounds.limit, self._left)):
                 continue
             model = stretch_model(
                 self.problem,
@@ -181,25 +219,31 @@ class Stretches:
     def _left(self) -> float:
         return self.incumbent.clock.left
 
+    def _fits(self, n: int, devices: frozenset[int], seconds: float) -> bool:
+        """Whether a model can be built in the time that it may take."""
+        few = with_microbatches(self.problem, [self.debt.before + n])
+        return model_size(few, devices) <= CONSTRAINTS_PER_SECOND * seconds
+
     def _value_of(self, part: Part, n: int) -> int:
         """Return the least value that a stretch has in the best schedule."""
-        starts, debts, end = self._known_schedule()
-        at = [start + debt for start, debt in zip(starts, debts, strict=True)]
+        at, end = self._known_schedule()
         if part == "first":
             return at[n] - at[0]
         if part == "last":
             return end - at[-n]
         return min(later - earlier for earlier, later in zip(at, at[n:], strict=False))
 
-    def _known_schedule(self) -> tuple[list[int], list[int], int]:
+    def _known_schedule(self) -> tuple[list[int], int]:
+        """Return X + D of every microbatch in the best schedule, and its end."""
         schedule = _schedule(self.incumbent)
         if self._measured is None or self._measured[0] is not schedule:
             objective = self.incumbent.objective
             earliest = schedule  # in multiples of the model's unit, as the argument wants
             if objective == "makespan":
                 earliest = time_order(self.problem, schedule.order)
-            found = measured(self.problem, earliest, self.debt, objective)
-            self._measured = schedule, found
+            starts, debts, end = measured(self.problem, earliest, self.debt, objective)
+            at = [start + debt for start, debt in zip(starts, debts, strict=True)]
+            self._measured = schedule, (at, end)
         return self._measured[1]
 
 

@@ -153,7 +153,7 @@ def test_no_rounded_step_is_above_the_least_one(problem: Problem, size: int) -> 
         return v.times.bound(round(solver.objective_value))
 
     exact = least_step()
-    known.learn_step(n, exact)
+    known.steps.learn(n, exact)
     set_limit(size)
     assert least_step() <= exact
 

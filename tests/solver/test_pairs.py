@@ -196,7 +196,7 @@ def test_relaxations_and_short_runs_never_exceed_the_optimum(seed: int) -> None:
         )
         step = step_model(with_microbatches(least, [n + 1]), known, upper)
         solver = solved(step.cp)
-        known.learn_step(n, step.times.bound(round(solver.objective_value)))
+        known.steps.learn(n, step.times.bound(round(solver.objective_value)))
     assert known.makespan(3) <= best
 
 

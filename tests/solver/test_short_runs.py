@@ -51,7 +51,7 @@ def test_one_at_a_time_by_hand() -> None:
     runner = Runner(search.incumbent.clock)
     while not search.finished:
         search.step(runner)
-    assert [search.known.step(n) for n in range(1, 3)] == [one, 2 * one]
+    assert [search.known.steps.of(n) for n in range(1, 3)] == [one, 2 * one]
     assert [search.known.makespan(n) for n in range(1, 4)] == [one, 2 * one, 3 * one]
     assert search.incumbent.proven
 
@@ -64,16 +64,17 @@ def test_two_slots_by_hand() -> None:
     runner = Runner(search.incumbent.clock)
     for _ in range(4):
         search.step(runner)
-    assert search.known.step(1) == 1
-    assert search.known.step(2) == 1 + 4 + 1 + 1
+    assert search.known.steps.of(1) == 1
+    assert search.known.steps.of(2) == 1 + 4 + 1 + 1
 
 
 def test_what_follows_from_what_is_known() -> None:
     known = RunBounds(chain(1, 4, F=1, B=1, W=1))
-    known.learn_step(1, 3)
-    known.learn_step(3, 11)
-    known.learn_step(4, 14)
-    assert [known.step(n) for n in range(8)] == [0, 3, 6, 11, 14, 17, 22, 25]
+    known.steps.learn(1, 3)
+    known.steps.learn(3, 11)
+    known.steps.learn(4, 14)
+    assert [known.steps.of(n) for n in range(8)] == [0, 3, 6, 11, 14, 17, 22, 25]
+    assert [known.steps.of(n) for n in (3000, 3001, 3002)] == [11_000, 11_003, 11_006]
     assert known.sharp_steps(9) == [(1, 3), (3, 11)]  # 4 is 3 + 1
     assert known.sharp_steps(2) == [(1, 3)]
     assert known.makespan(1) == 3  # F, B and W, by the closed form
@@ -136,7 +137,7 @@ def test_what_is_proven_of_few_holds_for_every_schedule(problem: Problem) -> Non
         starts = first_starts(problem, schedule)
         for n in range(1, len(starts)):
             steps = [later - earlier for earlier, later in zip(starts, starts[n:], strict=False)]
-            assert search.known.step(n) <= min(steps)
+            assert search.known.steps.of(n) <= min(steps)
             assert search.known.makespan(n) <= schedule.makespan - starts[-n]
 
 
@@ -159,7 +160,7 @@ def test_a_wrong_bound_is_dropped_and_ends_the_search() -> None:
     problem = chain(2, 3, F=2, B=3, W=5, comm=1, cap=1, backward="split")
     for wrong, text in ((18, f"at least {2 * 18 + 17}, but a checked"), (16, "")):
         search = search_of(problem)
-        search.known.learn_step(1, wrong)  # it is 17: see above
+        search.known.steps.learn(1, wrong)  # it is 17: see above
         search.step(Runner(search.incumbent.clock))  # the makespan of one microbatch is 17
         assert search.finished == bool(text)
         assert search.incumbent.trusts(PROOFS) != bool(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -128,6 +130,30 @@ def test_what_is_proven_holds_for_every_schedule(problem: Problem, objective: Ob
             assert search.known.of("step", n) <= min(steps)
             assert search.known.of("first", n) <= at[n] - at[0]
             assert search.known.of("last", n) <= end - at[-n]
+
+
+def test_only_what_may_raise_the_bound_is_asked() -> None:
+    """Under a load of 3 a microbatch, two in a row that enter at once say nothing of the rate."""
+    problem = chain(4, 64, cap=6, held=(2, 1), backward="split")
+    search = search_of(problem)
+    search.incumbent.raise_bound(Bound(3 * 64, "load"))
+    starts, debts, end = measured(
+        problem, list_scheduling(problem), search.debt, search.incumbent.objective
+    )
+    at = [start + debt for start, debt in zip(starts, debts, strict=True)]
+    steps = {n: min(b - a for a, b in zip(at, at[n:], strict=False)) for n in search.lengths}
+    asked = {n for n in search.lengths if search._pays("step", n)}
+    assert asked
+    assert asked != steps.keys()
+    # of the others, nothing follows even with both ends as long as they are in the schedule
+    for n in (n for n in steps.keys() - asked if n <= 64 // 4):
+        ends = [k for k in search.lengths if k <= max(n, search.debt.before)]
+        for i, j in product([0, *ends], ends):
+            times, rest = divmod(64 - i - j, n)
+            if not rest and times >= 0:
+                assert at[i] - at[0] + times * steps[n] + end - at[64 - j] <= 3 * 64
+    search.incumbent.raise_bound(Bound(end, "all of it"))
+    assert not any(search._pays(part, n) for part in PARTS for n in search.lengths)
 
 
 def test_a_wrong_bound_is_dropped_and_ends_the_search() -> None:
