@@ -2,7 +2,7 @@
 
     python experiments/2026-11-21-benchmark/1_solve.py [--limit S] [--repeat N] [--only GLOB] ...
 
-Appends to results/solve.jsonl. The median of three runs is the benchmark's figure.
+Appends to results/solve.jsonl. Of several runs, tables take the median.
 """
 
 import sys
@@ -19,6 +19,5 @@ if __name__ == "__main__":
             lambda options, files: repeated(options, files, [VARIANT]),
             ours.measure,
             description=__doc__,
-            repeat=3,
         )
     )

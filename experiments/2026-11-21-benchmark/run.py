@@ -15,16 +15,15 @@ from runner import HERE, RESULTS
 
 from pipesat.core.usable_cores import usable_cores
 
-SPAN = ("--objective", "span")
-AGAIN = ("--repeat", "2", "--first-seed", "1")
+BEYOND = [
+    x for name in ("next", "mix") for x in ("--folder", f"{HERE.parent}/bench-{name}/problems")
+]
 SOLVES = (
-    # Everything once before anything is repeated, so that the tables can be looked at early.
-    ("1_solve.py", "--repeat", "1"),
-    ("1_solve.py", *SPAN, "--repeat", "1"),
+    ("1_solve.py",),
+    ("1_solve.py", *BEYOND),
+    ("1_solve.py", "--objective", "span"),
     ("2_ablate.py",),
     ("3_others.py",),
-    ("1_solve.py", *AGAIN),
-    ("1_solve.py", *SPAN, *AGAIN, "--only", "table5-*"),
 )
 DURATION = re.compile(r"(\d+) h (\d+) min")
 

@@ -81,25 +81,22 @@ def main(
     *,
     description: str,
     selection: Sequence[str] | None = None,
-    repeat: int = 1,
 ) -> int:
     """A script's command line; returns the exit status: 1 if any case failed."""
     if sys.argv[1:2] == ["--child"]:
         _child(measure, sys.argv[2])
         return 0
-    options = _options(
-        description, RESULTS / f"{Path(script).stem.partition('_')[2]}.jsonl", repeat
-    )
+    options = _options(description, RESULTS / f"{Path(script).stem.partition('_')[2]}.jsonl")
     files = chosen_files(options.folder or FOLDERS, options.only or selection or ["*"])
     return run(script, list(cases_of(options, files)), options.out, plan_only=options.plan)
 
 
-def _options(description: str, out: Path, repeat: int) -> argparse.Namespace:
+def _options(description: str, out: Path) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description.partition("\n")[0])
     add = parser.add_argument
     add("--limit", type=float, default=60.0, help="seconds per solve (60)")
     add("--workers", type=int, default=usable_cores(), help="threads (the cores there are)")
-    add("--repeat", type=int, default=repeat, help=f"runs per case, each with its seed ({repeat})")
+    add("--repeat", type=int, default=1, help="runs per case, each with its seed (1)")
     add("--first-seed", type=int, default=0, help="of the runs (0)")
     add("--objective", choices=("makespan", "span"), default="makespan")
     add("--only", action="append", metavar="GLOB", help="problems by name; may be repeated")
