@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, starmap
 from operator import attrgetter, sub
@@ -45,7 +45,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, round_trip
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
-from pipesat.heuristics.registry import published
+from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
 from pipesat.heuristics.shared.repeating import LeftOut, Moment
 
 NAME = "list-scheduling"
@@ -120,7 +120,7 @@ def _all_policies(problem: Problem) -> Iterator[Policy]:
 
 def list_schedules(
     problem: Problem,
-    give_up: Callable[[], bool] = lambda: False,
+    give_up: GiveUp = never,
     chosen: Iterable[Policy] | None = None,
 ) -> Iterator[Schedule]:
     """Yield one schedule per policy, as it is made; each fits into memory.
@@ -144,14 +144,16 @@ def list_schedules(
         yield time_order(own, order, source=NAME)
 
 
-@published(NAME, placement="any", splits=True, source="pipesat")
-def list_scheduling(problem: Problem) -> Schedule:
+@published(NAME, placement="any", splits=True, source="pipesat", slow=True)
+def list_scheduling(problem: Problem, give_up: GiveUp = never) -> Schedule:
     """Return the portfolio's schedule of least makespan; among equals that of least span."""
     try:
         preflight(without_modes(problem))
     except Infeasible as error:
         raise NotApplicable(f"no schedule fits into memory: {error}") from error
-    return min(list_schedules(problem), key=lambda schedule: (schedule.makespan, schedule.span))
+    made = list(list_schedules(problem, give_up))
+    unless_given_up(give_up)
+    return min(made, key=lambda schedule: (schedule.makespan, schedule.span))
 
 
 class Simulation(EventEngine[Item]):
@@ -184,7 +186,7 @@ class Simulation(EventEngine[Item]):
         ]
 
     @nothing_collected()
-    def order(self, give_up: Callable[[], bool]) -> Order | None:
+    def order(self, give_up: GiveUp) -> Order | None:
         """Simulate until nothing is left to do, and return what each device did."""
         if not self.run(give_up):
             return None

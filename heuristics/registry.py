@@ -29,6 +29,9 @@ def never() -> bool:
     return False
 
 
+GIVEN_UP = "given up before all of its orders were tried"
+
+
 def unless_given_up(give_up: GiveUp) -> None:
     """Go on, unless told to give up: the best of a part of the orders would not be the schedule.
 
@@ -38,7 +41,7 @@ def unless_given_up(give_up: GiveUp) -> None:
         If told to give up.
     """
     if give_up():
-        raise NotApplicable("given up before all of its orders were tried")
+        raise NotApplicable(GIVEN_UP)
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,10 @@ class MicrobatchOrders(Displayed):
 
     def facts(self) -> Facts:
         """Return what the best order takes and saves, the order, and what none goes below."""
+        from pipesat.heuristics.registry import GIVEN_UP
+
         best, unit = self.best, self.problem.time_unit
+        cut = ", ".join(row.name for row in self.rows if row.why_not == GIVEN_UP)
         least = f"{time_text(self.lower_bound, unit, rounded_down)} ({self.bound.source})"
         proof = ("Proof", f"no schedule at all is shorter than {least}")
         if best is None or best.value is None:
@@ -174,6 +177,7 @@ class MicrobatchOrders(Displayed):
             ("Order", f"{self.order} (numbered from 0)"),
             proof,
             ("Left", "" if standing.proven else left),
+            ("Doubt", cut and f"there was no time to try all of {cut}"),
         ]
 
     def tables(self) -> Iterator[Table]:

@@ -134,12 +134,12 @@ def _microseconds(text: str) -> float:
 
 def _recognised(problem: Problem, order: Sequence[Sequence[Op]]) -> str | None:
     """Return the name of the hand-written schedule of this order; ``None``: it is none of them."""
-    from pipesat.heuristics import BASELINES, LIST_SCHEDULING
+    from pipesat.heuristics import BASELINES
 
     split = any(op.kind == "W" for row in order for op in row)
     usual = sorted(BASELINES.items(), key=lambda one: one[0] not in ("1f1b", "interleaved-1f1b"))
     for name, entry in usual:  # where few microbatches make several alike
-        if not entry.slow and entry.splits == split and name != LIST_SCHEDULING:
+        if not entry.slow and entry.splits == split:
             with suppress(NotApplicable):
                 if entry(problem).order == order:
                     return name

@@ -118,6 +118,10 @@ _LAST_PHASES: tuple[Phase, ...] = ("B", "W")
 def add_objective(v: Variables, objective: Objective, lower: int, upper: int) -> cp_model.IntVar:
     """Minimise the makespan or the span, known to lie in ``[lower, upper]`` (model time)."""
     value = v.cp.new_int_var(lower, upper, objective)
+    if objective == "span" and len(v.problem.routes) == 1:
+        entry, *others = _begins(v)
+        if not others:  # nothing comes before it, and nothing says when it is
+            v.cp.add(entry == 0)
     for device, stages in enumerate(v.problem.stages_on):
         if not stages or not v.kept.issuperset(stages):
             continue

@@ -77,10 +77,13 @@ def model_times(problem: Problem, longest: int, objective: Objective = "makespan
 def latest_end(problem: Problem, objective: Objective, value: int) -> int:
     """Return when everything has ended, at the latest, in a schedule of this objective.
 
-    By span, the devices' windows may lie one after the other.
+    By span, the devices' windows may lie one after the other. Where there is a single route, all
+    begin within that of the device of its first stage, which has all its F's and backwards.
     """
     if objective == "makespan":
         return value
+    if len(problem.routes) == 1:
+        return min(2, len(problem.devices)) * value
     links = (
         problem.link_of_class(stage, kind)
         for stage, _ in problem.links
