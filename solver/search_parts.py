@@ -22,7 +22,7 @@ class SearchParts:
     relaxations
         Models of some devices; without, only the whole model is tried.
     short_runs
-        Bounds of long runs from models of fewer microbatches (makespan only).
+        Bounds of long runs from models of fewer microbatches.
     stretches
         The same from stretches of a long run, with what is left to do counted.
     packing

@@ -44,7 +44,7 @@ class ProofSearch:
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
         elif is_long(problem):
             stairs = parts.staircase
-            if parts.short_runs and incumbent.objective == "makespan":
+            if parts.short_runs:
                 self.short_runs = ShortRuns(problem, incumbent, seed=seed, staircase=stairs)
             if parts.stretches and problem.overlap is None:
                 self.stretches = Stretches(problem, incumbent, seed=seed, staircase=stairs)

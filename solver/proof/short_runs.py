@@ -1,8 +1,9 @@
 """Bounds of long runs of microbatches from short ones: docs/proofs/search.md has the argument.
 
 With X_k the start of microbatch k's first F, e(n) is the least X_{k+n} - X_k that n + 1
-microbatches in a row can have (a *step*), and f(n) the least makespan of n microbatches. Longer and
-longer runs are tried, each with what the shorter ones have proven.
+microbatches in a row can have (a *step*), and f(n) the least makespan of n microbatches; for the
+span, the least window of the device of the route's first stage. Longer and longer runs are tried,
+each with what the shorter ones have proven.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pipesat.bounds.paired import with_least_times
 from pipesat.core.claims import Bound
 from pipesat.core.ops import Unreadable, members
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
+from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.left_out import first_microbatches, one_by_one, with_microbatches
@@ -25,6 +26,7 @@ from pipesat.solver.model.model import CONSTRAINTS_PER_SECOND, Model, build_mode
 from pipesat.solver.model.times import KINDS, model_times
 from pipesat.solver.model.variables import Variables, add_variables
 from pipesat.solver.proof.rounds import Rounds
+from pipesat.solver.proof.stretches import end_of
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner, proven_bound
 
@@ -49,7 +51,7 @@ def is_long(problem: Problem) -> bool:
 
 
 class ShortRuns:
-    """Raises the makespan's bound of a long run; see :func:`is_long`. Needs a schedule."""
+    """Raises the bound of a long run; see :func:`is_long`. Needs a schedule."""
 
     def __init__(
         self, problem: Problem, incumbent: Incumbent, *, seed: int, staircase: bool = True
@@ -60,7 +62,7 @@ class ShortRuns:
         devices = range(len(problem.devices))
         self.stairs = staircase and all(staircase_applies(problem, d) for d in devices)
         self.least = with_least_times(problem)
-        self.known = RunBounds(self.least)
+        self.known = RunBounds(self.least, incumbent.objective)
         whole = self.microbatches
         lengths: dict[RunKind, range] = {"makespan": range(1, whole + 1), "step": range(1, whole)}
         self.rounds = Rounds(lengths, _PATIENCE, ("makespan", whole))
@@ -86,8 +88,7 @@ class ShortRuns:
         few = self._few(n)
         if not self._fits(few):
             return False
-        order = first_microbatches(self._schedule(), few)
-        upper = time_order(few, order).makespan
+        upper = self._end(few, first_microbatches(self._schedule(), few))
         if self._meets(self.known.makespan(n), upper, f"the makespan of {n} microbatches"):
             return True
         model = makespan_model(few, self.known, upper, staircase=self.staircase)
@@ -99,6 +100,14 @@ class ShortRuns:
         if status in FOUND and n == self.microbatches:
             self.incumbent.offer(model.order(solver.value), SOURCE)
         return status == cp_model.OPTIMAL
+
+    def _end(self, few: Problem, order: Order) -> int:
+        """Return when an order has ended; for the span, on the device of the first stage."""
+        schedule = time_order(few, order)
+        if self.incumbent.objective == "makespan":
+            return schedule.makespan
+        first = few.stages[few.routes[0].stages[0]].device
+        return max(timed.end for device, timed in schedule if device == first)
 
     def _settle_step(self, n: int, runner: Runner) -> bool:
         upper = _least_step(self.problem, self._schedule(), n)
@@ -215,8 +224,8 @@ class RunBounds:
     Steps add up, e(i + j) >= e(i) + e(j), and f(i + j) >= e(i) + f(j).
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, objective: Objective = "makespan") -> None:
+        self.problem, self.objective = problem, objective
         self.steps = Steps()
         self.makespans: dict[int, int] = {}
 
@@ -229,6 +238,8 @@ class RunBounds:
         if n not in self.makespans:
             few = with_microbatches(self.problem, [n])
             self.makespans[n] = closed_form_bound(few, "makespan").value
+            if self.objective == "span":  # whose closed forms may be those of another device
+                self.makespans[n] = 0
         return max(self.steps.of(n - j) + value for j, value in self.makespans.items() if j <= n)
 
     def sharp_steps(self, most: int) -> list[tuple[int, int]]:
@@ -247,7 +258,16 @@ def makespan_model(few: Problem, known: RunBounds, upper: int, *, staircase: boo
     After the start of microbatch k, the n - k last ones take at least f(n - k).
     """
     n = few.routes[0].microbatches
-    model = build_model(few, "makespan", known.makespan(n), upper, staircase=staircase)
+    if known.objective == "makespan":
+        model = build_model(few, "makespan", known.makespan(n), upper, staircase=staircase)
+    else:
+        v = _model_with_room(few, upper, staircase=staircase)
+        end = end_of(v, "span")
+        least, most = v.times.at_least(known.makespan(n)), v.times.at_most(upper)
+        v.cp.add_linear_constraint(end, least, most)
+        v.cp.add(v.tasks["F"][few.routes[0].stages[0]][0].start == 0)
+        v.cp.minimize(end)
+        model = Model(v, end, "makespan", v.times.bound(most + 1))
     starts = _starts_with_known_steps(model.variables, known)
     for k in range(1, n):
         rest = model.variables.times.at_least(known.makespan(n - k))
@@ -262,15 +282,22 @@ def step_model(few: Problem, known: RunBounds, upper: int, *, staircase: bool = 
     in the order of whatever schedule attains e(n): it cuts off none.
     """
     n = few.routes[0].microbatches - 1
+    v = _model_with_room(few, upper, staircase=staircase)
+    times = v.times
+    starts = _starts_with_known_steps(v, known)
+    v.cp.add(starts[0] == 0)
+    v.cp.add_linear_constraint(starts[n], times.at_least(known.steps.of(n)), times.at_most(upper))
+    v.cp.minimize(starts[n])
+    return v
+
+
+def _model_with_room(few: Problem, upper: int, *, staircase: bool) -> Variables:
+    """Model the schedules, with time for everything, one op after the other, behind ``upper``."""
     all_of_them = few.routes[0].microbatches * one_by_one(few)
     times = model_times(few, upper + all_of_them)
     horizon = times.at_most(upper) + -(-all_of_them // times.unit)
     v = add_variables(cp_model.CpModel(), few, times, horizon)
     add_constraints(v, staircase=staircase)
-    starts = _starts_with_known_steps(v, known)
-    v.cp.add(starts[0] == 0)
-    v.cp.add_linear_constraint(starts[n], times.at_least(known.steps.of(n)), times.at_most(upper))
-    v.cp.minimize(starts[n])
     return v
 
 

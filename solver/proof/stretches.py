@@ -77,7 +77,7 @@ def stretch_model(
     v.cp.add(starts[before] == (before * one // unit + 1 if before else 0))
     value = -starts[before] - _debt(v, debt, starts[before], before)
     if part == "last":
-        value += _end(v, objective)
+        value += end_of(v, objective)
     else:
         value += starts[before + n] + _debt(v, debt, starts[before + n], before + n)
     v.cp.add_linear_constraint(value, -(-least // unit), most // unit)
@@ -108,7 +108,7 @@ def _of_device(v: Variables, device: int, microbatches: range) -> Iterator[Task]
             yield task
 
 
-def _end(v: Variables, objective: Objective) -> cp_model.IntVar:
+def end_of(v: Variables, objective: Objective) -> cp_model.IntVar:
     """When all has ended; for the span, all on the device of the route's first stage."""
     problem, end = v.problem, v.cp.new_int_var(0, v.horizon, "end")
     first = problem.stages[problem.routes[0].stages[0]].device

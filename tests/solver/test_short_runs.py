@@ -17,7 +17,7 @@ from pipesat.core.claims import Bound
 from pipesat.core.errors import Deadlock
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
+from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling
 from pipesat.solver.model.left_out import first_microbatches, with_microbatches
@@ -29,10 +29,10 @@ from tests.support.oracle import all_orders, order_count, plain_model_optimum
 from tests.support.problems import chain, problems, vee
 
 
-def search_of(problem: Problem) -> ShortRuns:
-    incumbent = Incumbent(problem, "makespan", Clock(600))
+def search_of(problem: Problem, objective: Objective = "makespan") -> ShortRuns:
+    incumbent = Incumbent(problem, objective, Clock(600))
     incumbent.raise_bound(Bound(0, "nothing"))
-    incumbent.offer_timed(list_scheduling(problem))
+    incumbent.offer_earliest(list_scheduling(problem))
     return ShortRuns(problem, incumbent, seed=0)
 
 
@@ -124,6 +124,22 @@ def test_the_end_is_the_optimum(problem: Problem) -> None:
         assert optimum is not None
         assert search.incumbent.bound.value <= optimum
     assert search.incumbent.value == search.incumbent.bound.value == optimum
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(problems(max_stages=2, max_microbatches=3))
+def test_no_window_of_the_first_device_is_above_the_least_span(problem: Problem) -> None:
+    assume(len(problem.routes) == 1 and not problem.has_modes)
+    search = search_of(problem, "span")
+    runner = Runner(search.incumbent.clock)
+    optimum = plain_model_optimum(problem, "span")
+    assert optimum is not None
+    while not search.finished:
+        search.step(runner)
+        assert search.incumbent.bound.value <= optimum
+    if len(problem.devices) == 1:  # then that window is the span
+        assert search.incumbent.bound.value == optimum
 
 
 @pytest.mark.parametrize("problem", [chain(3, 7, F=2, B=3, W=2, cap=2), vee(2, 4, cap=3)])
