@@ -112,9 +112,9 @@ class Solve:
         if mine.schedule is None:
             mine.offer(sure_order(mine.problem), ONE_BY_ONE)
         if mine.schedule is None and mine.problem.has_modes:
-            offer_any(mine)
+            report.failed.extend(offer_any(mine))
         if mine.schedule is None:
-            return SearchReport(["no schedule found"], [])
+            return SearchReport(["no schedule found"], report.failed)
         if self.inner is not None and not (mine.proven or mine.clock.over):
             strict = self.inner.incumbent
             limit = SHARES[mine.problem.order] * mine.clock.left

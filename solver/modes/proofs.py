@@ -28,7 +28,7 @@ from pipesat.solver.model.times import LARGEST, latest_end
 from pipesat.solver.modes.over_time import PARTS, OverTime, Time
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import FOUND, PROOFS, Runner, Share
+from pipesat.solver.run.runner import FOUND, PROOFS, Lanes, Runner, Share
 
 WHOLE = "whole model with modes"
 _LIMIT = 2.0  # seconds per question about a device at first: rather a smaller one of every device
@@ -264,17 +264,22 @@ class DeviceAlone(OverTime):
             self.add_end(cell, self.value)
 
 
-def offer_any(incumbent: Incumbent) -> None:
-    """Offer a schedule of the whole model, if it is small: where no order is sure to fit."""
-    problem, clock = incumbent.problem, incumbent.clock
-    if not whole_applies(problem, incumbent):
-        return
-    model = WholeModel(problem, _all_in_a_row(problem), incumbent.objective, one_order=False)
-    solver, status = Runner(clock).solve(
-        model.cp, limit=clock.left, seed=0, strong=True, linear=False
-    )
-    if status in FOUND:
-        incumbent.offer(model.schedule(solver, WHOLE).order, WHOLE)
+def offer_any(incumbent: Incumbent) -> list[str]:
+    """Offer a schedule of the whole model, if it is small: where no order is sure to fit.
+
+    Returns what failed.
+    """
+    problem, lanes = incumbent.problem, Lanes(incumbent.clock)
+    asking = _Questions(problem, incumbent, runner=lanes.runner(), seed=0)
+
+    def ask() -> None:
+        most = _all_in_a_row(problem)
+        model = WholeModel(problem, most, incumbent.objective, one_order=False)
+        solver, status = asking.solve(model, incumbent.clock.left)
+        if status in FOUND:
+            incumbent.offer(model.schedule(solver, WHOLE).order, WHOLE)
+
+    return lanes.run([ask] if whole_applies(problem, incumbent) else [])
 
 
 def _all_in_a_row(problem: Problem) -> int:

@@ -92,6 +92,8 @@ class ShortRuns:
         if self._meets(self.known.makespan(n), upper, f"the makespan of {n} microbatches"):
             return True
         model = makespan_model(few, self.known, upper, staircase=self.staircase)
+        if not self._holds(model.variables):
+            return False
         solver, status = self._solve(model.variables, runner)
         if status == cp_model.INFEASIBLE:
             self._refute(upper + 1, f"the makespan of {n} microbatches", upper)
@@ -117,14 +119,18 @@ class ShortRuns:
         if not self._fits(few):
             return False
         v = step_model(few, self.known, upper, staircase=self.staircase)
-        if self.problem.overlap is not None and not v.times.exact:
-            return False  # docs/proofs/model.md, Pairs: large times
+        if not self._holds(v):
+            return False
         solver, status = self._solve(v, runner)
         if status == cp_model.INFEASIBLE:
             self._refute(upper + 1, f"the step of {n} microbatches", upper)
             return False
         self.known.steps.learn(n, v.times.bound(proven_bound(solver)))
         return status == cp_model.OPTIMAL
+
+    def _holds(self, v: Variables) -> bool:
+        """Whether a model says something: of pairs, rounded times do not (docs/proofs/model.md)."""
+        return self.problem.overlap is None or v.times.exact
 
     def _few(self, n: int) -> Problem:
         """Fewer microbatches; ops may have lost a partner with which they were shorter."""
@@ -236,10 +242,10 @@ class RunBounds:
     def makespan(self, n: int) -> int:
         """Return the best bound of f(n), the closed forms' included."""
         if n not in self.makespans:
-            few = with_microbatches(self.problem, [n])
-            self.makespans[n] = closed_form_bound(few, "makespan").value
-            if self.objective == "span":  # whose closed forms may be those of another device
-                self.makespans[n] = 0
+            self.makespans[n] = 0
+            if self.objective == "makespan":  # a span's closed forms may be those of another device
+                few = with_microbatches(self.problem, [n])
+                self.makespans[n] = closed_form_bound(few, "makespan").value
         return max(self.steps.of(n - j) + value for j, value in self.makespans.items() if j <= n)
 
     def sharp_steps(self, most: int) -> list[tuple[int, int]]:

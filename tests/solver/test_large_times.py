@@ -242,3 +242,17 @@ def test_timing_and_memory_of_any_size(problem: Problem, factor: int) -> None:
         ):
             assert [int(t) for t in many.times] == [int(t) * factor for t in few.times]
             assert list(many.held) == list(few.held)
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_short_runs_with_pairs_learn_nothing_from_rounded_times(objective: Objective) -> None:
+    pairs = {"pairs": [{"ops": ["0F", "0BW"], "time": 17}]}
+    problem = parse_problem(
+        document(chain(1, 5, F=7, B=5, W=6, BW=11, cap=2, backward="fused"), overlap=pairs)
+    )
+    incumbent = Incumbent(problem, objective, Clock(600))
+    incumbent.offer_earliest(list_scheduling(problem))
+    search, runner = ShortRuns(problem, incumbent, seed=0), Runner(incumbent.clock)
+    set_limit(3)
+    assert not search._settle_makespan(3, runner)
+    assert not search.tried
