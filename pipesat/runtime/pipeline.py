@@ -294,7 +294,7 @@ class _RankJob:
         """Compare losses and gradients of all ranks with one process: on rank 0, if asked for."""
         if not self.job.check or not (answers := gathered(self.answer)):
             return None
-        alone = train_alone(self.model, self.wanted, self.batch)
+        alone = train_alone(self.model, self.wanted, self.batch, self.on)
         return compare_answers(alone, Answer.all_of(answers))
 
     def document(self) -> dict[str, Any]:
@@ -316,13 +316,18 @@ class _RankJob:
 _COARSE = 2  # bytes of a number: sums of them depend on their order where one can see it
 
 
-def train_alone(model: TrainedModel, wanted: TorchOrder, batch: Sequence[Any]) -> Answer:
+def train_alone(
+    model: TrainedModel, wanted: TorchOrder, batch: Sequence[Any], on: torch.device
+) -> Answer:
     """Return the loss of every microbatch, and each parameter's gradient of their mean.
 
+    On the run's own device: another one's kernels round differently, and a CPU takes minutes for
+    what a GPU does in a second.
     Gradients of 16 bits are added in the order in which the run adds those of their stage, if need
     be in one pass per order: what is left of a difference is then a fault and not a rounding.
     """
-    modules = {stage: model.build_stage(stage, wanted.stages) for stage in range(wanted.stages)}
+    modules = {s: model.build_stage(s, wanted.stages).to(on) for s in range(wanted.stages)}
+    batch = [tensor.to(on) for tensor in batch]
     turns = dict.fromkeys(modules, tuple(range(wanted.microbatches)))
     if any(p.element_size() <= _COARSE for m in modules.values() for p in m.parameters()):
         turns = dict(enumerate(wanted.weight_turns))
