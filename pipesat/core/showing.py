@@ -67,8 +67,9 @@ def table_of(
 ) -> Table:
     """Return rows with the same keys as a table; columns in which nothing is known are left out.
 
-    Where there is no room, texts stay, and of the numbers the last one goes first. ``units`` says
-    what a column's times or memory are in: they are shown in ms, GiB and so on if that is known.
+    Where there is no room, the last one that may goes first: numbers but the gap, and the names of
+    baselines. ``units`` says what a column's times or memory are in: they are shown in ms, GiB and
+    so on if that is known.
     """
     units = units or {}
     names = [name for name in (records or [{}])[0] if any(r[name] is not None for r in records)]
@@ -76,7 +77,8 @@ def table_of(
     for place, name in enumerate(names):
         number = not any(isinstance(record[name], str) for record in records)
         head = f"{name}_(ms)" if units.get(name) in SECONDS else name
-        columns.append(Column(head.replace("_", "\n"), number, place if number else 0))
+        may_go = name == "baseline" or (number and name != "gap")
+        columns.append(Column(head.replace("_", "\n"), number, place if may_go else 0))
     lines = [
         [_cell(name, record[name], units.get(name, "")) for name in names] for record in records
     ]

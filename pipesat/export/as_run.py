@@ -95,10 +95,10 @@ def _require_by_number(order: Order, runtime: Runtime) -> None:
     for op in _ops(order):
         key = op.stage, "B" if op.kind == "BW" else op.kind
         if op.microbatch < last.get(key, -1):
+            says = '"backward": "fused"' if op.kind == "W" else '"order": "given"'
             raise NotApplicable(
                 f"{runtime.title} needs each stage's ops of a kind by microbatch number, and {op} "
-                f"comes after {key[0]}{key[1]}{last[key]}: say "
-                '"order": "given" where microbatches differ'
+                f"comes after {key[0]}{key[1]}{last[key]}: say {says} where microbatches differ"
             )
         last[key] = op.microbatch
 

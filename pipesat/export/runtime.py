@@ -100,8 +100,9 @@ def restricted(problem: Problem, runtime: Runtime) -> tuple[Problem, ...]:
     """Return the problem with what a runtime cannot run ruled out, in each way to do so.
 
     Every schedule of each way is one of the problem, and is exported without a loss (for the order
-    of microbatches that are alike, docs/proofs/model.md). What it runs is the union: two ways where
-    it splits all backwards but the first stage's or none, and neither is surely as good.
+    of microbatches that are alike, docs/proofs/model.md; where they differ, Ws may come in another
+    order than a runtime of ``number_order`` needs). What it runs is the union: two ways where it
+    splits all backwards but the first stage's or none, and neither is surely as good.
     """
     require_no_modes(problem, f"the target {runtime.name}")
     runtime.require(problem)
@@ -111,11 +112,8 @@ def restricted(problem: Problem, runtime: Runtime) -> tuple[Problem, ...]:
             f'stage {first} says "backward": "split", but {runtime.title} runs the first stage\'s '
             'backward whole: say "either" or "fused"'
         )
-    if runtime.number_order and not problem.alike and problem.order == "free":
-        raise NotApplicable(
-            f"{runtime.title} runs microbatches in one order, and these differ: say "
-            '"order": "same" or "given"'
-        )
+    if runtime.number_order and not problem.alike:
+        problem = changed_problem(problem, order="given")
     ways = _all_or_none(problem, first, runtime) if runtime.all_or_none else [{}]
     own = {"backward": "fused"} if runtime.first_whole else {}
     return tuple(

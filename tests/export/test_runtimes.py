@@ -254,6 +254,33 @@ def test_microbatches_that_are_alike_run_by_number(to: str) -> None:
     assert kept.schedule.order == order_of(*rows)
 
 
+@pytest.mark.parametrize("to", ["primus", "jaxpp"])
+@pytest.mark.parametrize("order", ["same", "free"])
+def test_microbatches_that_differ_are_solved_by_number(to: Any, order: str) -> None:
+    """The long one is first and would run last; W, which the search may turn round, is not split."""
+    stages = [
+        {"device": d, "F": f, "B": 1, "W": 1, "backward": "fused"} for d, f in ((0, 1), (1, 2))
+    ]
+    document = {
+        "format": "pipesat.problem/1",
+        "devices": [{}, {}],
+        "stages": stages,
+        "microbatches": [
+            {"name": "long", "count": 1, "time": [4, 1]},
+            {"name": "short", "count": 1},
+        ],
+        "order": order,
+    }
+    problem = parse_problem(document)
+    free = solve(problem, time_limit=5, workers=1)
+    found = solve(problem, target=to, time_limit=5, workers=1)
+    assert (found.status, free.status) == ("optimal", "optimal")
+    # the long one's own way there and back, and the short one behind it; else before it
+    assert (found.value, free.value) == (4 + 8 + 8 + 8 + 2, 1 + 4 + 8 + 8 + 8)
+    assert found.schedule is not None
+    assert export(problem, found, to).changed == ""
+
+
 def test_jaxpp_splits_all_backwards_or_none() -> None:
     """Whole and split on one stage: all are split there, at no cost where BW takes B + W."""
     problem = chain(2, 2, F=2, B=2, W=2)

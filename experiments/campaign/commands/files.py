@@ -37,7 +37,8 @@ def round_trip(case: Case) -> None:
     original = load(path)
     file = "order.csv" if runtime == "torch" else "order.py"
     to = case.run("export", "problem.json", path, "--to", runtime, "-o", file, codes=(0, 1, 2))
-    case.expect(not asked or to.code == 0, f"what is solved for {runtime} is not exported to it")
+    told = to.code == 0 or ('say "backward": "fused" where microbatches differ' in to.err)
+    case.expect(not asked or told, f"what is solved for {runtime} is not exported to it")
     if to.code:
         return
     back = case.run("export", "problem.json", file, "--to", "schedule", "-o", "back.json")
