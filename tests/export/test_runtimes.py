@@ -257,7 +257,7 @@ def test_microbatches_that_are_alike_run_by_number(to: str) -> None:
 @pytest.mark.parametrize("to", ["primus", "jaxpp"])
 @pytest.mark.parametrize("order", ["same", "free"])
 def test_microbatches_that_differ_are_solved_by_number(to: Any, order: str) -> None:
-    """The long one is first and would run last; W, which the search may turn round, is not split."""
+    """The long one is first and would run last; W, which the search may turn round, stays whole."""
     stages = [
         {"device": d, "F": f, "B": 1, "W": 1, "backward": "fused"} for d, f in ((0, 1), (1, 2))
     ]
