@@ -8,7 +8,8 @@ solve, with all starts that keep to the rule, its own bound, and in turn its own
 **No pairs, one mode.** Where a problem mixes memory modes with pairs, or has several modes, what is
 best of one of them alone is a start that no guide gives: all of the search is for it.
 
-What is found is offered at once. Bounds of a narrower problem say nothing of the wider one.
+What is found is offered at once. Bounds of a narrower problem say nothing of the wider one, but
+that it has nothing better: then its search ends, and so it does when it stalls.
 """
 
 from __future__ import annotations
@@ -147,6 +148,7 @@ class Solve:
 _SHARE = 0.4  # of the time left, for all narrower problems together
 _WORTH = 2.0  # seconds: in less, guides with modes put into them are worth more
 _STARTS = 0.25  # of the time of one, at most, goes into hand-written schedules
+_PATIENCE = 1 / 12  # of the time limit, without a better schedule of it
 
 
 class Narrower(NamedTuple):
@@ -195,6 +197,11 @@ def search_narrower(
     report = SearchReport([], [])
     problems = list(narrower(mine.problem)) if mine.clock.left >= _WORTH else []
     whole = mine.clock.part(_SHARE * mine.clock.left, stop=lambda: mine.proven)
+
+    def hopeless() -> bool:
+        stalls = own.clock.elapsed - own.found_at > _PATIENCE * mine.clock.limit
+        return stalls or (mine.value is not None and own.bound.value >= mine.value)
+
     for number, narrow in enumerate(problems):
         if whole.over:
             break
@@ -213,6 +220,8 @@ def search_narrower(
             report.failed.append(failure_note("a hand-written schedule", error))
         known.sort(key=lambda start: start.value(mine.objective))
         if not (own.clock.over or own.proven):
+            own.clock = clock.part(clock.left, stop=hopeless)
+            own.found_at = own.clock.elapsed
             found = search(own, known)
             report.notes.extend(f"{narrow.name}: {note}" for note in found.notes)
             report.failed.extend(found.failed)

@@ -43,6 +43,7 @@ class Incumbent:
     clock: Clock
     listener: Listener | None = None
     schedule: Schedule | None = None
+    found_at: float = 0.0
     bound: Bound = NOTHING
     history: list[Improvement] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -94,7 +95,7 @@ class Incumbent:
                 return None if check(self.problem, timed) else value
             if check(self.problem, timed):
                 return None
-            self.schedule = timed
+            self.schedule, self.found_at = timed, self.clock.elapsed
             for origin, bound in list(self._bounds.items()):
                 if bound.value > value:
                     self.refute(origin, bound)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pipesat.core.checker import check
+from pipesat.core.claims import Bound
 from pipesat.core.ops import Op, Pair
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
@@ -54,3 +55,28 @@ def test_starts_with_pairs_are_none_of_the_problem_without() -> None:
     assert [alone for alone, _ in searched] == ["False", "False", "True"]
     assert mine.schedule is not None  # what was found in one mode is a schedule of the problem
     assert check(problem, mine.schedule) == []
+
+
+def test_the_search_of_one_ends_when_it_finds_nothing_better_or_cannot() -> None:
+    """A deterministic clock of 60 s: of the 24 for all, three have 8 each, and 5 is patience."""
+    problem = parse_problem(PROBLEM)
+    mine = Incumbent(problem, "makespan", Clock(60, deterministic=True))
+    spent: dict[str, list[float]] = {}
+
+    def search(own: Incumbent, starts: list[Schedule]) -> SearchReport:
+        del starts
+        assert own.value is not None
+        begin, name = mine.clock.elapsed, str(len(spent))
+        while not own.clock.over:
+            own.clock.count(1.0)
+            if name == "0" and own.clock.elapsed == 2.0:
+                own.offer(
+                    ((Op(0, "F", 0), Pair(Op(0, "F", 1), Op(0, "BW", 0)), Op(0, "BW", 1)),), ""
+                )
+            if name == "1" and own.clock.elapsed == 3.0:
+                own.raise_bound(Bound(mine.value or 0, "no better than what is known"))
+        spent[name] = [mine.clock.elapsed - begin]
+        return SearchReport([], [])
+
+    search_narrower(search, lambda _: [], mine, [])
+    assert {name: round(seconds) for name, (seconds,) in spent.items()} == {"0": 8, "1": 3, "2": 6}
