@@ -44,7 +44,7 @@ def main() -> None:
             lines.append([memory, str(p), *cells])
     about = (
         f"{max(r['finished'] for r in rows)[:10]}, {len(os.sched_getaffinity(0))} cores, "
-        f"Python {platform.python_version()}, at most 10 s per case.\n\n"
+        f"Python {platform.python_version()}, at most 20 s per case.\n\n"
     )
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     head, rest = (HERE / "README.md").read_text().split(BEGIN)
