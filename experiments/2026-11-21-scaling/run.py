@@ -13,6 +13,7 @@ import os
 import platform
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,10 @@ def main() -> None:
         for p in devices:
             cells = [cell(cases.get((memory, p, m))) for m in microbatches]
             lines.append([memory, str(p), *cells])
+    limit = tomllib.loads((HERE / "scaling.toml").read_text())["grid"]["time_limit"]
     about = (
         f"{max(r['finished'] for r in rows)[:10]}, {len(os.sched_getaffinity(0))} cores, "
-        f"Python {platform.python_version()}, at most 20 s per case.\n\n"
+        f"Python {platform.python_version()}, at most {limit} s per case.\n\n"
     )
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     head, rest = (HERE / "README.md").read_text().split(BEGIN)

@@ -43,7 +43,7 @@ class Incumbent:
     clock: Clock
     listener: Listener | None = None
     schedule: Schedule | None = None
-    found_at: float = 0.0
+    found_at: float = 0.0  # by the clock
     bound: Bound = NOTHING
     history: list[Improvement] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)

@@ -17,6 +17,7 @@ from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.showing import Column, Table
+from pipesat.core.showing import table_of as table_of_records
 from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.best_known import with_given
@@ -205,6 +206,18 @@ def test_columns_go_in_their_order_where_room_is_short() -> None:
         "yyyyy",
         "a text",
     ]  # stands out
+
+
+def test_a_gap_stays_where_the_names_of_baselines_have_no_room() -> None:
+    name = "interleaved-overlapped"
+    row = {"cap": 13, "gap": 0.25, "bound": 36, "baseline": name, "seconds": 1, "found_by": name}
+    heads = {
+        width: list(table_lines(table_of_records([row]), width))[-2].split()
+        for width in (80, 44, 34)
+    }
+    assert heads[80] == ["cap", "gap", "bound", "baseline", "seconds", "by"]
+    assert heads[44] == ["cap", "gap", "bound", "by"]
+    assert heads[34] == ["cap", "gap", "by"]
 
 
 @given(

@@ -70,9 +70,7 @@ def test_the_search_of_one_ends_when_it_finds_nothing_better_or_cannot() -> None
         while not own.clock.over:
             own.clock.count(1.0)
             if name == "0" and own.clock.elapsed == 2.0:
-                own.offer(
-                    ((Op(0, "F", 0), Pair(Op(0, "F", 1), Op(0, "BW", 0)), Op(0, "BW", 1)),), ""
-                )
+                own.offer(PAIRED, "")
             if name == "1" and own.clock.elapsed == 3.0:
                 own.raise_bound(Bound(mine.value or 0, "no better than what is known"))
         spent[name] = [mine.clock.elapsed - begin]

@@ -37,8 +37,9 @@ def round_trip(case: Case) -> None:
     original = load(path)
     file = "order.csv" if runtime == "torch" else "order.py"
     to = case.run("export", "problem.json", path, "--to", runtime, "-o", file, codes=(0, 1, 2))
-    told = to.code == 0 or ('say "backward": "fused" where microbatches differ' in to.err)
-    case.expect(not asked or told, f"what is solved for {runtime} is not exported to it")
+    told = 'say "backward": "fused" where microbatches differ' in to.err
+    exported = to.code == 0 or (told and ws_out_of_order(original))
+    case.expect(not asked or exported, f"what is solved for {runtime} is not exported to it")
     if to.code:
         return
     back = case.run("export", "problem.json", file, "--to", "schedule", "-o", "back.json")
@@ -60,6 +61,16 @@ def round_trip(case: Case) -> None:
         case.expect(orders[0] == orders[1], "another order comes back")
     case.run("export", "problem.json", path, "--to", "trace", "-o", "x.trace")
     case.run("show", "problem.json", path, "--png", "x.png")
+
+
+def ws_out_of_order(schedule: Any) -> bool:
+    """Whether some stage runs its Ws in another order than by number."""
+    ops = [slot[0].partition("W") for slots in schedule["devices"] for slot in slots]
+    numbers: dict[str, list[int]] = {}
+    for stage, weight, number in ops:
+        if weight and stage.isdigit():
+            numbers.setdefault(stage, []).append(int(number))
+    return any(own != sorted(own) for own in numbers.values())
 
 
 def rows_fused(schedule: Any) -> list[list[str]]:
