@@ -2,8 +2,9 @@
 
 **A stricter order of microbatches.** What keeps to the order given is in one order for all stages,
 and what is in one order for all stages is a schedule of the problem whose stages are free. So a
-solve begins with the one under the next stricter rule, at a fixed share of its time: it is a whole
-solve, with all starts that keep to the rule, its own bound, and in turn its own stricter rule.
+solve begins with the one under the next stricter rule, at a fixed share of its time, with all
+starts that keep to the rule, its own closed forms, and in turn its own stricter rule. What it
+proves meanwhile, it proves of the freest rule: of all others a proof would say nothing.
 
 **No pairs, one mode.** Where a problem mixes memory modes with pairs, or has several modes, what is
 best of one of them alone is a start that no guide gives: all of the search is for it.
@@ -71,7 +72,9 @@ class Solve:
     def __post_init__(self) -> None:
         outer, strict = self.incumbent, stricter(self.incumbent.problem)
         if strict is not None:
-            self.inner = Solve(outer.narrower(strict, outer.clock, outer.offer_timed))
+            inner = outer.narrower(strict, outer.clock, outer.offer_timed)
+            inner.freer = outer
+            self.inner = Solve(inner)
 
     def begin(self, forms: Sequence[Bound] | None = None) -> None:
         """Collect what needs no search: as many of the closed forms as a share of the time admits.

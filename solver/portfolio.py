@@ -64,17 +64,18 @@ def search(
     if not problem.plain:
         parts = replace(parts, growth=False)  # a few microbatches are not like all
     lanes = Lanes(clock)
-    proofs = ProofSearch(problem, incumbent, seed=seed, parts=parts)
+    proofs = _proofs(incumbent.proving, seed=seed, parts=parts)
     use_windows = parts.windows and windows_apply(problem, incumbent)
     windows: list[WindowSearch] = []
-    harder = bool(gains(problem))  # with pairs, windows gain more than proofs beyond closed forms
+    # with pairs, windows gain more than proofs beyond closed forms, unless microbatches differ
+    harder = bool(gains(problem))
 
     def lane(number: int) -> Callable[[], None]:
         mine = parts
         if number % 2:
             mine = replace(parts, packing=False, growth=False)
         ways = OtherWays(incumbent, starts, lanes.runner(), seed=seed + number, parts=mine)
-        only_proves = number % 2 and not (proofs.finished or harder)
+        only_proves = number % 2 and not (proofs.finished or (harder and problem.plain))
         if only_proves or not use_windows:
             return partial(_prove, proofs, lanes.runner(), ways.all())
         wanders = harder and not number % 2
@@ -92,7 +93,16 @@ def search(
         return partial(_take_turns, windows[-1], proofs, lanes.runner(), turns, patience)
 
     failed = lanes.run([lane(number) for number in range(threads)])
-    return SearchReport([*(search.report for search in windows), proofs.report], failed)
+    notes = [search.report for search in windows]
+    return SearchReport(notes if incumbent.freer else [*notes, proofs.report], failed)
+
+
+def _proofs(incumbent: Incumbent, *, seed: int, parts: SearchParts) -> ProofSearch:
+    """What raises an incumbent's bound, with all that it has learnt."""
+    known: ProofSearch | None = incumbent.proofs
+    found = known or ProofSearch(incumbent.problem, incumbent, seed=seed, parts=parts)
+    incumbent.proofs = found
+    return found
 
 
 Ways = Iterator[Callable[[], None]]
@@ -179,6 +189,7 @@ class OtherWays:
         The first of it, growth and packing, is worth trying before windows.
         """
         exchange = self.parts.exchanges and permutations_apply(self.problem)
+        exchange = exchange and not gains(self.problem)  # it moves no pairs
         if exchange:
             yield self._exchange_microbatches
         yield self._grow_and_pack

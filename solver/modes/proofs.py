@@ -31,6 +31,7 @@ from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Lanes, Runner, Share
 
 WHOLE = "whole model with modes"
+_SHARE = 1 / 16  # of the gap, at first
 _LIMIT = 2.0  # seconds per question about a device at first: rather a smaller one of every device
 _MOST_PAIRED_ALONE = 12  # (stage, microbatch)s of a device whose ops may pair: beyond, the model is
 _MOST_CELLS, _MOST_PAIRED = 64, 24  # hardly ever solved; of the whole, and where ops may pair
@@ -50,16 +51,20 @@ class _Questions:
         self, problem: Problem, incumbent: Incumbent, *, runner: Runner, seed: int
     ) -> None:
         self.problem, self.incumbent, self.runner, self.seed = problem, incumbent, runner, seed
-        self.asked = self.better = self.refuted = 0
+        self.tried = self.better = self.refuted = 0
+        self.spent = 0.0
 
     def solve(
         self, model: OverTime, limit: float
     ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
         """Solve a model within so many seconds."""
-        self.asked += 1
-        return self.runner.solve(
-            model.cp, limit=limit, seed=self.seed + self.asked, strong=True, linear=False
+        self.tried += 1
+        before = self.runner.spent
+        found = self.runner.solve(
+            model.cp, limit=limit, seed=self.seed + self.tried, strong=True, linear=False
         )
+        self.spent += self.runner.spent - before
+        return found
 
     def refute(self, target: int, share: Share, source: str) -> None:
         """There is no schedule as short as that."""
@@ -81,17 +86,23 @@ class DevicesAlone(_Questions):
             for device, stages in enumerate(problem.stages_on)
             if stages and problem.devices[device].room is not None
             if sum(problem.microbatches[s] for s in stages) <= _MOST_PAIRED_ALONE
-            or not gains(problem)
+            or not (gains(problem) and problem.has_modes)
         ]
-        self.share = Share(limit=_LIMIT)
+        self.share = Share(_SHARE, _LIMIT)
+        self.finished = False
 
     @property
     def report(self) -> str:
         """What it did, in a few words."""
-        return f"proofs with modes: {self.asked} questions, {self.refuted} answered no"
+        return f"proofs with modes: {self.tried} questions, {self.refuted} answered no"
 
-    def step(self) -> bool:
+    def step(self, runner: Runner | None = None) -> bool:
         """Ask one question; return whether there will be another."""
+        self.runner = runner or self.runner
+        self.finished = not self._ask()
+        return not self.finished
+
+    def _ask(self) -> bool:
         bound, value = self.incumbent.bound.value, self.incumbent.value
         if value is None or not self.incumbent.trusts(PROOFS):
             return False
@@ -104,14 +115,15 @@ class DevicesAlone(_Questions):
         model = DeviceAlone(self.problem, device, target, absolute=absolute)
         solver, status = self.solve(model, self.share.limit)
         if status == cp_model.INFEASIBLE:
-            name = self.problem.device_name(device)
-            self.refute(target, self.share, f"CP-SAT on {name} alone, with modes")
+            what = "with modes" if self.problem.has_modes else "memory over time"
+            source = f"CP-SAT on {self.problem.device_name(device)} alone, {what}"
+            self.refute(target, self.share, source)
             self.open.insert(0, device)  # it may prove the next share as well
             return True
         if status in FOUND:
             self.possible[device] = solver.value(model.value)
         else:
-            self.share.unanswered()
+            self.share.unanswered(of=1 + len(self.open))
         self.open.append(device)
         return True
 
@@ -129,7 +141,7 @@ class Whole(_Questions):
     @property
     def report(self) -> str:
         """What it did, in a few words."""
-        how = f"{self.asked} questions, {self.better} better, {self.refuted} answered no"
+        how = f"{self.tried} questions, {self.better} better, {self.refuted} answered no"
         return f"{WHOLE}: {how}" + (", settled in one order" if self.settled else "")
 
     def step(self) -> bool:

@@ -6,6 +6,7 @@ import threading
 
 from pipesat.core.problem import Problem
 from pipesat.solver.model.times import latest_end, unit_for
+from pipesat.solver.modes.proofs import DevicesAlone
 from pipesat.solver.proof.places import PlacesProofs
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs import ShortRuns, is_long
@@ -38,6 +39,7 @@ class ProofSearch:
         self.short_runs: ShortRuns | None = None
         self.stretches: Stretches | None = None
         self.places: PlacesProofs | None = None
+        self.alone: DevicesAlone | None = None
         self.one_at_a_time = threading.Lock()
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
         if not _proofs_apply(problem, incumbent):
@@ -50,6 +52,8 @@ class ProofSearch:
                 self.stretches = Stretches(problem, incumbent, seed=seed, staircase=stairs)
         elif parts.relaxations and PlacesProofs.apply(problem, incumbent):
             self.places = PlacesProofs(problem, incumbent, seed=seed)
+        elif parts.relaxations and problem.overlap is not None and not problem.plain:
+            self.alone = DevicesAlone(problem, incumbent, runner=Runner(incumbent.clock), seed=seed)
 
     @property
     def report(self) -> str:
@@ -61,6 +65,8 @@ class ProofSearch:
             tried.append(f"{self.stretches.tried} models of stretches")
         if self.places is not None:
             tried.append(f"{self.places.tried} models of places")
+        if self.alone is not None:
+            tried.append(f"{self.alone.tried} of devices with memory over time")
         why_ended = self.relaxations.queue.why_ended
         return ", ".join(tried if why_ended is None else [*tried, why_ended])
 
@@ -69,13 +75,13 @@ class ProofSearch:
         """Whether nothing is left to try."""
         if not self.incumbent.trusts(PROOFS):
             return True
-        others = (self.short_runs, self.stretches, self.places)
+        others = (self.short_runs, self.stretches, self.places, self.alone)
         return self.relaxations.finished and all(x is None or x.finished for x in others)
 
     def step(self, runner: Runner) -> None:
         """Solve one model, of a short run, of places or of a relaxation."""
         exhausted = self.relaxations.finished
-        others = (self.stretches, self.short_runs, self.places)
+        others = (self.stretches, self.short_runs, self.places, self.alone)
         waiting = (part for part in others if part is not None and not part.finished)
         for part in sorted(waiting, key=self._due):
             its_turn = exhausted or self._due(part) < _OTHERS * self.relaxations.spent.time
@@ -88,7 +94,7 @@ class ProofSearch:
         if not exhausted:
             self.relaxations.step(runner)
 
-    def _due(self, part: Stretches | ShortRuns | PlacesProofs) -> float:
+    def _due(self, part: Stretches | ShortRuns | PlacesProofs | DevicesAlone) -> float:
         """Time of a part; that of stretches, which see a run's middle, by the run's length."""
         return part.spent / (self.length if part is self.stretches else 1)
 

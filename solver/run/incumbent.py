@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
@@ -36,6 +37,10 @@ class Incumbent:
     Bounds are kept by their *origin*, the argument or the part of the search that they come from.
     A checked schedule is right: an origin with a bound above its value has been refuted. All it has
     said is dropped, and so is what it says later (see :meth:`trusts`).
+
+    ``freer`` is that of the same problem under a freer rule, if this one is searched on its behalf:
+    then bounds of that one are what counts. ``proofs`` is what raises this one's,
+    all along (:class:`pipesat.solver.proof.search.ProofSearch`).
     """
 
     problem: Problem
@@ -47,6 +52,8 @@ class Incumbent:
     bound: Bound = NOTHING
     history: list[Improvement] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    freer: Incumbent | None = None
+    proofs: Any = None
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _bounds: dict[str, Bound] = field(default_factory=dict)
     _refuted: set[str] = field(default_factory=set)
@@ -61,6 +68,11 @@ class Incumbent:
         """Whether value = bound."""
         with self.lock:
             return self.value == self.bound.value
+
+    @property
+    def proving(self) -> Incumbent:
+        """The one whose bound is to be raised: that under the freest rule."""
+        return self if self.freer is None else self.freer.proving
 
     def offer(self, order: Order, source: str) -> int | None:
         """Time an order for the objective, check it, and keep it if it is the best.

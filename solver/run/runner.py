@@ -169,6 +169,7 @@ class Share:
     most: float = 1.0
     longer_by: float = 2.0
     longest: float = 60.0
+    in_vain: int = 0  # questions for the least share, one after the other
 
     def target(self, bound: int, value: int) -> int:
         """Length to ask for: if nothing is that short, one more is a bound."""
@@ -176,17 +177,21 @@ class Share:
 
     def refuted(self) -> None:
         """Ask for more: it was answered no."""
+        self.in_vain = 0
         self.share = min(self.most, self.share * self.more_by)
 
     def less(self) -> None:
         """Ask for less: it was possible, or not answered in time."""
         self.share = max(self.least, self.share * self.less_by)
 
-    def unanswered(self) -> None:
-        """Ask for less, or give more time where that is least already."""
+    def unanswered(self, of: int = 1) -> None:
+        """Ask for less, or give more time if so many were asked for the least in vain."""
         if self.share > self.least:
             self.less()
-        else:
+            return
+        self.in_vain += 1
+        if self.in_vain >= of:
+            self.in_vain = 0
             self.longer()
 
     def longer(self) -> None:

@@ -68,7 +68,7 @@ def held_against_oracle(
 
 
 def wrong_of_mixture_s_model(seed: int, objective: Objective) -> list[str]:
-    """What the whole model, and those of single devices, say that the oracle refutes.
+    """What the whole model, and both of single devices, say that the oracle refutes.
 
     Of a mixture without modes, as far as a few deterministic seconds for each question tell.
     """
@@ -92,6 +92,7 @@ def wrong_of_mixture_s_model(seed: int, objective: Objective) -> list[str]:
     value, wrong = found.value, []
     if value and _status(problem, objective, value - 1) in FOUND:
         wrong.append(f"the model has a schedule below {value}")
+    wrong += _longer_alone(problem, value, objective)
     return wrong + [
         f"the model of {devices or 'all devices'} has no schedule of {value}"
         for devices in (None, *([device] for device in range(len(problem.devices))))
@@ -142,8 +143,13 @@ def wrong_of_models_over_time(document: dict[str, Any], objective: Objective) ->
     in_order, _ = least_schedule(problem, _FAR, objective, one_order=True) or (None, None)
     if in_order is not None and in_order < value:
         wrong.append(f"in one order {in_order}, in any {value}")
+    return wrong + _longer_alone(problem, value, objective)
+
+
+def _longer_alone(problem: Problem, value: int, objective: Objective) -> list[str]:
+    """Say which devices cannot be done in time, each alone with memory over time."""
     absolute = objective == "makespan"
-    return wrong + [
+    return [
         f"device {device} alone takes longer than {value}"
         for device, stages in enumerate(problem.stages_on)
         if stages and least_end(problem, device, value, absolute=absolute) is None
