@@ -122,6 +122,10 @@ class DevicesAlone(_Questions):
             return True
         if status in FOUND:
             self.possible[device] = solver.value(model.value)
+        elif self.share.share > self.share.least:
+            self.share.less()
+            self.open.insert(0, device)  # it may prove less
+            return True
         else:
             self.share.unanswered(of=1 + len(self.open))
         self.open.append(device)
