@@ -73,7 +73,7 @@ class Solve:
         outer, strict = self.incumbent, stricter(self.incumbent.problem)
         if strict is not None:
             inner = outer.narrower(strict, outer.clock, outer.offer_timed)
-            inner.freer = outer
+            inner.wider = outer
             self.inner = Solve(inner)
 
     def begin(self, forms: Sequence[Bound] | None = None) -> None:
@@ -210,6 +210,7 @@ def search_narrower(
             break
         clock = whole.part(whole.left / (len(problems) - number))
         own = mine.narrower(narrow.problem, clock, partial(_offer, mine, narrow))
+        own.wider = mine
         with suppress(Infeasible):
             own.offer(sure_order(narrow.problem), ONE_BY_ONE)
         if own.schedule is None:

@@ -22,7 +22,7 @@ from pipesat.solver.model.pairing import gains
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.packing import justified
 from pipesat.solver.permutations.search import permutations_apply, permuted_schedules
-from pipesat.solver.proof.search import ProofSearch
+from pipesat.solver.proof.search import ProofSearch, proofs_for
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Lanes, Runner
@@ -64,7 +64,7 @@ def search(
     if not problem.plain:
         parts = replace(parts, growth=False)  # a few microbatches are not like all
     lanes = Lanes(clock)
-    proofs = _proofs(incumbent.proving, seed=seed, parts=parts)
+    proofs = proofs_for(incumbent, seed=seed, parts=parts)
     use_windows = parts.windows and windows_apply(problem, incumbent)
     windows: list[WindowSearch] = []
     # with pairs, windows gain more than proofs beyond closed forms, unless microbatches differ
@@ -94,15 +94,7 @@ def search(
 
     failed = lanes.run([lane(number) for number in range(threads)])
     notes = [search.report for search in windows]
-    return SearchReport(notes if incumbent.freer else [*notes, proofs.report], failed)
-
-
-def _proofs(incumbent: Incumbent, *, seed: int, parts: SearchParts) -> ProofSearch:
-    """What raises an incumbent's bound, with all that it has learnt."""
-    known: ProofSearch | None = incumbent.proofs
-    found = known or ProofSearch(incumbent.problem, incumbent, seed=seed, parts=parts)
-    incumbent.proofs = found
-    return found
+    return SearchReport(notes if incumbent.wider else [*notes, proofs.report], failed)
 
 
 Ways = Iterator[Callable[[], None]]

@@ -33,6 +33,7 @@ from pipesat.solver.run.runner import FOUND, PROOFS, Lanes, Runner, Share
 WHOLE = "whole model with modes"
 _SHARE = 1 / 16  # of the gap, at first
 _LIMIT = 2.0  # seconds per question about a device at first: rather a smaller one of every device
+_OF_STRONGEST = 2  # times as long for the device that has proven most
 _MOST_PAIRED_ALONE = 12  # (stage, microbatch)s of a device whose ops may pair: beyond, the model is
 _MOST_CELLS, _MOST_PAIRED = 64, 24  # hardly ever solved; of the whole, and where ops may pair
 
@@ -76,10 +77,8 @@ class _Questions:
 class DevicesAlone(_Questions):
     """Asks one device after the other; ``possible`` are lengths that one alone can keep to."""
 
-    def __init__(
-        self, problem: Problem, incumbent: Incumbent, *, runner: Runner, seed: int
-    ) -> None:
-        super().__init__(problem, incumbent, runner=runner, seed=seed)
+    def __init__(self, problem: Problem, incumbent: Incumbent, *, seed: int) -> None:
+        super().__init__(problem, incumbent, runner=Runner(incumbent.clock), seed=seed)
         self.possible: dict[int, int] = {}
         self.open = [
             device
@@ -89,18 +88,18 @@ class DevicesAlone(_Questions):
             or not (gains(problem) and problem.has_modes)
         ]
         self.share = Share(_SHARE, _LIMIT)
-        self.finished = False
+        self.finished = not self.open
+        self.strongest: int | None = None  # that has proven most
 
     @property
     def report(self) -> str:
         """What it did, in a few words."""
-        return f"proofs with modes: {self.tried} questions, {self.refuted} answered no"
+        return f"{self.tried} questions to a device, {self.refuted} answered no"
 
-    def step(self, runner: Runner | None = None) -> bool:
-        """Ask one question; return whether there will be another."""
-        self.runner = runner or self.runner
+    def step(self, runner: Runner) -> None:
+        """Ask one question, unless there is none left."""
+        self.runner = runner
         self.finished = not self._ask()
-        return not self.finished
 
     def _ask(self) -> bool:
         bound, value = self.incumbent.bound.value, self.incumbent.value
@@ -113,22 +112,24 @@ class DevicesAlone(_Questions):
         target = self.share.target(bound, min(self.possible.get(device, value), value))
         absolute = self.incumbent.objective == "makespan"
         model = DeviceAlone(self.problem, device, target, absolute=absolute)
-        solver, status = self.solve(model, self.share.limit)
+        longer = _OF_STRONGEST if device == self.strongest else 1
+        solver, status = self.solve(model, longer * self.share.limit)
         if status == cp_model.INFEASIBLE:
             what = "with modes" if self.problem.has_modes else "memory over time"
             source = f"CP-SAT on {self.problem.device_name(device)} alone, {what}"
             self.refute(target, self.share, source)
+            self.strongest = device
             self.open.insert(0, device)  # it may prove the next share as well
-            return True
-        if status in FOUND:
+        elif status in FOUND:
             self.possible[device] = solver.value(model.value)
+            self.open.append(device)
         elif self.share.share > self.share.least:
             self.share.less()
             self.open.insert(0, device)  # it may prove less
-            return True
         else:
-            self.share.unanswered(of=1 + len(self.open))
-        self.open.append(device)
+            self.open.append(device)
+            if self.share.in_vain(of=len(self.open)):
+                self.open.sort(key=lambda one: one != self.strongest)
         return True
 
 

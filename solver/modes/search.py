@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -13,13 +14,14 @@ from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import earliest_ends, linearize, time_order
 from pipesat.solver.model.times import LARGEST, latest_end, unit_for
 from pipesat.solver.modes.choices import Choices
-from pipesat.solver.modes.proofs import DevicesAlone, Whole, whole_applies
+from pipesat.solver.modes.proofs import Whole, whole_applies
 from pipesat.solver.modes.starts import Start, orders_from, pack_by_turns
 from pipesat.solver.modes.window import ModeWindows
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.portfolio import SearchReport
+from pipesat.solver.proof.search import ProofSearch, proofs_for
 from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import Lanes
+from pipesat.solver.run.runner import Lanes, Runner
 from pipesat.solver.search_parts import SearchParts
 
 _STARTS = 0.2  # of the time left, at most, goes into starts along guides
@@ -28,7 +30,25 @@ _LEAST_STEP = 0.01  # seconds that a step counts, at least
 PACKED = "packed with modes"
 
 
-_Search: TypeAlias = WindowSearch | ModeWindows | Choices | DevicesAlone | Whole
+@dataclass(frozen=True)
+class _Proofs:
+    """The proofs of what was asked for, by one lane."""
+
+    proofs: ProofSearch
+    runner: Runner
+
+    @property
+    def report(self) -> str:
+        """What they did, in a few words."""
+        return self.proofs.report
+
+    def step(self) -> bool:
+        """Ask one question; return whether there may be another."""
+        self.proofs.step(self.runner)
+        return not self.proofs.finished
+
+
+_Search: TypeAlias = WindowSearch | ModeWindows | Choices | _Proofs | Whole
 
 
 def search_with_modes(
@@ -70,13 +90,14 @@ def search_with_modes(
         if not number and use_windows and whole_applies(problem, incumbent):
             own.append(Whole(problem, incumbent, runner=runner, seed=seed))
         if number == min(1, threads - 1) and use_windows and reliable:
-            own.append(DevicesAlone(problem, incumbent, runner=runner, seed=seed))
+            own.append(_Proofs(proofs_for(incumbent, seed=seed, parts=parts), runner))
         searches.extend(own)
         chance = random.Random(seed + number)  # noqa: S311
         return partial(_run, problem, incumbent, () if number else guides, own, chance)
 
     failed = lanes.run([lane(number) for number in range(threads if use_windows else 1)])
-    notes = [search.report for search in searches]
+    told = (x for x in searches if not (incumbent.wider and isinstance(x, _Proofs)))
+    notes = [search.report for search in told]
     if parts.windows and not use_windows:
         notes.append("windows stepped aside: they cannot take such long times, or have no time")
     return SearchReport(notes, failed)

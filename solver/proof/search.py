@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from pipesat.core.problem import Problem
-from pipesat.solver.model.times import latest_end, unit_for
+from pipesat.solver.model.times import LARGEST, latest_end, unit_for
 from pipesat.solver.modes.proofs import DevicesAlone
 from pipesat.solver.proof.places import PlacesProofs
 from pipesat.solver.proof.relaxations import Relaxations
@@ -42,7 +42,11 @@ class ProofSearch:
         self.alone: DevicesAlone | None = None
         self.one_at_a_time = threading.Lock()
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
-        if not _proofs_apply(problem, incumbent):
+        if problem.has_modes:
+            self.relaxations.queue.end("")  # they know no modes
+            if latest_end(problem, incumbent.objective, incumbent.value or 0) <= LARGEST:
+                self.alone = DevicesAlone(problem, incumbent, seed=seed)
+        elif not _proofs_apply(problem, incumbent):
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
         elif is_long(problem):
             stairs = parts.staircase
@@ -53,12 +57,13 @@ class ProofSearch:
         elif parts.relaxations and PlacesProofs.apply(problem, incumbent):
             self.places = PlacesProofs(problem, incumbent, seed=seed)
         elif parts.relaxations and problem.overlap is not None and not problem.plain:
-            self.alone = DevicesAlone(problem, incumbent, runner=Runner(incumbent.clock), seed=seed)
+            self.alone = DevicesAlone(problem, incumbent, seed=seed)
 
     @property
     def report(self) -> str:
         """What it did, in a few words."""
-        tried = [f"proofs: {self.relaxations.queue.tried} relaxations"]
+        queue, modes = self.relaxations.queue, self.incumbent.problem.has_modes
+        tried = [] if modes else [f"{queue.tried} relaxations"]
         if self.short_runs is not None:
             tried.append(f"{self.short_runs.tried} short runs")
         if self.stretches is not None:
@@ -66,9 +71,9 @@ class ProofSearch:
         if self.places is not None:
             tried.append(f"{self.places.tried} models of places")
         if self.alone is not None:
-            tried.append(f"{self.alone.tried} of devices with memory over time")
-        why_ended = self.relaxations.queue.why_ended
-        return ", ".join(tried if why_ended is None else [*tried, why_ended])
+            tried.append(self.alone.report)
+        tried += [queue.why_ended] if queue.why_ended else []
+        return f"proofs: {', '.join(tried) or 'none'}"
 
     @property
     def finished(self) -> bool:
@@ -97,6 +102,18 @@ class ProofSearch:
     def _due(self, part: Stretches | ShortRuns | PlacesProofs | DevicesAlone) -> float:
         """Time of a part; that of stretches, which see a run's middle, by the run's length."""
         return part.spent / (self.length if part is self.stretches else 1)
+
+
+def proofs_for(incumbent: Incumbent, *, seed: int, parts: SearchParts) -> ProofSearch:
+    """Return what raises the bound that counts while an incumbent is improved.
+
+    That of the problem that was asked for, with all that it has learnt so far.
+    """
+    asked = incumbent.asked
+    known: ProofSearch | None = asked.proofs
+    found = known or ProofSearch(asked.problem, asked, seed=seed, parts=parts)
+    asked.proofs = found
+    return found
 
 
 def _proofs_apply(problem: Problem, incumbent: Incumbent) -> bool:

@@ -38,9 +38,9 @@ class Incumbent:
     A checked schedule is right: an origin with a bound above its value has been refuted. All it has
     said is dropped, and so is what it says later (see :meth:`trusts`).
 
-    ``freer`` is that of the same problem under a freer rule, if this one is searched on its behalf:
-    then bounds of that one are what counts. ``proofs`` is what raises this one's,
-    all along (:class:`pipesat.solver.proof.search.ProofSearch`).
+    ``wider`` is that of the problem on whose behalf a narrower one is searched, if bounds of that
+    one are what counts. ``proofs``, a :class:`pipesat.solver.proof.search.ProofSearch`, raises
+    them.
     """
 
     problem: Problem
@@ -52,7 +52,7 @@ class Incumbent:
     bound: Bound = NOTHING
     history: list[Improvement] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    freer: Incumbent | None = None
+    wider: Incumbent | None = None
     proofs: Any = None
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _bounds: dict[str, Bound] = field(default_factory=dict)
@@ -70,9 +70,9 @@ class Incumbent:
             return self.value == self.bound.value
 
     @property
-    def proving(self) -> Incumbent:
-        """The one whose bound is to be raised: that under the freest rule."""
-        return self if self.freer is None else self.freer.proving
+    def asked(self) -> Incumbent:
+        """That of the problem that was asked for: itself, unless it is a narrower one's."""
+        return self if self.wider is None else self.wider.asked
 
     def offer(self, order: Order, source: str) -> int | None:
         """Time an order for the objective, check it, and keep it if it is the best.

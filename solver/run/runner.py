@@ -169,7 +169,7 @@ class Share:
     most: float = 1.0
     longer_by: float = 2.0
     longest: float = 60.0
-    in_vain: int = 0  # questions for the least share, one after the other
+    vain: int = 0  # questions for the least share, one after the other
 
     def target(self, bound: int, value: int) -> int:
         """Length to ask for: if nothing is that short, one more is a bound."""
@@ -177,22 +177,21 @@ class Share:
 
     def refuted(self) -> None:
         """Ask for more: it was answered no."""
-        self.in_vain = 0
+        self.vain = 0
         self.share = min(self.most, self.share * self.more_by)
 
     def less(self) -> None:
         """Ask for less: it was possible, or not answered in time."""
         self.share = max(self.least, self.share * self.less_by)
 
-    def unanswered(self, of: int = 1) -> None:
-        """Ask for less, or give more time if so many were asked for the least in vain."""
-        if self.share > self.least:
-            self.less()
-            return
-        self.in_vain += 1
-        if self.in_vain >= of:
-            self.in_vain = 0
-            self.longer()
+    def in_vain(self, of: int) -> bool:
+        """Give more time if so many were asked for the least in vain; return whether."""
+        self.vain += 1
+        if self.vain < of:
+            return False
+        self.vain = 0
+        self.longer()
+        return True
 
     def longer(self) -> None:
         """Give more time: it was not answered."""
