@@ -67,15 +67,14 @@ def search(
     proofs = proofs_for(incumbent, seed=seed, parts=parts)
     use_windows = parts.windows and windows_apply(problem, incumbent)
     windows: list[WindowSearch] = []
-    # with pairs, windows gain more than proofs beyond closed forms, unless microbatches differ
-    harder = bool(gains(problem))
+    harder = bool(gains(problem))  # with pairs, windows gain more than proofs beyond closed forms
 
     def lane(number: int) -> Callable[[], None]:
         mine = parts
         if number % 2:
             mine = replace(parts, packing=False, growth=False)
         ways = OtherWays(incumbent, starts, lanes.runner(), seed=seed + number, parts=mine)
-        only_proves = number % 2 and not (proofs.finished or (harder and problem.plain))
+        only_proves = number % 2 and not (proofs.finished or harder)
         if only_proves or not use_windows:
             return partial(_prove, proofs, lanes.runner(), ways.all())
         wanders = harder and not number % 2

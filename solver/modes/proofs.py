@@ -91,11 +91,6 @@ class DevicesAlone(_Questions):
         self.finished = not self.open
         self.strongest: int | None = None  # that has proven most
 
-    @property
-    def report(self) -> str:
-        """What it did, in a few words."""
-        return f"{self.tried} questions to a device, {self.refuted} answered no"
-
     def step(self, runner: Runner) -> None:
         """Ask one question, unless there is none left."""
         self.runner = runner

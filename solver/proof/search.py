@@ -1,8 +1,9 @@
-"""The proving half of the search: relaxations and, in turn, short runs, stretches or places."""
+"""The proving half of the search: relaxations and, in turn, what else a problem has proofs of."""
 
 from __future__ import annotations
 
 import threading
+from typing import TypeAlias
 
 from pipesat.core.problem import Problem
 from pipesat.solver.model.times import LARGEST, latest_end, unit_for
@@ -17,6 +18,9 @@ from pipesat.solver.search_parts import ALL_PARTS, SearchParts
 
 _WAIT = 0.1  # seconds for another lane's short run, if there is nothing else to do
 _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
+
+_QUESTIONS = "questions to a device"
+_Other: TypeAlias = ShortRuns | Stretches | PlacesProofs | DevicesAlone
 
 
 class ProofSearch:
@@ -36,42 +40,34 @@ class ProofSearch:
     ) -> None:
         self.incumbent = incumbent
         self.relaxations = Relaxations(problem, incumbent, seed=seed, parts=parts)
-        self.short_runs: ShortRuns | None = None
-        self.stretches: Stretches | None = None
-        self.places: PlacesProofs | None = None
-        self.alone: DevicesAlone | None = None
+        self.others: dict[str, _Other] = {}  # by what they try
         self.one_at_a_time = threading.Lock()
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes
             if latest_end(problem, incumbent.objective, incumbent.value or 0) <= LARGEST:
-                self.alone = DevicesAlone(problem, incumbent, seed=seed)
+                self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
         elif not _proofs_apply(problem, incumbent):
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
         elif is_long(problem):
             stairs = parts.staircase
-            if parts.short_runs:
-                self.short_runs = ShortRuns(problem, incumbent, seed=seed, staircase=stairs)
             if parts.stretches and problem.overlap is None:
-                self.stretches = Stretches(problem, incumbent, seed=seed, staircase=stairs)
+                stretches = Stretches(problem, incumbent, seed=seed, staircase=stairs)
+                self.others["models of stretches"] = stretches
+            if parts.short_runs:
+                runs = ShortRuns(problem, incumbent, seed=seed, staircase=stairs)
+                self.others["short runs"] = runs
         elif parts.relaxations and PlacesProofs.apply(problem, incumbent):
-            self.places = PlacesProofs(problem, incumbent, seed=seed)
+            self.others["models of places"] = PlacesProofs(problem, incumbent, seed=seed)
         elif parts.relaxations and problem.overlap is not None and not problem.plain:
-            self.alone = DevicesAlone(problem, incumbent, seed=seed)
+            self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
 
     @property
     def report(self) -> str:
         """What it did, in a few words."""
         queue, modes = self.relaxations.queue, self.incumbent.problem.has_modes
         tried = [] if modes else [f"{queue.tried} relaxations"]
-        if self.short_runs is not None:
-            tried.append(f"{self.short_runs.tried} short runs")
-        if self.stretches is not None:
-            tried.append(f"{self.stretches.tried} models of stretches")
-        if self.places is not None:
-            tried.append(f"{self.places.tried} models of places")
-        if self.alone is not None:
-            tried.append(self.alone.report)
+        tried += [f"{part.tried} {what}" for what, part in self.others.items()]
         tried += [queue.why_ended] if queue.why_ended else []
         return f"proofs: {', '.join(tried) or 'none'}"
 
@@ -80,14 +76,12 @@ class ProofSearch:
         """Whether nothing is left to try."""
         if not self.incumbent.trusts(PROOFS):
             return True
-        others = (self.short_runs, self.stretches, self.places, self.alone)
-        return self.relaxations.finished and all(x is None or x.finished for x in others)
+        return self.relaxations.finished and all(x.finished for x in self.others.values())
 
     def step(self, runner: Runner) -> None:
-        """Solve one model, of a short run, of places or of a relaxation."""
+        """Solve one model, of a relaxation or of another part."""
         exhausted = self.relaxations.finished
-        others = (self.stretches, self.short_runs, self.places, self.alone)
-        waiting = (part for part in others if part is not None and not part.finished)
+        waiting = (part for part in self.others.values() if not part.finished)
         for part in sorted(waiting, key=self._due):
             its_turn = exhausted or self._due(part) < _OTHERS * self.relaxations.spent.time
             if its_turn and self.one_at_a_time.acquire(timeout=_WAIT if exhausted else 0):
@@ -99,9 +93,9 @@ class ProofSearch:
         if not exhausted:
             self.relaxations.step(runner)
 
-    def _due(self, part: Stretches | ShortRuns | PlacesProofs | DevicesAlone) -> float:
+    def _due(self, part: _Other) -> float:
         """Time of a part; that of stretches, which see a run's middle, by the run's length."""
-        return part.spent / (self.length if part is self.stretches else 1)
+        return part.spent / (self.length if isinstance(part, Stretches) else 1)
 
 
 def proofs_for(incumbent: Incumbent, *, seed: int, parts: SearchParts) -> ProofSearch:

@@ -17,8 +17,10 @@ from pipesat.heuristics.microbatch_orders import RULES
 from pipesat.solver import solve
 from pipesat.solver.narrower import SHARES, Solve
 from pipesat.solver.portfolio import SearchReport
+from pipesat.solver.proof.search import proofs_for
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.search_parts import ALL_PARTS
 from pipesat.workflows.hand_written import baseline
 
 
@@ -60,6 +62,18 @@ def test_a_freer_order_is_never_longer_than_a_stricter_one_within_its_share(seed
     for_same = seconds * SHARES["free"]
     for_given = for_same * SHARES["same"]
     assert value(free, seconds) <= value(same, for_same) <= value(given, for_given)
+
+
+def test_lanes_prove_the_rule_that_was_asked_for_whichever_is_searched() -> None:
+    whole = Solve(Incumbent(drawn(1), "makespan", Clock(1.0, deterministic=True)))
+    assert whole.take(baseline("1f1b", whole.incumbent.problem, "given"), written=True)
+    same = whole.inner
+    assert same is not None
+    assert same.inner is not None
+    given = proofs_for(same.inner.incumbent, seed=0, parts=ALL_PARTS)
+    assert given.incumbent is whole.incumbent
+    assert proofs_for(same.incumbent, seed=0, parts=ALL_PARTS) is given
+    assert proofs_for(whole.incumbent, seed=0, parts=ALL_PARTS) is given
 
 
 def test_each_rule_is_searched_at_its_share_of_the_time_and_what_it_finds_is_kept() -> None:
