@@ -32,8 +32,8 @@ from pipesat.core.problem import MicrobatchOrder, Problem
 from pipesat.core.result import Baseline
 from pipesat.core.schedule import Order, Schedule
 from pipesat.solver.modes.assign import in_modes_of_stages
-from pipesat.solver.modes.proofs import offer_any
 from pipesat.solver.modes.starts import mode_names, mode_number
+from pipesat.solver.modes.whole import offer_any
 from pipesat.solver.portfolio import SearchReport
 from pipesat.solver.run.incumbent import Incumbent, failure_note
 

@@ -14,8 +14,8 @@ from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import earliest_ends, linearize, time_order
 from pipesat.solver.model.times import LARGEST, latest_end, unit_for
 from pipesat.solver.modes.choices import Choices
-from pipesat.solver.modes.proofs import Whole, whole_applies
 from pipesat.solver.modes.starts import Start, orders_from, pack_by_turns
+from pipesat.solver.modes.whole import Whole, whole_applies
 from pipesat.solver.modes.window import ModeWindows
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.portfolio import SearchReport

@@ -30,7 +30,7 @@ class PlacesProofs:
         self.share = Share(
             _SHARE, _LIMIT, more_by=_MORE, less_by=_LESS, longer_by=_MORE_TIME, longest=math.inf
         )
-        self.spent, self.tried, self.vain = 0.0, 0, 0
+        self.spent, self.tried = 0.0, 0
 
     @staticmethod
     def apply(problem: Problem, incumbent: Incumbent) -> bool:
@@ -65,7 +65,5 @@ class PlacesProofs:
                 self.queue.remove(kept)
             self.share.less()
             return
-        self.vain += 1
-        if self.vain % len(self.queue) == 0:
+        if self.share.in_vain(of=len(self.queue)):
             self.share.less()
-            self.share.longer()

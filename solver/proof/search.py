@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from pipesat.core.problem import Problem
 from pipesat.solver.model.times import LARGEST, latest_end, unit_for
-from pipesat.solver.modes.proofs import DevicesAlone
+from pipesat.solver.proof.devices import DevicesAlone
 from pipesat.solver.proof.places import PlacesProofs
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs import ShortRuns, is_long

@@ -169,7 +169,7 @@ class Share:
     most: float = 1.0
     longer_by: float = 2.0
     longest: float = 60.0
-    vain: int = 0  # questions for the least share, one after the other
+    vain: int = 0  # questions without an answer, one after the other
 
     def target(self, bound: int, value: int) -> int:
         """Length to ask for: if nothing is that short, one more is a bound."""
@@ -185,7 +185,7 @@ class Share:
         self.share = max(self.least, self.share * self.less_by)
 
     def in_vain(self, of: int) -> bool:
-        """Give more time if so many were asked for the least in vain; return whether."""
+        """Give more time if so many were not answered; return whether."""
         self.vain += 1
         if self.vain < of:
             return False

@@ -14,8 +14,9 @@ from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.solver.modes.assign import fewest, in_modes
-from pipesat.solver.modes.proofs import WHOLE, least_end, least_schedule
 from pipesat.solver.modes.starts import orders_from, packer
+from pipesat.solver.modes.whole import WHOLE, least_schedule
+from pipesat.solver.proof.devices import least_end
 from tests.support.oracle_by_instants import optimum
 from tests.support.tiny_modes import tiny, tiny_chain
 

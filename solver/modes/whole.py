@@ -1,0 +1,173 @@
+"""Proofs and schedules by one model of the whole problem, as long as it is small enough.
+
+*In one order* of microbatches that are alike, every stage runs the F's and the backwards in the
+order of the numbers, and that no such schedule is better says nothing of others; *in any order*
+nothing is lost. It is found many times faster in one order (docs/proofs/search.md).
+"""
+
+from __future__ import annotations
+
+from ortools.sat.python import cp_model
+
+from pipesat.core.checker import check
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.timing import retime
+from pipesat.solver.model.pairing import gains
+from pipesat.solver.model.times import LARGEST, latest_end
+from pipesat.solver.modes.over_time import OverTime, Time
+from pipesat.solver.proof.questions import Questions, solved
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import FOUND, PROOFS, Lanes, Runner, Share
+
+WHOLE = "whole model with modes"
+_MOST_CELLS, _MOST_PAIRED = 64, 24  # (stage, microbatch)s, and where ops may pair
+
+
+def whole_applies(problem: Problem, incumbent: Incumbent) -> bool:
+    """Whether the whole model is small, and CP-SAT can be relied on for such times."""
+    latest = latest_end(problem, incumbent.objective, incumbent.value or 0)
+    most = _MOST_PAIRED if gains(problem) else _MOST_CELLS
+    return sum(problem.microbatches) <= most and latest <= LARGEST
+
+
+class Whole(Questions):
+    """Looks for the best schedule in one order; when that is settled, asks for any order."""
+
+    def __init__(
+        self, problem: Problem, incumbent: Incumbent, *, runner: Runner, seed: int
+    ) -> None:
+        super().__init__(problem, incumbent, runner=runner, seed=seed)
+        self.settled = False
+        self.looking, self.share = Share(), Share()
+
+    @property
+    def report(self) -> str:
+        """What it did, in a few words."""
+        how = f"{self.tried} questions, {self.better} better, {self.refuted} answered no"
+        return f"{WHOLE}: {how}" + (", settled in one order" if self.settled else "")
+
+    def step(self) -> bool:
+        """Ask one question; return whether there is another."""
+        bound, value = self.incumbent.bound.value, self.incumbent.value
+        if value is None or bound >= value:
+            return False
+        if not self.settled:
+            self._look_in_one_order(value)
+            return True
+        if self.incumbent.trusts(PROOFS):
+            self._ask_in_any_order(bound, value)
+            return True
+        return False
+
+    def _look_in_one_order(self, value: int) -> None:
+        model = WholeModel(self.problem, value - 1, self.incumbent.objective, one_order=True)
+        model.cp.minimize(model.value)
+        solver, status = self.solve(model, self.looking.limit)
+        if status in FOUND:
+            self._offer(model.schedule(solver, WHOLE))
+        self.settled = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+        self.looking.longer()
+
+    def _ask_in_any_order(self, bound: int, value: int) -> None:
+        """Ask for a schedule within a share of the gap above the bound."""
+        target = self.share.target(bound, value)
+        model = WholeModel(self.problem, target, self.incumbent.objective, one_order=False)
+        solver, status = self.solve(model, self.share.limit)
+        if status == cp_model.INFEASIBLE:
+            self.refute(target, self.share, f"CP-SAT on the {WHOLE}")
+        elif status not in FOUND or not self._offer(model.schedule(solver, WHOLE)):
+            self.share.less()
+            self.share.longer()
+
+    def _offer(self, found: Schedule) -> bool:
+        """Offer what was found, timed as early as possible; return whether it is the best."""
+        before, problem = self.incumbent.value, self.problem
+        if check(problem, found):
+            return False
+        timed = retime(problem, found, self.incumbent.objective, WHOLE)
+        value = self.incumbent.offer_timed(timed)
+        better = value is not None and before is not None and value < before
+        self.better += better
+        return better
+
+
+class WholeModel(OverTime):
+    """Whether there is a schedule of at most ``most``; ``value`` is its objective, in a solution.
+
+    Alike microbatches of a route are numbered as the F's of its first stage come.
+    """
+
+    def __init__(
+        self, problem: Problem, most: int, objective: Objective = "makespan", *, one_order: bool
+    ) -> None:
+        stages = range(len(problem.stages))
+        super().__init__(problem, stages, latest_end(problem, objective, most))
+        self.add_rules(stages)
+        self.value = self.cp.new_int_var(0, most, "")
+        self.add_dataflow()
+        for stage in stages:
+            for alike in self.alike(stage):
+                row = self.row(stage, alike)
+                if one_order or problem.previous[stage] is None:
+                    self.add_order(row, "F")
+                if one_order:
+                    self.add_order(row, "B")
+            if one_order:
+                self.add_order_of_a_way([stage], ("O", "L", "W"))
+        for device in range(len(problem.devices)):
+            self._add_window(device, objective)
+            self.add_device(device)
+
+    def _add_window(self, device: int, objective: Objective) -> None:
+        """The device's window, from its first op or from the origin, is within the objective."""
+        begin: Time = 0
+        cells = [cell for s in self.problem.stages_on[device] for cell in self.row(s)]
+        if objective == "span":
+            begin = self.cp.new_int_var(0, self.latest, "")
+            for cell in cells:
+                self.cp.add(cell.tasks["F"].start >= begin)
+        for cell in cells:
+            self.add_end(cell, begin + self.value)
+        if self.choices.all:
+            self.add_load(device, begin, begin + self.value)
+
+
+def offer_any(incumbent: Incumbent) -> list[str]:
+    """Offer a schedule of the whole model, if it is small: where no order is sure to fit.
+
+    Returns what failed.
+    """
+    problem, lanes = incumbent.problem, Lanes(incumbent.clock)
+    asking = Questions(problem, incumbent, runner=lanes.runner(), seed=0)
+
+    def ask() -> None:
+        most = _all_in_a_row(problem)
+        model = WholeModel(problem, most, incumbent.objective, one_order=False)
+        solver, status = asking.solve(model, incumbent.clock.left)
+        if status in FOUND:
+            incumbent.offer(model.schedule(solver, WHOLE).order, WHOLE)
+
+    return lanes.run([ask] if whole_applies(problem, incumbent) else [])
+
+
+def _all_in_a_row(problem: Problem) -> int:
+    """Return what all ops, copies and delays take together, in the modes that take longest."""
+    total = 0
+    for stage, microbatches in enumerate(problem.microbatches):
+        for k in range(microbatches):
+            ways = [problem.amounts(stage, k, mode) for mode in problem.modes_of(stage)]
+            copies = [(x.offload.time_out + x.offload.time_in) if x.offload else 0 for x in ways]
+            total += max(x.F + max(x.B + x.W, x.BW) for x in ways) + max(copies)
+            if (link := problem.link(stage, k)) is not None:
+                total += link.F + link.B
+    return total
+
+
+def least_schedule(
+    problem: Problem, most: int, objective: Objective = "makespan", *, one_order: bool = False
+) -> tuple[int, Schedule] | None:
+    """Solve the whole model to its optimum, ``most`` at most; ``None`` if there is none."""
+    model = WholeModel(problem, most, objective, one_order=one_order)
+    solver = solved(model.cp, model.value)
+    return None if solver is None else (solver.value(model.value), model.schedule(solver, WHOLE))

@@ -1,0 +1,52 @@
+"""Questions whether a schedule of at most some length exists; "no" is a bound."""
+
+from __future__ import annotations
+
+import math
+
+from ortools.sat.python import cp_model
+
+from pipesat.core.claims import Bound
+from pipesat.core.problem import Problem
+from pipesat.solver.modes.over_time import OverTime
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import PROOFS, Runner, Share
+
+
+class Questions:
+    """Raises an incumbent's bound by questions for a share of the gap; "no" is a bound."""
+
+    def __init__(
+        self, problem: Problem, incumbent: Incumbent, *, runner: Runner, seed: int
+    ) -> None:
+        self.problem, self.incumbent, self.runner, self.seed = problem, incumbent, runner, seed
+        self.tried = self.better = self.refuted = 0
+        self.spent = 0.0
+
+    def solve(
+        self, model: OverTime, limit: float
+    ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
+        """Solve a model within so many seconds."""
+        self.tried += 1
+        before = self.runner.spent
+        found = self.runner.solve(
+            model.cp, limit=limit, seed=self.seed + self.tried, strong=True, linear=False
+        )
+        self.spent += self.runner.spent - before
+        return found
+
+    def refute(self, target: int, share: Share, source: str) -> None:
+        """There is no schedule as short as that."""
+        self.refuted += 1
+        self.incumbent.raise_bound(Bound(target + 1, source), PROOFS)
+        share.refuted()
+
+
+def solved(cp: cp_model.CpModel, value: cp_model.IntVar) -> cp_model.CpSolver | None:
+    """Solve a model to its least ``value``, however long it takes; ``None`` if there is none."""
+    cp.minimize(value)
+    solver, status = Runner(Clock(math.inf)).solve(
+        cp, limit=math.inf, seed=0, strong=True, linear=False
+    )
+    return solver if status == cp_model.OPTIMAL else None
