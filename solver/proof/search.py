@@ -16,7 +16,7 @@ from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import PROOFS, Runner
 from pipesat.solver.search_parts import ALL_PARTS, SearchParts
 
-_WAIT = 0.1  # seconds for another lane's short run, if there is nothing else to do
+_WAIT = 0.1  # seconds for what another lane does, if there is nothing else to do
 _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
 
 _QUESTIONS = "questions to a device"
@@ -26,7 +26,7 @@ _Other: TypeAlias = ShortRuns | Stretches | PlacesProofs | DevicesAlone
 class ProofSearch:
     """Raises an incumbent's bound; several lanes may take steps.
 
-    Relaxations are for any number of lanes, all others for one at a time. A bound of
+    Relaxations are for any number of lanes, each other part for one at a time. A bound of
     CP-SAT's that a checked schedule refutes ends them all.
     """
 
@@ -41,7 +41,6 @@ class ProofSearch:
         self.incumbent = incumbent
         self.relaxations = Relaxations(problem, incumbent, seed=seed, parts=parts)
         self.others: dict[str, _Other] = {}  # by what they try
-        self.one_at_a_time = threading.Lock()
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes
@@ -61,6 +60,7 @@ class ProofSearch:
             self.others["models of places"] = PlacesProofs(problem, incumbent, seed=seed)
         elif parts.relaxations and problem.overlap is not None and not problem.plain:
             self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
+        self.locks = {what: threading.Lock() for what in self.others}
 
     @property
     def report(self) -> str:
@@ -81,20 +81,23 @@ class ProofSearch:
     def step(self, runner: Runner) -> None:
         """Solve one model, of a relaxation or of another part."""
         exhausted = self.relaxations.finished
-        waiting = (part for part in self.others.values() if not part.finished)
-        for part in sorted(waiting, key=self._due):
-            its_turn = exhausted or self._due(part) < _OTHERS * self.relaxations.spent.time
-            if its_turn and self.one_at_a_time.acquire(timeout=_WAIT if exhausted else 0):
+        waiting = [what for what, part in self.others.items() if not part.finished]
+        waiting.sort(key=self._due)
+        for what in waiting:
+            its_turn = exhausted or self._due(what) < _OTHERS * self.relaxations.spent.time
+            last = exhausted and what == waiting[-1]
+            if its_turn and self.locks[what].acquire(timeout=_WAIT if last else 0):
                 try:
-                    part.step(runner)
+                    self.others[what].step(runner)
                 finally:
-                    self.one_at_a_time.release()
+                    self.locks[what].release()
                 return
         if not exhausted:
             self.relaxations.step(runner)
 
-    def _due(self, part: _Other) -> float:
+    def _due(self, what: str) -> float:
         """Time of a part; that of stretches, which see a run's middle, by the run's length."""
+        part = self.others[what]
         return part.spent / (self.length if isinstance(part, Stretches) else 1)
 
 

@@ -26,6 +26,7 @@ from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner
 
 SOURCE = "CP-SAT on stretches of microbatches"
+_VERY_LONG = 16  # microbatches per device: ends add little, and wait for steps of their length
 _PATIENCE = 2  # stretches of a part in a row without an outcome that end it for this round
 _FINE = 32  # a value is known well enough if the rest makes less than this part of the gap
 _MOST_BEFORE = 2  # microbatches that a debt is of, per stage
@@ -77,6 +78,7 @@ class Stretches:
         self.first = problem.routes[0].stages[0]
         self.microbatches = problem.routes[0].microbatches
         self.all = frozenset(d for d, stages in enumerate(problem.stages_on) if stages)
+        self.steps_first = self.microbatches > _VERY_LONG * len(problem.devices)
         device = problem.stages[self.first].device
         under_way = _most_under_way(problem, _schedule(incumbent))
         self.debt = Debt(device, min(under_way, _MOST_BEFORE * len(problem.stages)))
@@ -141,6 +143,8 @@ class Stretches:
 
         Or whether what is known is above it, and therefore wrong.
         """
+        if part != "step" and self.steps_first and ("step", n) not in self.rounds.settled:
+            return False
         low, high = self.known.of(part, n), self._most(part, n)
         known = max(self.incumbent.bound.value, self._hope(part, n, low))
         return low > high or self._hope(part, n, high) > known
