@@ -1,9 +1,10 @@
 """All that a machine with one GPU can say in seven minutes: profiles, runs, loops on idle cores.
 
-    python experiments/2026-11-27-on-a-gpu/1_measure.py FOLDER [--rehearse]
+    python experiments/2026-11-27-on-a-gpu/1_measure.py FOLDER [--modes] [--rehearse]
 
-Three lanes at a time, on cores of their own: the GPU, 4 ranks and 8 ranks on the CPU.
-``--rehearse`` needs no GPU and measures toys.
+Three lanes at a time, on cores of their own: the GPU, 4 ranks and 8 ranks on the CPU. ``--modes``:
+what the first call had no time for, checkpointing, compilation and memory modes. ``--rehearse``
+needs no GPU and measures toys.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ ROOT = HERE.parents[1]
 PIPESAT = [sys.executable, "-m", "pipesat"]
 BLOCK = "length=4096,batch=1"
 PAPER = {"zb-1.5b": 6, "zb-6.2b": 3, "zb-14.6b": 1, "zb-28.3b": 1}  # sequences of 1024 tokens
+TIGHT, TIGHT_TOY = "1500MiB,1500MiB,1200MiB,4000MiB", "16MiB"  # of four devices
 
 
 def rank(ranks: int, *words: str) -> list[str]:
@@ -31,8 +33,8 @@ def rank(ranks: int, *words: str) -> list[str]:
     return [*launch, str(HERE / "as_a_rank.py"), *words]
 
 
-def gpu_lane(device: str, quick: bool) -> list[tuple[str, int, list[str]]]:
-    """Names, seconds at most, commands; ``quick`` measures toys."""
+def gpu_lane(device: str, quick: bool, *, modes: bool) -> list[tuple[str, int, list[str]]]:
+    """Names, seconds at most, commands; ``quick`` measures toys, ``modes``: the second call."""
     config = ["--config", "tiny"] if quick else ["--config", "llama3-8b", "--shape", BLOCK]
     toy = ["--config", "tiny"] if quick else []
     model = toy or ["--config", "llama2-7b", "--shape", "layers=4,length=2048,batch=1"]
@@ -47,7 +49,8 @@ def gpu_lane(device: str, quick: bool) -> list[tuple[str, int, list[str]]]:
         steps.append((name, 120, [*PIPESAT, *words]))
 
     def problem(name: str, profile: str, devices: int, *more: str) -> None:
-        words = ["--devices", str(devices), "--microbatches", "8", "--memory", "60GiB", *more]
+        memory = [] if "--memory" in more else ["--memory", "60GiB"]
+        words = ["--devices", str(devices), "--microbatches", "8", *memory, *more]
         told = ["problem", "from-profile", f"{profile}.json", *words, "-o", f"{name}.json"]
         steps.append((name, 30, [*PIPESAT, *told]))
 
@@ -64,6 +67,20 @@ def gpu_lane(device: str, quick: bool) -> list[tuple[str, int, list[str]]]:
         steps.append((name, 90, rank(ranks, *told)))
 
     profile("block", config, on)
+    if modes:
+        profile("block.checkpoint", config, f"{on},checkpoint")
+        profile("block.modes", config, on, "--measure", "modes")
+        profile("block.inductor", config, f"{on},compile=inductor")
+        profile("wide", wide, on, "--stages", "4", "--measure", "modes")
+        tight = ["--memory", TIGHT_TOY if quick else TIGHT, "--training", "optimizer=none"]
+        for name, mode in (("tight", "recompute"), ("aside", "offload")):
+            problem(name, "wide", 4, *tight, "--modes", mode)
+            solve = ["solve", f"{name}.json", "--time-limit", "20", "-o", f"{name}.solved"]
+            steps.append((f"{name}.solved", 60, [*PIPESAT, *solve]))
+            for kind, more in (("with", ()), ("without", ("--without-modes",))):
+                measured = ["--verify", "--measure", "memory", *more]
+                ran(f"{name}.{kind}", 4, f"{name}.solved", "wide", *measured)
+        return steps
     for name, batch in PAPER.items():
         sized = ["--config", name, "--shape", f"length=1024,batch={batch}"]
         profile(name, toy or sized, on)
@@ -77,9 +94,6 @@ def gpu_lane(device: str, quick: bool) -> list[tuple[str, int, list[str]]]:
         ran(f"shared.{order}", 4, order, "wide", "--verify", "--measure", "memory")
     problem("shared-vee", "wide", 2, "--placement", "vee")
     ran("shared-vee.zb-v", 2, "zb-v", "wide", "--verify")
-    profile("block.checkpoint", config, f"{on},checkpoint")
-    profile("block.modes", config, on, "--measure", "modes")
-    profile("block.inductor", config, f"{on},compile=inductor")
     return steps
 
 
@@ -154,6 +168,7 @@ def main() -> None:
     """Run all lanes, and pack what they wrote."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--modes", action="store_true")
     parser.add_argument("--rehearse", action="store_true")
     parser.add_argument("--minutes", type=float, default=8)
     asked = parser.parse_args()
@@ -164,10 +179,10 @@ def main() -> None:
     end = time.monotonic() + 60 * asked.minutes
     device = "cpu" if asked.rehearse else "cuda"
     lanes = [
-        (gpu_lane(device, asked.rehearse), set(cores[:4])),
+        (gpu_lane(device, asked.rehearse, modes=asked.modes), set(cores[:4])),
         (cpu_lane(4, asked.rehearse), set(cores[4:8] or cores)),
         (cpu_lane(8, asked.rehearse), set(cores[8:16] or cores)),
-    ]
+    ][: 1 if asked.modes else 3]
     threads = [threading.Thread(target=work, args=(folder, *lane, end)) for lane in lanes]
     for thread in threads:
         thread.start()

@@ -75,7 +75,51 @@ def memory() -> None:
             )
 
 
+def ways() -> None:
+    """A block kept, recomputed in two ways, compiled, and copied to the host and back."""
+    kept = read("block.modes")["kinds"]["block"]
+    rows = {
+        "kept": kept,
+        "`--measure modes`: recompute": {"F": kept["F"]} | kept["recompute"],
+        "`--device cuda,checkpoint`": read("block.checkpoint")["kinds"]["block"],
+        "`--device cuda,compile=inductor`": read("block.inductor")["kinds"]["block"],
+    }
+    print("| block of llama3-8b | F, ms | B | W | BW | held after F, MiB |")
+    print("|---|---|---|---|---|---|")
+    for name, costs in rows.items():
+        times = [costs.get(op) for op in ("F", "B", "W", "BW")]
+        cells = " | ".join(f"{x['median'] / 1000:.2f}" if x else "-" for x in times)
+        print(f"| {name} | {cells} | {costs['held_after_F'] / 2**20:.0f} |")
+    copies, copied = read("block.modes")["copies"], kept["offload"]["bytes"]
+    print(f"Offload leaves {kept['offload']['held'] / 2**20:.0f} MiB and copies:")
+    both = 0.0
+    for way in ("out", "back"):
+        speed = copies["bytes"] / (copies[way]["median"] / 1e6)
+        both += copied / speed
+        amount = f"{copied / 2**20:.0f} MiB in {1000 * copied / speed:.1f} ms"
+        print(f"{way} {speed / 2**30:.1f} GiB/s, {amount}")
+    work = sum(kept[op]["median"] for op in "FBW") / 1e6
+    print(f"k = {both / work:.2f}")
+
+
+def tight(problem: str) -> None:
+    """Peaks of one order with its modes and without."""
+    print("| device | capacity, MiB | predicted | measured | error | without modes |")
+    print("|---|---|---|---|---|---|")
+    row = re.compile(r"^device (\d+) +(\d+) +(\d+) +[\d.]+ +(\d+)", re.M)
+    told = [(RESULTS / f"{problem}.{name}.log").read_text() for name in ("with", "without")]
+    for (device, most, predicted, got), (*_, kept) in zip(*map(row.findall, told), strict=True):
+        peak, without = int(got) / 2**20, int(kept) / 2**20
+        fits = "" if without <= int(most) else ", exceeds"
+        error = int(predicted) / peak - 1
+        cells = f"{peak:.0f} | {error:+.1%} | {without:.0f}{fits}"
+        print(f"| {device} | {most} | {predicted} | {cells} |")
+
+
 if __name__ == "__main__":
     estimates()
     splits()
     memory()
+    ways()
+    tight("tight")
+    tight("aside")

@@ -120,7 +120,7 @@ def with_pairs(
 
 
 OFFLOAD: Final = "offload"
-WHY_NOT: Final = "no runtime offloads on GPUs yet: docs/memory.md has what runs"
+WHY_NOT: Final = "no runtime copies beside its ops yet: docs/memory.md has what runs"
 
 
 def with_offload(

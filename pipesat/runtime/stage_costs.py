@@ -168,7 +168,8 @@ def _why_not(subject: Subject) -> str:
         cause = error.__cause__ or error
         if isinstance(cause, torch.OutOfMemoryError):
             raise
-        return f"torch cannot split it: {str(cause).strip().splitlines()[0]}"
+        line = str(cause).strip().splitlines()[0]
+        return f"torch cannot split it: {line.partition('. ')[0]}"
     return ""
 
 
