@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
+from threading import Thread
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -100,3 +105,30 @@ def test_a_share_of_the_gap_is_proven_at_a_time() -> None:
     assert incumbent.bound == Bound(18, "CP-SAT on device 0 alone")  # nothing within 17 = 34 / 2
     proofs.step(runner)
     assert incumbent.bound == Bound(27, "CP-SAT on device 0 alone")  # nothing within 18 + 16 / 2
+
+
+def test_two_lanes_prove_by_different_parts_at_once() -> None:
+    problem = chain(2, 12, F=2, B=3, W=2, cap=1, backward="split")
+    incumbent = Incumbent(problem, "makespan", Clock(60))
+    incumbent.offer_timed(list_scheduling(problem))
+    proofs = ProofSearch(problem, incumbent, seed=0)
+    assert len(proofs.others) == 2
+    proofs.relaxations.queue.end("")
+    taken: list[str] = []
+    runner = Runner(incumbent.clock)
+
+    def step(what: str) -> Callable[[Runner], None]:
+        def taken_up(_: Runner) -> None:
+            taken.append(what)
+            if len(taken) < 2:  # while one lane is at it, another one takes the other part
+                lane = Thread(target=proofs.step, args=(runner,))
+                lane.start()
+                lane.join(30)
+
+        return taken_up
+
+    with ExitStack() as patches:
+        for what, part in proofs.others.items():
+            patches.enter_context(patch.object(part, "step", step(what)))
+        proofs.step(runner)
+    assert sorted(taken) == sorted(proofs.others)

@@ -156,6 +156,18 @@ def test_only_what_may_raise_the_bound_is_asked() -> None:
     assert not any(search._pays(part, n) for part in PARTS for n in search.lengths)
 
 
+def test_the_ends_of_a_very_long_run_wait_for_steps_of_their_length() -> None:
+    for microbatches, waits in ((8, False), (64, True)):
+        stretches = search_of(chain(2, microbatches, F=2, B=3, W=2, cap=1, backward="split"))
+        assert stretches.steps_first == waits
+        for part in ("first", "last"):
+            assert not (waits and stretches._pays(part, 2))
+        stretches.rounds.settled.add(("step", 2))
+        asked = [stretches._hope(part, 2, stretches._most(part, 2)) for part in PARTS]
+        known = stretches.incumbent.bound.value
+        assert [stretches._pays(part, 2) for part in PARTS] == [hope > known for hope in asked]
+
+
 def test_a_wrong_bound_is_dropped_and_ends_the_search() -> None:
     problem = chain(1, 3, F=2, B=3, W=5, cap=1, backward="split")
     search = search_of(problem)
