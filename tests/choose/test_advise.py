@@ -297,7 +297,7 @@ def test_memory_has_stages_recompute() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("rate", [6, Fraction(3, 100)])
 def test_what_offloading_would_bring(rate: Fraction) -> None:
-    """Capacity 10: a microbatch of two layers holds 8, copied out 2; nobody runs that on GPUs."""
+    """Capacity 10: a microbatch of two layers holds 8, copied out 2; no runtime copies so yet."""
     advice = asked(memory=10, reserve=0, copy_bandwidth=rate, time_limit=4.0)
     rows = [row for row in advice.rows if row.candidate.offload]
     assert rows
@@ -313,7 +313,7 @@ def test_what_offloading_would_bring(rate: Fraction) -> None:
     assert said.startswith(f"{best.offloaded} (stage, microbatch) instead take ")
     least = closed_form_bound(best.problem, "makespan").value
     shorter, cannot = best.makespan < advice.chosen.makespan, least >= advice.chosen.makespan
-    assert ("No runtime offloads" in said, "It cannot help" in said) == (shorter, cannot)
+    assert ("No runtime copies" in said, "It cannot help" in said) == (shorter, cannot)
     assert "without offloading on any split" in dict(advice.facts())["Proof"]
 
 
