@@ -24,7 +24,10 @@ ROOT = HERE.parents[1]
 PIPESAT = [sys.executable, "-m", "pipesat"]
 BLOCK = "length=4096,batch=1"
 PAPER = {"zb-1.5b": 6, "zb-6.2b": 3, "zb-14.6b": 1, "zb-28.3b": 1}  # sequences of 1024 tokens
-TIGHT, TIGHT_TOY = "1500MiB,1500MiB,1200MiB,4000MiB", "16MiB"  # of four devices
+TIGHT = {  # name: memory mode, capacities of four devices, of toys
+    "tight": ("recompute", "1500MiB,1500MiB,1200MiB,4000MiB", "12MiB"),
+    "aside": ("offload", "2000MiB,2200MiB,1600MiB,4000MiB", "12MiB"),
+}
 
 
 def rank(ranks: int, *words: str) -> list[str]:
@@ -72,9 +75,10 @@ def gpu_lane(device: str, quick: bool, *, modes: bool) -> list[tuple[str, int, l
         profile("block.modes", config, on, "--measure", "modes")
         profile("block.inductor", config, f"{on},compile=inductor")
         profile("wide", wide, on, "--stages", "4", "--measure", "modes")
-        tight = ["--memory", TIGHT_TOY if quick else TIGHT, "--training", "optimizer=none"]
-        for name, mode in (("tight", "recompute"), ("aside", "offload")):
-            problem(name, "wide", 4, *tight, "--modes", mode)
+        for name, (mode, capacities, toys) in TIGHT.items():
+            words = ["--memory", toys if quick else capacities, "--training", "optimizer=none"]
+            speed = ",copy_bandwidth=1GiB" if quick and mode == "offload" else ""
+            problem(name, "wide", 4, *words, "--modes", mode + speed)
             solve = ["solve", f"{name}.json", "--time-limit", "20", "-o", f"{name}.solved"]
             steps.append((f"{name}.solved", 60, [*PIPESAT, *solve]))
             for kind, more in (("with", ()), ("without", ("--without-modes",))):

@@ -63,7 +63,7 @@ class Whole(Questions):
     def _look_in_one_order(self, value: int) -> None:
         model = WholeModel(self.problem, value - 1, self.incumbent.objective, one_order=True)
         model.cp.minimize(model.value)
-        solver, status = self.solve(model, self.looking.limit)
+        solver, status = self.solve(model.cp, self.looking.limit)
         if status in FOUND:
             self._offer(model.schedule(solver, WHOLE))
         self.settled = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
@@ -73,7 +73,7 @@ class Whole(Questions):
         """Ask for a schedule within a share of the gap above the bound."""
         target = self.share.target(bound, value)
         model = WholeModel(self.problem, target, self.incumbent.objective, one_order=False)
-        solver, status = self.solve(model, self.share.limit)
+        solver, status = self.solve(model.cp, self.share.limit)
         if status == cp_model.INFEASIBLE:
             self.refute(target, self.share, f"CP-SAT on the {WHOLE}")
         elif status not in FOUND or not self._offer(model.schedule(solver, WHOLE)):
@@ -144,7 +144,7 @@ def offer_any(incumbent: Incumbent) -> list[str]:
     def ask() -> None:
         most = _all_in_a_row(problem)
         model = WholeModel(problem, most, incumbent.objective, one_order=False)
-        solver, status = asking.solve(model, incumbent.clock.left)
+        solver, status = asking.solve(model.cp, incumbent.clock.left)
         if status in FOUND:
             incumbent.offer(model.schedule(solver, WHOLE).order, WHOLE)
 

@@ -20,8 +20,8 @@ from pipesat.solver.run.runner import FOUND, PROOFS, Runner, Share
 _SHARE = 1 / 16  # of the gap, at first
 _LIMIT = 2.0  # seconds per question at first: rather a smaller one of every device
 _OF_STRONGEST = 2  # times as long for the device that has proven most
-_MOST_PAIRED = 12  # (stage, microbatch)s of a device whose ops may pair: of more, with modes, the
-# model is hardly ever solved
+# (stage, microbatch)s of a device whose ops may pair: of more, with modes, it is hardly ever solved
+_MOST_PAIRED = 12
 
 
 class DevicesAlone(Questions):
@@ -58,7 +58,7 @@ class DevicesAlone(Questions):
         absolute = self.incumbent.objective == "makespan"
         model = DeviceAlone(self.problem, device, target, absolute=absolute)
         longer = _OF_STRONGEST if device == self.strongest else 1
-        solver, status = self.solve(model, longer * self.share.limit)
+        solver, status = self.solve(model.cp, longer * self.share.limit)
         if status == cp_model.INFEASIBLE:
             what = "with modes" if self.problem.has_modes else "memory over time"
             source = f"CP-SAT on {self.problem.device_name(device)} alone, {what}"

@@ -8,7 +8,6 @@ from ortools.sat.python import cp_model
 
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.solver.modes.over_time import OverTime
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import PROOFS, Runner, Share
@@ -25,13 +24,13 @@ class Questions:
         self.spent = 0.0
 
     def solve(
-        self, model: OverTime, limit: float
+        self, cp: cp_model.CpModel, limit: float
     ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
         """Solve a model within so many seconds."""
         self.tried += 1
         before = self.runner.spent
         found = self.runner.solve(
-            model.cp, limit=limit, seed=self.seed + self.tried, strong=True, linear=False
+            cp, limit=limit, seed=self.seed + self.tried, strong=True, linear=False
         )
         self.spent += self.runner.spent - before
         return found

@@ -141,7 +141,8 @@ class Stretches:
     def _pays(self, part: Part, n: int) -> bool:
         """Whether more would follow for the run if the best stretch seen were the best there is.
 
-        Or whether what is known is above it, and therefore wrong.
+        Or whether what is known is above it, and therefore wrong. The ends of a very long run wait
+        for steps of their length.
         """
         if part != "step" and self.steps_first and ("step", n) not in self.rounds.settled:
             return False
