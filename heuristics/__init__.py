@@ -24,6 +24,7 @@ from pipesat.heuristics.list_scheduling import NAME as LIST_SCHEDULING
 from pipesat.heuristics.list_scheduling import list_scheduling
 from pipesat.heuristics.lockstep import lockstep
 from pipesat.heuristics.one_f_one_b import eager_1f1b, gpipe, one_f_one_b, overlapped_1f1b
+from pipesat.heuristics.one_f_one_b_v import one_f_one_b_v, one_f_one_b_v_auto
 from pipesat.heuristics.registry import Published
 from pipesat.heuristics.wait_free_cyclic import wait_free_cyclic
 from pipesat.heuristics.zb_auto import zb_auto, zb_auto_span
@@ -51,6 +52,8 @@ BASELINES: Final[dict[str, Published]] = {
         zb_v,
         v_half,
         v_min,
+        one_f_one_b_v_auto,
+        one_f_one_b_v,
         dualpipev,
         dualpipe,
         chimera,

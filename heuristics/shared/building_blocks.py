@@ -28,10 +28,13 @@ Block: TypeAlias = Callable[[int, int], tuple[int, int, int, int]]
 """``(p, rank) -> slots`` of one microbatch's F0, F1, B1 and B0 on that rank."""
 
 _F0, _F1, _B1, _B0, _W = range(5)
-_Lane: TypeAlias = list[list[int]]  # a rank's slots: the four series, and maybe that of W
+Lane: TypeAlias = list[list[int]]
+"""A rank's slots: the four series, and maybe that of W; of longer ops, their last slots."""
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
+    """An op of a series on a rank, by its slot."""
+
     slot: int
     rank: int
     series: int
@@ -47,7 +50,7 @@ def order_by_block(problem: Problem, ranks: Ranks, block: Block) -> Order:
     return tuple(rows)
 
 
-def _row(problem: Problem, stages: tuple[int, ...], lane: _Lane) -> list[Item]:
+def _row(problem: Problem, stages: tuple[int, ...], lane: Lane) -> list[Item]:
     first, second = stages
     home = (first, second, second, first)
     items: list[Item] = []
@@ -68,13 +71,13 @@ def _row(problem: Problem, stages: tuple[int, ...], lane: _Lane) -> list[Item]:
     return items
 
 
-def squeezed(block: Block, p: int, m: int) -> list[_Lane]:
+def squeezed(block: Block, p: int, m: int) -> list[Lane]:
     """Slots of m microbatches on p ranks; the fifth series of a rank is that of its W.
 
     Warm-up and cool-down are reordered within the peak memory of the repeated block. The steady
     state keeps the block's order.
     """
-    lanes: list[_Lane] = [
+    lanes: list[Lane] = [
         [list(range(slot, slot + PERIOD * m, PERIOD)) for slot in block(p, rank)]
         for rank in range(p)
     ]
@@ -84,12 +87,12 @@ def squeezed(block: Block, p: int, m: int) -> list[_Lane]:
     return _close_gaps(_reordered_before_weights(lanes))
 
 
-def peak_chunks(lane: _Lane) -> int:
+def peak_chunks(lane: Lane) -> int:
     """Most chunk activations held at once, each from its F to its W."""
     return max(_held(lane, 0))
 
 
-def _weight_slots(lane: _Lane) -> list[int]:
+def _weight_slots(lane: Lane) -> list[int]:
     """The first free slot after each B, in the order of the B's."""
     taken = {slot for series in lane[:_W] for slot in series}
     slots, slot = [], 0
@@ -102,7 +105,7 @@ def _weight_slots(lane: _Lane) -> list[int]:
     return slots
 
 
-def _held(lane: _Lane, length: int) -> list[int]:
+def _held(lane: Lane, length: int) -> list[int]:
     """Chunk activations after each slot; at least ``length`` slots."""
     changes = [0] * max(length, 1 + max(series[-1] for series in lane))
     for slot in lane[_F0] + lane[_F1]:
@@ -112,7 +115,7 @@ def _held(lane: _Lane, length: int) -> list[int]:
     return list(accumulate(changes))
 
 
-def _earliest(lanes: list[_Lane], place: _Place) -> int:
+def earliest(lanes: list[Lane], place: Place) -> int:
     """First slot in which an op's inputs are there."""
     _, rank, series, number = place
     lane = lanes[rank]
@@ -127,26 +130,26 @@ def _earliest(lanes: list[_Lane], place: _Place) -> int:
     return 1 + after
 
 
-def _places(lanes: list[_Lane]) -> list[_Place]:
+def places_by_slot(lanes: list[Lane]) -> list[Place]:
     """All ops by slot."""
     return sorted(
-        _Place(slot, rank, series, number)
+        Place(slot, rank, series, number)
         for rank, lane in enumerate(lanes)
         for series, slots in enumerate(lane)
         for number, slot in enumerate(slots)
     )
 
 
-def _ends(lanes: list[_Lane]) -> tuple[list[_Place], list[_Place]]:
+def _ends(lanes: list[Lane]) -> tuple[list[Place], list[Place]]:
     """Ops of the warm-up, until rank 0's first B of chunk 0, and those after its last F of it."""
-    warm = _Place(lanes[0][_B0][0], 0, _B0, 0)
+    warm = Place(lanes[0][_B0][0], 0, _B0, 0)
     last = len(lanes[0][_F0]) - 1
-    cool = _Place(lanes[0][_F0][last], 0, _F0, last)
-    places = _places(lanes)
+    cool = Place(lanes[0][_F0][last], 0, _F0, last)
+    places = places_by_slot(lanes)
     return [x for x in places if x < warm and x <= cool], [x for x in places if x > cool]
 
 
-def _reordered_with_weights(lanes: list[_Lane]) -> list[_Lane]:
+def _reordered_with_weights(lanes: list[Lane]) -> list[Lane]:
     """Move ops of both ends to the first free slot that inputs and memory allow, W's too."""
     length = 1 + max(series[-1] for lane in lanes for series in lane)
     held = [_held(lane, length) for lane in lanes]
@@ -156,7 +159,7 @@ def _reordered_with_weights(lanes: list[_Lane]) -> list[_Lane]:
     for place in warm_up + cool_down:
         slot, rank, series, number = place
         taking = {_F0: 1, _F1: 1, _W: -1}.get(series, 0)
-        for free in range(_earliest(lanes, place), slot):
+        for free in range(earliest(lanes, place), slot):
             if free in taken[rank]:
                 continue
             if taking > 0 and max(held[rank][free:slot]) == peak:
@@ -169,7 +172,7 @@ def _reordered_with_weights(lanes: list[_Lane]) -> list[_Lane]:
     return lanes
 
 
-def _reordered_before_weights(lanes: list[_Lane]) -> list[_Lane]:
+def _reordered_before_weights(lanes: list[Lane]) -> list[Lane]:
     """Move F and B of the cool-down as early as memory allows; W's take what is then free."""
     peak = max(peak_chunks(lane) for lane in lanes)
     lanes = [lane[:_W] for lane in lanes]
@@ -177,7 +180,7 @@ def _reordered_before_weights(lanes: list[_Lane]) -> list[_Lane]:
     for place in _ends(lanes)[1]:
         slot, rank, series, number = place
         lane = lanes[rank]
-        for free in range(_earliest(lanes, place), slot):
+        for free in range(earliest(lanes, place), slot):
             if free in taken[rank]:
                 continue
             lane[series][number] = free
@@ -188,15 +191,15 @@ def _reordered_before_weights(lanes: list[_Lane]) -> list[_Lane]:
     return [[*lane, _weight_slots(lane)] for lane in lanes]
 
 
-def _close_gaps(lanes: list[_Lane]) -> list[_Lane]:
+def _close_gaps(lanes: list[Lane]) -> list[Lane]:
     """Run every op as early as its rank's order and its inputs allow ("squeezing")."""
     result = [[[0] * len(series) for series in lane] for lane in lanes]
     free = [0] * len(lanes)
-    for place in _places(lanes):
+    for place in places_by_slot(lanes):
         _, rank, series, number = place
         slot = free[rank]
         if series != _W:  # whose input, a B of its own rank, is before it anyway
-            slot = max(slot, _earliest(result, place))
+            slot = max(slot, earliest(result, place))
         result[rank][series][number] = slot
         free[rank] = slot + 1
     return result

@@ -15,6 +15,7 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
+from pipesat.heuristics.one_f_one_b_v import pulled_ahead
 from pipesat.heuristics.shared.refit import refitted
 from tests.support.baselines import has_counts_of_the_picture
 from tests.support.paths import ROOT
@@ -70,6 +71,42 @@ def test_bubbles_keep_the_papers_order(p: int) -> None:
     assert half < least < of_1f1b
     assert half == pytest.approx(of_1f1b / 2, abs=6)
     assert least == pytest.approx(of_1f1b * 2 / 3, abs=6)
+
+
+# 1F1B-V
+
+# peak in chunks and makespan of OLMo-core 3.0.0's own generator (BW = 2 F, F = 1), by (p, m)
+OLMO = {
+    (4, 8): {0: (6, 63), 1: (7, 63), 2: (8, 61), 4: (10, 59)},
+    (8, 16): {0: (12, 129), 1: (13, 129), 2: (14, 127), 4: (16, 125), 8: (20, 121)},
+}
+
+
+@pytest.mark.parametrize(("p", "m"), OLMO)
+def test_1f1b_v_is_as_olmo_core_makes_it(p: int, m: int) -> None:
+    problem = vee(p, m, backward="fused")
+    for more, expected in OLMO[p, m].items():
+        made = pulled_ahead(problem, more)
+        assert check(problem, made) == []
+        assert (max(peak_memory(problem, made)), made.makespan) == expected
+
+
+def test_1f1b_v_auto_takes_what_memory_allows() -> None:
+    for (p, m), rows in OLMO.items():
+        for cap, makespan in rows.values():
+            best = min(value for peak, value in rows.values() if peak <= cap)
+            made = BASELINES["1f1b-v-auto"](vee(p, m, cap=cap, backward="fused"))
+            assert made.makespan == best == makespan
+        with pytest.raises(NotApplicable, match="does not fit"):
+            BASELINES["1f1b-v-auto"](vee(p, m, cap=rows[0][0] - 1, backward="fused"))
+
+
+def test_1f1b_v_takes_two_thirds_of_1f1b_s_memory() -> None:
+    """1F1B holds 2p chunks; the block's lifespans fill 2/3 of them, and less than 2 more."""
+    for p in range(2, 13):
+        problem = vee(p, 3 * p, backward="fused")
+        peak = max(peak_memory(problem, BASELINES["1f1b-v"](problem)))
+        assert 2 * p * 2 / 3 <= peak <= 2 * p * 2 / 3 + 2
 
 
 # DualPipeV

@@ -25,6 +25,8 @@ NAMES = (
     "zb-v",
     "v-half",
     "v-min",
+    "1f1b-v",
+    "1f1b-v-auto",
     "dualpipev",
     "dualpipe",
     "chimera",
