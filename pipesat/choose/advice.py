@@ -294,9 +294,10 @@ def _memory(advice: Advice, row: Row) -> Iterator[str]:
     if question.memory is None:
         return
     if not row.again and first is None:
-        free = question.amount(question.memory - question.reserve, rounded)
-        most = question.amount(max(row.peaks) - question.reserve)
-        yield f"nothing has to recompute: {most} of {free} are used at most"
+        free = question.memory - question.reserve
+        most = question.amount(max(row.peaks) - question.reserve, within=free)
+        there = question.amount(free, rounded_down)
+        yield f"nothing has to recompute: {most} of {there} are used at most"
         return
     who = f"the first {first} of each stage's layers" if first else stages_text(row.again)
     need = needed_without(question, row)

@@ -208,9 +208,11 @@ class Question:
         """Show a time in milliseconds where its unit is known; a lower limit rounded down."""
         return time_text(value, self.layers.time_unit, towards)
 
-    def amount(self, value: int, towards: Rounding = rounded_up) -> str:
+    def amount(
+        self, value: int, towards: Rounding = rounded_up, *, within: int | None = None
+    ) -> str:
         """Show memory in GiB, MiB, ... where its unit is one of bytes: a need is rounded up."""
-        return memory_text(value, self.layers.memory_unit, towards)
+        return memory_text(value, self.layers.memory_unit, towards, within=within)
 
 
 def _all_again(layers: Layers) -> Layers:

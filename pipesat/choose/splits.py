@@ -198,20 +198,23 @@ def _other_loads(shape: Pipeline) -> Iterator[tuple[str, LineMaker]]:
 
 
 def even_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
-    """Equally many blocks per stage, earlier stages get what remains.
+    """Equally many free blocks per stage, earlier stages get what remains.
 
-    What stands before the first block (an embedding) is on the first stage, what follows the last
-    block (MTP layers, a head) on the last. With fewer blocks than stages, all layers count.
+    Blocks that must stay together count as one, and those that must be on the first or the last
+    stage are there besides. So is what stands before the first free block (an embedding), and what
+    follows the last one (MTP layers, a head). With fewer free blocks than stages, all layers count.
     """
     stages, count = shape.stages, len(layers)
-    blocks = [i for i, layer in enumerate(layers.layers) if layer.role == "block"]
-    first, last = (blocks[0], blocks[-1] + 1) if blocks else (0, count)
-    if last - first < stages:
-        first, last = 0, count
     if count < stages:
         raise BadInput(f"{stages} stages, but only {count} layers", where="stages")
-    parts = [[first + layer for layer in part] for part in even(last - first, stages)]
-    partition = partition_of([0, *(part[0] for part in parts[1:]), count])
+    free = range(layers.first_stage_until, layers.last_stage_from)
+    together = [*accumulate((k if may else 0 for k, may in enumerate(layers.may_cut)), max)]
+    blocks = (together[k] for k in free if layers.layers[k].role == "block")
+    begins = [*dict.fromkeys(blocks)]
+    if len(begins) < stages:
+        begins = [*dict.fromkeys(together[:count])]
+    cuts = [begins[part.start] for part in even(len(begins), stages)[1:]]
+    partition = partition_of([0, *cuts, count])
     with said_of("even split"):
         check_partition(layers, partition, shape.homes)
     return partition

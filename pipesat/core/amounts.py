@@ -205,11 +205,19 @@ def share(where: str, given: float | Fraction | str, most: int = 1) -> Fraction:
 def readable(size: int, towards: Rounding = rounded) -> str:
     """Show bytes with three digits: ``1.25 GiB``; ``towards`` says how they are rounded."""
     value, unit = Fraction(size), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1000 or unit == "TiB":
+    for unit in _UNITS:
+        if value < 1000 or unit == _UNITS[-1]:
             break
         value /= 1024
     return f"{significant(value, 3, towards)} {unit}"
+
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def _bytes_shown(text: str) -> Fraction:
+    number, unit = text.split()
+    return Fraction(number) * 1024 ** _UNITS.index(unit)
 
 
 def bytes_of(unit: str) -> int | None:
@@ -220,14 +228,22 @@ def bytes_of(unit: str) -> int | None:
         return None
 
 
-def memory_text(value: int, unit: str, towards: Rounding = rounded_up) -> str:
+def memory_text(
+    value: int, unit: str, towards: Rounding = rounded_up, *, within: int | None = None
+) -> str:
     """Show memory in GiB, MiB, ... where its unit is one of bytes: what is needed, rounded up.
 
-    Parts of another unit, as ``1e-4 stage activation``, are shown in that one, exactly.
+    Parts of another unit, as ``1e-4 stage activation``, are shown in that one, exactly. ``within``
+    is a capacity that is shown beside it, rounded down. What fits is never shown as more than that;
+    what does not fit always is.
     """
     each = bytes_of(unit)
     if each is not None:
-        return readable(value * each, towards)
+        text = readable(value * each, towards)
+        if within is None or value > within:
+            return text
+        limit = readable(within * each, rounded_down)
+        return min(text, limit, key=_bytes_shown)
     number, unit = in_whole_units(value, unit)
     return f"{number} {unit}".rstrip()
 

@@ -9,7 +9,7 @@ from pipesat.core.amounts import (
     bytes_of,
     in_whole_units,
     memory_text,
-    rounded,
+    rounded_down,
     unit_of_cells,
 )
 from pipesat.core.claims import percent, ratio, uneven
@@ -79,12 +79,12 @@ def peak_text(problem: Problem, peaks: Sequence[int]) -> str:
     capacity, unit = problem.devices[worst].memory, problem.memory_unit
     if capacity is None and not peaks[worst]:
         return ""
-    held = memory_text(peaks[worst], unit)
+    held = memory_text(peaks[worst], unit, within=capacity)
     if capacity is None:
         return f"{held} on {problem.device_name(worst)}, the most of any device (no capacity given)"
     if bytes_of(unit) is None:
         held, _ = in_whole_units(peaks[worst], unit)
-    limit = memory_text(capacity, unit, rounded)
+    limit = memory_text(capacity, unit, rounded_down)
     return f"{held} of {limit} on {problem.device_name(worst)}, the fullest device"
 
 

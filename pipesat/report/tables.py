@@ -82,11 +82,18 @@ def line_of(row: ScheduleRow, problem: Problem) -> dict[str, Any]:
             _percent(bubble.get("makespan")),
             time(problem, row.span),
             _percent(bubble.get("span")),
-            held(problem, peaks[fullest(problem, peaks)] if peaks else None),
+            _most_held(problem, peaks),
             claims.times(row.ratio_to_best, "–"),
             claims.times(row.ratio_to_bound, "–"),
         ],
     }
+
+
+def _most_held(problem: Problem, peaks: Sequence[int] | None) -> str:
+    if not peaks:
+        return held(problem, None)
+    worst = fullest(problem, peaks)
+    return held(problem, peaks[worst], within=problem.devices[worst].memory)
 
 
 def overview(cases: Sequence[Comparison]) -> Table:
@@ -189,7 +196,7 @@ def assumptions(problem: Problem) -> Facts:
         ("Copy channels", f"{' or '.join(map(str, channels))} of a rank" if offloads else ""),
         ("May pair", "; ".join(pairs)),
         ("Transfers take", _range([time(problem, delay) for delay in delays if any(delays)])),
-        ("Capacity", _range([held(problem, cap, rounded) for cap in caps]) or "no limit"),
+        ("Capacity", _range([held(problem, cap, rounded_down) for cap in caps]) or "no limit"),
     ]
 
 
@@ -243,11 +250,17 @@ def time(problem: Problem, value: int | None, towards: Rounding = rounded) -> st
     return "unknown" if value is None else time_text(value, plain(problem.time_unit, 20), towards)
 
 
-def held(problem: Problem, value: int | None, towards: Rounding = rounded_up) -> str:
-    """Show memory; ``unknown`` if there is none."""
-    return (
-        "unknown" if value is None else memory_text(value, plain(problem.memory_unit, 40), towards)
-    )
+def held(
+    problem: Problem,
+    value: int | None,
+    towards: Rounding = rounded_up,
+    *,
+    within: int | None = None,
+) -> str:
+    """Show memory; ``unknown`` if there is none. ``within``: as of ``memory_text``."""
+    if value is None:
+        return "unknown"
+    return memory_text(value, plain(problem.memory_unit, 40), towards, within=within)
 
 
 def counted(count: int, word: str, ending: str = "s") -> str:

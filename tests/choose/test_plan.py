@@ -258,6 +258,29 @@ def test_the_even_split_counts_blocks() -> None:
     assert [(part.start, part.stop) for part in parts] == [(0, 8), (8, 15), (15, 21), (21, 28)]
 
 
+@pytest.mark.parametrize(
+    ("before", "block", "sizes"),
+    [
+        ({"repeat": 5, "first": True}, {}, [9, 3, 4]),  # 5 and 4, then 3 and 3 and the head
+        ({"with_next": True}, {}, [5, 3, 4]),  # the first two are one of ten: 4, 3 and 3
+        ({"repeat": 2, "first": True}, {"with_next": True}, [6, 4, 5]),  # pairs: 2, 2 and 2 of 6
+    ],
+)
+def test_the_even_split_spreads_what_is_free(
+    before: dict[str, Any], block: dict[str, Any], sizes: list[int]
+) -> None:
+    """Ten blocks on 3 stages, or six of two layers each; what is bound is there besides."""
+    blocks: list[dict[str, Any]]
+    if block:
+        blocks = [entry(1, 1, 1) | block, entry(1, 1, 1)] * 6
+    else:
+        blocks = [entry(1, 1, 1, repeat=10)]
+    head = entry(1, 1, 1, role="head", last=True)
+    layers = layers_of([entry(1, 1, 1) | before, *blocks, head])
+    parts = even_partition(layers, Pipeline(devices=3, microbatches=1))
+    assert [len(part) for part in parts] == sizes
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_the_balanced_split_is_the_most_even_of_least_largest_load(seed: int) -> None:
     """Against all ways to cut. 24 equal layers, two stages a device: 6 each, not 1, 1, 11, 11.

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipesat.core.amounts import readable, rounded, rounded_down, rounded_up, significant
+from pipesat.core.amounts import (
+    memory_text,
+    readable,
+    rounded,
+    rounded_down,
+    rounded_up,
+    significant,
+)
 from pipesat.core.claims import Standing, at_least, at_most, change, excess, percent, times
 
 FRACTIONS = st.fractions(-(10**6), 10**6) | st.builds(
@@ -57,6 +64,27 @@ def test_amounts_of_memory() -> None:
     almost = (3 << 30) - 1  # a byte less than 3 GiB
     assert [readable(almost, way) for way in (rounded_up, rounded_down)] == ["3 GiB", "2.99 GiB"]
     assert readable(1024 * 1000 - 1) == "1000 KiB"
+
+
+@given(st.integers(1, 10**6), st.integers(-3, 3), st.sampled_from(["MiB", "MB", "B"]))
+def test_memory_beside_a_capacity_never_reads_as_the_opposite(
+    capacity: int, more: int, unit: str
+) -> None:
+    """Three digits do not tell 76,293 MiB (74.504 GiB) from 76,292: "74.6 GiB of 74.5 GiB"."""
+
+    def shown(text: str) -> Fraction:
+        number, unit = text.split()
+        return Fraction(number) * 1024 ** ["B", "KiB", "MiB", "GiB", "TiB"].index(unit)
+
+    held = max(0, capacity + more)
+    limit = memory_text(capacity, unit, rounded_down)
+    text = memory_text(held, unit, within=capacity)
+    assert (shown(text) <= shown(limit)) == (held <= capacity) or text == limit == "0 B"
+
+
+def test_a_device_that_is_just_full_is_shown_so() -> None:
+    assert memory_text(76292, "MiB", within=76293) == "74.5 GiB"
+    assert memory_text(76293, "MiB", within=76292) == "74.6 GiB"
 
 
 # 5/19 is 26.3157... %, 1/20 exactly 5 %
