@@ -270,11 +270,7 @@ def test_the_even_split_spreads_what_is_free(
     before: dict[str, Any], block: dict[str, Any], sizes: list[int]
 ) -> None:
     """Ten blocks on 3 stages, or six of two layers each; what is bound is there besides."""
-    blocks: list[dict[str, Any]]
-    if block:
-        blocks = [entry(1, 1, 1) | block, entry(1, 1, 1)] * 6
-    else:
-        blocks = [entry(1, 1, 1, repeat=10)]
+    blocks = [entry(1, 1, 1) | block, entry(1, 1, 1)] * (6 if block else 5)
     head = entry(1, 1, 1, role="head", last=True)
     layers = layers_of([entry(1, 1, 1) | before, *blocks, head])
     parts = even_partition(layers, Pipeline(devices=3, microbatches=1))
