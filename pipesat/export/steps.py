@@ -119,17 +119,25 @@ def steps_of(problem: Problem, schedule: Schedule, *, at_once: bool = False) -> 
 def late_steps(problem: Problem, order: Order) -> Steps:
     """Post each receive directly before the op that needs it, each send directly after its op.
 
-    A pair has both receives before it and both sends after it, each time the forward's first.
+    A pair has both receives before it and both sends after it, each time the forward's first, and
+    those of two forwards or two backwards as the pair is written: a sender does not know in which
+    order its receiver will want them.
     """
     linear = linearize(problem, order)
     before: dict[int, list[RankStep]] = defaultdict(list)
     after: dict[int, list[RankStep]] = defaultdict(list)
-    for transfer in sorted(_transfers(problem, linear), key=lambda t: t.gives.kind != "F"):
+    for transfer in _transfers(problem, linear):
         before[transfer.consumer].append(transfer.receive)
         after[transfer.producer].append(transfer.send)
     steps: list[list[RankStep]] = [[] for _ in problem.devices]
     for number, (device, item) in enumerate(zip(linear.device, linear.item, strict=True)):
-        steps[device] += [*before[number], computed(item), *after[number]]
+        written = sorted(members(item), key=lambda op: op.kind != "F")
+        posts = (
+            sorted(of[number], key=lambda step: written.index(members(step.item)[0]))
+            for of in (before, after)
+        )
+        receives, sends = posts
+        steps[device] += [*receives, computed(item), *sends]
     return tuple(map(tuple, steps))
 
 

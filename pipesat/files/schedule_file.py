@@ -162,7 +162,9 @@ def _item(problem: Problem, modes: Modes, text: str) -> Item | Unreadable:
     item = _parsed(parse_item, text)
     if isinstance(item, Unreadable):
         return item
-    return in_mode(in_order(problem, item) if isinstance(item, Pair) else item, modes)
+    if isinstance(item, Pair) and item.first.event[1] != item.second.event[1]:
+        item = in_order(problem, item)  # two of one phase send in the order of the text
+    return in_mode(item, modes)
 
 
 ParsedT = TypeVar("ParsedT")

@@ -116,7 +116,9 @@ class Verdict(Displayed):
     are messages that are received as others. Both are empty where it is ``safe``. ``steps`` is an
     order of sends and receives that is safe: what was judged, if it is, else pipesat's own.
     ``buffers`` is the least number of buffers per stage and direction with which what was judged
-    does not hang (rule ``graph``); 1 is judged. ``given``: the file's own sends and receives were.
+    does not hang (rule ``graph``); 1 is judged. ``safe_buffers``: those of ``steps``, more than 1
+    where two ops of a pair send from one stage in one direction, so that no order does with 1.
+    ``given``: the file's own sends and receives were judged.
     """
 
     rule: RuleName
@@ -125,6 +127,7 @@ class Verdict(Displayed):
     steps: Steps
     buffers: int | None = None
     given: bool = False
+    safe_buffers: int = 1
 
     @property
     def safe(self) -> bool:
@@ -135,6 +138,7 @@ class Verdict(Displayed):
         """Return the verdict, the cyclic wait, the first crossed message and a safe order."""
         said = "can hang" if self.cycle else "mixes up messages" if self.crossed else "safe"
         safe = "what was judged" if self.safe else _AT_ONCE if self.rule == "graph" else _EARLY
+        safe += f", with {self.safe_buffers} buffers" if self.safe_buffers > 1 else ""
         return [
             ("Verdict", f"{said} under {self.rule}: {RULES[self.rule].text}"),
             ("Cyclic wait", self.cyclic_wait),
@@ -163,6 +167,7 @@ class Verdict(Displayed):
             "cycle": self.records(),
             "crossed": [one._asdict() for one in self.crossed],
             "buffers": self.buffers,
+            "safe_buffers": self.safe_buffers,
             "safe_steps": [
                 [{"step": WORDS.get(s.kind, "run"), "op": str(s.item), "peer": s.peer} for s in row]
                 for row in self.steps
@@ -204,10 +209,14 @@ def verdict(
     if found.safe:
         return found
     own = steps_of(problem, schedule, at_once=rule == "graph")
+    if rule != "graph":
+        return replace(found, steps=own)
+    enough = _least_buffers(problem, own) or 1
     return replace(
         found,
-        steps=_judged(problem, own, rule).steps,
-        buffers=_least_buffers(problem, posted) if rule == "graph" and found.cycle else None,
+        steps=with_waits(own, enough),
+        safe_buffers=enough,
+        buffers=_least_buffers(problem, posted) if found.cycle else None,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import combinations_with_replacement
 from random import Random
 from typing import Any, NamedTuple
 
@@ -58,6 +59,7 @@ class Pipe:
         self.before: dict[int, int] = {}
         self.after: dict[int, int] = {}
         self.jobs: list[tuple[int, int]] = []  # (stage, microbatch)
+        self.pairs = [{*entry["ops"]} for entry in doc.get("overlap", {}).get("pairs", [])]
         for route in routes:
             for one, other in zip(route["stages"], route["stages"][1:], strict=False):
                 self.after[one], self.before[other] = other, one
@@ -71,6 +73,11 @@ class Pipe:
         if stage in self.after:
             return "b", self.after[stage], microbatch
         return "f", stage, microbatch
+
+    def may_pair(self, one: tuple[str, int, int], other: tuple[str, int, int]) -> bool:
+        kinds = {f"{op[1]}{op[0]}" for op in (one, other)}
+        near = self.home[one[1]] == self.home[other[1]] and one[1:] != other[1:]
+        return near and ({one[0], other[0]} == {"F", "BW"} or kinds in self.pairs)
 
     def goes_to(self, data: Data) -> int | None:
         """The rank that data is sent to, if it is another one."""
@@ -88,7 +95,10 @@ Step = dict[str, Any]
 
 
 def posted_late(doc: dict[str, Any], rows: list[list[str]]) -> list[list[Step]]:
-    """Each receive directly before its op, each send directly after; of a pair, F first."""
+    """Each receive directly before its op, each send directly after; of a pair, F first.
+
+    Of two F's or two backwards, the one that the text has first.
+    """
     pipe = Pipe(doc)
     found: list[list[Step]] = []
     for rank, row in enumerate(rows):
@@ -303,13 +313,7 @@ def random_order(doc: dict[str, Any], rng: Random, *, plain: bool = False) -> li
             ready = [one for one in ready if one[0] == "F"] or ready
         op = min(ready, key=lambda one: bias[one] + rng.random() * 0.5)
         here = [op]
-        others = [
-            one
-            for one in ready
-            if pipe.home[one[1]] == pipe.home[op[1]]
-            and {one[0], op[0]} == {"F", "BW"}
-            and one[1:] != op[1:]
-        ]
+        others = [one for one in ready if pipe.may_pair(one, op)]
         if others and rng.random() < pairs:
             here = sorted([op, rng.choice(others)], key=lambda one: one[0] != "F")
         texts = [f"{stage}{kind}{microbatch}" for kind, stage, microbatch in here]
@@ -320,8 +324,11 @@ def random_order(doc: dict[str, Any], rng: Random, *, plain: bool = False) -> li
     return rows
 
 
-def random_problem(rng: Random) -> tuple[str, dict[str, Any]]:
-    """A small pipeline: its shape by name, and its document."""
+def random_problem(rng: Random, *, listed: bool = False) -> tuple[str, dict[str, Any]]:
+    """A small pipeline: its shape by name, and its document.
+
+    ``listed``: two F's, two backwards, or one of each may pair, whichever they are.
+    """
     shape = rng.choice(["chain", "loop", "vee", "two ranks", "two routes", "anywhere"])
     p = 2 if shape in ("two ranks", "two routes") else rng.choice([2, 3])
     count = {"chain": p, "loop": 2 * p, "vee": 2 * p, "two ranks": 4, "two routes": 4}.get(shape, 4)
@@ -340,6 +347,13 @@ def random_problem(rng: Random) -> tuple[str, dict[str, Any]]:
         "stages": [{"device": d, "F": 1, "B": 1, "W": 1} for d in home],
         "overlap": {"FB": [3, 4]},
     }
+    if listed:
+        kinds = [(d, f"{s}{kind}") for s, d in enumerate(home) for kind in ("F", "B", "BW")]
+        doc["overlap"]["pairs"] = [
+            {"ops": [one, other], "factor": [3, 4]}
+            for (here, one), (there, other) in combinations_with_replacement(kinds, 2)
+            if here == there
+        ]
     if shape == "two routes":
         doc["routes"] = [
             {"stages": [0, 1], "microbatches": m},
