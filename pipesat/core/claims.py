@@ -2,8 +2,8 @@
 
 Every table, sentence, file and picture takes gaps, statuses, ratios and changes from here; nobody
 else computes them. A claim that contradicts itself cannot be built: :class:`Contradiction` is
-raised in its place, so it is never printed. What is lost or may be gained is an upper limit and
-rounded up, what is gained is rounded down (:mod:`pipesat.core.amounts`).
+raised in its place, so it is never printed. What can be gained at most is a limit and rounded up. How
+two known values differ is exact, and goes to the nearest (:mod:`pipesat.core.amounts`).
 """
 
 from __future__ import annotations
@@ -236,8 +236,7 @@ def change(value: int, reference: int, digits: int = 2) -> str:
     word = "shorter" if value < reference else "longer"
     if not reference:
         return word
-    shown = at_least if value < reference else at_most
-    return f"{shown(Fraction(abs(value - reference), reference), digits)} {word}"
+    return f"{percent(Fraction(abs(value - reference), reference), digits)} {word}"
 
 
 def against(value: int, reference: int, name: str, digits: int = 2) -> str:

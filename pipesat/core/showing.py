@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
@@ -53,10 +54,16 @@ class Table:
     notes: Sequence[str] = ()
 
 
-_RATIOS: Final = ("to_best", "to_bound", "share_of_1f1b")
-_UPPER_LIMITS: Final = ("gap", "over_best", "above_it")
-"""Both are rounded up."""
-_SHARES: Final = ("bubble_", "of_capacity", "lost_", "gain_", "ahead_", "noise_")
+_SHARES: Final = (
+    *("bubble_", "of_capacity", "lost_", "gain_", "ahead_", "noise_"),
+    *("over_best", "above_it"),
+)
+_RATIOS: Final = {
+    "to_best": partial(rounded, apart=1),
+    "to_bound": rounded_up,
+    "share_of_1f1b": rounded_up,
+}
+"""How each is rounded: only the bound's is a limit of anything, and memory is rounded up."""
 
 
 def table_of(
@@ -100,10 +107,10 @@ def _cell(name: str, value: Any, unit: str) -> str:
 def _figure(name: str, value: float) -> str:
     if name.startswith(_SHARES):
         return percent(value)
-    if name in _UPPER_LIMITS:
+    if name == "gap":  # an upper limit
         return at_most(value)
     if name in _RATIOS:
-        return significant(value, 4, rounded_up)
+        return significant(value, 4, _RATIOS[name])
     return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pipesat.core.amounts import memory_text, rounded, time_text
-from pipesat.core.claims import at_most, excess
+from pipesat.core.claims import excess, percent
 from pipesat.core.showing import Displayed, Facts, Table, csv_of, table_of
 from pipesat.core.summary import statement_of, units_of
 from pipesat.files.folder import json_file, write_folder
@@ -293,7 +293,7 @@ def _of_one(frontier: Frontier) -> Iterator[tuple[str, str]]:
         memory = memory_text(known.peak, problem.memory_unit)
         text = f"{time_text(known.value, problem.time_unit)} with {memory} per device"
         longer = (
-            f"{at_most(over[place], 1)} longer" if over[place] else curve.standing(None).verdict
+            f"{percent(over[place], 1)} longer" if over[place] else curve.standing(None).verdict
         )
         yield label, f"{text}{in_1f1b(frontier.scale, known.peak)}, {longer}"
     own = own_cap(problem)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipesat.core.checker import check
-from pipesat.core.claims import Standing, at_most, excess, require_best, tenable
+from pipesat.core.claims import Standing, at_most, excess, percent, require_best, tenable
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Improvement, Result
 from pipesat.core.schedule import Schedule
@@ -58,9 +58,9 @@ class Comparison:
         result, value, bound = self.result, row.value(self.result.objective), self.result.bound
         above = excess(value, result.value, row.name)
         if result.standing.proven:
-            return "optimal" if above == 0 else f"{at_most(above)} above the optimum"
+            return "optimal" if above == 0 else f"{percent(above)} above the optimum"
         said = (
-            "as good as the best found" if above == 0 else f"{at_most(above)} above the best found"
+            "as good as the best found" if above == 0 else f"{percent(above)} above the best found"
         )
         if bound is not None and bound.value > 0:
             said += f", at most {at_most(excess(value, bound.value, row.name))} above the optimum"

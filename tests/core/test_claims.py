@@ -119,6 +119,9 @@ def test_a_change_has_the_sign_of_its_word(value: int, reference: int) -> None:
 def test_changes() -> None:
     assert change(90, 100) == "10.00 % shorter"
     assert change(110, 100, 1) == "10.0 % longer"
+    assert change(36, 34) == "5.88 % longer"  # 2/34 is 5.882... %
+    assert change(2, 3) == "33.33 % shorter"
+    assert change(1, 3) == "66.67 % shorter"
     assert change(100, 100) == "equal"
     assert change(999_999, 1_000_000) == "<0.01 % shorter"
     assert change(5, 0) == "longer"
