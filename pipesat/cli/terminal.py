@@ -6,6 +6,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from pipesat.cli.exits import one_line
@@ -64,8 +65,8 @@ def _lines(table: Table, width: int) -> Iterator[str]:
 def table_lines(table: Table, width: int) -> Iterator[str]:
     """Yield a table's lines; with less room than its indispensable columns need, they stand out.
 
-    Names in cells may have any characters. A heading without text is no line. A last column of
-    texts goes on in lines of its own.
+    Columns without room follow in further blocks. Names in cells may have any characters. A heading
+    without text is no line. A last column of texts goes on in lines of its own.
     """
     columns = table.columns
     lines = [
@@ -80,45 +81,60 @@ def table_lines(table: Table, width: int) -> Iterator[str]:
     if columns and not columns[-1].number:
         left = width - sum(widths[:-1]) - (len(columns) - 1)
         widths[-1] = min(widths[-1], max(left, _NARROWEST))
-    shown, gap = _choose(columns, widths, width)
+    for block, (shown, gap) in enumerate(_blocks(columns, widths, width)):
 
-    def joined(texts: Sequence[str]) -> str:
-        aligned = (
-            text.rjust(widths[i]) if columns[i].number else text.ljust(widths[i])
-            for i, text in zip(shown, texts, strict=True)
-        )
-        return (" " * gap).join(aligned).rstrip()
+        def joined(texts: Sequence[str], shown: list[int] = shown, gap: int = gap) -> str:
+            aligned = (
+                text.rjust(widths[i]) if columns[i].number else text.ljust(widths[i])
+                for i, text in zip(shown, texts, strict=True)
+            )
+            return (" " * gap).join(aligned).rstrip()
 
-    heads = [columns[i].head.split("\n") for i in shown]
-    for level in range(max(map(len, heads), default=0), 0, -1):
-        texts = [head[-level] if level <= len(head) else "" for head in heads]
-        if any(texts):
-            yield joined(texts)
-    for line in lines:
-        if isinstance(line, str):
-            yield line
-            continue
-        *texts, last = (line[i] for i in shown)
-        parts = [last] if columns[shown[-1]].number else _wrap(last, widths[shown[-1]])
-        for part in parts or [""]:
-            yield joined([*texts, part])
-            texts = ["" for _ in texts]
+        yield from [""] * (block > 0)
+        heads = [columns[i].head.split("\n") for i in shown]
+        for level in range(max(map(len, heads), default=0), 0, -1):
+            texts = [head[-level] if level <= len(head) else "" for head in heads]
+            if any(texts):
+                yield joined(texts)
+        for line in lines if block == 0 else cells:
+            if isinstance(line, str):
+                yield line
+                continue
+            *texts, last = (line[i] for i in shown)
+            parts = [last] if columns[shown[-1]].number else _wrap(last, widths[shown[-1]])
+            for part in parts or [""]:
+                yield joined([*texts, part])
+                texts = ["" for _ in texts]
 
 
 def _wrap(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
-def _choose(columns: Sequence[Column], widths: Sequence[int], width: int) -> tuple[list[int], int]:
-    """Which columns to show, and how many spaces between them: two, one, or fewer columns."""
-    shown = list(range(len(columns)))
+def _blocks(
+    columns: Sequence[Column], widths: Sequence[int], width: int
+) -> Iterator[tuple[list[int], int]]:
+    """Yield the columns of each block, and how many spaces between them: two, one, or fewer columns.
+
+    Each block begins with the lines' names: the first texts that are always shown, or the first
+    column. Every further one has a column of its own.
+    """
+    fixed = [*takewhile(lambda i: not (columns[i].number or columns[i].spare), range(len(columns)))]
+    shown, names, least = [*range(len(columns))], fixed or [0], 0
     while True:
-        room = width - sum(widths[i] for i in shown)
-        gap = 2 if room >= 2 * (len(shown) - 1) else 1
-        spare = [i for i in shown if columns[i].spare]
-        if room >= gap * (len(shown) - 1) or not spare:
-            return shown, gap
-        shown.remove(max(spare, key=lambda i: columns[i].spare))
+        left: list[int] = []
+        while True:
+            room = width - sum(widths[i] for i in shown)
+            gap = 2 if room >= 2 * (len(shown) - 1) else 1
+            spare = [i for i in shown if columns[i].spare and i not in names]
+            if room >= gap * (len(shown) - 1) or len(spare) <= least:
+                break
+            left.append(max(spare, key=lambda i: columns[i].spare))
+            shown.remove(left[-1])
+        yield shown, gap
+        if not left:
+            return
+        shown, least = [*names, *sorted(left)], 1
 
 
 def wrapped(text: str, width: int) -> str:

@@ -2,8 +2,8 @@
 
 Every table, sentence, file and picture takes gaps, statuses, ratios and changes from here; nobody
 else computes them. A claim that contradicts itself cannot be built: :class:`Contradiction` is
-raised in its place, so it is never printed. What can be gained at most is a limit and rounded up. How
-two known values differ is exact, and goes to the nearest (:mod:`pipesat.core.amounts`).
+raised in its place, so it is never printed. What can be gained at most is a limit and rounded up.
+How two known values differ is exact, and goes to the nearest (:mod:`pipesat.core.amounts`).
 """
 
 from __future__ import annotations
@@ -196,11 +196,11 @@ def ratio(value: int | None, base: int | None) -> float | None:
     return quotient
 
 
-def times(quotient: float | None, unknown: str = "-") -> str:
-    """Show a ratio, rounded away from 1; ``1`` only if it is exactly 1."""
+def times(quotient: float | None, unknown: str = "-", *, limit: bool = False) -> str:
+    """Show a ratio, an upper ``limit`` rounded up; ``1`` only if it is exactly 1."""
     if quotient is None or quotient == 1:
         return unknown if quotient is None else "1"
-    return (rounded_up if quotient > 1 else rounded_down)(quotient, 4)
+    return rounded_up(quotient, 4) if limit else rounded(quotient, 4, apart=1)
 
 
 def ratio_to_least(value: int | None, least: int | None, of: str) -> float | None:

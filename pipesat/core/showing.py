@@ -35,8 +35,8 @@ Line: TypeAlias = Sequence[str] | str
 class Column:
     """A column: its heading (lines separated by newlines), and whether it holds numbers.
 
-    ``spare`` is 0 for a column that is always shown; of the others, the largest goes first where a
-    terminal is too narrow.
+    ``spare`` is 0 for a column that stands beside the lines' names; of the others, the largest goes
+    first into a block below where a terminal is too narrow.
     """
 
     head: str
@@ -74,8 +74,8 @@ def table_of(
 ) -> Table:
     """Return rows with the same keys as a table; columns in which nothing is known are left out.
 
-    Where there is no room, the last one that may goes first: numbers but the gap, and the names of
-    baselines. ``units`` says what a column's times or memory are in: they are shown in ms, GiB and
+    Where there is no room, the last one that may goes below first: numbers but the gap, and the
+    names of baselines. ``units`` says what a column's times or memory are in: they are shown in ms, GiB and
     so on if that is known.
     """
     units = units or {}

@@ -84,7 +84,7 @@ def line_of(row: ScheduleRow, problem: Problem) -> dict[str, Any]:
             _percent(bubble.get("span")),
             _most_held(problem, peaks),
             claims.times(row.ratio_to_best, "–"),
-            claims.times(row.ratio_to_bound, "–"),
+            claims.times(row.ratio_to_bound, "–", limit=True),
         ],
     }
 

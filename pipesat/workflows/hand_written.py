@@ -32,7 +32,8 @@ class ScheduleRow:
 
     ``makespan`` is that of the earliest timing of the order, ``span`` that of its timing by minimum
     span; the bubbles are of these two. ``valid`` is False with the reason in ``why_not``. The
-    ratios are of the objective: to the best valid row, and to the lower bound of the row's problem.
+    ratios are of the objective: to the best valid row, and of a valid one to the lower bound of the
+    row's problem: nothing is proven of more memory than it has.
     ``schedule`` is timed for the objective asked for, whether it is valid or not.
     """
 
@@ -102,8 +103,8 @@ def with_ratios(rows: Iterable[ScheduleRow], result: Result) -> list[ScheduleRow
     bound = result.lower_bound
 
     def to_bound(row: ScheduleRow) -> float | None:
-        value = row.value(result.objective)
-        return ratio_to_least(value, bound, row.name) if row.valid else ratio(value, bound)
+        value = row.value(result.objective) if row.valid else None
+        return ratio_to_least(value, bound, row.name)
 
     rows = [replace(row, ratio_to_bound=to_bound(row)) for row in rows]
     return against_best(rows, result.objective)

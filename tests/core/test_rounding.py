@@ -104,6 +104,7 @@ def test_what_is_said_of_shares() -> None:
     ]
     assert times(1.00001) == "1.0001"
     assert times(0.99999) == "0.9999"
+    assert (times(36 / 34), times(36 / 34, limit=True)) == ("1.0588", "1.0589")
 
 
 @given(TIMES, TIMES)
@@ -113,9 +114,10 @@ def test_no_gap_is_understated_and_a_difference_is_the_nearest(one: int, other: 
     assert 0 <= shown / 100 - Fraction(value - bound, value) < Fraction(1, 10**4)
     over = Fraction(at_most(excess(value, bound, "a row")).removesuffix(" %"))
     assert 0 <= over / 100 - Fraction(value - bound, bound) < Fraction(1, 10**4)
-    for one, other, word in ((bound, value, "shorter"), (value, bound, "longer")):
-        if one != other and "<" not in (number := change(one, other).removesuffix(f" % {word}")):
-            off = Fraction(abs(one - other), other) - Fraction(number) / 100
+    for now, before, word in ((bound, value, "shorter"), (value, bound, "longer")):
+        number = change(now, before).removesuffix(f" % {word}")
+        if now != before and "<" not in number:
+            off = Fraction(abs(now - before), before) - Fraction(number) / 100
             assert abs(off) <= Fraction(1, 2 * 10**4) or number == "99.99"  # 100 % only if exact
 
 

@@ -86,6 +86,9 @@ def whole_table(case: Case, judged: Judged, rows: Any, result: dict[str, Any]) -
         to_bound = row[objective] / bound if bound else None
         case.expect(close(row["ratio_to_best"], to_best) or not best, f"ratio to best: {row}")
         case.expect(close(row["ratio_to_bound"], to_bound) or not bound, f"ratio to bound: {row}")
+    for row in rows:
+        none = row["valid"] or row["ratio_to_bound"] is None
+        case.expect(none, f"ratio to a bound that does not hold: {row}")
 
 
 def sentences(case: Case, judged: Judged, text: str, result: dict[str, Any]) -> None:

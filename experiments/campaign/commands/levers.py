@@ -9,7 +9,7 @@ from typing import Any
 
 from campaign.case import Case, close
 from campaign.judge.exact import Truth
-from campaign.judge.limits import lower, share, upper
+from campaign.judge.limits import nearest, share, upper
 from campaign.judge.reading import load
 
 KEEP = "keep"
@@ -182,7 +182,7 @@ def _at(
     case.expect((shorter is not None) == expected, f"{where}: {values}")
     if shorter is not None and expected:
         gain = share(keep - values[best], keep)
-        case.expect(lower(shorter[1], gain), f"{where}: {values}")
+        case.expect(nearest(shorter[1], gain), f"{where}: {values}")
     if best is not None:
         first = f"{best} {time(values[best])} "
         case.expect(sentence.startswith(first), f"{where}: the best is {best}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from campaign.case import Case
 from campaign.commands.common import an_objective, family_of
-from campaign.judge.limits import NUMBER, false_change, false_gaps, lower, share, upper
+from campaign.judge.limits import NUMBER, false_change, false_gaps, lower, nearest, share, upper
 from campaign.judge.reading import load
 from campaign.problems import PROBLEMS
 from campaign.problems.layered import layers
@@ -77,18 +77,18 @@ def compare(case: Case) -> None:
     case.violations += false_gaps(text, best, bound)
     row = re.search(rf"^{re.escape(given[0])} +(.*)$", ran.out, re.MULTILINE)
     value = objective_of(load(own)["devices"], objective)
-    for pattern, reference in (
-        (rf"{re.escape(given[0])}: {NUMBER} % above the (?:best found|optimum)", best),
-        (rf"at most {NUMBER} % above the optimum", bound),
+    for pattern, reference, holds in (
+        (rf"{re.escape(given[0])}: {NUMBER} % above the (?:best found|optimum)", best, nearest),
+        (rf"at most {NUMBER} % above the optimum", bound, upper),
     ):
         for found in re.finditer(pattern, text):
             exact = share(value - reference, reference)
-            case.expect(upper(found[1], exact), f"{found[0]!r}, {value} against {reference}")
+            case.expect(holds(found[1], exact), f"{found[0]!r}, {value} against {reference}")
     if row is not None and bound:
         _, to_best, to_bound, *_ = row[1].split()
-        for shown, reference in ((to_best, best), (to_bound, bound)):
+        for shown, reference, holds in ((to_best, best, nearest), (to_bound, bound, upper)):
             exact = Fraction(value, reference)
-            case.expect(upper(shown, exact, False), f"ratio {shown}, {value} to {reference}")
+            case.expect(holds(shown, exact, False), f"ratio {shown}, {value} to {reference}")
 
 
 def objective_of(rows: list[list[list[Any]]], objective: str) -> int:

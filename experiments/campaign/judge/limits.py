@@ -1,4 +1,4 @@
-"""Printed limits against exact fractions: an upper one is no less than the truth, by one step."""
+"""Printed figures against exact fractions: limits on their side of the truth, others nearest."""
 
 from __future__ import annotations
 
@@ -39,6 +39,15 @@ def lower(text: str, exact: Fraction, percent: bool = True) -> bool:
     return exact - found.step < found.value <= exact
 
 
+def nearest(text: str, exact: Fraction, percent: bool = True) -> bool:
+    """Whether a printed figure is nearest to the exact one; "1" and "100 %" only if exact."""
+    found = shown(text, percent)
+    if found.less:
+        return 0 < exact < found.step
+    off = abs(exact - found.value)
+    return off <= found.step / 2 or (off < found.step and abs(exact - 1) <= found.step / 2)
+
+
 def share(part: int, whole: int) -> Fraction:
     return Fraction(part, whole) if whole else Fraction(0)
 
@@ -49,7 +58,7 @@ def false_change(text: str, value: int, reference: int) -> str | None:
     if found is None:
         return None
     exact = share(abs(value - reference), reference)
-    holds = (lower if found[2] == "shorter" else upper)(found[1], exact)
+    holds = nearest(found[1], exact)
     right = (value < reference) == (found[2] == "shorter")
     return None if holds and right else f"{found[0]!r}, but {value} against {reference}"
 
