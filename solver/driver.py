@@ -121,6 +121,7 @@ def solve(
             return report
 
         found = whole.improve(first)
+        infeasible = bool(incumbent.impossible)
         notes += found.notes
         failed += found.failed
     warnings = [*incumbent.faults, *failed]

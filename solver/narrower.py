@@ -118,7 +118,7 @@ class Solve:
         if mine.schedule is None and mine.problem.has_modes:
             report.failed.extend(offer_any(mine))
         if mine.schedule is None:
-            return SearchReport(["no schedule found"], report.failed)
+            return SearchReport([mine.impossible or "no schedule found"], report.failed)
         if self.inner is not None and not (mine.proven or mine.clock.over):
             strict = self.inner.incumbent
             limit = SHARES[mine.problem.order] * mine.clock.left

@@ -317,7 +317,7 @@ def _span(frontier: Frontier) -> str:
 
 def _proof(frontier: Frontier) -> str:
     """How many points are proven, and the largest gap."""
-    standings = [row.standing for row in frontier.rows]
+    standings = [row.standing for row in frontier.rows if not row.standing.infeasible]
     proven = sum(standing.proven for standing in standings)
     text = f"{proven} of {len(standings)} points proven optimal"
     gaps = [standing for standing in standings if standing.gap is not None]

@@ -56,7 +56,8 @@ def words(cap: Cap) -> str:
 class Curve:
     """The best schedule and the best bound of every cap, from all that was found for any.
 
-    A bound that a schedule refutes is dropped, and told in ``contradictions``: a bug in pipesat.
+    ``impossible`` is the largest cap with which a solve has proven that no schedule exists. A proof
+    that a schedule refutes is dropped, and told in ``contradictions``: a bug in pipesat.
     """
 
     problem: Problem
@@ -64,6 +65,7 @@ class Curve:
     schedules: list[KnownSchedule] = field(default_factory=list)
     bounds: list[tuple[Cap, Bound]] = field(default_factory=list)
     contradictions: list[str] = field(default_factory=list)
+    impossible: int = -1
 
     def know(self, schedule: Schedule) -> KnownSchedule:
         """Take a schedule as it is timed; it counts from its largest peak on.
@@ -77,6 +79,10 @@ class Curve:
         known = KnownSchedule(schedule, schedule.value(self.objective), peaks)
         if violations := check(at_cap(self.problem, known.peak), schedule):
             raise Fault(f"{schedule.source} at its own peak: {violations[0].message}")
+        if known.peak <= self.impossible:
+            text = f"{words(self.impossible)}: proven infeasible, but a checked schedule has"
+            self.contradictions.append(f"{text} {known.value} with {words(known.peak)}")
+            self.impossible = -1
         if all(
             known.value < other.value or known.peak < other.peak or sum(peaks) < sum(other.peaks)
             for other in self.schedules
@@ -134,7 +140,8 @@ class Curve:
         """What is proven of the best value at a cap."""
         bound = self.bound(cap)
         least = None if bound is None else bound.value
-        return Standing(self.value(cap), least, of=f"{self.objective} with {words(cap)}")
+        of = f"{self.objective} with {words(cap)}"
+        return Standing(self.value(cap), least, size(cap) <= self.impossible, of)
 
     def _stands(self, cap: Cap, bound: Bound) -> bool:
         """Whether no schedule that fits refutes a bound; never hide one that is refuted."""

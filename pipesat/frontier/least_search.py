@@ -55,6 +55,8 @@ def interval(curve: Curve, amounts: Sequence[int], target: int) -> Interval:
         for cap, bound in curve.bounds
         if cap is not None and bound.value > target and (enough is None or cap < enough)
     ]
+    if curve.impossible >= 0:
+        refused.append(curve.impossible)
     too_little = max(refused, default=None)
     low = -1 if too_little is None else bisect_right(amounts, too_little) - 1
     high = len(amounts) if enough is None else bisect_left(amounts, enough)
@@ -240,6 +242,7 @@ class Squeeze:
         problem, bound = with_capacities(self.problem, caps, "squeezed"), self.curve.bound(self.cap)
         name = f"peaks of {sum(caps)} in sum"
         found = self.study.decide(problem, name, seconds, "greedy", fitting, bound, self.target)
-        if found.lower_bound is not None and found.lower_bound > self.target:
+        above = found.lower_bound is not None and found.lower_bound > self.target
+        if above or found.status == "infeasible":
             self.refused.add(tuple(caps))
         return found.value is not None and found.value <= self.target

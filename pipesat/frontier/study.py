@@ -102,6 +102,8 @@ class Study:
         self.spent[cap] = self.spent.get(cap, 0.0) + result.wall_s
         if result.bound is not None:
             self.curve.prove(cap, result.bound)
+        if result.status == "infeasible" and cap is not None and not known:
+            self.curve.impossible = max(self.curve.impossible, cap)
         if result.baseline is not None:
             self.baselines.setdefault(cap, result.baseline)
 

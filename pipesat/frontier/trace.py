@@ -115,7 +115,7 @@ def trace(
     if not deadline.over and curve.best(min(caps)) is None:
         study.work(min(caps), min(share, _GLANCE))  # what fits there fits everywhere
     for cap in sorted(caps, reverse=True):
-        if not deadline.over and not curve.standing(cap).proven:
+        if not deadline.over and curve.standing(cap).status not in ("optimal", "infeasible"):
             study.work(cap, share)
     _refuse_between(study, caps)
     _refine(study, [*caps, None], share)
@@ -153,7 +153,8 @@ def _refine(study: Study, caps: Sequence[Cap], share: float) -> None:
     """Spend the rest of the time where it promises most."""
 
     def promise(cap: Cap) -> float:
-        gap = study.curve.standing(cap).gap
+        standing = study.curve.standing(cap)
+        gap = 0.0 if standing.infeasible else standing.gap
         return (_UNKNOWN_GAP if gap is None else gap) / max(study.spent.get(cap, 0.0), _LEAST_SPENT)
 
     while not study.deadline.over:

@@ -87,7 +87,7 @@ def search_with_modes(
             own.append(ModeWindows(problem, incumbent, runner=runner, seed=seed + number))
         if by_order and (both or not over_time or (number % 2 and not problem.has_copies)):
             own.append(WindowSearch(problem, incumbent, runner=runner, seed=seed + number))
-        if not number and use_windows and whole_applies(problem, incumbent):
+        if not number and use_windows and whole_applies(problem, latest):
             own.append(Whole(problem, incumbent, runner=runner, seed=seed))
         if number == min(1, threads - 1) and use_windows and reliable:
             own.append(_Proofs(proofs_for(incumbent, seed=seed, parts=parts), runner))

@@ -7,11 +7,16 @@ nothing is lost. It is found many times faster in one order (docs/proofs/search.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
 from ortools.sat.python import cp_model
 
 from pipesat.core.checker import check
+from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.schedule import Objective, Schedule, Timed, TimedCopy
 from pipesat.core.timing import retime
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import LARGEST, latest_end
@@ -24,9 +29,8 @@ WHOLE = "whole model with modes"
 _MOST_CELLS, _MOST_PAIRED = 64, 24  # (stage, microbatch)s, and where ops may pair
 
 
-def whole_applies(problem: Problem, incumbent: Incumbent) -> bool:
+def whole_applies(problem: Problem, latest: int) -> bool:
     """Whether the whole model is small, and CP-SAT can be relied on for such times."""
-    latest = latest_end(problem, incumbent.objective, incumbent.value or 0)
     most = _MOST_PAIRED if gains(problem) else _MOST_CELLS
     return sum(problem.microbatches) <= most and latest <= LARGEST
 
@@ -134,21 +138,78 @@ class WholeModel(OverTime):
 
 
 def offer_any(incumbent: Incumbent) -> list[str]:
-    """Offer a schedule of the whole model, if it is small: where no order is sure to fit.
+    """Offer one microbatch after the other, each as a model of it alone says, if that is small.
 
-    Returns what failed.
+    It is for where no order is sure to fit. What is left of a valid schedule without all other
+    microbatches is valid, so if one does not pass alone in any modes, none exists: the incumbent
+    keeps that as ``impossible``. Returns what failed.
     """
     problem, lanes = incumbent.problem, Lanes(incumbent.clock)
     asking = Questions(problem, incumbent, runner=lanes.runner(), seed=0)
 
     def ask() -> None:
-        most = _all_in_a_row(problem)
-        model = WholeModel(problem, most, incumbent.objective, one_order=False)
-        solver, status = asking.solve(model.cp, incumbent.clock.left)
-        if status in FOUND:
-            incumbent.offer(model.schedule(solver, WHOLE).order, WHOLE)
+        found = []
+        for alone in _alone(problem):
+            most = _all_in_a_row(alone)
+            if not whole_applies(alone, most):
+                return
+            model = WholeModel(alone, most, one_order=False)
+            solver, status = asking.solve(model.cp, incumbent.clock.left)
+            if status == cp_model.INFEASIBLE:
+                incumbent.impossible = _IMPOSSIBLE
+            if status not in FOUND:
+                return
+            found.append(model.schedule(solver, WHOLE))
+        one_by_one = _one_by_one(problem, found)
+        if not check(problem, one_by_one):
+            incumbent.offer_timed(retime(problem, one_by_one, incumbent.objective, WHOLE))
 
-    return lanes.run([ask] if whole_applies(problem, incumbent) else [])
+    return lanes.run([ask])
+
+
+_IMPOSSIBLE = (
+    "no schedule fits: one microbatch alone exceeds a capacity in whichever modes it runs, also "
+    f"if ops of length zero share instants (CP-SAT on the {WHOLE})"
+)
+
+
+def _alone(problem: Problem) -> Iterator[Problem]:
+    """Yield problems of a microbatch of each class; all in one where their modes depend on another.
+
+    Where a route has no such class, its last.
+    """
+    most = max(max(1, len(route.definitions)) for route in problem.routes)
+    together = problem.mode_choice == "stage"
+    for classes in [range(most)] if together else ([number] for number in range(most)):
+        routes = []
+        for route in problem.routes:
+            own = {min(number, len(route.definitions) - 1) for number in classes}
+            of = tuple(sorted(own)) if route.definitions else None
+            routes.append(replace(route, microbatches=len(of or [0]), classes=of))
+        yield replace(problem, routes=tuple(routes), overlap=None, order="free")
+
+
+def _one_by_one(problem: Problem, found: Sequence[Schedule]) -> Schedule:
+    """Put a schedule together of those of :func:`_alone`: nothing of two microbatches meets."""
+    rows: list[list[Any]] = [[] for _ in problem.devices]
+    copies: list[list[Any]] = [[] for _ in problem.devices]
+    begin = 0
+    for number, route in enumerate(problem.routes):
+        for microbatch in range(route.microbatches):
+            of_class = route.classes[microbatch] if route.classes else 0
+            own, place = (found[0], of_class) if len(found) == 1 else (found[of_class], 0)
+            for device in range(len(problem.devices)):
+                for row, one in ((rows, own.devices[device]), (copies, own.copies_of(device))):
+                    for what, start, end in cast("Iterable[tuple[Op, int, int]]", one):
+                        if (problem.route_of[what.stage], what.microbatch) == (number, place):
+                            moved = what._replace(microbatch=microbatch)
+                            row[device].append((moved, begin + start, begin + end))
+            begin += own.makespan
+    return Schedule(
+        tuple(tuple(Timed(*one) for one in row) for row in rows),
+        WHOLE,
+        tuple(tuple(TimedCopy(*one) for one in row) for row in copies) if any(copies) else (),
+    )
 
 
 def _all_in_a_row(problem: Problem) -> int:

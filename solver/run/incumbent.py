@@ -40,7 +40,7 @@ class Incumbent:
 
     ``wider`` is that of the problem on whose behalf a narrower one is searched, if bounds of that
     one are what counts. ``proofs``, a :class:`pipesat.solver.proof.search.ProofSearch`, raises
-    them.
+    them. ``impossible`` says why there is no schedule at all, if that has been proven.
     """
 
     problem: Problem
@@ -54,6 +54,7 @@ class Incumbent:
     faults: list[str] = field(default_factory=list)
     wider: Incumbent | None = None
     proofs: Any = None
+    impossible: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _bounds: dict[str, Bound] = field(default_factory=dict)
     _refuted: set[str] = field(default_factory=set)
