@@ -264,6 +264,21 @@ def test_undecided_caps_are_counted() -> None:
     assert interval(curve, amounts, value - 1).undecided == 1
 
 
+def test_a_capacity_that_only_a_solve_refutes() -> None:
+    # F takes no time; keep holds 3 while BW runs, recompute 3 in BW: below 3 nothing fits, though
+    # the least of both modes needs nothing
+    again = {"name": "recompute", "BW": 1, "held_after_F": 0, "held_in_backward": 3}
+    stage = {"device": 0, "F": 0, "B": 1, "W": 0, "backward": "fused", "held_after_F": 3}
+    problem = parse_problem(
+        document_of(chain(1, 2), stages=[stage | {"modes": [again]}], devices=[{}])
+    )
+    rows = {row.cap: row.standing.status for row in traced(problem, caps=[0, 2, 3]).rows}
+    assert rows == {0: "infeasible", 2: "infeasible", 3: "optimal", None: "optimal"}
+    least = least_memory(problem, solve=solver_of("makespan", 1, 0), time_limit=3)
+    assert least.interval is not None
+    assert (least.cap, least.interval.proven) == (3, True)
+
+
 def test_the_files_capacities_as_reference() -> None:
     # one microbatch at a time: (F + B) on both devices each, and the first one's last W
     slow = chain(2, 3, cap=1)

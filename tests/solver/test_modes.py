@@ -184,3 +184,45 @@ def test_a_schedule_is_found_where_only_ops_of_one_instant_fit() -> None:
     result = parse_problem(document).solve(time_limit=20)
     assert any(step.source == WHOLE for step in result.history)
     assert result.value == optimum(document)
+
+
+@pytest.mark.parametrize("choice", ["microbatch", "stage"])
+def test_a_microbatch_that_passes_in_no_mode_proves_that_nothing_does(choice: str) -> None:
+    # keep holds 3 from F on, of length 0, while BW runs 1; recompute holds 3 while BW runs. The
+    # least of either mode, 0 from F on and 0 on top, would fit
+    again = {"name": "recompute", "BW": 1, "held_after_F": 0, "held_in_backward": 3}
+    stage = {"device": 0, "F": 0, "B": 1, "W": 0, "backward": "fused", "held_after_F": 3}
+    document = {
+        "format": FORMAT,
+        "devices": [{"memory": 2}],
+        "stages": [stage | {"modes": [again]}],
+        "microbatches": 70,  # more than a model of all may have
+        "mode_choice": choice,
+    }
+    result = parse_problem(document).solve(time_limit=5, deterministic=True)
+    assert (result.status, result.value, result.bound) == ("infeasible", None, None)
+    assert "in whichever modes" in result.explanation
+    enough = parse_problem(document | {"devices": [{"memory": 3}]})
+    assert enough.solve(time_limit=0.1, deterministic=True).status != "infeasible"
+
+
+@pytest.mark.parametrize("choice", ["microbatch", "stage"])
+def test_one_after_the_other_where_copies_share_an_instant(choice: str) -> None:
+    # 0F is copied out in the instant in which it runs, and loaded in that of 0B: device 0, without
+    # memory, holds nothing while 1F runs, which takes 1, and 2 of the long one
+    host = {"name": "host", "offload": {"out": 0, "in": 0, "held": 0}}
+    none = {"F": 0, "B": 0, "W": 0, "backward": "split"}
+    long = {"name": "long", "count": 1, "time": [2, 1], "held": [2, 1]}
+    document = {
+        "format": FORMAT,
+        "devices": [{"memory": 0}, {"memory": 0}],
+        "stages": [
+            none | {"device": 0, "held_after_F": 2, "modes": [host]},
+            none | {"device": 1, "F": 1},
+        ],
+        "microbatches": [{"name": "short", "count": 1}, long, {"name": "short", "count": 9}],
+        "order": "given",
+        "mode_choice": choice,
+    }
+    result = parse_problem(document).solve(time_limit=5, deterministic=True)
+    assert (result.status, result.value) == ("optimal", 10 + 2)
