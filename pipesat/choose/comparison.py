@@ -1,9 +1,9 @@
-"""The plan beside splits that users have today: what the partition gains, and what the order."""
+"""The plan beside splits that users have today: what placement, cut and order gain."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from pipesat.choose.candidates import Candidate
@@ -11,15 +11,28 @@ from pipesat.choose.orders import COLUMNS
 from pipesat.choose.search import Findings, Search
 from pipesat.choose.splits import balanced_partition, even_partition
 from pipesat.core.checker import check
-from pipesat.core.claims import Bound, change, tenable
+from pipesat.core.claims import (
+    Bound,
+    Steps,
+    against,
+    change_in_steps,
+    factors,
+    tenable,
+)
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.metrics import peak_memory
 from pipesat.core.progress import doing
+from pipesat.core.summary import fullest
 from pipesat.core.timing import retime
 from pipesat.heuristics import BASELINES
 from pipesat.layers.pipeline import Pipeline, shape_name
 from pipesat.placement.geometry import one_route_placement_of
 
 PLAN: Final = "plan"
+EVEN: Final = "even split"
+_SPLITS: Final = {EVEN: even_partition, "cost-balanced split": balanced_partition}
+_MORE: Final = "more memory than there is"
+_LONGEST: Final = 30  # names
 
 Hand: TypeAlias = tuple[str, Pipeline, tuple[range, ...]]
 """Name, shape and partition of a split that a user gives."""
@@ -29,23 +42,50 @@ Hand: TypeAlias = tuple[str, Pipeline, tuple[range, ...]]
 class Cell:
     """The value of one order on one split.
 
-    ``fits`` is False where the schedule needs more memory than there is; then the value is what it
-    would be with more. No value: it does not apply, ``why_not`` says why.
+    ``fits`` is False where the schedule needs more memory than there is; then value and ``peaks``,
+    one per device, are what they would be with more. No value: it does not apply, ``why_not`` says
+    why.
     """
 
     value: int | None = None
     fits: bool = False
     why_not: str = ""
+    peaks: tuple[int, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return it ready for JSON; what is unknown is ``None``."""
+        return {
+            "value": self.value,
+            "fits": self.fits,
+            "peak_memory": [*self.peaks] or None,
+            "why_not": self.why_not or None,
+        }
 
 
 @dataclass
 class SplitRow:
-    """One split: its hand-written schedules, the best order found, and the bound for this split."""
+    """One split: its hand-written schedules, the best order found, and the bound for this split.
+
+    ``outside`` says why the plan cannot be this split; empty: it was searched like all others.
+    """
 
     name: str
+    shape: Pipeline
     candidate: Candidate | None
     cells: dict[str, Cell] = field(default_factory=dict)
     why_not: str = ""
+    outside: str = ""
+
+    @property
+    def placement(self) -> str:
+        """``chain``, ``vee`` or ``loop of 3``."""
+        return shape_name(self.shape)
+
+    @property
+    def short(self) -> str:
+        """The name, shortened in its middle: layouts differ at their ends, too."""
+        half, name = _LONGEST // 2, self.name
+        return name if len(name) <= _LONGEST else f"{name[:half]}…{name[1 - half :]}"
 
     @property
     def best(self) -> int | None:
@@ -57,40 +97,69 @@ class SplitRow:
         """What no order of this split, recomputing as it does, is below."""
         return None if self.candidate is None else tenable(self.best, self.candidate.bound)[0]
 
-    def document(self) -> dict[str, Any]:
+    @property
+    def peaks(self) -> tuple[int, ...]:
+        """Peak memory of every device: of the best order, else of the first hand-written one."""
+        if self.candidate is not None and self.candidate.schedules:
+            return tuple(peak_memory(self.candidate.problem, self.candidate.schedules[0]))
+        return next((cell.peaks for cell in self.cells.values() if cell.peaks), ())
+
+    @property
+    def fullest(self) -> int | None:
+        """The device that is nearest to its capacity; without any, the one that holds most."""
+        if self.candidate is None or not self.peaks:
+            return None
+        return fullest(self.candidate.problem, self.peaks)
+
+    def with_schedule(self, column: str) -> str:
+        """Name the split with a hand-written schedule: that of its placement."""
+        placement = self.shape.placement
+        name = column if placement == "chain" else COLUMNS[column][placement]
+        return f"{self.short} ({self.placement}) with {name}"
+
+    def document(self, rows: Sequence[SplitRow]) -> dict[str, Any]:
         """Return it ready for JSON; what is unknown is ``None``."""
-        own, bound = self.candidate, self.bound
+        own, bound, gain = self.candidate, self.bound, gain_of(self, rows)
+        fits = self.best is not None
         return {
             "name": self.name,
-            "placement": None if own is None else shape_name(own.shape),
+            "placement": self.placement,
             "layers_per_stage": None if own is None else [len(part) for part in own.partition],
             "recompute": None if own is None else [*own.flags],
-            "schedules": {
-                name: {"value": cell.value, "fits": cell.fits, "why_not": cell.why_not or None}
-                for name, cell in self.cells.items()
-            },
+            "schedules": {name: cell.document() for name, cell in self.cells.items()},
             "best_order": self.best,
+            "peak_memory": [*self.peaks] if fits else None,
+            "fullest_device": self.fullest if fits else None,
             "lower_bound": None if bound is None else bound.value,
+            "gain": None if gain is None else gain.document(),
             "why_not": self.why_not or None,
+            "why_not_the_plan": self.outside or None,
         }
 
 
 @doing("making the even and the balanced split")
-def rows_to_compare(known: Findings, hand: Sequence[Hand]) -> list[SplitRow]:
-    """Return rows of the even and the balanced split of a chain, and of splits given by hand.
+def rows_to_compare(
+    known: Findings, hand: Sequence[Hand], beside: Sequence[Pipeline], *, plain: bool = True
+) -> list[SplitRow]:
+    """Return rows of the even and the balanced split, if ``plain``, and of splits given by hand.
 
-    Those that are partitions of a shape of the search become its candidates, the others stand for
-    comparison alone. Where recomputation may be chosen, stages recompute that 1F1B needs it for.
+    Both stand in each placement that is searched, the even one also in that of each split given by
+    hand and in the placements ``beside``. Those that are partitions of a shape of the search become
+    its candidates, the others stand for comparison alone. Where recomputation may be chosen, stages
+    recompute that 1F1B needs it for.
     """
-    chain = replace(known.space.shapes[0], placement="chain")
-    splits = {"even split": even_partition, "cost-balanced split": balanced_partition}
-    rows = []
-    for name, split in splits.items():
+    shapes = [(shape, name) for shape in known.space.shapes for name in _SPLITS]
+    shapes += [(shape, EVEN) for shape in (*(shape for _, shape, _ in hand), *beside)]
+    rows: dict[tuple[str, tuple[int, ...]], SplitRow] = {}
+    for shape, name in shapes if plain else ():
+        if (name, shape.homes) in rows:
+            continue
         try:
-            rows.append(_row(known, name, chain, split(known.space.layers, chain)))
+            row = _row(known, name, shape, _SPLITS[name](known.space.layers, shape))
         except (BadInput, Infeasible, NotApplicable) as error:
-            rows.append(SplitRow(name, None, why_not=str(error)))
-    return rows + [_row(known, *given) for given in hand]
+            row = SplitRow(name, shape, None, why_not=str(error))
+        rows[name, shape.homes] = row
+    return [*rows.values(), *(_row(known, *given) for given in hand)]
 
 
 def _row(known: Findings, name: str, shape: Pipeline, partition: tuple[range, ...]) -> SplitRow:
@@ -98,14 +167,21 @@ def _row(known: Findings, name: str, shape: Pipeline, partition: tuple[range, ..
     flags = next(space.first(shape, partition))
     same = (n for n, own in enumerate(space.shapes) if own.homes == shape.homes)
     number = next(same, None)
-    if number is not None and all(partition) and not known.states[number].why_not:
-        candidate = known.consider(number, partition, flags, name)
+    if number is None:
+        outside = f"its placement, {shape_name(shape)}, was not asked for"
+    elif not all(partition):
+        outside = "stages without layers are not searched"
+    else:
+        outside = known.states[number].why_not
+        candidate = None if outside else known.consider(number, partition, flags, name)
         if candidate is not None:
-            return SplitRow(name, candidate)
+            return SplitRow(name, shape, candidate)
+        outside = outside or "one microbatch does not fit into memory"
     try:
-        return SplitRow(name, space.made(shape, partition, flags, name))
+        made = space.made(shape, partition, flags, name)
     except BadInput as error:
-        return SplitRow(name, None, why_not=str(error))
+        return SplitRow(name, shape, None, why_not=str(error))
+    return SplitRow(name, shape, made, outside=outside)
 
 
 @doing("comparing with hand-written schedules")
@@ -113,7 +189,7 @@ def fill(search: Search, rows: Sequence[SplitRow], seconds: float) -> None:
     """Make the hand-written schedules of every row, and let the solver order each for a while."""
     for row in rows:
         write(search, row)
-    candidates = [row.candidate for row in rows if row.candidate is not None]
+    candidates = dict.fromkeys(row.candidate for row in rows if row.candidate is not None)
     for candidate in candidates:
         if search.deadline.stop.is_set():
             return
@@ -137,33 +213,92 @@ def write(search: Search, row: SplitRow) -> None:
             schedule = retime(own.problem, schedule, "span", schedule.source)
         violations = check(own.problem, schedule)
         why_not = violations[0].message if violations else ""
-        row.cells[name] = Cell(schedule.value(objective), not violations, why_not)
+        peaks = tuple(peak_memory(own.problem, schedule))
+        row.cells[name] = Cell(schedule.value(objective), not violations, why_not, peaks)
         if not violations:
             search.offer(own, schedule)
 
 
-def gains(rows: Sequence[SplitRow]) -> Iterator[str]:
-    """Say how much of the gain comes from the partition, and how much from the order.
+@dataclass(frozen=True)
+class Gain:
+    """From the even split with a hand-written schedule to a row, one thing changed at a time.
 
-    1F1B, or else ZB-H1, is the common ground.
+    ``name`` is that of the start, with its schedule. ``steps`` are all three, as ``placement``,
+    ``cut`` and ``order``. ``beyond`` names those that end at a schedule that needs more memory than
+    there is; an empty name stands for the start.
     """
-    even, plan = rows[0], rows[-1]
-    column = next((name for name, cell in even.cells.items() if cell.value is not None), "")
-    start, end = even.cells.get(column, Cell()), plan.best
-    if not start.value or end is None or plan.candidate is None:
-        return
-    beyond = "" if start.fits else ", which needs more memory than there is,"
-    yield (
-        f"from {even.name} with {column}{beyond} to the plan: {start.value} to {end}, "
-        f"{change(end, start.value, 1)}"
-    )
-    if even.best is not None:
-        gain = change(even.best, start.value, 1)
-        yield f"the order alone (even split, best order found): {gain}"
-    moved = plan.cells.get(column, Cell())
-    if moved.value is not None:
-        more = "" if moved.fits else ", with more memory than there is"
-        chain = plan.candidate.shape.placement == "chain"
-        what = "the partition" if chain else "partition and placement"
-        gain = change(moved.value, start.value, 1)
-        yield f"{what} alone (the plan's, with {column}{more}): {gain}"
+
+    name: str
+    start: int
+    steps: Steps
+    beyond: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Return it ready for JSON: the factors, whose product is ``whole``."""
+        return {"from": self.name, "value": self.start, **factors(self.start, self.steps)}
+
+    def text(self, end: str, *, same_placement: bool) -> str:
+        """Say the gain in a sentence; ``end`` names the row."""
+        more = f", which needs {_MORE}," if "" in self.beyond else ""
+        steps = [
+            (f"the {name}{f' (with {_MORE})' if name in self.beyond else ''}", value)
+            for name, value in self.steps
+            if name != "placement" or not same_placement
+        ]
+        said = change_in_steps(self.start, steps)
+        return f"from {self.name}{more} to {end}: {self.start} to {steps[-1][1]}, {said}"
+
+
+def _ground(rows: Sequence[SplitRow]) -> SplitRow | None:
+    """The even split of the first placement that has one."""
+    even = (row for row in rows if row.name == EVEN)
+    return next((row for row in even if any(cell.value for cell in row.cells.values())), None)
+
+
+def gain_of(row: SplitRow, rows: Sequence[SplitRow]) -> Gain | None:
+    """Return what a row gains over the even split; ``None`` if it is that, or has no order.
+
+    First placement and cut change under a hand-written schedule that all have, then the order. If
+    there is none that fits the even split, the order changes first, to the best that was found.
+    """
+    start = _ground(rows)
+    if start is None or row is start or row.best is None:
+        return None
+    there = next((x for x in rows if x.name == EVEN and x.shape.homes == row.shape.homes), start)
+    valued = [name for name, cell in start.cells.items() if cell.value]
+    shared = [c for c in valued if all(c in x.cells and x.cells[c].value for x in (there, row))]
+    column = min(valued, key=lambda c: (not start.cells[c].fits, c not in shared))
+    cell, name = start.cells[column], start.with_schedule(column)
+    beyond = () if cell.fits else ("",)
+    if column in shared:
+        path = {"placement": there.cells[column], "cut": row.cells[column]}
+        path["order"] = Cell(row.best, fits=True)
+    elif start.best is not None and there.best is not None:
+        found = {"order": start.best, "placement": there.best, "cut": row.best}
+        path = {step: Cell(value, fits=True) for step, value in found.items()}
+    else:
+        path = {"placement, cut and order": Cell(row.best, fits=True)}
+    steps = [(step, value.value or 0) for step, value in path.items()]
+    beyond += tuple(step for step, value in path.items() if not value.fits)
+    return Gain(name, cell.value or 0, steps, beyond)
+
+
+def gains(rows: Sequence[SplitRow]) -> Iterator[str]:
+    """Say what the plan gains, and each split given by hand: by placement, cut and order."""
+    *others, plan = rows
+    start = _ground(rows)
+    for row in (plan, *(row for row in others if row.name not in _SPLITS)):
+        gain = gain_of(row, rows)
+        if gain is not None and start is not None:
+            end = "the plan" if row is plan else row.short
+            yield gain.text(end, same_placement=row.shape.homes == start.shape.homes)
+    fitting = [
+        (cell.value, row.with_schedule(column))
+        for row in others
+        for column, cell in row.cells.items()
+        if cell.fits and cell.value is not None
+    ]
+    if fitting and plan.best is not None:
+        value, name = min(fitting, key=lambda one: one[0])
+        known = f"{name} ({value}), the best hand-written schedule of these splits that fits"
+        yield f"the plan is {against(plan.best, value, known)}"

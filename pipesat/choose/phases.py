@@ -25,6 +25,7 @@ from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.progress import doing
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
 from pipesat.core.usable_cores import usable_cores
+from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
 from pipesat.placement.split import FORBIDDEN, LARGEST_COST
 from pipesat.workflows.studies import solver_of, versions
@@ -247,6 +248,7 @@ def plan_of(
     workers: int | None,
     seed: int,
     hand: Sequence[Hand] = (),
+    beside: Sequence[Pipeline] = (),
     compare: bool = True,
     left_out: Sequence[tuple[str, str]] = (),
 ) -> Plan:
@@ -255,6 +257,7 @@ def plan_of(
     return run_plan(
         Search(Findings(space), solver, deadline, listener),
         hand=hand,
+        beside=beside,
         compare=compare,
         left_out=left_out,
         seed=seed,
@@ -267,6 +270,7 @@ def run_plan(
     search: Search,
     *,
     hand: Sequence[Hand] = (),
+    beside: Sequence[Pipeline] = (),
     compare: bool = False,
     left_out: Sequence[tuple[str, str]] = (),
     seed: int = 0,
@@ -277,8 +281,12 @@ def run_plan(
 
     Parameters
     ----------
+    hand
+        Splits that the plan is set beside.
+    beside
+        Placements that were not asked for, whose even split it is set beside as well.
     compare
-        Whether the plan is set beside the even and the balanced split.
+        Whether it is set beside the even and the balanced split.
     left_out
         Shapes that were not tried, and why.
 
@@ -290,17 +298,15 @@ def run_plan(
         If the only shape's flags and ties leave no partition.
     """
     known, deadline = search.known, search.deadline
-    reach, rows = Reach(), list[SplitRow]()
     bound_shapes(known)
-    if compare or hand:
-        rows = rows_to_compare(known, hand)
+    reach, rows = Reach(), rows_to_compare(known, hand, beside, plain=compare)
     considered = -1
     while considered != len(known.memo):  # with time left and no proof: look farther
         first, considered = considered < 0, len(known.memo)
         propose(search, reach)
         move(search, reach)
         list_all(search, reach)
-        if first and compare:
+        if first and rows:
             fill(search, rows, _FOR_COMPARISON * deadline.limit)
         if first:
             polish(search)
@@ -308,8 +314,9 @@ def run_plan(
         if deadline.left <= LEAST_SECONDS or known.complete:
             break
         reach = reach.farther(deadline.left / deadline.limit)
-    if compare:
-        rows.append(SplitRow(PLAN, known.best))
+    if rows:
+        shape = known.space.shapes[0] if known.best is None else known.best.shape
+        rows.append(SplitRow(PLAN, shape, known.best))
         write(search, rows[-1])
     return concluded(
         known,

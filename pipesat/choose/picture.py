@@ -80,6 +80,17 @@ def _draw_times(
     most = max(range(len(on)), key=lambda device: sum(total[stage] for stage in on[device]))
     bars = {MEANING[kind]: (FILL[kind], each) for kind, each in heights.items() if any(each)}
     _stack(axes, bars, float(scale))
+    if again := [k for k, flag in enumerate(chosen.flags) if flag or chosen.first]:
+        what = f"the first {chosen.first} layers recompute" if chosen.first else "recomputes"
+        axes.bar(
+            again,
+            [total[stage] * float(scale) for stage in again],
+            facecolor="none",
+            edgecolor=OUTLINE,
+            linewidth=0.5,
+            hatch="//",
+            label=what,
+        )
     axes.bar(
         on[most],
         [total[stage] * float(scale) for stage in on[most]],
@@ -89,12 +100,9 @@ def _draw_times(
         linewidth=1.8,
         label=f"bottleneck: device {most}",
     )
-    labels = [
-        f"{s['stage']}\nd{s['device']}\n{len(s['layers'])}{'R' if s['recompute'] else ''}"
-        for s in stages
-    ]
+    labels = [f"{s['stage']}\nd{s['device']}\n{len(s['layers'])}" for s in stages]
     _finish(axes, in_brackets("time per microbatch", unit), labels)
-    axes.set_xlabel("stage, its device, its number of layers (R: they recompute)", fontsize=8)
+    axes.set_xlabel("stage, its device, its number of layers", fontsize=8)
 
 
 def _draw_memory(axes: Axes, devices: list[dict[str, Any]], memory_unit: str) -> None:

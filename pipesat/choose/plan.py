@@ -11,6 +11,7 @@ from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.choose.candidates import Candidate, Flags, Space
 from pipesat.choose.comparison import SplitRow, gains
 from pipesat.choose.plan_tables import (
+    better_outside,
     devices_of,
     layout_text,
     module_names,
@@ -22,7 +23,7 @@ from pipesat.choose.search import Findings
 from pipesat.core.amounts import rounded_down, time_text
 from pipesat.core.attached import attached
 from pipesat.core.checker import check
-from pipesat.core.claims import Bound, Standing, Status, percent, ratio, tenable
+from pipesat.core.claims import Bound, Standing, Status, percent, ratio, require_best, tenable
 from pipesat.core.errors import Fault
 from pipesat.core.metrics import peak_memory
 from pipesat.core.ops import Op, with_ops
@@ -163,8 +164,7 @@ class Plan(Displayed):
         if self.chosen is not None:
             yield stage_table(self.chosen, self.space.layers)
         if self.rows:
-            placement = "" if self.chosen is None else self.chosen.shape.placement
-            yield split_table(self.rows, placement, free=self.space.free)
+            yield split_table(self.rows, free=self.space.free)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per stage: device, layers, costs."""
@@ -217,17 +217,16 @@ class Plan(Displayed):
                 return
 
     def _better_elsewhere(self) -> Iterator[str]:
-        """Splits given by hand that were no part of the search, and are better than its best."""
-        for row in self.rows:
-            if row.best is not None and self.value is not None and row.best < self.value:
-                yield (
-                    f"{row.name}, with {row.best}, is better than the plan: it is outside of what "
-                    "was searched (another placement, or a stage without layers)"
-                )
+        """Splits that were no part of the search, and are better than its best."""
+        for row in better_outside(self.rows):
+            yield (
+                f"{row.name} ({row.placement}), with {row.best}, is better than the plan, and is "
+                f"not taken: {row.outside}"
+            )
 
     @property
     def gains(self) -> tuple[str, ...]:
-        """Which part of the gain comes from the partition, and which from the order."""
+        """Which part of the gain comes from placement, from cut and from order."""
         return tuple(gains(self.rows)) if len(self.rows) > 1 else ()
 
     def document(self, schedule_path: str | None = None) -> dict[str, Any]:
@@ -252,7 +251,7 @@ class Plan(Displayed):
             "layout": layout_text(chosen, layers),
             "module_fqns_per_model_part": module_names(chosen, layers),
             "considered": [*self._considered()],
-            "comparison": [row.document() for row in self.rows],
+            "comparison": [row.document(self.rows) for row in self.rows],
             "gains": [*self.gains],
             "remarks": [*self.remarks],
             "result": None if self.result is None else self.result.document(schedule_path),
@@ -297,7 +296,14 @@ def concluded(
     """Put together what a search has found.
 
     A proof that a checked schedule refutes is dropped, and all others with it; the schedules stay.
+
+    Raises
+    ------
+    Contradiction
+        If a split of the table that was searched is better than the plan.
     """
+    others = ((row.name, row.best) for row in rows if not row.outside)
+    require_best("the plan", known.value, others)
     chosen, bound = known.best, known.bound
     refuted = [*known.contradictions]
     for one in (*known.candidates, *(row.candidate for row in rows)):

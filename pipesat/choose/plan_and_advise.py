@@ -95,7 +95,7 @@ def plan(
         A split to compare with, can be repeated: Megatron-LM's string, or a .json file of module
         names per stage.
     compare
-        Compare with the even and the balanced split.
+        Compare with the even and the balanced split, in each placement.
     target
         Plan only what this runtime runs: whole backwards on the first stage and where stages
         recompute; ``None``: any order. See :func:`for_runtime`.
@@ -110,7 +110,7 @@ def plan(
     from pipesat.choose.candidates import Space
     from pipesat.choose.model_source import delay_of, hand_of, require_choice, with_reserve
     from pipesat.choose.phases import plan_of
-    from pipesat.choose.splits import for_runtime, shapes_to_try
+    from pipesat.choose.splits import for_runtime, shapes_to_try, shipped_by
     from pipesat.layers.from_profile import read_layers_or_profile
     from pipesat.layers.pipeline import Pipeline
 
@@ -137,6 +137,7 @@ def plan(
         workers=workers,
         seed=seed,
         hand=[hand_of(text, layers, shapes[0]) for text in layouts],
+        beside=shipped_by(target, shapes[0]),
         compare=compare,
         left_out=left_out,
     )

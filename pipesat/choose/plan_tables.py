@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from pipesat.choose.candidates import Candidate
@@ -13,7 +14,7 @@ from pipesat.core.claims import percent, ratio
 from pipesat.core.errors import NotApplicable
 from pipesat.core.metrics import peak_memory
 from pipesat.core.problem import Problem
-from pipesat.core.showing import Column, Table, number
+from pipesat.core.showing import Column, Line, Table, number
 from pipesat.core.stage import COSTS
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import layout_text_of
@@ -76,32 +77,57 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def split_table(rows: Sequence[SplitRow], placement: str, *, free: bool) -> Table:
-    """Return a line per split: the hand-written schedules on it, the best found, the bound."""
+def split_table(rows: Sequence[SplitRow], *, free: bool) -> Table:
+    """Return a line per split: its hand-written schedules, the best found, its memory and bound.
+
+    Below a split that is better than the plan stands why it is not taken.
+    """
     heads = dict.fromkeys(name for row in rows for name in row.cells)
     cells = {head: [_cell(row.cells.get(head)) for row in rows] for head in heads}
     bounds = [row.bound for row in rows]
-    notes = [f"{row.name}: {row.why_not}" for row in rows if row.why_not]
+    notes = [f"{row.name} ({row.placement}): {row.why_not}" for row in rows if row.why_not]
     if any(text.startswith("(") for texts in cells.values() for text in texts):
         notes.insert(0, "(in parentheses: needs more memory than there is)")
-    if placement in _LIKE:
-        notes.append(_LIKE[placement])
+    placements = dict.fromkeys(row.shape.placement for row in rows)
+    notes += [_LIKE[placement] for placement in placements if placement in _LIKE]
     if free:
         notes.append(
             "the splits above the plan recompute on the stages that 1F1B would not fit on; their "
             "bounds are for that choice"
         )
-    return by_columns(
+    table = by_columns(
         {
-            Column("split", number=False): [_short(row.name) for row in rows],
+            Column("split", number=False): [row.short for row in rows],
+            Column("placement", number=False): [row.placement for row in rows],
             **{Column(head): texts for head, texts in cells.items()},
             Column("best order\nfound"): [number(row.best) for row in rows],
+            Column("most memory\non a device", spare=1): [_fullest(row) for row in rows],
             Column("bound of\nthis split", spare=2): [
                 number(None if bound is None else bound.value) for bound in bounds
             ],
         },
         notes=notes,
     )
+    lines: list[Line] = []
+    better = [id(row) for row in better_outside(rows)]
+    for row, line in zip(rows, table.lines, strict=True):
+        lines += [line, *([f"  not taken: {row.outside}"] if id(row) in better else [])]
+    return replace(table, lines=lines)
+
+
+def better_outside(rows: Sequence[SplitRow]) -> list[SplitRow]:
+    """Return splits that were no part of the search, and are better than the plan, the last row."""
+    value = rows[-1].best if rows else None
+    found = [(row, row.best) for row in rows if row.outside]
+    return [row for row, best in found if best is not None and (value is None or best < value)]
+
+
+def _fullest(row: SplitRow) -> str:
+    """Show the peak of the fullest device, and which it is."""
+    if row.fullest is None or not any(row.peaks):
+        return ""
+    text = f"{row.peaks[row.fullest]} on {row.fullest}"
+    return f"({text})" if row.best is None else text
 
 
 def _cell(cell: Cell | None) -> str:

@@ -92,6 +92,16 @@ def for_runtime(
     return replace(layers, layers=(first, *rest)), pipelines
 
 
+def shipped_by(runtime: str | None, some: Pipeline) -> list[Pipeline]:
+    """Return the loop in which a runtime has interleaved 1F1B, if it has that.
+
+    ``some`` is a pipeline of the same devices, microbatches and rules.
+    """
+    if runtime is None or "interleaved-1f1b" not in RUNTIMES[runtime].built_in:
+        return []
+    return [replace(some, placement="loop", chunks=CHUNKS)]
+
+
 _IN_FLIGHT: Final = tuple(map(Fraction, ("1", "1/2", "2", "3/4", "1/4", "3/2")))
 _RELIEF: Final = (102, 105, 110, 120)  # per cent that an end's load counts
 

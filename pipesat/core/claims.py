@@ -246,6 +246,27 @@ def against(value: int, reference: int, name: str, digits: int = 2) -> str:
     return f"{change(value, reference, digits)} than {name}"
 
 
+Steps: TypeAlias = Sequence[tuple[str, int]]
+"""What a step changes, and the time after it: the last is the time at the end."""
+
+
+def factors(start: int, steps: Steps) -> dict[str, float | None]:
+    """Return the factor of each step, time after it by time before: ``whole`` is their product."""
+    before = [start, *(value for _, value in steps)]
+    found = {name: ratio(value, time) for (name, value), time in zip(steps, before, strict=False)}
+    return found | {"whole": ratio(before[-1], start)}
+
+
+def change_in_steps(start: int, steps: Steps, digits: int = 2) -> str:
+    """Say how a time differs from another, and which step's factor each part of that is."""
+    before = [start, *(value for _, value in steps)]
+    each = [
+        f"{name} {change(value, time, digits)}"
+        for (name, value), time in zip(steps, before, strict=False)
+    ]
+    return ": ".join([change(before[-1], start, digits), *([", ".join(each)] if each[1:] else [])])
+
+
 def plural(count: int, word: str, ending: str = "s") -> str:
     """Return the word for so many things."""
     return word if count == 1 else word + ending

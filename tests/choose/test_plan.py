@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, combinations, pairwise, product
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,12 @@ from pipesat.choose.bounds import (
     shape_bound,
     stage_bound,
 )
+from pipesat.choose.comparison import SplitRow
 from pipesat.choose.phases import Reach, bound_shapes, propose, run_plan
-from pipesat.choose.plan import Plan
+from pipesat.choose.plan import Plan, concluded
 from pipesat.choose.splits import balanced_partition, even_partition, shapes_to_try
 from pipesat.core.checker import check
-from pipesat.core.errors import BadInput, Infeasible
+from pipesat.core.errors import BadInput, Contradiction, Infeasible
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import read_schedule
@@ -385,6 +387,166 @@ def test_the_comparison_is_made_of_the_splits_own_problems(compared: Plan) -> No
         assert compared.value is not None
         assert compared.value <= best
     assert compared.status == "optimal"
+
+
+EQUAL = {"format": FORMAT, "layers": [entry(1, 1, 0, name=f"l{k}") for k in range(4)]}
+
+
+def test_a_better_split_that_was_not_asked_for_says_so_in_its_row(cli: Run, save: Save) -> None:
+    """1F1B: (m + p - 1) (2 + 2) = 12 in a chain, m v (1 + 1) + (p - 1) (1 + 1) = 10 in a loop.
+
+    No chain is shorter: a device works 2 * 4, the last one waits 2 before that and 2 after it.
+    """
+    words = ("--devices", 2, "--microbatches", 2, "--layout", "Et|t|t|tL", "--time-limit", 100)
+    outcome = cli("plan", save(EQUAL), *words)
+    assert outcome.code == 0
+    why = "not taken: its placement, loop of 2, was not asked for"
+    lines = outcome.out.splitlines()
+    rows = ("even split", "layout Et|t|t|tL")
+    even, even_loop, by_hand = (place for place, x in enumerate(lines) if x.startswith(rows))
+    assert lines[even].split()[2:5] == ["chain", "12", "12"]
+    assert lines[even_loop].split()[2:6] == ["loop", "of", "2", "10"]
+    assert [lines[place + 1].strip() for place in (even_loop, by_hand)] == [why, why]
+    told = " ".join(outcome.out.split())
+    gain = "16.66 % shorter: the placement 16.66 % shorter, the cut equal, the order equal"
+    assert f"From even split (chain) with 1F1B to layout Et|t|t|tL: 12 to 10, {gain}" in told
+    found = cli("plan", save(EQUAL), *words, "--json").json
+    assert (found["value"], found["status"]) == (12, "optimal")
+    row = found["comparison"][-2]
+    assert row["why_not_the_plan"] == why.removeprefix("not taken: ")
+    assert row["gain"] == {
+        "from": "even split (chain) with 1F1B",
+        "value": 12,
+        "placement": 10 / 12,
+        "cut": 1.0,
+        "order": 1.0,
+        "whole": 10 / 12,
+    }
+
+
+def test_each_placement_has_its_own_even_and_balanced_row(cli: Run, save: Save) -> None:
+    """The factors of each row are those of one chain of three steps, from the first even split."""
+    layers = LAYERS | {"layers": [*HEAVY_HEAD, entry(3, 2, 1, 2)]}
+    words = ("--devices", 2, "--microbatches", 3, "--time-limit", 100, "--placement", "any")
+    found = cli("plan", save(layers), *words, "--json").json
+    rows = found["comparison"]
+    names = [(row["placement"], row["name"]) for row in rows[:-1]]
+    splits = ("even split", "cost-balanced split")
+    assert names == [*product(("chain", "vee", "loop of 2"), splits)]
+    start = rows[0]["schedules"]["1F1B"]["value"]
+    for row in rows[1:]:
+        gain = row["gain"]
+        assert gain["from"].startswith("even split (chain) with ")
+        product_of_all = gain["placement"] * gain["cut"] * gain["order"]
+        assert product_of_all == pytest.approx(gain["whole"])
+        assert row["best_order"] == pytest.approx(gain["whole"] * gain["value"])
+        assert found["value"] <= row["best_order"]
+        if row["placement"] != "vee":  # which 1F1B does not run in
+            assert gain["value"] == start
+            assert row["schedules"]["1F1B"]["value"] * gain["order"] == row["best_order"]
+
+
+@pytest.mark.slow
+def test_a_layouts_gain_is_over_the_even_split_of_its_own_loop(cli: Run, tmp_path: Path) -> None:
+    """Megatron-Bridge pull 5391: 70B in a loop of 5, a block moved from the last stage inwards.
+
+    By a plain replay of Megatron's order, written apart, interleaved 1F1B takes
+    6,887,144 us on the even split and 6,669,208 on this one: 1 - 6669208/6887144 = 3.16 %. The even
+    split of a chain, 7,928,114, was not asked for.
+    """
+    layers = tmp_path / "layers.json"
+    words = ("--gpu", "h100", "--shape", "tensor_parallel=4", "-o", layers)
+    assert cli("problem", "estimate", "--config", "llama3-70b", *words).code == 0
+    moved = "Et*2|(t*2|)*34,t*3|(t*2|)*3,tL"
+    words = ("--devices", 8, "--microbatches", 32, "--placement", "loop,chunks=5")
+    found = cli("plan", layers, *words, "--layout", moved, "--time-limit", 0.2, "--json").json
+    even, _, layout, plan = found["comparison"]
+    assert {row["placement"] for row in found["comparison"]} == {"loop of 5"}
+    assert even["schedules"]["1F1B"]["value"] == layout["gain"]["value"] == 6887144
+    assert layout["schedules"]["1F1B"]["value"] == 6669208
+    assert (layout["gain"]["placement"], layout["gain"]["cut"]) == (1, 6669208 / 6887144)
+    assert plan["best_order"] <= layout["best_order"] <= 6669208
+    assert plan["gain"]["whole"] <= layout["gain"]["whole"] <= 6669208 / 6887144
+    assert "to layout" in found["gains"][1]
+    assert "the cut 3.16 % shorter" in found["gains"][1]
+
+
+def test_interleaved_as_a_runtime_ships_it_has_a_row(cli: Run, save: Save) -> None:
+    words = ("--devices", 2, "--microbatches", 2, "--time-limit", 100, "--for", "torch")
+    rows = cli("plan", save(EQUAL), *words, "--json").json["comparison"]
+    (shipped,) = (row for row in rows if row["placement"] == "loop of 2")
+    assert shipped["name"] == "even split"
+    assert shipped["schedules"]["1F1B"]["value"] == 10  # as above
+    words = (*words[:-1], "primus")  # has no interleaved schedule that we know of
+    rows = cli("plan", save(EQUAL), *words, "--json").json["comparison"]
+    assert {row["placement"] for row in rows} == {"chain"}
+
+
+@pytest.mark.parametrize(("memory", "shown"), [(12000, "9952 on 3"), (9900, "(9952 on 3)")])
+def test_the_memory_of_a_compared_layout_is_in_its_row(
+    cli: Run, save: Save, memory: int, shown: str
+) -> None:
+    """8 dense layers as 1, 2, 2, 3: the last device has 3 * 3144 + 520 = 9952 parameters."""
+    block = entry(100, 100, 100, 0, repeat=8, weights=3144, name="block")
+    ends = [
+        entry(1, 0, 1, 0, role=role, weights=weights, name=role, **{side: True})
+        for role, side, weights in (("embedding", "first", 504), ("head", "last", 520))
+    ]
+    layers = {"format": FORMAT, "layers": [ends[0], block, ends[1]]}
+    words = ("--devices", 4, "--microbatches", 4, "--layout", "Et|tt|tt|tttL", "--memory", memory)
+    outcome = cli("plan", save(layers), *words, "--time-limit", 100)
+    (line,) = (x for x in outcome.out.splitlines() if x.startswith("layout "))
+    assert shown in line
+    row = cli("plan", save(layers), *words, "--time-limit", 100, "--json").json["comparison"][-2]
+    own = [504 + 3144, 2 * 3144, 2 * 3144, 9952]
+    assert row["schedules"]["1F1B"]["peak_memory"] == own
+    fits = memory > 9952
+    assert row["peak_memory"] == (own if fits else None)
+    assert row["fullest_device"] == (3 if fits else None)
+
+
+def test_layers_bound_to_the_first_stage_leave_an_even_split(cli: Run, save: Save) -> None:
+    """3 vision blocks and an embedding are bound; of 6 blocks each stage has 2."""
+    first = [entry(1, 0, 0, repeat=3, name="vision", first=True)]
+    first += [entry(1, 1, 1, name="embedding", role="embedding", first=True)]
+    head = entry(2, 2, 2, name="head", role="head", last=True)
+    layers = {"format": FORMAT, "layers": [*first, entry(4, 4, 4, repeat=6, name="b"), head]}
+    words = ("--devices", 3, "--microbatches", 3, "--time-limit", 100, "--json")
+    even = cli("plan", save(layers), *words).json["comparison"][0]
+    assert (even["why_not"], even["layers_per_stage"]) == (None, [6, 2, 3])
+
+
+def test_what_is_taken_is_the_best_row() -> None:
+    """A row of the search that is better than the plan is a fault, and not printed."""
+    search = searched(layers_of(HEAVY_HEAD), [on(3)])
+    run_plan(search)
+    known = search.known
+    best, worse = known.best, known.consider(0, partition_of((0, 1, 5)), (), "one more")
+    assert best is not None
+    assert worse is not None
+    search.evaluate(worse, 1)
+    rows = [SplitRow("even split", best.shape, best)]
+    known.best = worse
+    asked: dict[str, Any] = {"seconds": 0.0, "seed": 0, "workers": 1, "versions": {}}
+    with pytest.raises(Contradiction, match="the plan is called the best"):
+        concluded(known, rows, [], **asked)
+    outside = [replace(rows[0], outside="its placement was not asked for")]
+    assert concluded(known, outside, [], **asked).value == worse.value
+
+
+def test_the_picture_marks_what_recomputes() -> None:
+    def legend(memory: int) -> list[str]:
+        layers = layers_of([entry(2, 3, 1, 4) | AGAIN] * 3)
+        plan = planned(layers, [on(3, memory=memory)], recompute="choose")
+        assert plan.chosen is not None
+        figure = plan.plot()
+        assert figure is not None
+        texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+        assert ("recomputes" in texts) == any(plan.chosen.flags)
+        return texts
+
+    assert "recomputes" in legend(7)  # two layers hold 8 of one microbatch
+    assert "recomputes" not in legend(100)
 
 
 # The command

@@ -260,7 +260,7 @@ def _shapes(found: Any, optima: dict[Shape, int | None]) -> Iterator[str]:
 
 def _rows(case: Case, found: Any) -> Iterator[str]:
     for row in found["comparison"]:
-        if row["placement"] is None:
+        if row["layers_per_stage"] is None:
             continue
         choice = _choice(
             case, row["placement"].split()[0], row["layers_per_stage"], row["recompute"]
