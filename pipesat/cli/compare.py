@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -38,8 +39,9 @@ def _listed() -> Said:
 
 _SCHEDULES = Argument(
     ["schedules"],
-    help="Yours, to be compared too: files, folders of a solve, torch's CSVs.",
-    metavar="[SCHEDULE]...",
+    help="Yours, to be compared too: files, folders of a solve, torch's CSVs. Or problem files of "
+    "the same layers, which are solved too.",
+    metavar="[SCHEDULE|PROBLEM]...",
     nargs=-1,
     type=click.Path(path_type=Path),
 )
@@ -48,7 +50,19 @@ _LISTED = listing(
 )
 
 
+_LARGEST: Final = 1 << 26  # of a problem file
+_FORMAT: Final = "pipesat.problem/"
 _RISK = "--noise, --skew or --links"
+
+
+def _is_problem(path: Path) -> bool:
+    """Whether a file states the format of problems, at its begin or anywhere."""
+    from pipesat.files.strict_json import read_json
+
+    with suppress(BadInput):  # a name, a folder, a CSV: read as a schedule
+        document = read_json(path, _LARGEST)
+        return isinstance(document, dict) and str(document.get("format")).startswith(_FORMAT)
+    return False
 
 
 @command(
@@ -56,7 +70,7 @@ _RISK = "--noise, --skew or --links"
     also={_RISK: "risk"},
     example="pipesat compare problem.json mine.json --time-limit 20",
     names={"target": "--for", "layers": "--layers-per-stage"},
-    without=("result", "schedules", "search", "placements", "schedule", "profile"),
+    without=("result", "schedules", "search", "placements", "beside", "schedule", "profile"),
     metavars={"noise": "SHARE|FILE", "skew": "SHARE"},
     follow={"noise": ("samples", "baselines")},
     extra=(_SCHEDULES, _LISTED),
@@ -68,12 +82,16 @@ def compare(asked: Asked) -> int:
     Schedules of your own have a row each, and a line says how far above the optimum they are at
     most. The search starts from them too.
 
+    To compare placements, give a problem file of each, as vee.json loop.json. Every row names its
+    placement. Schedules are of the first problem.
+
     With -o, also write what `solve` writes. --layers-per-stage states that stages divide: then the
     same layers are placed in a loop, a V and bidirectional, too. The problem has one stage per
     device. Each placement is solved within the time limit and has a folder of its own. With costs
     per layer, use `plan --placement any`.
     """
-    own: list[Path] = asked["schedules"]
+    beside = [path for path in asked["schedules"] if _is_problem(path)]
+    own = [path for path in asked["schedules"] if path not in beside]
     if asked.given.keys() & {"noise", "skew", "links", "samples", "baselines"}:
         if len(own) != 1:
             text = "expected one where times vary or links queue: a file, a folder or a name"
@@ -86,6 +104,7 @@ def compare(asked: Asked) -> int:
         lambda found, folder, lines: found.save(folder, lines),
         schedules={str(path): path for path in own},
         placements="layers" in asked.given,
+        beside=beside,
     )
     if found.layers and asked["as_json"]:  # rows do not repeat it
         from pipesat.core.summary import statement_of

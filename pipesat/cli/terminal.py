@@ -114,7 +114,7 @@ def _wrap(text: str, width: int) -> list[str]:
 def _blocks(
     columns: Sequence[Column], widths: Sequence[int], width: int
 ) -> Iterator[tuple[list[int], int]]:
-    """Yield the columns of each block, and how many spaces between them: two, one, or fewer columns.
+    """Yield the columns of each block, and how many spaces between them: two, or one.
 
     Each block begins with the lines' names: the first texts that are always shown, or the first
     column. Every further one has a column of its own.

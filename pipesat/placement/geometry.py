@@ -15,6 +15,7 @@ devices may be numbered in any order.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -164,6 +165,15 @@ def one_route_placement_of(problem: Problem) -> OneRoutePlacement:
         if _ranks(problem, name) is not None:
             return name
     raise NotApplicable(f"needs stages in a placement that has a name: {', '.join(names)}")
+
+
+def label_of(problem: Problem) -> str | None:
+    """Return how a placement is called, ``loop v=2``; ``None`` if it has no name."""
+    p = len(problem.devices)
+    for name in PLACEMENTS:
+        with suppress(NotApplicable):
+            return Geometry(name, p, ranks_of(problem, name).chunks).label
+    return None
 
 
 def _homes(problem: Problem) -> list[int]:

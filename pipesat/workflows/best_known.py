@@ -105,10 +105,11 @@ def over_capacity(problem: Problem, row: ScheduleRow) -> list[int]:
 
 def why_not(rows: Iterable[ScheduleRow]) -> list[tuple[str, list[str]]]:
     """Return the reasons of rows, each with their names, most names first."""
-    groups: dict[str, list[str]] = {}
-    for row in rows:
-        groups.setdefault(row.why_not or "", []).append(row.name)
-    return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+    groups: dict[str, dict[str, None]] = {}
+    for row in rows:  # a schedule may have a row in each of several placements
+        groups.setdefault(row.why_not or "", {})[row.name] = None
+    found = [(why, [*names]) for why, names in groups.items()]
+    return sorted(found, key=lambda group: (-len(group[1]), group[0]))
 
 
 def with_hand_written(result: Result, schedules: Iterable[Schedule]) -> Result:

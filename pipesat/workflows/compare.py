@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.amounts import time_text
 from pipesat.core.arguments import public
@@ -16,6 +17,8 @@ from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Seconds, Seed, Target, Workers
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.summary import fullest, statement_of, units_of
+from pipesat.files.problem_file import read_problem
+from pipesat.placement.geometry import label_of
 from pipesat.placement.other_placements import same_layers_elsewhere
 from pipesat.workflows.best_known import (
     Comparison,
@@ -111,6 +114,11 @@ class Comparisons(Displayed):
                 result = one.result
                 said.append((one.placement, f"{result.taken()}, {result.standing.verdict}"))
             said += [("Yours", f"{row.name}: {one.above(row)}") for row in one.own]
+        works = {str(one.placement): _work(one.problem) for one in self.comparisons}
+        if len({*works.values()}) > 1:
+            unit = self.problem.time_unit
+            each = ", ".join(f"{name} {time_text(work, unit)}" for name, work in works.items())
+            said.append(("Work", f"F and BW of all stages and microbatches differ: {each}"))
         left = sum(not row.valid for row in self.rows)
         return [*said, ("Left out", f"schedules that do not fit or apply: {left}" if left else "")]
 
@@ -119,7 +127,7 @@ class Comparisons(Displayed):
         shown = {row.name for row in self.rows if row.valid or self._over(row)}
         rows = [r for r in self.rows if r.name not in {*shown, SOLVER_ROW} and _wanted(r)]
         said = [("does not apply", f"{', '.join(n)}: {why}") for why, n in why_not(rows)]
-        if len(self.comparisons) > 1:
+        if self.layers:
             said.append(("basis", _BASIS.format(stated=statement_of(self.layers))))
         return said
 
@@ -214,6 +222,7 @@ def compare(
     search: bool = True,
     placements: bool = False,
     layers: Count | Sequence[Count] | None = None,
+    beside: Sequence[Problem | str | Path] = (),
     target: Target | None = None,
     objective: Objective = "makespan",
     time_limit: Seconds = 60.0,
@@ -240,6 +249,8 @@ def compare(
     layers
         With ``placements``: you state that every stage is so many equal layers, or one number per
         stage. A loop and a V cut between them; ``None``: unknown.
+    beside
+        Further problems of the same layers, or their files, in other placements. Each is solved.
     objective
         ``makespan`` or ``span``: of it are the ratios, unless a result says.
     time_limit
@@ -252,16 +263,19 @@ def compare(
     NotValid
         If the checker refuses one of ``schedules``.
     BadInput
-        If nobody states that the stages divide, or they do not; if ``schedules`` of the problem as
-        it is come with other placements.
+        If nobody states that the stages divide, or they do not; if problems ``beside`` differ in
+        devices, microbatches or units.
     """
     stated = stated_layers(layers, placements)
     if placements and target is not None:
         text = "expected `placements` or a target: not every placement runs there"
         raise BadInput(text, where="target", value=target)
+    if placements and beside:
+        raise BadInput("expected `beside` or `placements`, not both", where="beside")
     given = _given(problem, schedules or {})
 
     def solved(placed: Problem, placement: str | None = None) -> Result:
+        own = given if placed is problem else {}
         return solve(
             placed,
             objective=objective,
@@ -269,18 +283,20 @@ def compare(
             workers=workers,
             seed=seed,
             target=target,
-            schedules=given.values(),
+            schedules=own.values(),
             listener=telling(listener, placement),
             stop=stop,
         )
 
-    if placements and given:
-        text = "with other placements, there are no schedules to compare: they are of this one"
-        raise BadInput(text, where="schedules", value=", ".join(given))
-    if placements:
+    if placements or beside:
+        of = same_layers_elsewhere(problem, stated) if placements else _by_label(problem, beside)
         several = tuple(
-            comparison_of(solved(placed, name), name)
-            for name, placed in same_layers_elsewhere(problem, stated).items()
+            comparison_of(
+                result if result is not None and placed is problem else solved(placed, name),
+                name,
+                given if placed is problem else None,
+            )
+            for name, placed in of.items()
         )
         rows = against_best((row for one in several for row in one.rows), objective)
         return Comparisons(problem, objective, tuple(rows), several, tuple(stated))
@@ -290,6 +306,40 @@ def compare(
         return Comparisons(problem, objective, tuple(rows))
     one = comparison_of(solved(problem) if result is None else result, given=given)
     return Comparisons(problem, one.result.objective, one.rows, (one,))
+
+
+def _by_label(problem: Problem, beside: Sequence[Problem | str | Path]) -> dict[str, Problem]:
+    """Return the problems by their placements; of several in one, the further ones are numbered."""
+    found: dict[str, Problem] = {}
+    for one in (problem, *beside):
+        placed = read_problem(Path(one)) if isinstance(one, str | Path) else one
+        for what, of in _EQUAL.items():
+            if of(placed) != of(problem):
+                text = f"expected the {what} of the first problem, {of(problem)}"
+                said = {"where": "beside"} if one is placed else {"source": str(one)}
+                raise BadInput(text, value=of(placed), **said)
+        label = label_of(placed) or "own placement"
+        names = (label if n == 1 else f"{label} {n}" for n in count(1))
+        found[next(name for name in names if name not in found)] = placed
+    return found
+
+
+_EQUAL: Final[Mapping[str, Callable[[Problem], object]]] = {
+    "number of devices": lambda problem: len(problem.devices),
+    "number of microbatches": lambda problem: sum(one.microbatches for one in problem.routes),
+    "time unit": lambda problem: problem.time_unit,
+    "memory unit": lambda problem: problem.memory_unit,
+}
+"""What problems have in common whose times are compared."""
+
+
+def _work(problem: Problem) -> int:
+    """Sum F and BW of every stage and microbatch, of a list as the stage states them."""
+    stages = problem.stages
+    return sum(
+        route.microbatches * sum(stages[s].F + stages[s].BW for s in route.stages)
+        for route in problem.routes
+    )
 
 
 def _given(
