@@ -82,7 +82,7 @@ def compare(asked: Asked) -> int:
     Schedules of your own have a row each, and a line says how far above the optimum they are at
     most. The search starts from them too.
 
-    To compare placements, give a problem file of each, as vee.json loop.json. Every row names its
+    To compare placements, give a problem file of each, as v.json loop.json. Every row names its
     placement. Schedules are of the first problem.
 
     With -o, also write what `solve` writes. --layers-per-stage states that stages divide: then the

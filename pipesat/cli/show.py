@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _READ: Final = {"problem.json", "schedule.json", "result.json"}
 _LARGEST: Final = 1 << 30
+_LONG: Final = 24  # lines: what is longer would push the answer off the screen
+_MOST_OPS: Final = 2_000  # whose texts are even looked at: so many take more lines than that
 _OF_A_FRONTIER: Final = (
     *("placement", "lever", "name", "cap", "value", "lower_bound", "gap"),
     *("share_of_1f1b", "largest_peak", "status"),
@@ -81,7 +83,8 @@ def show(asked: Asked) -> None:
     """Show any file or folder of pipesat, as text or picture.
 
     Of a problem with a schedule: a text grid, and where each device's time goes. With -v, the
-    chain of ops that sets the makespan.
+    chain of ops that sets the makespan. Of a folder: the answer, and with -v all ops of a long
+    schedule.
     """
     from pipesat.files.folder import add_files
 
@@ -244,8 +247,12 @@ def _show_results(asked: Asked, folder: Path) -> None:
         if has_file(place, "schedule.json"):
             problem = read_problem(place / "problem.json")
             grid = shown(problem, place / "schedule.json", width=console().width)
-            click.echo(f"\n{grid}\n")
-            asked.show(grid, None)
+            text = str(grid) if asked["verbose"] or problem.op_count <= _MOST_OPS else ""
+            long = not asked["verbose"] and not 0 < text.count("\n") < _LONG
+            many = f"{problem.op_count:,} ops. -v lists them, --svg FILE draws them"
+            click.echo(f"\n{many if long else text}\n")
+            short = long and len(problem.devices) > _LONG
+            asked.show(Said(grid.facts()) if short else grid, None)
     if asked["as_json"]:
         print_json(found.get("", found))
 
