@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pipesat.core.amounts import memory_text, rounded, time_text
+from pipesat.core.attached import attached
 from pipesat.core.claims import excess, percent
 from pipesat.core.showing import Displayed, Facts, Table, csv_of, table_of
 from pipesat.core.summary import statement_of, units_of
@@ -82,20 +83,45 @@ class Frontiers(Displayed):
                 yield _published_table(frontier)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a row per cap, then one per hand-written schedule, curve by curve."""
-        blank = dict.fromkeys(_COLUMNS)
-        found = []
-        for name, frontier in self.curves.items():
-            home = blank | {key: text or "" for key, text in self._named(name).items()}
-            found += [home | {"kind": "cap"} | _cells(frontier, row) for row in frontier.rows]
-            for schedule, known in frontier.published.items():
-                figures = {"value": known.value, "largest_peak": known.peak}
-                found.append(home | {"kind": "published", "name": schedule} | figures)
-        return found
+        """Return a row per cap, curve by curve; the cap of unlimited memory is ``None``."""
+        return [
+            self._named(name) | _cells(frontier, row)
+            for name, frontier in self.curves.items()
+            for row in frontier.rows
+        ]
+
+    def published(self) -> list[dict[str, Any]]:
+        """Return a row per hand-written schedule, curve by curve: value, peak, the curve there."""
+        return [
+            self._named(name) | schedule | {"largest_peak": max(schedule["peak_memory"])}
+            for name, frontier in self.curves.items()
+            for schedule in _published(frontier)
+        ]
+
+    def to_frame(self, *, published: bool = False) -> Any:
+        """Return the rows per cap as a pandas ``DataFrame``, or the hand-written schedules.
+
+        The cap of unlimited memory is NaN. All columns but names hold numbers alone.
+
+        Raises
+        ------
+        BadInput
+            If pandas is not installed.
+        """
+        hand_written = [
+            {key: cell for key, cell in row.items() if key != "peak_memory"}
+            for row in self.published()
+        ]
+        return attached("frame_of")(hand_written if published else self.records())
 
     def csv(self) -> bytes:
-        """Return the records as a CSV file."""
-        return csv_of(self.records())
+        """Return caps and hand-written schedules, named by ``kind``, as one CSV file."""
+        caps = [
+            {"kind": "cap"} | row | {"cap": "unlimited" if row["cap"] is None else row["cap"]}
+            for row in self.records()
+        ]
+        rows = [*caps, *({"kind": "published"} | row for row in self.published())]
+        return csv_of([{name: row.get(name) for name in _COLUMNS} for row in rows])
 
     def plot(self, title: str | None = None) -> Figure:
         """Draw the curves; return a matplotlib figure."""
@@ -204,7 +230,6 @@ def _cells(frontier: Frontier, row: CapRow) -> dict[str, Any]:
     point = _point(frontier, row, None)
     baseline, value = row.baseline or (None, None)
     return {key: cell for key, cell in point.items() if key in _COLUMNS} | {
-        "cap": "unlimited" if row.cap is None else row.cap,
         "largest_peak": None if row.known is None else row.known.peak,
         "baseline": baseline,
         "baseline_value": value,
@@ -228,7 +253,10 @@ def _table(name: str | None, frontier: Frontier) -> Table:
     """A line per cap."""
     curve, scale, best = frontier.curve, frontier.scale, frontier.curve.value(None)
     rows = [
-        {"cap": cells["cap"], "share_of_1f1b": cells["share_of_1f1b"]}
+        {
+            "cap": "unlimited" if cells["cap"] is None else cells["cap"],
+            "share_of_1f1b": cells["share_of_1f1b"],
+        }
         | {curve.objective: cells["value"], "gap": cells["gap"], "bound": cells["lower_bound"]}
         | {"status": cells["status"], "over_best": _above(cells["value"], best, "a cap")}
         | {name: cells[name] for name in ("largest_peak", "baseline_value", "baseline")}

@@ -21,7 +21,7 @@ _LEFT: Final = 'style="text-align:left"'
 
 
 def frame_of(records: Sequence[Mapping[str, Any]]) -> Any:
-    """Return rows as a pandas ``DataFrame``."""
+    """Return rows as a pandas ``DataFrame``; a column of texts and numbers has them as texts."""
     try:
         pandas = importlib.import_module("pandas")
     except ImportError:
@@ -29,7 +29,18 @@ def frame_of(records: Sequence[Mapping[str, Any]]) -> Any:
             "to_frame() needs pandas, which is not installed: pip install pandas. records() gives "
             "the same rows as dictionaries"
         ) from None
-    return pandas.DataFrame([*records])
+    mixed = {
+        name
+        for record in records
+        for name, value in record.items()
+        if isinstance(value, str) and any(isinstance(one.get(name), int | float) for one in records)
+    }
+    return pandas.DataFrame(
+        [
+            {k: str(v) if k in mixed and v is not None else v for k, v in record.items()}
+            for record in records
+        ]
+    )
 
 
 def png_of(shown: Displayed) -> bytes | None:

@@ -15,6 +15,7 @@ from pipesat import BadInput, Problem, Result
 from pipesat.core.claims import Bound, uneven
 from pipesat.core.errors import Contradiction
 from pipesat.core.schedule import Schedule
+from pipesat.picture.notebook import frame_of
 from pipesat.workflows.exports import import_order
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -62,6 +63,22 @@ def test_a_result_as_a_table(result: Result, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(BadInput, match="needs pandas"):
         result.to_frame()
+
+
+def test_a_column_has_numbers_or_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cap is a number, and none where memory is unlimited; published schedules are apart."""
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=lambda given: given))
+    problem = Problem.chain(2, 2, F=1, B=1, W=1, held_after_F=1, memory=1)
+    curve = pipesat.frontier(problem, caps=[1, 2], time_limit=1)
+    assert [row["cap"] for row in curve.to_frame()] == [1, 2, None]
+    names = [row["name"] for row in curve.to_frame(published=True)]
+    assert {"1f1b", "gpipe"} <= {*names}
+    mixed = [{"memory": 4, "why": None, "ok": True}, {"memory": "1f1b*0.5", "why": "x", "ok": True}]
+    found = [*map(dict, frame_of(mixed)), *curve.to_frame(), *curve.to_frame(published=True)]
+    for name in {name for row in found for name in row}:
+        cells = [row[name] for row in found if row.get(name) is not None]
+        assert len({isinstance(cell, str) for cell in cells}) <= 1, name
+    assert [row["memory"] for row in frame_of(mixed)] == ["4", "1f1b*0.5"]
 
 
 def test_a_result_without_a_schedule() -> None:
