@@ -408,7 +408,7 @@ def test_a_better_split_that_was_not_asked_for_says_so_in_its_row(cli: Run, save
     assert lines[even_loop].split()[2:6] == ["loop", "of", "2", "10"]
     assert [lines[place + 1].strip() for place in (even_loop, by_hand)] == [why, why]
     told = " ".join(outcome.out.split())
-    gain = "16.66 % shorter: the placement 16.66 % shorter, the cut equal, the order equal"
+    gain = "16.67 % shorter: the placement 16.67 % shorter, the cut equal, the order equal"
     assert f"From even split (chain) with 1F1B to layout Et|t|t|tL: 12 to 10, {gain}" in told
     found = cli("plan", save(EQUAL), *words, "--json").json
     assert (found["value"], found["status"]) == (12, "optimal")
