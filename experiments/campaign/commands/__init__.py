@@ -40,7 +40,7 @@ DIFFERING = (
 )
 LISTS = ("classes", "routes-classes", "classes-modes", "lengths")
 PAIRED = ("overlap", "pairs")
-HELD = ("held-zero", "held-zero-modes")
+HELD = ("held-zero", "held-zero-modes", "zero-modes")
 FEW = ("chain", "chunks", "zero", "zero-chunks", "uneven", *PAIRED, *HELD, *DIFFERING)
 
 COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {

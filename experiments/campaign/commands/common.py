@@ -20,6 +20,7 @@ FAST = (
     "zero-chunks",
     "held-zero",
     "held-zero-modes",
+    "zero-modes",
     "tight",
     "overlap",
     "pairs",

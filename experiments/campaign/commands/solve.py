@@ -54,6 +54,8 @@ def case(case: Case) -> None:
     case.violations += false_claims(judged, result, schedule, ran.code, restricted=restricted)
     if judged.feasible and float(limit[1]) >= 1 and not restricted:
         case.expect(schedule is not None, f"finds no schedule, one of {judged.best} exists")
+    if judged.feasible is False and float(limit[1]) >= 1 and not restricted:
+        case.expect(ran.code == 3, f"{result['status']}, and nothing fits")
     if as_json:
         case.expect(ran.json() == result, "--json prints another document than result.json")
     else:

@@ -18,6 +18,7 @@ PROBLEMS: dict[str, Callable[[Random], Document]] = {
     "zero-chunks": tiny.zero_chunks,
     "held-zero": tiny.held_zero,
     "held-zero-modes": differing.held_zero_modes,
+    "zero-modes": differing.zero_modes,
     "tight": tiny.tight,
     "overlap": tiny.overlap,
     "pairs": tiny.pairs,

@@ -71,6 +71,24 @@ def held_zero_modes(rng: Random) -> Document:
     return document
 
 
+def zero_modes(rng: Random) -> Document:
+    """Tiny, lengths of 0 on stages with modes, capacities about what one microbatch needs."""
+    document = held_zero_modes(rng)
+    while not any(stage.get("modes") for stage in document["stages"]):
+        document = held_zero_modes(rng)
+    often = rng.choice([0.3, 0.7])
+    for mode in (mode for stage in document["stages"] for mode in stage.get("modes", [])):
+        timed = mode.get("offload", mode)
+        for key in ("F", "B", "W", "BW", "out", "in"):
+            if key in timed and rng.random() < often:
+                timed[key] = 0
+    for number, device in enumerate(document["devices"]):
+        here = [entry for entry in document["stages"] if entry["device"] == number]
+        one = [max(entry.get(key, 0) for key in HELD) for entry in here]
+        device["memory"] = device.get("static", 0) + rng.randint(0, sum(one))
+    return document
+
+
 def classes_and_modes(rng: Random) -> Document:
     """Tiny, with both; amounts of single stages only where these have no modes."""
     document = modes(rng)
