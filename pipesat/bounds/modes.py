@@ -283,7 +283,7 @@ class _Rows:
         work = counts.in_all(lambda variants: max(x.work + x.out + x.back for x in variants))
         area = counts.in_all(lambda variants: max(x.area for x in variants))
         once = counts.first_backward + counts.tail + counts.end + counts.start
-        return 4 * (work + once) + (area + counts.unused) // max(1, counts.room or 1)
+        return 4 * (work + once) - -(area + counts.unused) // max(1, counts.room or 1)
 
     def _sum(self, role: str, of: Callable[[Variant], int]) -> Row:
         return Row(zip(self.number[role], map(of, self.counts.variants), strict=True))

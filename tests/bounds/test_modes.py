@@ -90,3 +90,19 @@ def test_no_bound_is_above_the_optimum(seed: int) -> None:
     highest = max(bounds, key=lambda bound: bound.value, default=None)
     if highest is not None and highest.value > 0:
         assert optimum(document, objective, at_most=highest.value - 1) is None, highest
+
+
+def test_a_device_without_work_that_waits() -> None:
+    # device 0 runs nothing but ops of length 0 and holds 1 of 3 while 1F0 takes 1: the span is 1
+    again = {"name": "again", "BW": 0, "held_after_F": 1}
+    none = {"F": 0, "B": 0, "W": 0}
+    document = {
+        "format": FORMAT,
+        "microbatches": 1,
+        "devices": [{"memory": 3}, {}],
+        "stages": [none | {"device": 0, "held_after_F": 1, "held_after_B": 3, "modes": [again]}]
+        + [none | {"device": 1, "F": 1}],
+    }
+    problem = parse_problem(document)
+    assert max(bound.value for bound in counted_bounds(problem, "span")) == 1
+    assert max(bound.value for bound in counted_bounds(problem, "makespan")) == 1
