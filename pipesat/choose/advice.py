@@ -7,20 +7,22 @@ table.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pipesat.choose.advice_table import megatron_flags, needed_without, shown_rows, table_of_rows
 from pipesat.choose.estimate_ends import End
+from pipesat.choose.hand_written_rows import Setting, counted
+from pipesat.choose.orders import KNOWN
 from pipesat.choose.plan import Plan
 from pipesat.choose.plan_tables import loads_of
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, best_of, plain_of, published_in, rank, stages_text
 from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.attached import attached
-from pipesat.core.claims import Bound, Standing, against, change, percent, ratio
+from pipesat.core.claims import Bound, Standing, Tried, against, change, percent, ratio
 from pipesat.core.showing import Column, Displayed, Facts, Table, sentences, table_document
 from pipesat.layers.pipeline import shape_name
 
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "pipesat.advice/1"
 NOT_BUILT: Final = "not built in time"
-_KNOWN: Final = {"1f1b": "1F1B", "interleaved-1f1b": "interleaved 1F1B"}
-"""What users know, to compare with."""
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -51,6 +51,8 @@ class Advice(Displayed):
     any_layers
         What no schedule is below whichever layers recompute, if the chosen row recomputes some of a
         stage: the plan's own bound is for whole stages.
+    settings
+        Of hand-written schedules, and whether each was tried: it, or a proof that it is no better.
     """
 
     question: Question
@@ -59,6 +61,7 @@ class Advice(Displayed):
     left_out: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
     any_layers: Bound | None = None
+    settings: Mapping[Setting, bool] = field(default_factory=dict)
     ends: tuple[End, ...] = ()
 
     @property
@@ -120,8 +123,8 @@ class Advice(Displayed):
 
     @property
     def untried(self) -> list[str]:
-        """Hand-written schedules in placements that no row was built of before time ended."""
-        return [name for name, why in self.left_out if why == NOT_BUILT]
+        """How many settings of hand-written schedules, by placement, time ended before."""
+        return _left(counted(self.settings, "family"))
 
     @property
     def contradictions(self) -> tuple[str, ...]:
@@ -240,6 +243,10 @@ class Advice(Displayed):
                 for row in sorted(self.rows, key=rank)
             ],
             "not_tried": self.untried,
+            "settings": [
+                {"schedule": one.name, "tried": one.tried, "total": one.total}
+                for one in counted(self.settings, "name").values()
+            ],
             "left_out": [{"name": name, "why_not": why} for name, why in self.left_out],
             "wall_s": round(self.seconds, 3),
         }
@@ -259,15 +266,22 @@ def name_of(row: Row) -> str:
 def _gains(advice: Advice, row: Row) -> Iterator[str]:
     """What is gained over schedules as frameworks ship them, and over the best of their name."""
     usual = [x for x in advice.rows if x.split == "even" and x.group is None and not x.by_hand]
-    known = {}
-    for name, shown in _KNOWN.items():
-        known[f"{shown} as shipped"] = best_of(usual, name)
-        known[f"the best {shown} found"] = best_of(advice.rows, name)
-    different = {id(other): (label, other) for label, other in known.items() if other is not None}
-    for label, other in different.values():
-        gain = against(row.makespan, other.makespan, label, 1)
+    found: dict[int, tuple[Tried, Row]] = {}
+    for name, shown in KNOWN.items():
+        settings = {one: done for one, done in advice.settings.items() if one.name == name}
+        shipped = {s: done for s, done in settings.items() if (s.split, s.group) == ("even", None)}
+        asked = (usual, f"{shown} as shipped", shipped), (advice.rows, shown, settings)
+        for rows, label, some in asked:
+            if (best := best_of(rows, name)) is not None:
+                found[id(best)] = Tried(label, sum(some.values()), len(some)), best
+    for tried, other in found.values():
         time = advice.question.time(other.makespan)
-        yield f"none: this is {label}" if other is row else f"{gain} ({time})"
+        gain = f"{tried.gain(row.makespan, other.makespan)} ({time})"
+        yield f"none: this is {tried.best}" if other is row else gain
+
+
+def _left(counts: Mapping[str, Tried]) -> list[str]:
+    return [one.left for one in counts.values() if one.tried < one.total]
 
 
 def _bottleneck(advice: Advice, row: Row) -> Iterator[str]:
@@ -376,8 +390,8 @@ def _doubts(advice: Advice) -> Iterator[str]:
     if question.parts is not None:
         source = question.parts.source
         yield f"times are the least that the parts of {source} can take on their streams"
-    if advice.untried:
-        yield f"not tried, as time ended before: {', '.join(advice.untried)}"
+    if untried := _left(counted(advice.settings, "name")):
+        yield f"not tried, as time ended before: {', '.join(untried)}"
     yield from (f"no bound is claimed: {text}" for text in advice.contradictions)
 
 

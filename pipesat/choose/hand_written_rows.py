@@ -1,29 +1,31 @@
 """Proposals that users know: hand-written schedules on the even and the balanced split.
 
-A family is one schedule in one shape. Each has one build before any has a second one: whenever time
-ends, what is left is named.
+A family is one schedule in one shape. Each has one build before any has a second one. Then what
+users know and a gain is stated over comes first, with every setting: whenever time ends, what is
+left is counted.
 
 Interleaved 1F1B runs in groups of microbatches whose size Megatron-LM lets its user choose within
 guards (:mod:`pipesat.layers.megatron`), which recomputes all layers, or as many first ones on every
-stage. For torch the same is searched, over fewer stages per rank, and any stages may recompute.
+stage. For torch the same is searched, and any stages may recompute.
 Splits are moved layer by layer while that makes the schedule shorter.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import zip_longest
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
-from pipesat.choose.candidates import Flags, has_variant
-from pipesat.choose.orders import SCHEDULES
+from pipesat.choose.candidates import Candidate, Flags, has_variant
+from pipesat.choose.orders import KNOWN, SCHEDULES
 from pipesat.choose.plan_tables import loads_of
 from pipesat.choose.question import Question
-from pipesat.choose.rows import Row, marked, rank, row_of, to_do
+from pipesat.choose.rows import Row, fits, marked, row_of, to_do
 from pipesat.choose.splits import balanced_partition, even_partition
+from pipesat.core.claims import Tried
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.heuristics.registry import GiveUp, never
 from pipesat.layers.layer import Layers
@@ -32,16 +34,36 @@ from pipesat.layers.pipeline import Pipeline, shape_name
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
 from pipesat.workflows.hand_written import baseline
 
-_MOST_CHUNKS: Final = 8
-_MOST_OF_TORCH: Final = 4  # time is needed for our own search
-_GROUPS: Final = 4  # sizes tried per shape beside the usual one
 _IN_GROUPS: Final = ("interleaved-1f1b", "interleaved-overlapped")
-_MOVED: Final = 4  # rows whose splits are moved
+_MOST_OF_OTHERS: Final = {True: 4, False: 8}  # stages per rank, where any order runs or not
 
 LeftOut = Callable[[str, str], None]
 """Told the name of what has no row, and why."""
-Made = Callable[..., Row]
+Asked = Callable[..., Candidate]
 """Called with flags of recomputation, and how many first layers of each stage recompute."""
+Made = Callable[[Candidate], Row]
+
+
+class Setting(NamedTuple):
+    """What a user of a schedule can choose, and what is counted as tried."""
+
+    name: str
+    family: str
+    split: str
+    group: int | None = None
+
+
+def moved_setting(name: str) -> Setting:
+    """Return the setting of a schedule's best row, its split moved layer by layer."""
+    return Setting(name, f"{name} on moved splits", "ours")
+
+
+def counted(settings: Mapping[Setting, bool], by: Literal["name", "family"]) -> dict[str, Tried]:
+    """Return how many settings of each schedule, or family, were tried."""
+    found: dict[str, list[bool]] = {}
+    for setting, tried in settings.items():
+        found.setdefault(getattr(setting, by), []).append(tried)
+    return {name: Tried(name, sum(one), len(one)) for name, one in found.items()}
 
 
 @dataclass(frozen=True)
@@ -58,39 +80,49 @@ class Build:
         """Schedule and shape."""
         return f"{self.name} in a {shape_name(self.shape)}"
 
-    def rows(self, question: Question, left_out: LeftOut, over: GiveUp = never) -> Iterator[Row]:
-        """Yield its rows, with what recomputing suits it."""
+    @property
+    def setting(self) -> Setting:
+        """What is counted."""
+        return Setting(self.name, self.family, self.split, self.group)
+
+    def rows(
+        self,
+        question: Question,
+        left_out: LeftOut,
+        over: GiveUp = never,
+        beat: int | None = None,
+    ) -> list[Row] | None:
+        """Return its rows, with what recomputing suits it; ``None`` if there is no such setting.
+
+        Those that cannot be shorter than ``beat`` need not be among them.
+        """
         try:
-            found = split_of(self.split, question.layers, self.shape)
-            if found is not None:
-                split, cut = found
-                yield from rows_on(question, self.name, split, self.shape, cut, self.group, over)
+            cut = split_of(self.split, question.layers, self.shape)
+            if cut is None:
+                return None
+            own = self.name, self.split, self.shape, cut, self.group
+            return [*rows_on(question, *own, over, beat)]
         except (BadInput, Infeasible, NotApplicable) as error:
             group = "" if self.group is None else f", groups of {self.group}"
             left_out(f"{self.family}{group} ({self.split} split)", str(error))
+            return None
 
 
 @lru_cache(maxsize=256)
-def split_of(name: str, layers: Layers, shape: Pipeline) -> tuple[str, tuple[range, ...]] | None:
-    """Return the even or the balanced split of a shape, and what it is called.
-
-    Where both are one, that is the even one, and there is no other: ``None``.
+def split_of(name: str, layers: Layers, shape: Pipeline) -> tuple[range, ...] | None:
+    """Return the even or the balanced split; ``None`` if the balanced one is the even one.
 
     Raises
     ------
     BadInput, Infeasible, NotApplicable
         If there is none.
     """
-    found: dict[str, tuple[range, ...]] = {}
-    for other, made in (("even", even_partition), ("balanced", balanced_partition)):
-        if other == name:
-            found[other] = made(layers, shape)
-        else:
-            with contextlib.suppress(BadInput, Infeasible, NotApplicable):
-                found[other] = made(layers, shape)
-    if found.get("even") != found.get("balanced"):
-        return name, found[name]
-    return ("even", found[name]) if name == "balanced" else None
+    if name == "even":
+        return even_partition(layers, shape)
+    balanced = balanced_partition(layers, shape)
+    with contextlib.suppress(BadInput, Infeasible, NotApplicable):
+        return None if balanced == even_partition(layers, shape) else balanced
+    return balanced
 
 
 def hand_written_of(question: Question, placement: OneRoutePlacement) -> tuple[str, ...]:
@@ -116,18 +148,19 @@ def builds(question: Question, left_out: LeftOut) -> list[list[Build]]:
     if not any_order and not sizes:
         names = hand_written_of(question, "loop")
         left_out(" and ".join(names), refusal(p, 2, m) or "")
-    tried = [*dict.fromkeys([*(s for s in sizes if m % s == 0), *sizes])][: 1 + _GROUPS]
-    others = [size for size in tried if size != p]
-    usual = [None] if any_order or p in tried else []  # one microbatch per device
-    most = min(_MOST_OF_TORCH if any_order else _MOST_CHUNKS, len(question.layers) // p)
+    others = sorted((size for size in sizes if size != p), key=lambda s: (m % s != 0, s))
+    usual = [None] if any_order or p in sizes else []  # one microbatch per device
+    most = len(question.layers) // p if p > 1 else CHUNKS
     shapes = [question.shape("chain"), question.shape("vee"), question.shape("loop")]
     shapes += [question.shape("loop", chunks) for chunks in range(CHUNKS + 1, most + 1)]
     families = []
     for shape in shapes:
         for name in hand_written_of(question, shape.placement):
+            if name not in KNOWN and shape.chunks > _MOST_OF_OTHERS[any_order]:
+                continue
             grouped = name in _IN_GROUPS
             groups = [*usual, *others] if grouped else [None] if shape.chunks == CHUNKS else []
-            own = [Build(name, shape, s, group) for group in groups for s in ("balanced", "even")]
+            own = [Build(name, shape, s, group) for group in groups for s in ("even", "balanced")]
             families.append(own)
     rounds = zip_longest(*filter(None, families))
     return [[build for build in one if build is not None] for one in rounds]
@@ -141,11 +174,13 @@ def rows_on(
     partition: tuple[range, ...],
     group: int | None = None,
     over: GiveUp = never,
+    beat: int | None = None,
 ) -> Iterator[Row]:
     """Yield the row of the recomputation with which a schedule runs fastest.
 
     If that needs work by hand, the fastest that needs none follows. If nothing fits, it is what
-    needs least memory. Once it is ``over``, no more ways to recompute are tried.
+    needs least memory. Once it is ``over``, no more ways to recompute are tried. Nor are those that
+    cannot be shorter than ``beat``, where the runtime sets all that is to be done.
 
     Raises
     ------
@@ -155,14 +190,18 @@ def rows_on(
     runtime = question.runtime_in(shape.placement)
     build = partial(baseline, name, group=group)
 
-    def made(flags: Flags = (), first: int | None = None) -> Row:
-        candidate = question.candidate(partition, shape, flags, runtime, first=first)
+    def asked(flags: Flags = (), first: int | None = None) -> Candidate:
+        return question.candidate(partition, shape, flags, runtime, first=first)
+
+    def made(candidate: Candidate) -> Row:
         return row_of(build, name, split, candidate, group)
 
     if runtime is not None and not question.any_order:
-        rows = [*_first_layers(question, made, partition, over)]
+        ways = _first_layers(question, asked, made, partition, over, beat)
     else:
-        rows = [*_less_and_less(question, made, partition, over)]
+        ways = _less_and_less(question, asked, made, partition, over, beat)
+    if not (rows := [*ways]):
+        return
     best = marked(question, plainly_named(question, min(rows, key=_worth)))
     yield best
     easy = [row for row in rows if row.fits and not to_do(question, row)[1]]
@@ -179,23 +218,37 @@ def _all_of(question: Question, partition: tuple[range, ...]) -> Flags:
 
 
 def _first_layers(
-    question: Question, made: Made, partition: tuple[range, ...], over: GiveUp
+    question: Question,
+    asked: Asked,
+    made: Made,
+    partition: tuple[range, ...],
+    over: GiveUp,
+    beat: int | None,
 ) -> Iterator[Row]:
     """Nothing recomputes, or as few first layers of every stage as fit, or all."""
-    row = made()
-    yield row
-    if not question.may_recompute:
-        return
-    for first in () if row.fits else range(1, most_blocks(question.layers, partition)):
-        row = made((), first)
-        yield row
-        if row.fits or over():  # more would only take longer
+    able = question.may_recompute
+    firsts = range(1, most_blocks(question.layers, partition)) if able else ()
+    candidates = [asked((), first) for first in (None, *firsts)]
+    for number, candidate in enumerate(candidates):
+        if beat is None or candidate.bound.value < beat:
+            row = made(candidate)
+            yield row
+            if row.fits:  # more would only take longer
+                break
+        if number and over():
             break
-    yield made(_all_of(question, partition))
+    every = asked(_all_of(question, partition))
+    if able and (beat is None or every.bound.value < beat):
+        yield made(every)
 
 
 def _less_and_less(
-    question: Question, made: Made, partition: tuple[range, ...], over: GiveUp
+    question: Question,
+    asked: Asked,
+    made: Made,
+    partition: tuple[range, ...],
+    over: GiveUp,
+    beat: int | None,
 ) -> Iterator[Row]:
     """Nothing recomputes, or all stages, or ever more of them.
 
@@ -204,13 +257,13 @@ def _less_and_less(
     and there the stage that saves most. Which stages these are does not depend on how much memory
     there is, so whatever fits into some memory is also tried with more: more never makes the best
     of them worse. The end is left out where recomputing makes the devices' work alone longer than
-    the best so far takes.
+    the best so far takes, or ``beat``.
     """
-    none = made()
+    none = made(asked())
     yield none
     if not question.may_recompute:
         return
-    every = made(_all_of(question, partition))
+    every = made(asked(_all_of(question, partition)))
     yield every
     homes, saved = none.shape.homes, [_saved(question, part) for part in partition]
 
@@ -218,17 +271,18 @@ def _less_and_less(
         peaks = row.peaks
         return max(left, key=lambda stage: (peaks[homes[stage]], saved[stage], -stage))
 
-    best = min((x.makespan for x in (none, every) if x.fits), default=None)
+    known = [x.makespan for x in (none, every) if x.fits]
+    best = min(known if beat is None else [*known, beat], default=None)
     for choose in (lambda _, left: min(left), fullest):
         left = {stage for stage, able in enumerate(_all_of(question, partition)) if able}
         flags, row = [False] * len(partition), none
         while len(left) > 1 and not over():
-            if best is not None and max(loads_of(row.problem)) > best:
+            if best is not None and max(loads_of(row.problem)) >= best:
                 break
             stage = choose(row, left)
             left.remove(stage)
             flags[stage] = True
-            row = made(tuple(flags))
+            row = made(asked(tuple(flags)))
             yield row
             if row.fits:
                 best = row.makespan if best is None else min(best, row.makespan)
@@ -251,21 +305,15 @@ def plainly_named(question: Question, row: Row) -> Row:
     return row
 
 
-def moved_rows(question: Question, rows: Iterable[Row], over: GiveUp) -> Iterator[Row]:
-    """Yield better rows: the splits of the best ones, moved a layer at a time while it helps."""
-    able = (row for row in rows if row.runs or (row.fits and question.any_order))
-    best: dict[tuple[object, ...], Row] = {}
-    for row in sorted(able, key=rank):
-        best.setdefault((row.name, row.shape, row.group), row)
-    for start in [*best.values()][:_MOVED]:
-        last = start
-        while (better := _better_neighbour(question, last, over)) is not None:
-            yield better
-            last = better
-        if last is not start:
-            yield from rows_on(
-                question, last.name, "ours", last.shape, last.partition, last.group, over
-            )
+def moved_rows(question: Question, start: Row, over: GiveUp) -> Iterator[Row]:
+    """Yield ever better rows: a row's split, moved a layer at a time while it helps."""
+    last = start
+    while (better := _better_neighbour(question, last, over)) is not None:
+        yield better
+        last = better
+    if last is not start:
+        own = last.name, "ours", last.shape, last.partition, last.group
+        yield from rows_on(question, *own, over)
 
 
 def _better_neighbour(question: Question, row: Row, over: GiveUp) -> Row | None:
@@ -276,9 +324,12 @@ def _better_neighbour(question: Question, row: Row, over: GiveUp) -> Row | None:
             break
         flags = question.space.settled(row.shape, partition, wanted)
         near = question.candidate(partition, row.shape, flags, asked.runtime, first=asked.first)
+        if near.bound.value >= best.makespan:
+            continue
         with contextlib.suppress(NotApplicable):
-            made = row_of(build, row.name, "ours", near, row.group)
-            if made.fits and made.makespan < best.makespan:
+            schedule = build(near.problem)
+            if schedule.makespan < best.makespan and fits(near.problem, schedule):
+                made = Row(row.name, "ours", near, schedule, fits=True, group=row.group)
                 made = marked(question, made)
                 best = made if made.runs else best
     return None if best is row else best

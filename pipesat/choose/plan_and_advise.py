@@ -278,4 +278,13 @@ def advise(
     if over():
         work.left_out["times at the ends of the estimate's range"] = "not all in time"
     left_out, rows = tuple(work.left_out.items()), tuple(work.rows)
-    return Advice(question, rows, found, left_out, whole.seconds, work.any_layers(found), ends)
+    return Advice(
+        question,
+        rows,
+        found,
+        left_out,
+        whole.seconds,
+        work.any_layers(found),
+        work.settings,
+        ends,
+    )

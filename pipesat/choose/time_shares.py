@@ -6,6 +6,7 @@ All of it is in wall-clock time: what is not done by then is named in the answer
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -18,12 +19,17 @@ from pipesat.choose.bounds import shape_bound
 from pipesat.choose.candidates import Candidate, has_variant
 from pipesat.choose.cut_terms import cheapest
 from pipesat.choose.hand_written_rows import (
+    Build,
+    Setting,
     builds,
+    counted,
     hand_written_of,
     moved_rows,
+    moved_setting,
     plainly_named,
     rows_on,
 )
+from pipesat.choose.orders import KNOWN
 from pipesat.choose.pairs import OFFLOAD
 from pipesat.choose.phases import plan_of
 from pipesat.choose.plan import Plan
@@ -36,19 +42,21 @@ from pipesat.core.progress import doing
 from pipesat.core.result import Improvement
 from pipesat.core.schedule import Schedule
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
-from pipesat.heuristics.registry import GiveUp
+from pipesat.heuristics.registry import GiveUp, never
 from pipesat.layers.pipeline import shape_name
 from pipesat.workflows.hand_written import baseline
 from pipesat.workflows.solve import solve
 
 # Shares of the time limit by which each is over
 _FIRST: Final = 0.5  # one build of every family; most take a fraction of it
-_OTHERS: Final = 0.3  # their other builds
-_MOVED: Final = 0.4  # moving their splits
+_KNOWN: Final = 0.4  # every setting of what a gain is stated over
+_OTHERS: Final = 0.4  # other builds
+_MOVED_BY: Final = 0.45  # moving the best splits
 # Shares that are kept for what comes later
 _OFFLOADING: Final = 0.2
 _ALIKE: Final = 0.15  # a plan in which all stages recompute or none
 _SETTLING: Final = 0.3  # searching the orders of what is advised and shown
+_MOVED: Final = 4  # rows whose splits are moved
 _ADVISED: Final = 0.6  # of that, for the first of several
 _SEARCHED: Final = 3  # the effort of a candidate whose order was searched
 
@@ -64,14 +72,16 @@ class Work:
     listener: Listener | None
     rows: list[Row] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    settings: dict[Setting, bool] = field(default_factory=dict)  # whether each was tried
     told: int | None = None  # the best bound of the whole question so far
+    _ended: set[object] = field(default_factory=set)
     _there: set[tuple[object, ...]] = field(default_factory=set)
     _tried: set[tuple[str, Candidate]] = field(default_factory=set)
 
     def done(self) -> Plan | None:
         """Do all of it; return our search's plan."""
         self.write()
-        self.complete(_MOVED)
+        self.complete(_MOVED_BY)
         found = self.search()
         self.offload()
         self.complete()
@@ -80,27 +90,78 @@ class Work:
 
     @doing("building schedules that users know")
     def write(self) -> None:
-        """Build what users know: one of every family first, then the others, then moved splits.
+        """Build what users know: one of every family first, then every setting of :data:`KNOWN`.
 
-        The first one recomputes nowhere or everywhere; what lies between comes after all of these.
+        The gain is stated over those, so they come before all that is ours, the usual groups first.
+        Then other families' other builds, and moved splits. The first builds recompute nowhere or
+        everywhere; what lies between comes after all of these.
         """
-        question, left_out = self.question, self.left_out.__setitem__
-        firsts, *others = builds(question, left_out)
+        firsts, *others = builds(self.question, self.left_out.__setitem__)
+        every = [*firsts, *chain(*others)]
+        known = [build for build in every if build.name in KNOWN]
+        settings = [*(build.setting for build in every), *(moved_setting(b.name) for b in known)]
+        self.settings = dict.fromkeys(settings, False)
         for number, build in enumerate(firsts):
-            if number and self.deadline.past(_FIRST):
-                left_out(build.family, NOT_BUILT)
-                continue
-            for row in build.rows(question, left_out, lambda: True):
-                self._add(row)
-        again = firsts if question.may_recompute else []
-        for build in chain(again, *others):
-            if self.deadline.past(_OTHERS):
-                self.left_out.setdefault(build.family, "not every setting built in time")
-                continue
-            for row in build.rows(question, left_out, self._past(_OTHERS)):
-                self._add(row)
-        for row in moved_rows(question, [*self.rows], self._past(_MOVED)):
+            if not (number and self.deadline.past(_FIRST)):
+                self._build(build, (lambda: True) if self.question.may_recompute else never)
+        over = self._past(_KNOWN)
+        for grouped in (False, True):
+            for build in known:
+                if (build.group is not None) == grouped and not over():
+                    best = best_of(self.rows, build.name) if grouped else None
+                    self._build(build, over, None if best is None else best.makespan)
+            for name in dict.fromkeys(build.name for build in known):
+                self.settings[moved_setting(name)] = self._tuned(name, over)
+        over = self._past(_OTHERS)
+        for build in every:
+            if not over():
+                self._build(build, over)
+        for row in [*self._best_rows()][:_MOVED]:
+            self._moved(row, self._past(_MOVED_BY))
+        for name, tried in counted(self.settings, "family").items():
+            if tried.tried < tried.total:
+                self.left_out[name] = tried.text if tried.tried else NOT_BUILT
+
+    def _build(self, build: Build, over: GiveUp, beat: int | None = None) -> None:
+        """Try a setting, unless it was: not the whole of it if time is ``over`` at its end."""
+        if self.settings.get(build.setting) is not False:
+            return
+        rows = build.rows(self.question, self.left_out.__setitem__, over, beat)
+        if rows is None:
+            del self.settings[build.setting]
+            return
+        for row in rows:
             self._add(row)
+        self.settings[build.setting] = not over()
+
+    def _best_rows(self) -> Iterator[Row]:
+        """Yield the best rows of every schedule, shape and group, the best first."""
+        seen: set[tuple[object, ...]] = set()
+        for row in sorted(self.rows, key=rank):
+            key = row.name, row.shape, row.group
+            if (row.runs or (row.fits and self.question.any_order)) and key not in seen:
+                seen.add(key)
+                yield row
+
+    def _tuned(self, name: str, over: GiveUp) -> bool:
+        """Move the split of a schedule's best row until it stays the best; whether it does."""
+        while True:
+            best = best_of(self.rows, name)
+            ended = self._moved(best, over)
+            if best is best_of(self.rows, name):
+                return ended
+
+    def _moved(self, row: Row | None, over: GiveUp) -> bool:
+        """Move a row's split layer by layer; whether that came to its end, or did before."""
+        if row is None:
+            return not over()
+        start = row.name, row.group, row.candidate
+        if start not in self._ended and not over():
+            for better in moved_rows(self.question, row, over):
+                self._add(better)
+            if not over():
+                self._ended.add(start)
+        return start in self._ended
 
     def _past(self, share: float) -> GiveUp:
         return partial(self.deadline.past, share)

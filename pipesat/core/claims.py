@@ -267,6 +267,59 @@ def change_in_steps(start: int, steps: Steps, digits: int = 2) -> str:
     return ": ".join([change(before[-1], start, digits), *([", ".join(each)] if each[1:] else [])])
 
 
+@dataclass(frozen=True)
+class Tried:
+    """How many of a schedule's settings were tried, or cannot be the best of its name.
+
+    The only way to call one the best: while settings are left, the words say how many.
+
+    Attributes
+    ----------
+    name
+        What all of them are settings of.
+
+    Raises
+    ------
+    Contradiction
+        If more were tried than there are, or there are none.
+    """
+
+    name: str
+    tried: int
+    total: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tried <= self.total or not self.total:
+            raise Contradiction(f"{self.name}: {self.tried} of {self.total} settings were tried")
+
+    @property
+    def left(self) -> str:
+        """``7 of 12 settings of 1F1B``: those that were not tried."""
+        return f"{self.total - self.tried} of {self._settings} of {self.name}"
+
+    @property
+    def text(self) -> str:
+        """``5 of 12 settings tried``."""
+        return f"{self.tried} of {self._settings} tried"
+
+    @property
+    def _settings(self) -> str:
+        return f"{self.total} {plural(self.total, 'setting')}"
+
+    @property
+    def best(self) -> str:
+        """Name the best of them."""
+        if self.tried < self.total:
+            return f"the best {self.name} so far, with {self.text}"
+        if self.total == 1:
+            return self.name
+        return f"the best of all {self._settings} of {self.name}"
+
+    def gain(self, value: int, best: int, digits: int = 1) -> str:
+        """Say how a time differs from that of the best of them."""
+        return against(value, best, self.best, digits)
+
+
 def plural(count: int, word: str, ending: str = "s") -> str:
     """Return the word for so many things."""
     return word if count == 1 else word + ending

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,9 +21,10 @@ from pipesat.choose.advice import NOT_BUILT, Advice, of_order
 from pipesat.choose.advice_table import megatron_flags, shown_rows
 from pipesat.choose.candidates import Candidate
 from pipesat.choose.files import result_of
-from pipesat.choose.hand_written_rows import Build, builds, rows_on
+from pipesat.choose.hand_written_rows import Build, Setting, builds, rows_on
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, credited, marked, published_in
+from pipesat.choose.splits import balanced_partition, even_partition
 from pipesat.choose.time_shares import Work
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
@@ -33,9 +34,10 @@ from pipesat.core.solving import Deadline
 from pipesat.files.folder import FILES, FOLDERS, LIST
 from pipesat.files.problem_file import read_problem
 from pipesat.heuristics import BASELINES
+from pipesat.layers.file import layers_bytes
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import parse_layout, partition_of_layout
-from pipesat.workflows.hand_written import hand_written
+from pipesat.workflows.hand_written import baseline, hand_written
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.paths import ROOT
@@ -67,7 +69,7 @@ def tell(name: str, why: str) -> None:
 def first_rows(question: Question) -> Iterator[Row]:
     """Every family's rows on both splits, in groups of one microbatch per device."""
     for build in chain(*builds(question, tell)[:2]):
-        yield from build.rows(question, tell)
+        yield from build.rows(question, tell) or []
 
 
 def rows_of(advice: Advice, name: str) -> Iterator[Row]:
@@ -201,9 +203,9 @@ def test_every_family_has_a_build_before_any_has_two(
     """However long one takes: here a second. Half of the time is for first ones; one is made."""
     taken: list[str] = []
 
-    def rows(build: Build, *_: object) -> Iterator[Row]:
+    def rows(build: Build, *_: object) -> list[Row]:
         taken.append(build.family)
-        return iter(())
+        return []
 
     monkeypatch.setattr(Deadline, "seconds", property(lambda _: float(len(taken))))
     monkeypatch.setattr(Build, "rows", rows)
@@ -213,14 +215,65 @@ def test_every_family_has_a_build_before_any_has_two(
     begun = min(len(known), int(limit / 2) + 1)
     assert taken[:begun] == known[:begun]
     assert len(taken) == begun or len(taken) > begun == len(known)
-    assert [name for name, why in work.left_out.items() if why == NOT_BUILT] == known[begun:]
+    moved = [x.family for x in work.settings if x.split == "ours"] if begun < len(known) else []
+    untried = [name for name, why in work.left_out.items() if why == NOT_BUILT]
+    assert untried == known[begun:] + moved
+
+
+def built(question: Question, name: str, chunks: int, group: int | None) -> Iterator[int | None]:
+    """Times of a schedule that fits, on the even and the balanced split, whatever recomputes."""
+    shape = question.shape("chain" if chunks == 1 else "loop", max(2, chunks))
+    for cut in {even_partition(UNEVEN, shape), balanced_partition(UNEVEN, shape)}:
+        ways = [
+            question.candidate(cut, shape, (), "megatron", first=n) for n in (None, *range(1, 7))
+        ]
+        ways.append(question.candidate(cut, shape, (True,) * len(cut), "megatron"))
+        made = [(way.problem, baseline(name, way.problem, group=group)) for way in ways]
+        yield min((s.makespan for problem, s in made if not check(problem, s)), default=None)
+
+
+@pytest.mark.parametrize(("limit", "complete"), [(0.001, 0), (1, 1), (2, 2)])
+def test_a_gain_is_over_every_setting_or_says_how_many(
+    limit: float, complete: int, cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seven layers on two devices: 1F1B on two splits; interleaved in loops of 2 and 3 on two
+    splits each, in groups of 2 or 4 of four microbatches. The best one's split is moved as well.
+
+    The clock goes on by 10 ms whenever it is asked.
+    """
+    clock = count()
+    monkeypatch.setattr(Deadline, "seconds", property(lambda _: 0.01 * next(clock)))
+    path = tmp_path / "layers.json"
+    path.write_bytes(layers_bytes(UNEVEN))
+    options = "--devices 2 --microbatches 4 --memory 20,reserve=0 --for megatron --workers 1 --json"
+    found = cli("advise", path, *options.split(), "--time-limit", limit).json
+    question = Question(UNEVEN, 2, 4, 20, 0, 0, None, "megatron")
+    counts = {one["schedule"]: (one["tried"], one["total"]) for one in found["settings"]}
+    assert sum(tried == total for tried, total in counts.values()) == complete
+    for name, shown, loops in (("1f1b", "1F1B", (1,)), (MEGATRONS[1], "interleaved 1F1B", (2, 3))):
+        groups = (None, 4) if loops[0] > 1 else (None,)
+        own = [x for v in loops for group in groups for x in built(question, name, v, group)]
+        tried, total = counts[name]
+        assert total == len(own) + 1
+        rows = [row for row in found["rows"] if row["schedule"] == name and row["runs"]]
+        if tried == total:
+            text = f"the best of all {total} settings of {shown}"
+            assert min(row["makespan"] for row in rows) <= min(filter(None, own))
+        else:
+            text = f"the best {shown} so far, with {tried} of {total} settings tried"
+            assert f"{total - tried} of {total} settings of {name}" in found["advice"]["Doubt"]
+            left = [one for one in found["not_tried"] if f"of {name} " in one]
+            assert sum(int(one.split()[0]) for one in left) == total - tried
+        assert text in found["advice"]["Gain"].replace("None: this is ", "")
 
 
 def test_what_was_not_tried_is_named_where_nothing_runs(plain: Advice) -> None:
-    none = replace(plain, rows=(), left_out=(("zb-v in a vee", NOT_BUILT),))
+    zb_v = Setting("zb-v", "zb-v in a vee", "even")
+    none = replace(plain, rows=(), settings={zb_v: False, zb_v._replace(split="balanced"): True})
     lines = dict(none.facts())
     assert lines["Take"].endswith("can run none of these: none was built in time")
-    assert lines["Doubt"].endswith("Not tried, as time ended before: zb-v in a vee")
+    assert lines["Doubt"].endswith("Not tried, as time ended before: 1 of 2 settings of zb-v")
+    assert none.untried == ["1 of 2 settings of zb-v in a vee"]
 
 
 def test_memory_that_cannot_hold_the_layers_is_known_before_any_work(
