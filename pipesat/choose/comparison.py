@@ -269,7 +269,6 @@ def gain_of(row: SplitRow, rows: Sequence[SplitRow]) -> Gain | None:
     shared = [c for c in valued if all(c in x.cells and x.cells[c].value for x in (there, row))]
     column = min(valued, key=lambda c: (not start.cells[c].fits, c not in shared))
     cell, name = start.cells[column], start.with_schedule(column)
-    beyond = () if cell.fits else ("",)
     if column in shared:
         path = {"placement": there.cells[column], "cut": row.cells[column]}
         path["order"] = Cell(row.best, fits=True)
@@ -279,7 +278,7 @@ def gain_of(row: SplitRow, rows: Sequence[SplitRow]) -> Gain | None:
     else:
         path = {"placement, cut and order": Cell(row.best, fits=True)}
     steps = [(step, value.value or 0) for step, value in path.items()]
-    beyond += tuple(step for step, value in path.items() if not value.fits)
+    beyond = tuple(step for step, x in {"": cell, **path}.items() if not x.fits)
     return Gain(name, cell.value or 0, steps, beyond)
 
 

@@ -217,7 +217,8 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 def _bytes_shown(text: str) -> Fraction:
     number, unit = text.split()
-    return Fraction(number) * 1024 ** _UNITS.index(unit)
+    power: int = 1024 ** _UNITS.index(unit)
+    return Fraction(number) * power
 
 
 def bytes_of(unit: str) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from math import isclose, prod
 from typing import Any
 
 from campaign.case import Case
@@ -100,6 +101,14 @@ def false_plan(
         cells = [cell["value"] for cell in row["schedules"].values() if cell["fits"]]
         if best is not None and any(cell < best for cell in cells):
             yield f"row {row['name']}: {min(cells)} is better than its best order {best}"
+        if best is not None and best < value and not row["why_not_the_plan"]:
+            yield f"row {row['name']}: {best} is better than the plan, {value}, without a reason"
+        gain = row["gain"]
+        if gain is not None and None not in gain.values():
+            parts = prod(v for k, v in gain.items() if k not in ("from", "value", "whole"))
+            whole = best / gain["value"]
+            if not (isclose(parts, whole) and isclose(gain["whole"], whole)):
+                yield f"row {row['name']}: {best} of {gain['value']} is not the product of {gain}"
 
 
 def _false_cut(case: Case, question: plans.Question, objective: str, plan: Any) -> Iterator[str]:
