@@ -22,6 +22,7 @@ from campaign.commands import (
     pairs,
     placements,
     plan,
+    read_back,
     readers,
     relations,
     solve,
@@ -67,6 +68,7 @@ COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "kill": (folders.kill, FEW),
     "order": (order.case, (*LISTS, *order.LENGTHS)),
     "pairs": (pairs.case, ("",)),
+    "read-back": (read_back.case, read_back.FAMILIES),
     "readers": (readers.case, ("",)),
     "train": (train.case, tuple(train.FAMILIES) if find_spec("torch") else ()),
 }

@@ -44,7 +44,10 @@ def in_turns(devices: int, chunks: int, microbatches: int, group: int) -> Rows:
     for d in range(devices):
         forth = [f"{c * devices + d}F{m}" for own in groups for c in range(chunks) for m in own]
         back = [
-            f"{c * devices + d}BW{m}" for own in groups for c in reversed(range(chunks)) for m in own
+            f"{c * devices + d}BW{m}"
+            for own in groups
+            for c in reversed(range(chunks))
+            for m in own
         ]
         warm = devices - 1 - d
         warm = min(len(forth), warm if chunks == 1 else 2 * warm + (chunks - 1) * group)

@@ -12,8 +12,8 @@ from campaign.judge.limits import NUMBER, shown
 
 _CHANGE = re.compile(rf"{NUMBER} % (shorter|longer)")
 _AGAINST = re.compile(
-    rf"(?:none: this is (?P<same>[^(.;]+)|{NUMBER} % (?P<way>shorter|longer) than (?P<name>[^(;]+?)|"
-    rf"as long as (?P<equal>[^(;]+?)) \((?P<time>{NUMBER})[^)]*\)"
+    rf"(?:{NUMBER} % (?:shorter|longer) than|as long as) "
+    rf"(?P<name>[^(;]+?) \((?P<time>{NUMBER})[^)]*\)"
 )
 _COUNT = re.compile(r"\b([\d,]+) of (?:its |the |all |their )?([\d,]+)\b(?! ?(?:[KMGT]?i?B|%))")
 _LIMIT = re.compile(rf"\bgap\s+{NUMBER} %|at most {NUMBER} %|{NUMBER} % at most")
@@ -59,9 +59,8 @@ def gains_in(text: str) -> Iterator[Gain]:
     """Yield every comparison with a named alternative whose time is printed."""
     for sentence in sentences(text):
         for found in _AGAINST.finditer(sentence):
-            name = found["name"] or found["same"] or found["equal"]
             change = _CHANGE.search(found[0])
-            yield Gain(name.strip(), found["time"], change[0] if change else "", sentence)
+            yield Gain(found["name"], found["time"], change[0] if change else "", sentence)
 
 
 def nameless_gains(text: str) -> Iterator[str]:
