@@ -25,6 +25,7 @@ from campaign.commands import (
     read_back,
     readers,
     relations,
+    remarks,
     solve,
     train,
 )
@@ -69,6 +70,7 @@ COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "order": (order.case, (*LISTS, *order.LENGTHS)),
     "pairs": (pairs.case, ("",)),
     "read-back": (read_back.case, read_back.FAMILIES),
+    "remarks": (remarks.case, remarks.FAMILIES),
     "readers": (readers.case, ("",)),
     "train": (train.case, tuple(train.FAMILIES) if find_spec("torch") else ()),
 }

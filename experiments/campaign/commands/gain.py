@@ -61,7 +61,7 @@ def advised(case: Case, question: plans.Question, words: list[object]) -> None:
         return
     answer = load(case.folder / "out" / "advice.json")
     case.violations += false_gains(case, question, runtime, answer)
-    case.violations += false_texts(case, ran.out, ran.err, [*answer["advice"].values()])
+    case.violations += false_texts(case, ran.out, [*answer["advice"].values()])
 
 
 def false_gains(
@@ -253,7 +253,7 @@ def planned(case: Case, question: plans.Question, words: list[object]) -> None:
         return
     plan = load(case.folder / "out" / "plan.json")
     case.violations += false_plan(question, shapes[0], plan)
-    case.violations += false_texts(case, ran.out, ran.err, [". ".join(plan["gains"])])
+    case.violations += false_texts(case, ran.out, [". ".join(plan["gains"])])
 
 
 def false_plan(question: plans.Question, asked: str, plan: dict[str, Any]) -> Iterator[str]:
@@ -315,7 +315,7 @@ def _false_cell(question: plans.Question, row: dict[str, Any], name: str) -> Ite
         yield f"{name}: 1F1B takes {cell['value']}, ours {own[0]}"
 
 
-def false_texts(case: Case, out: str, err: str, answers: list[str]) -> Iterator[str]:
+def false_texts(case: Case, out: str, answers: list[str]) -> Iterator[str]:
     """Yield what is wrong with the texts of an answer by themselves."""
     page = case.folder / "out" / "report.html"
     texts = [*answers, out]
