@@ -62,11 +62,16 @@ def caps_nothing(document: dict[str, Any]) -> bool:
     )
 
 
-def ends_in_nothing(document: dict[str, Any]) -> bool:
-    """Whether no backward takes any time, and forwards do."""
-    stages = document["stages"]
-    takes = any(s.get(kind, 0) for _, s, _ in _amounts(document) for kind in ("B", "W", "BW"))
-    return not takes and any(stage["F"] for stage in stages)
+def ends_in_nothing(document: dict[str, Any]) -> bool | None:
+    """Whether a pipeline lasts until backwards that take no time; ``None`` if some stages do.
+
+    A single stage runs such a backward as its F ends.
+    """
+    kinds, stages = ("B", "W", "BW"), document["stages"]
+    takes = {any(stage.get(kind, 0) for kind in kinds) for stage in stages}
+    if len(takes) == 2 and len(stages) > 1:
+        return None
+    return takes == {False} and len(stages) > 1
 
 
 def false_remarks(document: dict[str, Any], said: Any) -> Iterator[str]:
@@ -79,12 +84,16 @@ def false_remarks(document: dict[str, Any], said: Any) -> Iterator[str]:
         if places.count((where, value)) != 1:
             yield f"{where} is {value}: {places.count((where, value))} remarks, said {places}"
     rest = [where for where, value in places if due.get(where) != value]
+    nothing, frozen = ends_in_nothing(document), "backwards that take no time"
+    may = {frozen} if nothing is None else set()
     for is_due, words, name in (
         (caps_nothing(document), {"memory"}, "a capacity where nothing is held"),
-        (ends_in_nothing(document), {"B", "BW", "backward"}, "backwards that take no time"),
+        (nothing, {"B", "BW", "backward"}, frozen),
     ):
         own = [where for where in rest if where[-1] in words and where[0] in ("devices", "stages")]
         rest = [where for where in rest if where not in own]
-        if is_due != bool(own):
-            yield f"{name}: {'no remark' if is_due else f'a remark at {own}, though there is none'}"
-    yield from (f"a remark at {where}, where nothing is due" for where in rest)
+        if name in may or is_due == bool(own):
+            continue
+        yield f"{name}: {'no remark' if is_due else f'a remark at {own}, though there is none'}"
+    other = [where for where in rest if where[-1] in ("BW", "held_after_B")]
+    yield from (f"a remark at {where}, where nothing is due" for where in other)

@@ -34,7 +34,9 @@ def stated(rng: Random, family: str) -> dict[str, Any]:
     }
     if family == "classes":
         number = rng.randrange(len(stages))
-        own = _planted(rng, stages[number] | {"BW": None})
+        stage = stages[number]
+        longer = {"BW": stage["B"] + stage["W"] + stage["F"]}  # right where all is fused
+        own = _planted(rng, stage) if stage["backward"] == "either" else longer
         first = {"name": "other", "count": 1, "stages": {str(number): own}}
         document["microbatches"] = [first, {"name": "usual", "count": 2}]
     return document
