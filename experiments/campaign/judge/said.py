@@ -73,30 +73,33 @@ def nameless_gains(text: str) -> Iterator[str]:
             yield sentence
 
 
-def false_product(parts: Sequence[str], whole: str) -> str | None:
-    """Hold the parts of a gain against the whole: shares of time that multiply to it."""
+def false_product(whole: str, others: Sequence[str]) -> str | None:
+    """Hold the parts of a gain against the whole: shares of time that multiply to it.
 
-    def left(text: str) -> tuple[Fraction, Fraction]:
-        found = _CHANGE.search(text)
+    Parts follow in the sentence of the whole, else they are the sentences that compare with none.
+    """
+    total, *parts = _CHANGE.finditer(whole) if _CHANGE.search(whole) else [None]
+    if not parts:
+        own = [text for text in others if not re.search("% (shorter|longer) than|as long", text)]
+        parts = [found for text in own for found in _CHANGE.finditer(text)]
+        if not own:
+            return None
+
+    def left(found: re.Match[str] | None) -> tuple[Fraction, Fraction]:
         if found is None:
             return Fraction(1), Fraction(0)
         said = shown(found[1])
-        value = said.value if found[2] == "longer" else -said.value
-        return 1 + value, said.step
+        return 1 + (said.value if found[2] == "longer" else -said.value), said.step
 
     product, off = Fraction(1), Fraction(0)
     for part in parts:
         share, step = left(part)
         product, off = product * share, off + step * 2
-    share, step = left(whole)
+    share, step = left(total)
     if abs(product - share) <= off + step:
         return None
-    return f"{[_words(one) for one in parts]} multiply to {float(product):.4f}, {_words(whole)}"
-
-
-def _words(text: str) -> str:
-    found = _CHANGE.search(text)
-    return found[0] if found else text
+    words = [part[0] for part in parts if part is not None]
+    return f"{words} multiply to {float(product):.4f}, the whole is {total and total[0]}"
 
 
 def nameless_limits(text: str) -> Iterator[str]:
