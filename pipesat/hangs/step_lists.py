@@ -43,6 +43,11 @@ _WAITS: Final[dict[StepKind, StepKind]] = {
 }
 
 
+def wait_for(step: RankStep) -> tuple[RankStep, ...]:
+    """Return the wait for a send, in a tuple; of another step, nothing."""
+    return (step._replace(kind=_WAITS[step.kind]),) if step.kind in _WAITS else ()
+
+
 def with_waits(steps: Steps, buffers: int = 1) -> Steps:
     """Put a wait for a send before each op that uses the send's buffer again.
 
@@ -60,7 +65,7 @@ def _with_waits(row: tuple[RankStep, ...], buffers: int) -> Iterator[RankStep]:
             if op.event in sends:
                 before = written[op.event[:2]]
                 if len(before) >= buffers:
-                    yield before[-buffers]._replace(kind=_WAITS[before[-buffers].kind])
+                    yield from wait_for(before[-buffers])
                 before.append(sends[op.event])
         yield step
 

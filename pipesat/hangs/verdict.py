@@ -16,7 +16,7 @@ from pipesat.core.showing import Displayed, Facts
 from pipesat.export.steps import RankStep, Steps, computed, late_steps, steps_of
 from pipesat.export.torch.companions import Companions, own_words
 from pipesat.export.torch.csv_file import LARGEST_FILE
-from pipesat.export.torch.lint import parse_cell
+from pipesat.export.torch.lint import WAIT, parse_cell
 from pipesat.files.strict_json import read_text
 from pipesat.hangs.step_lists import (
     RULES,
@@ -28,6 +28,7 @@ from pipesat.hangs.step_lists import (
     crossing,
     cycle_of,
     message,
+    wait_for,
     with_waits,
     word,
 )
@@ -43,7 +44,7 @@ _DROPPED: Final = (
     "it comes after the backward of that microbatch, in which torch drops the activation: sending "
     "it raises KeyError"
 )
-_POSTS: Final = re.compile(r"\d+(SEND|RECV)_[FB]\d+")
+_POSTS: Final = re.compile(r"\d+(SEND|RECV|WAIT_SEND)_[FB]\d+")
 
 
 def posted_in(path: Path, problem: Problem, order: Order) -> Steps | None:
@@ -57,7 +58,8 @@ def posted_in(path: Path, problem: Problem, order: Order) -> Steps | None:
     for rank, (row, late, cells) in enumerate(rows, 1):
         posts = {
             f"{problem.place_of[op.stage]}{WORDS[step.kind]}{number[op.microbatch]}": step
-            for step in late
+            for late_step in late
+            for step in (late_step, *wait_for(late_step)[: WAIT in text])
             for op in members(step.item)[: step.kind in WORDS]
         }
         items, steps = iter(row), list[RankStep]()
@@ -87,6 +89,8 @@ def _out_of_turn(problem: Problem, steps: list[RankStep]) -> Iterator[tuple[Rank
         ops = members(step.item)
         if step.kind.startswith("Recv"):
             there.add(message(problem, step))
+        elif step.kind.startswith("Wait"):
+            continue  # read already: it comes after its send
         elif step.peer is not None and ops[0].event in dropped:
             yield step, _DROPPED
         elif step.peer is not None and ops[0].event not in there:

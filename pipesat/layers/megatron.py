@@ -1,4 +1,4 @@
-"""What Megatron-LM's own schedules refuse and take, by the guards of megatron-core 0.16.1.
+"""What Megatron-LM's own schedules refuse and take, by the guards of megatron-core 0.19.2.
 
 One stage per rank runs 1F1B, with any number of microbatches. Several run interleaved 1F1B in
 groups of g microbatches, the last one smaller; g is p, or what
@@ -33,7 +33,7 @@ from pipesat.layers.layer import Layers
 from pipesat.layers.layout import layout_of_partition
 from pipesat.placement.partition import partition_of
 
-CORE_VERSION: Final = "0.16.1"
+CORE_VERSION: Final = "0.19.2"
 _GROUP_SIZE = "--microbatch-group-size-per-virtual-pipeline-stage"
 
 
@@ -91,7 +91,8 @@ OVERLAP: Final = ("--overlap-moe-expert-parallel-comm", "--delay-wgrad-compute")
 OVERLAP_WANTS: Final = (
     "expert communication overlaps with --expert-model-parallel-size above 1, "
     "--moe-token-dispatcher-type alltoall or flex, --bf16 or --fp16, without "
-    "--moe-shared-expert-overlap, from torch 2.6 on"
+    "--moe-shared-expert-overlap, --recompute-modules without moe, at most one MTP layer, "
+    "from torch 2.6 on"
 )
 """What Megatron-LM asks for besides, of what does not concern the pipeline."""
 

@@ -330,6 +330,8 @@ CHANGED: dict[str, dict[str, Any]] = {
     "all recomputed": _config(megatron.recompute_options()),
     "some recomputed": _config(megatron.recompute_options(2)),
     "no experts": {"expert_model_parallel_size": 1},
+    "experts recomputed": {"recompute_modules": ["moe"]},
+    "two MTP layers": {"mtp_num_layers": 2},
 }
 
 
@@ -355,6 +357,8 @@ def test_megatrons_guards_of_overlap(changed: str) -> None:
         "moe_use_legacy_grouped_gemm": False,
         "mtp_num_layers": None,
         "cuda_graph_impl": "none",
+        "moe_flex_dispatcher_backend": None,
+        "recompute_modules": ["core_attn"],
     }
     pipeline = {
         "pipeline_model_parallel_size": 4,

@@ -18,7 +18,7 @@ from pipesat.export import EXPORTERS
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
 from pipesat.export.torch.hazards import hazards_text, makespan_in_turn
-from pipesat.export.torch.lint import lint, parse_cell
+from pipesat.export.torch.lint import lint, lint_waits, parse_cell
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.solve import problem_for, solve
@@ -43,9 +43,31 @@ def test_junk_is_refused_though_torch_takes_some_of_it(text: str) -> None:
         parse_cell(text)
 
 
-@pytest.mark.parametrize("text", ["", " ", "0SEND_F1", "3RECV_B0", "1UNSHARD", "0REDUCE_GRAD"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "0SEND_F1", "3RECV_B0", "1UNSHARD", "0REDUCE_GRAD", "2WAIT_SEND_B1", "0WAIT_REDUCE_GRAD"],
+)
 def test_idle_cells_and_communication_compute_nothing(text: str) -> None:
     assert parse_cell(text) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [  # as torch 2.15 says it: _validate_send_waits, _prepare_schedule_with_comms
+        ("0SEND_F0,0WAIT_SEND_F0,0REDUCE_GRAD,1SEND_B0,0WAIT_REDUCE_GRAD,1WAIT_SEND_B0", None),
+        ("0SEND_F0,0REDUCE_GRAD", None),  # 2.13 knows no waits
+        ("0SEND_F0,1SEND_B0,0WAIT_SEND_F0", "cell 2: nothing waits for 1SEND_B0, as torch wants"),
+        ("0WAIT_SEND_F0,0SEND_F0", "cell 1: 0WAIT_SEND_F0 waits for no 0SEND_F0 before it"),
+        ("0SEND_F0,0SEND_F0,0WAIT_SEND_F0", "cell 2: 0SEND_F0 begins before 0SEND_F0 is waited"),
+        ("0REDUCE_GRAD,1REDUCE_GRAD,1WAIT_REDUCE_GRAD", "cell 2: 1REDUCE_GRAD begins before 0RE"),
+        ("0REDUCE_GRAD,1SEND_F0,1WAIT_SEND_F0", "cell 1: nothing waits for 0REDUCE_GRAD"),
+    ],
+)
+def test_a_dump_is_judged_by_the_release_whose_actions_it_has(
+    row: str, expected: str | None
+) -> None:
+    found = next((str(one) for one in lint_waits([row.split(",")])), None)
+    assert found is None if expected is None else str(found).startswith(f"row 1, {expected}")
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,25 @@ def test_what_a_file_posts_is_judged_as_it_stands(cli: Run, save, tmp_path) -> N
     assert "directly before" in cli("check", problem, only, "--runtime", "group").out
 
 
+def test_waits_of_a_file_are_judged(cli: Run, save, tmp_path) -> None:
+    """torch 2.15's waits: each rank waits for its send where the other has no receive yet."""
+    rows = (
+        "0F0,0SEND_F0,0WAIT_SEND_F0,0F1,0SEND_F1,0WAIT_SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1",
+        "1RECV_F0,1F0,1B0,1SEND_B0,1WAIT_SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1WAIT_SEND_B1",
+    )
+    problem, rule = save(chain(2, 2)), ("--runtime", "edge-fifo", "--json")
+    said = cli("check", problem, given(tmp_path, *rows), *rule).json["runtime"]
+    assert [one["step"] for one in said["cycle"]] == ["SEND_F 0F1", "SEND_B 1BW0"]
+    waits_last = [
+        ",".join(sorted(row.split(","), key=lambda cell: cell[1:5] == "WAIT")) for row in rows
+    ]
+    assert cli("check", problem, given(tmp_path, *waits_last), *rule).code == 0
+    without = rows[0].replace("0WAIT_SEND_F1,", "")
+    outcome = cli("check", problem, given(tmp_path, without, rows[1]), *rule)
+    assert outcome.code == 2
+    assert "nothing waits for 0SEND_F1" in outcome.err
+
+
 def test_a_buffer_that_is_written_before_it_was_sent(cli: Run, save, tmp_path) -> None:
     """0F1 writes where 0F0 still has to be sent from."""
     first = FIRST.replace("0SEND_F0,0F1", "0F1,0SEND_F0")

@@ -67,6 +67,8 @@ class RecordingStage(SimpleNamespace):
     def perform_reduce_grad(self, _: int) -> None:
         pass
 
+    release_fwd_send_outputs = perform_reduce_grad  # from torch 2.15 on
+
 
 def run_by_torch(name: str, p: int, m: int) -> list[list[str]]:
     """What a single-stage schedule of torch's executes on every rank."""

@@ -13,11 +13,13 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from pipesat.core.claims import plural
 from pipesat.core.errors import BadInput, Fault
 from pipesat.core.ops import Item, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Order, Schedule
+from pipesat.core.showing import ranges
 from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.export.torch.companions import Companions, OwnWords, assumptions, own_words
@@ -25,9 +27,13 @@ from pipesat.export.torch.lint import (
     LETTER_OF,
     Action,
     Cell,
+    Texts,
     cell_text,
+    WAIT,
     communication_in,
     lint,
+    lint_waits,
+    never_reduced,
     parse_cell,
 )
 from pipesat.files.strict_json import read_text
@@ -46,7 +52,8 @@ def read_torch_csv(path: Path, problem: Problem, companions: Companions | None =
     """Read an order of a problem from torch's CSV and time it as early as possible.
 
     Row i is device i, stage k the k-th of the route. Empty cells and communication are skipped: the
-    files that torch dumps with ``compute_comms`` can be read too. An overlapped cell becomes a pair
+    files that torch dumps with ``compute_comms`` can be read too, by the rules of the release whose
+    actions they have. An overlapped cell becomes a pair
     where the problem allows pairs and the cell is an F and a B of different (stage, microbatch),
     otherwise its members run in turn, as torch runs them. The notes count what was changed so.
 
@@ -56,14 +63,16 @@ def read_torch_csv(path: Path, problem: Problem, companions: Companions | None =
     require_torch_pipeline(problem)
     source = str(path)
     text = read_text(path, LARGEST_FILE)
-    rows = rows_of_csv(text, source)
+    texts = texts_of_csv(text, source)
+    rows = rows_of_texts(texts, source)
     if len(rows) != len(problem.devices):
         raise BadInput(
             f"{len(rows)} rows, expected {len(problem.devices)}, one per rank", source=source
         )
     stages = problem.routes[0].stages
     _check_placement(rows, problem, source)
-    if complaints := lint(rows, len(stages), problem.routes[0].microbatches):
+    complaints = lint(rows, len(stages), problem.routes[0].microbatches)
+    if complaints := complaints or [*lint_waits(texts)]:
         more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
         raise BadInput(f"{complaints[0]}{more}", source=source)
     companions = companions or Companions.of(path)
@@ -71,27 +80,40 @@ def read_torch_csv(path: Path, problem: Problem, companions: Companions | None =
     items = [[tuple(items_of(cell, own)) for cell in row] for row in rows]
     order = tuple(tuple(item for found in row for item in found) for row in items)
     schedule = time_order(problem, order, source=f"torch-csv {path.name}")
-    notes = (*_notes(text, rows, items), *assumptions(problem, companions, path))
+    notes = (*_notes(texts, rows, items), *assumptions(problem, companions, path))
     return Imported(schedule, notes)
 
 
-def rows_of_csv(text: str, source: str) -> list[list[Cell]]:
-    """Parse the rows; a blank line counts as a rank, as it does for torch."""
-    rows = []
-    where = "row 1"
+def texts_of_csv(text: str, source: str) -> list[list[str]]:
+    """Return the cells of every row without blanks; a blank line is a rank, as it is for torch."""
+    rows: list[list[str]] = []
     try:
-        for r, row in enumerate(csv.reader(io.StringIO(text, newline="")), 1):
+        for row in csv.reader(io.StringIO(text, newline="")):
+            rows.append([cell.replace(" ", "") for cell in row])
+    except csv.Error as error:  # a field of more than 131,072 characters, say
+        raise BadInput(f"not CSV: {error}", source=source, where=f"row {len(rows) + 1}") from None
+    return rows
+
+
+def rows_of_texts(texts: Texts, source: str) -> list[list[Cell]]:
+    """Parse the cells; those that compute nothing are left out."""
+    rows = []
+    where = ""
+    try:
+        for r, row in enumerate(texts, 1):
             cells = []
             for c, cell in enumerate(row, 1):
                 where = f"row {r}, cell {c}"
                 cells.append(parse_cell(cell))
             rows.append([cell for cell in cells if cell is not None])
-            where = f"row {r + 1}"
-    except csv.Error as error:  # a field of more than 131,072 characters, say
-        raise BadInput(f"not CSV: {error}", source=source, where=where) from None
     except ValueError as error:
         raise BadInput(str(error), source=source, where=where) from None
     return rows
+
+
+def rows_of_csv(text: str, source: str) -> list[list[Cell]]:
+    """Parse the rows of a file."""
+    return rows_of_texts(texts_of_csv(text, source), source)
 
 
 def items_of(cell: Cell, own: OwnWords) -> list[Item]:
@@ -110,7 +132,9 @@ def _is_pair(cell: Cell) -> bool:
     return (one.stage, one.microbatch) != (other.stage, other.microbatch)
 
 
-def _notes(text: str, rows: list[list[Cell]], items: list[list[tuple[Item, ...]]]) -> Iterator[str]:
+def _notes(
+    texts: Texts, rows: list[list[Cell]], items: list[list[tuple[Item, ...]]]
+) -> Iterator[str]:
     found = zip(chain.from_iterable(rows), chain.from_iterable(items), strict=True)
     overlapped = [(cell, len(made) == 1) for cell, made in found if len(cell) > 1]
     if turned := sum(not paired for _, paired in overlapped):
@@ -120,8 +144,17 @@ def _notes(text: str, rows: list[list[Cell]], items: list[list[tuple[Item, ...]]
         )
     if backward := sum(paired and cell[0].letter == "B" for cell, paired in overlapped):
         yield f"overlapped cells written backward first: {backward}. A pair has no such order"
-    if skipped := communication_in(text):
-        yield f"left out actions that compute nothing, {skipped} of them: schedules have none"
+    if skipped := communication_in(texts):
+        release = "2.15" if any(WAIT in text for row in texts for text in row) else "2.13"
+        yield (
+            f"left out actions that compute nothing, {skipped} of them, by the rules of torch "
+            f"{release}: schedules have none"
+        )
+    if stages := never_reduced(rows, texts):
+        yield (
+            f"WARNING: without REDUCE_GRAD of {plural(len(stages), 'stage')} {ranges(stages)}, "
+            "torch's gradients there are as many times too large as there are microbatches"
+        )
 
 
 def _check_placement(rows: list[list[Cell]], problem: Problem, source: str) -> None:

@@ -4,6 +4,9 @@ torch parses with a prefix match and takes ``0F0junk`` for ``0F0``; this does no
 validator counts sets: it misses duplicates, unknown microbatches, everything across ranks, and that
 the last stage must run its forwards in microbatch order (else losses are assigned to the wrong
 microbatch, in some cases silently). A bad file fails on one rank and hangs the others.
+
+A ``compute_comms`` dump has sends and receives too. From 2.15 on it also says where each send and
+each reduction of gradients is waited for; the two releases refuse each other's.
 """
 
 from __future__ import annotations
@@ -23,12 +26,11 @@ KIND_OF: Final[dict[Letter, Kind]] = {"F": "F", "I": "B", "W": "W", "B": "BW"}
 
 _ACTION = re.compile(r"(0|[1-9][0-9]{0,8})([FIWB])(0|[1-9][0-9]{0,8})")
 _OVERLAP = re.compile(r"\(([^()]+)\)OVERLAP_F_B")
-_NOT_COMPUTE = re.compile(r"[0-9]+((SEND|RECV)_[FB][0-9]+|UNSHARD|RESHARD|REDUCE_GRAD)")
-
-
-def communication_in(text: str) -> int:
-    """Number of cells of a readable CSV that communicate, or gather and reduce weights."""
-    return sum(1 for _ in _NOT_COMPUTE.finditer(text.replace(" ", "")))
+_NOT_COMPUTE = re.compile(
+    r"([0-9]+)((?:SEND|RECV|WAIT_SEND)_[FB][0-9]+|UNSHARD|RESHARD|(?:WAIT_)?REDUCE_GRAD)"
+)
+WAIT: Final = "WAIT_"
+"""How actions begin, after the stage, that torch has from 2.15 on."""
 
 
 class Action(NamedTuple):
@@ -82,6 +84,8 @@ def parse_action(text: str) -> Action | None:
 
 
 Rows = Sequence[Sequence[Cell]]
+Texts: TypeAlias = Sequence[Sequence[str]]
+"""The cells of a file as they stand there, without blanks."""
 
 
 class Complaint(NamedTuple):
@@ -96,6 +100,46 @@ class Complaint(NamedTuple):
         if self.column:
             place += f", cell {self.column}"
         return f"{place}: {self.message}"
+
+
+def communication_in(texts: Texts) -> int:
+    """Number of cells of a readable CSV that communicate, or gather and reduce weights."""
+    return sum(_NOT_COMPUTE.fullmatch(text) is not None for row in texts for text in row)
+
+
+def lint_waits(texts: Texts) -> Iterator[Complaint]:
+    """Yield where torch 2.15 refuses the waits of a file that has any; 2.13 knows none.
+
+    One wait after each send, for that send; at most one reduction of gradients of a rank is open.
+    """
+    if not any(WAIT in text for row in texts for text in row):
+        return
+    for r, row in enumerate(texts, 1):
+        left: dict[str, int] = {}
+        for c, text in enumerate(row, 1):
+            if WAIT in text:
+                if left.pop(begun := text.replace(WAIT, ""), None) is None:
+                    yield Complaint(r, c, f"{text} waits for no {begun} before it")
+            elif "SEND_" in text or "REDUCE_GRAD" in text:
+                others = [o for o in left if o == text or "SEND_" not in o + text]
+                if others:
+                    yield Complaint(r, c, f"{text} begins before {others[0]} is waited for")
+                left[text] = c
+        for text, c in left.items():
+            yield Complaint(r, c, f"nothing waits for {text}, as torch wants it from 2.15 on")
+
+
+def never_reduced(rows: Rows, texts: Texts) -> list[int]:
+    """Return the stages whose gradients a file with sends and receives never reduces.
+
+    torch scales them by the number of microbatches as it reduces them: without, they are that many
+    times too large (ran, 2.13).
+    """
+    cells = {text for row in texts for text in row}
+    if not any("SEND_" in text for text in cells):
+        return []
+    stages = {action.stage for row in rows for cell in row for action in cell}
+    return sorted(stage for stage in stages if f"{stage}REDUCE_GRAD" not in cells)
 
 
 def lint(rows: Rows, stages: int, microbatches: int) -> list[Complaint]:
