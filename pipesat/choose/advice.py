@@ -178,7 +178,7 @@ class Advice(Displayed):
             gain = change(other.makespan, row.makespan, 1)
             text = f"{name_of(other)} would take {question.time(other.makespan)}, {gain}"
             beyond = sentences([text, other.why_not, of_order(other, "that order")])
-        layout, estimate = row.layout(question).text, question.layers.estimate
+        layout, estimate = row.layout(question) or "", question.layers.estimate
         return [("layout", layout), ("does not run", beyond), ("estimate", estimate), *left]
 
     def tables(self) -> Iterator[Table]:

@@ -113,7 +113,7 @@ def megatron_flags(question: Question, row: Row) -> str:
     lines = [
         *([f"# {row.name}: {published}"] if published else []),
         f"--pipeline-model-parallel-size={question.devices}",
-        layout_option(question.layers, row.partition),
+        layout_option(question.layers, row.partition, question.devices),
     ]
     if row.group is not None:
         lines.append(group_option(row.group))

@@ -27,7 +27,13 @@ from pipesat.files.strict_json import read_json
 from pipesat.layers.file import LARGEST_FILE
 from pipesat.layers.from_profile import layers_of_document, layers_of_profile
 from pipesat.layers.layer import Layers
-from pipesat.layers.layout import layout_of_module_names, parse_layout, partition_of_layout
+from pipesat.layers.layout import (
+    layout_of_partition,
+    parse_layout,
+    partition_of_layout,
+    partition_of_names,
+    without_letter,
+)
 from pipesat.layers.megatron import partition_of_pattern
 from pipesat.layers.pipeline import Delay, Pipeline, link_delay
 from pipesat.layers.roofline import LIKELY
@@ -216,11 +222,14 @@ def hand_of(text: str, layers: Layers, some: Pipeline) -> Hand:
         if layers.hybrid and not text.endswith(".json"):
             partition, name = partition_of_pattern(text, layers), text
         else:
+            name = text
             if text.endswith(".json"):
-                found = layout_of_module_names(read_json(Path(text), 64 << 20))
+                partition = partition_of_names(read_json(Path(text), 64 << 20), layers)
+                if without_letter(layers) is None:
+                    name = layout_of_partition(layers, partition).text
             else:
                 found = parse_layout(text, devices=some.devices)
-            partition, name = partition_of_layout(found, layers), found.text
+                partition, name = partition_of_layout(found, layers), found.text
         chunks, rest = divmod(len(partition), some.devices)
         if rest:
             expected = f"expected a multiple of {some.devices}, the devices"

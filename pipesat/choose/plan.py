@@ -117,13 +117,15 @@ class Plan(Displayed):
         loads = [device["load"] for device in devices_of(own)]
         busy = percent(ratio(max(loads), self.value), 1)
         sizes = ", ".join(str(len(part)) for part in own.partition)
+        layout, no_layout = layout_text(own, self.space.layers)
         return [
             (
                 "Take",
                 f"{shape_name(own.shape)} on {own.shape.devices} devices, order of {order}: {time}"
                 f" a step ({self.space.objective})",
             ),
-            ("Layers", layout_text(own, self.space.layers) or f"{sizes} per stage"),
+            ("Layers", layout or f"{sizes} per stage"),
+            ("No layout", no_layout),
             ("Proof", self._proof()),
             ("This split", "" if self.status == "optimal" else self.result.proof()),
             ("Gain", sentences(self.gains)),
@@ -248,7 +250,8 @@ class Plan(Displayed):
             "recompute": self.space.choice,
             "stages": stages_of(chosen, layers),
             "devices": devices_of(chosen),
-            "layout": layout_text(chosen, layers),
+            "layout": layout_text(chosen, layers)[0],
+            "no_layout": layout_text(chosen, layers)[1] or None,
             "module_fqns_per_model_part": module_names(chosen, layers),
             "considered": [*self._considered()],
             "comparison": [row.document(self.rows) for row in self.rows],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -183,13 +182,17 @@ def loads_of(problem: Problem) -> list[int]:
     return [sum(each[stage] for stage in own) for own in problem.stages_on]
 
 
-def layout_text(chosen: Candidate | None, layers: Layers) -> str | None:
-    """Megatron-LM's layout, or a hybrid model's pattern; ``None`` if it has none, as in a V."""
+def layout_text(chosen: Candidate | None, layers: Layers) -> tuple[str | None, str]:
+    """Megatron-LM's layout, or a hybrid model's pattern; else ``None`` and why there is none.
+
+    Nothing is said of a V, in which Megatron-LM places nothing.
+    """
     if chosen is None or chosen.shape.placement == "vee":
-        return None
-    with contextlib.suppress(NotApplicable):
-        return layout_text_of(layers, chosen.partition)
-    return None
+        return None, ""
+    try:
+        return layout_text_of(layers, chosen.partition, chosen.shape.devices), ""
+    except NotApplicable as error:
+        return None, str(error)
 
 
 def module_names(chosen: Candidate | None, layers: Layers) -> list[list[str]] | None:

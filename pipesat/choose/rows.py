@@ -6,6 +6,7 @@ exporter says, row by row.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -26,7 +27,7 @@ from pipesat.core.showing import ranges
 from pipesat.export import EXPORTERS
 from pipesat.export.as_run import as_run
 from pipesat.export.options import Checkpointing, Options
-from pipesat.layers.layout import MegatronLayout, layout_of_partition
+from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.megatron import group_sizes, layout_option, refusal
 from pipesat.layers.pipeline import Pipeline, shape_name
 from pipesat.workflows.hand_written import baselines
@@ -146,9 +147,11 @@ class Row:
         """How many times two ops run together."""
         return sum(pair_counts(self.schedule).values())
 
-    def layout(self, question: Question) -> MegatronLayout:
-        """Which layers every stage has."""
-        return layout_of_partition(question.layers, self.partition)
+    def layout(self, question: Question) -> str | None:
+        """Which layers every stage has, in Megatron-LM's letters; ``None``: one has no letter."""
+        with contextlib.suppress(NotApplicable):
+            return layout_of_partition(question.layers, self.partition).text
+        return None
 
     def all_again(self, question: Question) -> bool:
         """Whether every stage that can recompute does."""
@@ -180,7 +183,7 @@ class Row:
             "published": published_in(self.name) or None,
             "split": self.split,
             "placement": self.placement,
-            "layout": self.layout(question).text,
+            "layout": self.layout(question),
             "layers_per_stage": [len(part) for part in self.partition],
             "group": self.group,
             "recompute": [*self.again],
@@ -266,11 +269,19 @@ def options_of(question: Question, row: Row) -> Options:
     """Return what the exporter is told besides problem and schedule.
 
     A framework's one switch is off where stages have to be checkpointed in the user's own code.
+
+    Raises
+    ------
+    NotApplicable
+        If a framework is told how many layers a stage has, and one has no name there.
     """
     if not question.record.takes_layers:
         return Options()
+    layout = layout_of_partition(question.layers, row.partition)
+    if any("m" in stage for stage in layout.stages):
+        raise NotApplicable(f"{question.record.title}'s file has no names for MTP layers")
     switch: Checkpointing = "full" if row.setting else "none"
-    return Options(layers=row.layout(question).counts, checkpointing=switch)
+    return Options(layers=layout.counts, checkpointing=switch)
 
 
 def _why_not_its_own(question: Question, row: Row) -> str:
@@ -280,7 +291,7 @@ def _why_not_its_own(question: Question, row: Row) -> str:
     if row.again and not row.all_again(question):
         return "Megatron-LM recomputes on all stages alike"
     try:
-        layout_option(question.layers, row.partition)
+        layout_option(question.layers, row.partition, question.devices)
     except NotApplicable as error:
         return str(error)
     p, m = question.devices, question.microbatches

@@ -2,8 +2,9 @@
 
 In a string ``E`` is the embedding, ``t`` a transformer layer, ``m`` a multi-token-prediction layer,
 ``L`` the loss (the head). ``|`` separates stages, commas mean nothing, ``x*n`` and ``(...)*n``
-repeat, groups do not nest. Stage s of S lies on rank s mod p. (Facts of Megatron-LM core,
-pipeline_parallel_layer_layout.py, 2026-08.)
+repeat, groups do not nest. Stage s of S lies on rank s mod p. ``E`` and ``L`` place nothing: the
+embedding is on the first stage and the head on the last whatever stands there, so here they must
+stand there. (Facts of megatron-core 0.19.2, pipeline_parallel_layer_layout.py.)
 
 torchtitan and NeMo AutoModel take ``module_fqns_per_model_part``, a list of names per stage:
 ``layers.7`` or ``model.layers.7`` are transformer layers, the other names are those of embeddings,
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.layers.layer import Layers, Role
 from pipesat.placement.partition import partition_of
 
@@ -28,7 +29,7 @@ WORDS: Final = {"E": "embedding", "t": "transformer layer", "m": "MTP layer", "L
 
 _MOST: Final = 100_000  # layers and bars of a string
 _ITEM: Final = re.compile(
-    r",|(?:(?P<one>[EtmL|])|\((?P<group>[^()]+)\)(?=\*))(?:\*(?P<times>[1-9][0-9]{0,4}))?(?![*0-9])"
+    r",|(?:(?P<one>[EtmL|])|\((?P<group>[^()]+)\)(?=\*))(?:\*(?P<times>[0-9]{1,5}))?(?![*0-9])"
 )
 _LAYER: Final = re.compile(r"(?:[a-z_]+\.)*(?:layers|h|blocks)\.(0|[1-9][0-9]{0,5})")
 _NAMES: Final = {
@@ -72,7 +73,19 @@ def partition_of_layout(layout: MegatronLayout, layers: Layers) -> tuple[range, 
 
 
 def layout_of_partition(layers: Layers, partition: Sequence[range]) -> MegatronLayout:
-    """Layout of a partition; ``E`` and ``L`` are added where no layer has that role."""
+    """Layout of a partition; ``E`` and ``L`` are added where no layer has that role.
+
+    Raises
+    ------
+    NotApplicable
+        If a layer has no letter there: a second embedding or head, or one out of turn.
+    """
+    if (without := without_letter(layers)) is not None:
+        raise NotApplicable(
+            f"{layers.label(without)} has no letter in Megatron-LM's layout, which has E "
+            "(embedding) once and first, every t (transformer layer), every m (MTP layer), and L "
+            "(loss) once and last"
+        )
     stages = ["".join(SYMBOLS[layers.layers[k].role] for k in part) for part in partition]
     flat = "".join(stages)
     if "E" not in flat:
@@ -80,6 +93,19 @@ def layout_of_partition(layers: Layers, partition: Sequence[range]) -> MegatronL
     if "L" not in flat:
         stages[-1] += "L"
     return MegatronLayout(tuple(stages))
+
+
+def without_letter(layers: Layers) -> int | None:
+    """Return the first layer that a layout cannot say by its role and place, if there is one."""
+    before = -1
+    for number, layer in enumerate(layers.layers):
+        place = [*SYMBOLS].index(layer.role)
+        if place == 0 < before:
+            return 0  # what comes before the embedding
+        if place < before or (place == before and layer.role in ("embedding", "head")):
+            return number
+        before = place
+    return None
 
 
 def _short(stage: str) -> str:
@@ -99,6 +125,11 @@ def parse_layout(text: str, *, devices: int | None = None) -> MegatronLayout:
     """
     stages = tuple(_expanded(text).split("|"))
     _require_order(stages)
+    for symbol, end, where in (("E", 0, "first"), ("L", -1, "last")):
+        if symbol not in stages[end]:
+            expected = f"expected {symbol} ({WORDS[symbol]}) on the {where} stage"
+            text_of = "Megatron-LM builds it there whatever the layout says"
+            raise BadInput(f"{expected}: {text_of}", value=text)
     if devices is not None and len(stages) % devices:
         expected = f"{len(stages)} stages, expected a multiple of {devices}, the ranks"
         raise BadInput(expected, value=text)
@@ -118,12 +149,12 @@ def _expanded(text: str) -> str:
         if item is None:
             raise BadInput(
                 "expected E, t, m, L, |, a comma or a group as (t|)*2, and after a * a number from "
-                "1 to 99999",
+                "0 to 99999",
                 where=f"character {place + 1} of {text!r}",
                 value=text[place],
             )
         own = _expanded(item["group"]) if item["group"] else item["one"] or ""
-        times = int(item["times"] or 1)
+        times = 1 if item["times"] is None else int(item["times"])
         if len(found) + len(own) * times > _MOST:
             raise BadInput(f"more than {_MOST} layers and bars", value=text)
         found += own * times
@@ -139,6 +170,15 @@ def _require_order(stages: Sequence[str]) -> None:
             "and L (loss) last, E and L once",
             value="|".join(map(_short, stages)),
         )
+
+
+def partition_of_names(document: object, layers: Layers) -> tuple[range, ...]:
+    """Cut layers by a list of names per stage: their own, else those that frameworks know."""
+    stages = document if isinstance(document, list) else []
+    lists = all(isinstance(names, list) for names in stages)
+    if lists and [name for names in stages for name in names] == [x.name for x in layers.layers]:
+        return partition_of([0, *accumulate(map(len, stages))])
+    return partition_of_layout(layout_of_module_names(document), layers)
 
 
 def layout_of_module_names(document: object) -> MegatronLayout:

@@ -16,7 +16,7 @@ Hybrid models have ``--hybrid-layer-pattern`` and refuse a layout: a symbol per 
 ``G`` gated delta net, ``*`` attention, ``D`` DeepSeek's sparse attention, ``+`` latent attention,
 ``-`` MLP, ``E`` experts. ``|`` parts stages, which lie in a loop: stage s on rank s mod p. What
 follows a ``/`` is an MTP layer; all are alike, and belong to the last stage, as the loss does.
-(Facts of Megatron-LM, core/models/hybrid/hybrid_layer_allocation.py, 2026-08.)
+(Facts of megatron-core 0.19.2, models/hybrid/hybrid_layer_allocation.py.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Final
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.layers.layer import Layers
-from pipesat.layers.layout import layout_of_partition
+from pipesat.layers.layout import layout_of_partition, parse_layout, partition_of_layout
 from pipesat.placement.partition import partition_of
 
 CORE_VERSION: Final = "0.19.2"
@@ -141,46 +141,60 @@ def pattern_of_partition(layers: Layers, partition: Sequence[range]) -> str:
     return "/".join(["|".join(main), *mtp])
 
 
-def layout_text_of(layers: Layers, partition: Sequence[range]) -> str:
+def layout_text_of(layers: Layers, partition: Sequence[range], devices: int | None) -> str:
     """Return what Megatron-LM takes: a hybrid model's pattern, another one's layout.
+
+    It is read back by Megatron-LM's rules, on so many ranks; ``None``: for people alone.
 
     Raises
     ------
     NotApplicable
-        As :func:`pattern_of_partition`.
+        If Megatron-LM has none for it, or would cut otherwise.
     """
-    if layers.hybrid:
-        return pattern_of_partition(layers, partition)
-    return layout_of_partition(layers, partition).text
+    try:
+        if layers.hybrid:
+            text = pattern_of_partition(layers, partition)
+            back = partition_of_pattern(text, layers)
+        else:
+            text = layout_of_partition(layers, partition).text
+            back = partition_of_layout(parse_layout(text, devices=devices), layers)
+    except BadInput as error:
+        raise NotApplicable(f"Megatron-LM refuses its layout: {error}") from None
+    if [*map(len, back)] != [*map(len, partition)]:
+        raise NotApplicable(f"Megatron-LM would cut otherwise by its layout {text}")
+    return text
 
 
-def layout_option(layers: Layers, partition: Sequence[range]) -> str:
+def layout_option(layers: Layers, partition: Sequence[range], devices: int) -> str:
     """Return the option that says it, in quotes, as a shell needs it: ``|`` is a character of it.
 
     Raises
     ------
     NotApplicable
-        As :func:`pattern_of_partition`.
+        As :func:`layout_text_of`.
     """
     name = "hybrid-layer-pattern" if layers.hybrid else "pipeline-model-parallel-layout"
-    return f"--{name}={shlex.quote(layout_text_of(layers, partition))}"
+    return f"--{name}={shlex.quote(layout_text_of(layers, partition, devices))}"
 
 
 def partition_of_pattern(text: str, layers: Layers) -> tuple[range, ...]:
-    """Cut hybrid layers as a pattern says; what is before and after the blocks is at the ends."""
+    """Cut hybrid layers as a pattern says; what is before and after the blocks is at the ends.
+
+    The embedding is on the first stage, also where that has no block.
+    """
     whole = pattern_of_partition(layers, (range(len(layers)),))
     if checked(text).replace("|", "") != whole:
         raise BadInput(f"expected the layers {whole}, parted by |", value=text)
     lengths = [len(stage) for stage in text.partition("/")[0].split("|")]
-    ends = {0: 0}
+    ends = {0: next((k for k, layer in enumerate(layers.layers) if layer.role == "block"), 0)}
     for k, layer in enumerate(layers.layers):
         if layer.role == "block":
             ends[max(ends) + len(layer.hybrid)] = k + 1
-    cuts = [0, *accumulate(lengths[:-1])]
+    cuts = [*accumulate(lengths[:-1])]
     for place in cuts:
         if place not in ends:
             raise BadInput(f"a | stands inside a layer, after symbol {place}", value=text)
-    return partition_of([*map(ends.__getitem__, cuts), len(layers)])
+    return partition_of([0, *map(ends.__getitem__, cuts), len(layers)])
 
 
 def cut_pattern(text: str, stages: int, counts: Sequence[int] | None) -> str:
@@ -200,7 +214,13 @@ def cut_pattern(text: str, stages: int, counts: Sequence[int] | None) -> str:
 
 def checked(text: str) -> str:
     """Return a text that is a pattern."""
-    if _PATTERN.fullmatch(text) is None or len(set(text.split("/")[1:])) > 1:
+    parts = text.split("/")
+    if _PATTERN.fullmatch(text) is None or len(set(parts[1:])) > 1:
         expected = f"expected {HYBRID_SYMBOLS}, | between stages, equal MTP layers each after a /"
+        raise BadInput(expected, where="pattern", value=text)
+    if any("*" in part and {"D", "+"} & {*part} for part in parts):
+        expected = (
+            "expected attention (*) or latent attention (D, +): Megatron-LM has no model with both"
+        )
         raise BadInput(expected, where="pattern", value=text)
     return text

@@ -8,17 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.export.options import module_names
 from pipesat.layers.file import FORMAT, parse_layers
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import (
+    SYMBOLS,
     MegatronLayout,
     layout_of_module_names,
     layout_of_partition,
     parse_layout,
     partition_of_layout,
+    partition_of_names,
 )
+from pipesat.layers.megatron import layout_text_of
+from pipesat.placement.partition import partition_of
 
 
 def model(blocks: int, *, ends: bool = True, mtp: int = 0) -> Layers:
@@ -55,6 +59,7 @@ def test_megatrons_own_example() -> None:
         ("Et|*3L", ["Et", "", "", "L"]),
         ("E(t|t)*2L", ["Et", "tt", "tL"]),
         ("Etm*2L", ["EtmmL"]),
+        ("Ett*0|t(t|)*0L", ["Et", "tL"]),  # none of it, as Megatron reads it
     ],
 )
 def test_what_a_string_says(text: str, stages: list[str]) -> None:
@@ -69,7 +74,6 @@ def test_what_a_string_says(text: str, stages: list[str]) -> None:
         ("Et |tL", 3),
         ("Et*|tL", 2),
         ("Et*x|tL", 2),
-        ("Et*0|tL", 2),
         ("Et*999999999999|tL", 2),
         ("Et*1,2L", 6),  # Megatron reads 12 here
         ("Et*2*3L", 2),
@@ -100,6 +104,9 @@ def test_layers_come_in_one_order(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "devices", "message"),
     [
+        # all layers in order, and Megatron builds the head on the last stage all the same
+        ("Et|tL|", None, r"expected L .loss. on the last stage: Megatron-LM builds it there"),
+        ("|Et|tL", None, r"expected E .embedding. on the first stage: Megatron-LM builds it"),
         ("Et*90000t*90000L", None, "more than 100000 layers"),
         ("E(t*999|)*99999L", None, "more than 100000 layers"),
         ("Et|m|mL", None, "MTP layers on stages 1, 2, expected all on one"),
@@ -155,6 +162,52 @@ def test_a_model_without_ends_of_its_own() -> None:
 def test_a_layout_of_another_model_is_refused(layout: MegatronLayout, has: str) -> None:
     with pytest.raises(BadInput, match=rf"it has the layers {has}.*, the model has Et\*5L"):
         partition_of_layout(layout, model(5))
+
+
+@pytest.mark.parametrize(
+    ("roles", "without"),
+    [  # by hand: E once and first, L once and last, m after t
+        ("Ettm L", None),
+        ("tt", None),
+        ("ttEtL", 0),
+        ("EEtL", 1),
+        ("EtLL", 3),
+        ("EtmtL", 3),
+        ("EtLt", 3),
+    ],
+)
+def test_a_layer_without_a_letter_is_named(roles: str, without: int | None) -> None:
+    names = {symbol: role for role, symbol in SYMBOLS.items()}
+    found = [
+        {"F": 1, "B": 1, "W": 1, "role": names[s], "name": f"part {n}"}
+        for n, s in enumerate(roles.replace(" ", ""))
+    ]
+    layers = parse_layers({"format": FORMAT, "layers": found})
+    if without is None:
+        layout_text_of(layers, (range(len(layers)),), 1)
+        return
+    with pytest.raises(NotApplicable, match=rf"layer {without} \(part {without}\) has no letter"):
+        layout_text_of(layers, (range(len(layers)),), 1)
+
+
+def test_what_megatron_would_cut_otherwise_is_not_written() -> None:
+    """MTP layers apart, or not on the last virtual stage of a rank; fewer stages than ranks."""
+    layers = model(2, mtp=2)  # E t t m m L
+    for ends, devices, said in (
+        ((0, 4, 6), 2, "MTP layers on stages 0, 1, expected all on one"),
+        ((0, 5, 6, 6, 6), 2, "expected L .loss. on the last stage"),
+        ((0, 3, 6), 4, "2 stages, expected a multiple of 4"),
+    ):
+        with pytest.raises(NotApplicable, match=rf"Megatron-LM refuses its layout: .*{said}"):
+            layout_text_of(layers, partition_of(ends), devices)
+    assert layout_text_of(layers, partition_of((0, 3, 6)), 2) == "Ett|mmL"
+
+
+@pytest.mark.parametrize("names", [[["a.b"], ["c", "d"]], [["a.b", "c", "d"]]])
+def test_the_layers_own_names_read_back(names: list[list[str]]) -> None:
+    found = [{"F": 1, "B": 1, "W": 1, "name": name} for name in ("a.b", "c", "d")]
+    layers = parse_layers({"format": FORMAT, "layers": found})
+    assert [len(part) for part in partition_of_names(names, layers)] == [*map(len, names)]
 
 
 # Other frameworks

@@ -25,11 +25,11 @@ from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.export.torch.companions import Companions, OwnWords, assumptions, own_words
 from pipesat.export.torch.lint import (
     LETTER_OF,
+    WAIT,
     Action,
     Cell,
     Texts,
     cell_text,
-    WAIT,
     communication_in,
     lint,
     lint_waits,
@@ -88,8 +88,10 @@ def texts_of_csv(text: str, source: str) -> list[list[str]]:
     """Return the cells of every row without blanks; a blank line is a rank, as it is for torch."""
     rows: list[list[str]] = []
     try:
-        for row in csv.reader(io.StringIO(text, newline="")):
-            rows.append([cell.replace(" ", "") for cell in row])
+        rows.extend(
+            [cell.replace(" ", "") for cell in row]
+            for row in csv.reader(io.StringIO(text, newline=""))
+        )
     except csv.Error as error:  # a field of more than 131,072 characters, say
         raise BadInput(f"not CSV: {error}", source=source, where=f"row {len(rows) + 1}") from None
     return rows
