@@ -223,7 +223,7 @@ class Advice(Displayed):
             "for": question.runtime,
             "devices": question.devices,
             "microbatches": question.microbatches,
-            "memory": question.memory,
+            "memory": question.of_device,
             "reserve": question.reserve,
             "time_unit": layers.time_unit,
             "memory_unit": layers.memory_unit,
@@ -308,9 +308,8 @@ def _memory(advice: Advice, row: Row) -> Iterator[str]:
     if question.memory is None:
         return
     if not row.again and first is None:
-        free = question.memory - question.reserve
-        most = question.amount(max(row.peaks) - question.reserve, within=free)
-        there = question.amount(free, rounded_down)
+        most = question.amount(max(row.peaks), within=question.memory)
+        there = question.amount(question.memory, rounded_down)
         yield f"nothing has to recompute: {most} of {there} are used at most"
         return
     who = f"the first {first} of each stage's layers" if first else stages_text(row.again)
@@ -341,7 +340,7 @@ def of_order(row: Row, what: str) -> str:
     standing = Standing(row.makespan, row.candidate.bound.value, of="the order")
     if standing.proven:
         return f"{what} is proven optimal for this split{again}"
-    return f"for this split{again}, {what} can still gain {standing.gap_text(1)} at most"
+    return f"for this split{again}, {what} can still gain {standing.gap_text()} at most"
 
 
 def _searched(advice: Advice, row: Row) -> str:
@@ -364,7 +363,7 @@ def _proof(advice: Advice, row: Row) -> Iterator[str]:
         yield f"proven optimal of all: no {_searched(advice, row)} is shorter"
     else:
         least = advice.question.time(standing.bound, rounded_down)
-        gap = f"at most {standing.gap_text(1)} less is possible"
+        gap = f"at most {standing.gap_text()} less is possible"
         yield f"{gap}: no {_searched(advice, row)} takes less than {least}"
     if not standing.proven and advice.plan is not None and advice.question.any_order:
         yield of_order(row, "this order")
@@ -384,8 +383,9 @@ def _doubts(advice: Advice) -> Iterator[str]:
         yield _at_the_ends(advice.ends, advice.chosen)
     if not question.latency and question.bandwidth is None:
         yield "links are taken as free"
-    if question.memory is not None and question.reserve:
-        free, all_of_it = (question.amount(x, rounded) for x in (question.reserve, question.memory))
+    if question.of_device is not None and question.reserve:
+        sizes = question.reserve, question.of_device
+        free, all_of_it = (question.amount(x, rounded) for x in sizes)
         yield f"{free} of {all_of_it} per rank are kept free"
     if question.parts is not None:
         source = question.parts.source

@@ -77,9 +77,7 @@ def table_of_rows(question: Question, rows: list[Row]) -> Table:
             "" if paired else percent(row.share_of_ideal(question), 0) for row in rows
         ],
         Column("pairs", spare=1): [str(row.pairs) if paired else "" for row in rows],
-        Column("memory"): [
-            question.amount(max(row.peaks) - question.reserve) if holds else "" for row in rows
-        ],
+        Column("memory"): [question.amount(max(row.peaks)) if holds else "" for row in rows],
         Column(f"runs in\n{question.runtime}", number=False): [_runs(row) for row in rows],
     }
     return by_columns(cells, "times and memory are an estimate" if question.layers.estimate else "")
@@ -144,7 +142,7 @@ def needed_without(question: Question, row: Row) -> str:
         return ""
     if max(peaks) <= question.memory:
         return ""
-    needed = question.amount(max(peaks) - question.reserve)
-    there = question.amount(question.memory - question.reserve, rounded_down)
+    needed = question.amount(max(peaks))
+    there = question.amount(question.memory, rounded_down)
     where = f"on rank {peaks.index(max(peaks))}"
     return f"without, {name} would need {needed} {where}, and there are {there}"

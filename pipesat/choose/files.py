@@ -68,8 +68,7 @@ def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> 
         If the answer contradicts itself; then the schedule is written all the same.
     """
     folder, question, row, easy = Path(folder), advice.question, advice.chosen, advice.plain
-    layers = replace(question.layers, reserve=question.layers.reserve - question.reserve)
-    files = {"layers.json": layers_bytes(layers)}
+    files = {"layers.json": layers_bytes(question.layers)}
     for name, shown in advice.files.items():
         files[f"{name}.problem.json"] = json_file(shown.problem.document)
         files[f"{name}.json"] = schedule_bytes(shown.problem, shown.schedule)

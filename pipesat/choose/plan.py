@@ -147,7 +147,8 @@ class Plan(Displayed):
         if self.bound is not None:
             least = time_text(self.bound.value, self.space.layers.time_unit, rounded_down)
         names = [shape_name(state.shape) for state in self.known.states if not state.why_not]
-        return f"{self.standing.proof(least)}, over all partitions of {', '.join(names)}"
+        over = f"over all partitions of {', '.join(names)}"
+        return self.standing.proof(least, of=over) + (f", {over}" if self.standing.proven else "")
 
     def details(self) -> Facts:
         """Return what proves it, how it was found, and what was left out."""

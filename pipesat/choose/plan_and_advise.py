@@ -256,13 +256,14 @@ def advise(
     unit = known.layers.memory_unit
     capacity = known.memory if memory is None else one_in_unit("memory", memory, unit, up=False)
     free = None if reserve is None else one_in_unit("reserve", reserve, unit)
-    layers = with_reserve(known.layers, free, capacity)
+    layers = known.layers
+    kept = with_reserve(layers, free, capacity).reserve - layers.reserve
     question = Question(
         layers,
         devices,
         microbatches,
-        capacity,
-        layers.reserve - known.layers.reserve,
+        None if capacity is None else capacity - kept,
+        kept,
         latency,
         known.bandwidth if bandwidth is None else rate("bandwidth", bandwidth),
         target,

@@ -30,10 +30,9 @@ class Question:
 
     Attributes
     ----------
-    layers
-        With the reserve that every device keeps free.
     memory, reserve
-        Capacity of a device, ``None`` without a limit, and what of it stays free.
+        Capacity of a device, ``None`` without a limit, and what stays free besides. All problems
+        have this capacity, so a schedule has one peak wherever it is shown.
     latency, bandwidth
         Of every link, in the layers' units; without a bandwidth, size does not count.
     tokens
@@ -58,6 +57,11 @@ class Question:
     copy_rate: Fraction | None = None
     parts: Parts | None = None
     untimed: Layers | None = None
+
+    @property
+    def of_device(self) -> int | None:
+        """Memory of a device, what stays free included."""
+        return None if self.memory is None else self.memory + self.reserve
 
     @property
     def record(self) -> Record:

@@ -124,7 +124,7 @@ class Row:
 
     @property
     def peaks(self) -> list[int]:
-        """Peak memory of every device, the reserve included."""
+        """Peak memory of every device."""
         return peak_memory(self.problem, self.schedule)
 
     @property
@@ -193,7 +193,7 @@ class Row:
             "makespan": self.makespan,
             "tokens_per_second": self.tokens_per_second(question),
             "share_of_ideal": self.share_of_ideal(question),
-            "peak_memory": max(self.peaks) - question.reserve,
+            "peak_memory": max(self.peaks),
             "fits": self.fits,
             "runs": self.runs,
             "why_not": self.why_not or None,

@@ -109,14 +109,18 @@ class Standing:
             return "proven optimal"
         return "no bound known" if self.gap is None else f"gap {self.gap_text()}"
 
-    def proof(self, bound: str, source: str = "") -> str:
-        """Say what is proven in a sentence; ``bound`` is the bound as text, rounded down."""
+    def proof(self, bound: str, source: str = "", of: str = "of these stages") -> str:
+        """Say what is proven in a sentence; ``bound`` is the bound as text, rounded down.
+
+        ``of`` is what it is a limit of: a split with its placement, or many.
+        """
         by = f" ({source})" if source else ""
         if self.value is None or self.gap is None:
             return self.verdict
         if self.proven:
             return f"{self.verdict}{by}"
-        return f"at most {self.gap_text()} less is possible: none takes less than {bound}{by}"
+        least = f"no schedule {of} takes less than {bound}"
+        return f"at most {self.gap_text()} less is possible: {least}{by}"
 
     def require_status(self, status: Status) -> None:
         """Raise :class:`Contradiction` unless this is the status of value and bound."""

@@ -155,7 +155,10 @@ class _Chart:
         rows, unit = self.rows.rows, self.problem.memory_unit
         differ = len({row.capacity for row in rows}) > 1
         amounts = [[row.peak, *([row.capacity] if differ and row.capacity else [])] for row in rows]
-        texts = [" / ".join(amount_text(x, unit, self.top) for x in each) for each in amounts]
+        texts = [
+            " / ".join(amount_text(x, unit, self.top, row.capacity) for x in each)
+            for row, each in zip(rows, amounts, strict=True)
+        ]
         right = self.axes.secondary_yaxis("right")
         right.spines["right"].set_visible(False)
         right.set_yticks([row.top + 0.8 for row in rows], texts, fontsize=8)

@@ -27,7 +27,7 @@ from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 
-from pipesat.core.amounts import SECONDS, SHARE, bytes_of, rounded_up, significant
+from pipesat.core.amounts import SECONDS, SHARE, bytes_of, rounded_down, rounded_up, significant
 from pipesat.core.ops import KINDS
 from pipesat.picture.rows import UPPER
 from pipesat.picture.style import (
@@ -155,10 +155,18 @@ def unit_of_memory(unit: str, largest: float) -> tuple[Fraction, str]:
     return Fraction(each, 1024**power), names[power]
 
 
-def amount_text(value: int, unit: str, largest: int) -> str:
-    """Return an amount of memory as it is shown beside amounts up to ``largest``, rounded up."""
+def amount_text(value: int, unit: str, largest: int, within: int | None = None) -> str:
+    """Return an amount of memory as it is shown beside amounts up to ``largest``, rounded up.
+
+    What fits into a capacity, as it does itself, is never shown as more than that, rounded down.
+    """
     scale, _ = unit_of_memory(unit, largest)
-    return f"{value:,}" if scale == 1 else significant(value * scale, 3, rounded_up)
+    if scale == 1:
+        return f"{value:,}"
+    texts = [significant(value * scale, 3, rounded_up)]
+    if within is not None and value <= within:
+        texts.append(significant(within * scale, 3, rounded_down))
+    return min(texts, key=lambda text: float(text.replace(",", "")))
 
 
 def in_brackets(name: str, unit: str) -> str:
@@ -242,7 +250,9 @@ def draw_legend(figure: Figure, problem: Problem, rows: Rows, memory: int | None
     _, unit = unit_of_memory(problem.memory_unit, memory or 0)
     limits = {row.capacity for row in rows.rows if row.capacity is not None} if held else set()
     alone = limits.pop() if len(limits) == 1 else None
-    limit = "" if alone is None else f" {amount_text(alone, problem.memory_unit, memory or 0)}"
+    limit = (
+        "" if alone is None else f" {amount_text(alone, problem.memory_unit, memory or 0, alone)}"
+    )
     line = Line2D([], [], color=CAPACITY, linestyle="--", linewidth=1)
     entries: list[tuple[bool, Any, str]] = [
         *(

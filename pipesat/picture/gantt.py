@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pipesat.core.amounts import Rounding, rounded, rounded_down, time_text
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -70,9 +72,8 @@ def title_of(result: Result) -> str:
     problem, value = result.problem, result.value
     said = [f"{result.objective} {_time(value, problem)}"]
     if result.lower_bound is not None:
-        said += (
-            [] if result.status == "optimal" else [f"bound {_time(result.lower_bound, problem)}"]
-        )
+        least = _time(result.lower_bound, problem, rounded_down)
+        said += [] if result.status == "optimal" else [f"bound of these stages {least}"]
         said.append(result.standing.verdict)
     return f"{_name(problem)}\n{', '.join(said)}"
 
@@ -88,7 +89,5 @@ def _name(problem: Problem) -> str:
     return problem.name or f"{devices} devices, {microbatches} microbatches"
 
 
-def _time(value: Any, problem: Problem) -> str:
-    from pipesat.core.amounts import time_text
-
-    return time_text(value, problem.time_unit)
+def _time(value: Any, problem: Problem, towards: Rounding = rounded) -> str:
+    return time_text(value, problem.time_unit, towards)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pipesat.core.claims import (
     Bound,
     Standing,
+    Tried,
     change,
     excess,
     percent,
@@ -63,6 +64,17 @@ def test_the_gap_is_zero_if_and_only_if_it_is_proven(value: int, less: int) -> N
     assert (found.gap == 0) == found.proven == (value == bound)
     assert ("proven optimal" in found.verdict) == found.proven
     assert found.gap == pytest.approx(float(Fraction(value - bound, value)) if value else 0.0)
+
+
+def test_the_best_is_called_so_with_how_many_were_tried() -> None:
+    every = "10.0 % shorter than the best of all 12 settings of 1F1B"
+    assert Tried("1F1B", 12, 12).gain(90, 100) == every
+    some = Tried("1F1B", 5, 12)
+    assert some.best == "the best 1F1B so far, with 5 of 12 settings tried"
+    assert some.left == "7 of 12 settings of 1F1B"
+    for tried, total in ((13, 12), (-1, 12), (0, 0)):
+        with pytest.raises(Contradiction):
+            Tried("1F1B", tried, total)
 
 
 def test_verdicts() -> None:

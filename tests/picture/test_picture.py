@@ -14,7 +14,7 @@ from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.heuristics import BASELINES
-from pipesat.picture.figures import file_of, unit_of_memory, unit_of_time
+from pipesat.picture.figures import amount_text, file_of, unit_of_memory, unit_of_time
 from pipesat.picture.gantt import gantt_figure
 from pipesat.picture.rows import Fold, fold_of, rows_of
 from pipesat.picture.style import MEANING, fill
@@ -241,6 +241,9 @@ def test_units_are_those_that_people_use():
     assert unit_of_memory("1e-4 stage activation", 6) == (Fraction(1, 10_000), "stage activations")
     assert unit_of_memory("MiB", 40_960) == (Fraction(1, 1024), "GiB")
     assert unit_of_memory("", 6) == (1, "")
+    # 72,478 MiB are 70.779 GiB: what fits into them is not shown as 70.8, beside 70.7
+    fits, does_not = (amount_text(held, "MiB", 80_000, 72_478) for held in (72_478, 72_479))
+    assert (fits, does_not) == ("70.7", "70.8")
 
 
 # the text grid
