@@ -25,12 +25,12 @@ def case(case: Case) -> None:
         for layer in document["layers"]:
             layer["fused"] = True
     case.write("layers.json", document)
-    question, reserve = _question(case, document)
+    question, kept = _question(case, document)
     words = ["--devices", 2, "--microbatches", question.microbatches, "--for", runtime]
     words += ["--link-delay", question.latency, "--workers", 1]
     words += ["--time-limit", 0.3 if case.quick else rng.choice([0.5, 2, 5])]
     if question.memory[0] is not None:
-        words += ["--memory", question.memory[0], "--memory", f"reserve={reserve}"]
+        words += ["--memory", question.memory[0] + kept, "--memory", f"reserve={kept}"]
         if rng.random() < 0.4:
             words += ["--memory", f"copy_bandwidth={rng.choice([100, 1000, 3000])}MiB"]
     ran = case.run("advise", "layers.json", *words, "-o", "out", "--json", codes=(0, 2, 3))
@@ -43,17 +43,17 @@ def case(case: Case) -> None:
     elif ran.code == 3:
         case.expect(truth is None or not truth.feasible, "infeasible, though something is possible")
     else:
-        case.violations += false_advice(case, question, runtime, reserve, truth, ran.json())
+        case.violations += false_advice(case, question, runtime, truth, ran.json())
 
 
 def _question(case: Case, document: dict[str, Any]) -> tuple[plans.Question, int]:
-    """Return what is asked, its reserve with what `--memory reserve` keeps free, and that alone."""
+    """Return what is asked, and what `--memory reserve` keeps free besides."""
     rng, entries = case.rng, document["layers"]
     held = sum(entry["held_after_F"] for entry in entries)
     weights = sum(entry["weights"] for entry in entries)
     limited = rng.random() < 0.7
     kept = rng.choice([0, 1, 2]) if limited else 0
-    least = document.get("reserve", 0) + kept + weights // 2
+    least = document.get("reserve", 0) + weights // 2
     memory = least + rng.randint(1, max(2, 2 * held)) if limited else None
     choose = limited and any("recompute" in entry for entry in entries)
     question = plans.Question(
@@ -64,7 +64,7 @@ def _question(case: Case, document: dict[str, Any]) -> tuple[plans.Question, int
         shapes=SHAPES,
         recompute="choose" if choose else "never",
         latency=rng.choice([0, 0, 1]),
-        reserve=document.get("reserve", 0) + kept,
+        reserve=document.get("reserve", 0),
     )
     return question, kept
 
@@ -73,7 +73,6 @@ def false_advice(
     case: Case,
     question: plans.Question,
     runtime: str,
-    reserve: int,
     truth: Truth | None,
     said: Any,
 ) -> Iterator[str]:
@@ -94,7 +93,7 @@ def false_advice(
         if (said["status"] == "optimal") != (bound == chosen["makespan"]):
             yield f"status {said['status']} with {chosen['makespan']} and bound {bound}"
         problem, schedule = load(out / "problem.json"), schedule_in(out / "schedule.json")
-        yield from _false_row(question, runtime, reserve, chosen, problem, schedule)
+        yield from _false_row(question, runtime, chosen, problem, schedule)
         judged = Judged(problem, "makespan", Truth(0))
         yield from false_claims(judged, load(out / "result.json"), schedule, 0)
     for row in rows:
@@ -103,13 +102,12 @@ def false_advice(
                 load(out / f"{row['files']}.problem.json"),
                 out / f"{row['files']}.json",
             )
-            yield from _false_row(question, runtime, reserve, row, problem, schedule_in(schedule))
+            yield from _false_row(question, runtime, row, problem, schedule_in(schedule))
 
 
 def _false_row(
     question: plans.Question,
     runtime: str,
-    reserve: int,
     row: Any,
     problem: dict[str, Any],
     schedule: Any,
@@ -125,7 +123,7 @@ def _false_row(
         return
     if values.makespan(timed) != row["makespan"]:
         yield f"{name}: makespan {row['makespan']}, it is {values.makespan(timed)}"
-    peak = max(values.peaks(wanted, timed)) - reserve
+    peak = max(values.peaks(wanted, timed))
     if peak != row["peak_memory"]:
         yield f"{name}: peak {row['peak_memory']}, it is {peak}"
 

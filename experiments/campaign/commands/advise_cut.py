@@ -56,8 +56,11 @@ def false_answer(case: Case, question: plans.Question, runtime: str, said: Any) 
     """Yield every family whose build is shorter than what is known, and that is not named."""
     named = {one for text in said["not_tried"] for one in families_of(text)}
     case.notes |= {"some not tried"} if named else set()
-    if not all(text in said["advice"]["Doubt"] for text in said["not_tried"]):
-        yield "the lines leave out what was not tried"
+    for one in said["settings"]:
+        left, total = one["total"] - one["tried"], one["total"]
+        text = f"{left} of {total} setting{'s' * (total > 1)} of {one['schedule']}"
+        if left and text not in said["advice"]["Doubt"]:
+            yield f"the lines leave out that {text} were not tried"
     rows = [row for row in said["rows"] if row["fits"]]
     named |= {(row["schedule"], row["placement"]) for row in rows if row["split"] == "balanced"}
     runs = [row["makespan"] for row in rows if row["runs"]]
@@ -98,8 +101,8 @@ def _built(
 
 
 def families_of(text: str) -> Iterator[tuple[str, str]]:
-    """Yield what a text such as ``interleaved-1f1b in loops of 2-3, 6`` names, one by one."""
-    name, _, where = text.partition(" in ")
+    """Yield what a text such as ``1 of 2 settings of zb-v in a vee`` names, one by one."""
+    name, _, where = re.sub("^.* settings? of ", "", text).partition(" in ")
     if "loop" not in where:
         yield name, where.removeprefix("a ")
     for first, last in re.findall(r"(\d+)(?:\D(\d+))?", where):
