@@ -119,7 +119,8 @@ class Advice(Displayed):
         if self.plan is None:
             return []
         searched = {shape.homes for shape in self.plan.space.shapes}
-        return sorted({r.placement for r in self.rows if r.shape.homes not in searched})
+        others = {r.placement for r in self.rows if r.shape.homes not in searched}
+        return sorted(others, key=lambda name: (len(name), name))  # a loop of 10 is after one of 9
 
     @property
     def untried(self) -> list[str]:
