@@ -146,8 +146,8 @@ class Plan(Displayed):
         least = ""
         if self.bound is not None:
             least = time_text(self.bound.value, self.space.layers.time_unit, rounded_down)
-        names = [shape_name(state.shape) for state in self.known.states if not state.why_not]
-        over = f"over all partitions of {', '.join(names)}"
+        tried = (state.shape for state in self.known.states if not state.why_not)
+        over = f"over all partitions of {', '.join(dict.fromkeys(map(shape_name, tried)))}"
         return self.standing.proof(least, of=over) + (f", {over}" if self.standing.proven else "")
 
     def details(self) -> Facts:
@@ -269,6 +269,7 @@ class Plan(Displayed):
             bound = None if self.contradictions else known.bound_of(number)
             yield {
                 "shape": shape_name(state.shape),
+                "backward": state.shape.backward,
                 "lower_bound": None if bound is None else bound.value,
                 "lower_bound_source": None if bound is None else bound.source,
                 "partitions": len(known.candidates_of(number)),
@@ -278,6 +279,7 @@ class Plan(Displayed):
         for name, why in self.left_out:
             yield {
                 "shape": name,
+                "backward": None,
                 "lower_bound": None,
                 "lower_bound_source": None,
                 "partitions": 0,

@@ -98,7 +98,8 @@ def plan(
         Compare with the even and the balanced split, in each placement.
     target
         Plan only what this runtime runs: whole backwards on the first stage and where stages
-        recompute; ``None``: any order. See :func:`for_runtime`.
+        recompute, all others split or none where it must be so; ``None``: any order. See
+        :func:`for_runtime`.
 
     Raises
     ------
@@ -110,7 +111,7 @@ def plan(
     from pipesat.choose.candidates import Space
     from pipesat.choose.model_source import delay_of, hand_of, require_choice, with_reserve
     from pipesat.choose.phases import plan_of
-    from pipesat.choose.splits import for_runtime, shapes_to_try, shipped_by
+    from pipesat.choose.splits import for_runtime, in_each_way, shapes_to_try, shipped_by
     from pipesat.layers.from_profile import read_layers_or_profile
     from pipesat.layers.pipeline import Pipeline
 
@@ -130,6 +131,7 @@ def plan(
         shapes, left_out = shapes_to_try(layers, some, placement, chunks)
     if target is not None:
         layers, shapes = for_runtime(layers, shapes, target)
+        shapes = in_each_way(layers, shapes, target)
     return plan_of(
         Space.of(layers, recompute, shapes, objective),
         Deadline(time_limit, stop or threading.Event()),

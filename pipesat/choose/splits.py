@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import accumulate
 from math import ceil
 from operator import add
@@ -21,6 +22,7 @@ import numpy as np
 from pipesat.choose.bounds import flags_below, stage_cost
 from pipesat.choose.candidates import Flags, Space, usual_in_flight
 from pipesat.choose.cut_terms import cheapest
+from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable, said_of
 from pipesat.core.schedule import Objective
 from pipesat.export import RUNTIMES
@@ -90,6 +92,25 @@ def for_runtime(
     first = replace(first, fused=first.fused or record.first_whole)
     pipelines = [replace(shape, recompute_whole=True) for shape in shapes]
     return replace(layers, layers=(first, *rest)), pipelines
+
+
+def in_each_way(layers: Layers, shapes: Sequence[Pipeline], runtime: str) -> list[Pipeline]:
+    """Return shapes for a runtime, twice if it splits all backwards but the first stage's or none.
+
+    Once, if one of both ways is impossible or never better.
+    """
+    if not RUNTIMES[runtime].all_or_none:
+        return [*shapes]
+    ways: tuple[Backward, ...] = ("split", "fused")
+    if any(layer.fused for layer in layers.layers[1:]):
+        ways = ("fused",)
+    elif all(
+        cost("BW") >= cost("B") + cost("W") and cost("held_after_B") <= cost("held_after_F")
+        for layer in layers.layers
+        for cost in (layer.amount, partial(layer.amount, recompute=True))
+    ):
+        ways = ("split",)
+    return [replace(shape, backward=way) for shape in shapes for way in ways]
 
 
 def shipped_by(runtime: str | None, some: Pipeline) -> list[Pipeline]:

@@ -28,6 +28,8 @@ from pipesat.choose.splits import balanced_partition, even_partition, shapes_to_
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Contradiction, Infeasible
 from pipesat.core.problem import Problem
+from pipesat.export import RUNTIMES
+from pipesat.export.as_run import as_run
 from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import read_schedule
 from pipesat.layers.file import FORMAT, read_layers
@@ -532,6 +534,17 @@ def test_what_is_taken_is_the_best_row() -> None:
         concluded(known, rows, [], **asked)
     outside = [replace(rows[0], outside="its placement was not asked for")]
     assert concluded(known, outside, [], **asked).value == worse.value
+
+
+def test_a_plan_for_a_runtime_takes_as_long_as_it_runs_there() -> None:
+    """JaxPP splits all backwards or none, and here each costs something: BW is 17, B + W are 20."""
+    layers = layers_of([entry(10, 11, 9, 3, BW=17) for _ in range(8)])
+    plan = pipesat.plan(layers, 4, 6, memory=9, target="jaxpp", time_limit=100)
+    assert plan.result is not None
+    assert plan.result.schedule is not None
+    ran = as_run(plan.result.problem, plan.result.schedule, RUNTIMES["jaxpp"])
+    assert ran.schedule.makespan == plan.value
+    assert len({stage.may_split for stage in plan.result.problem.stages[1:]}) == 1
 
 
 def test_the_picture_marks_what_recomputes() -> None:
