@@ -147,7 +147,7 @@ def _reading(name: str) -> Iterator[Ask]:
         "order": "o.json",
         "torchtitan": "x.toml",
         "nemo-automodel": "x.yaml",
-        "megatron-layout": "l.txt --to layers=2",
+        "megatron-layout": "l.txt --to layers=5040",
     }
     for format_, out in exported.items():
         yield Ask(f"export {both} --to {format_} -o {out}", label=f"export {format_}", needs=there)

@@ -15,16 +15,13 @@ from pipesat.choose.question import Question
 from pipesat.choose.rows import PLAINEST_FIRST, Row, published_in, rank, stages_text
 from pipesat.core.amounts import rounded_down
 from pipesat.core.claims import percent
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import Fault, NotApplicable
 from pipesat.core.metrics import peak_memory
 from pipesat.core.showing import Column, Table
-from pipesat.layers.megatron import (
-    OVERLAP,
-    OVERLAP_WANTS,
-    group_option,
-    layout_option,
-    recompute_options,
-)
+from pipesat.export import EXPORTERS
+from pipesat.export.options import Options
+from pipesat.layers.layout import layout_of_partition
+from pipesat.layers.megatron import OVERLAP_WANTS, layout_text_of, recompute_options
 from pipesat.workflows.hand_written import baseline
 
 _ALWAYS: Final = (*PLAINEST_FIRST, OFFLOAD)
@@ -106,17 +103,11 @@ def _runs(row: Row) -> str:
 
 
 def megatron_flags(question: Question, row: Row) -> str:
-    """Return Megatron-LM's options for a row that it runs, one per line."""
+    """Return Megatron-LM's options for a row that it runs, one per line, as they are exported."""
     published = published_in(row.name)
-    lines = [
-        *([f"# {row.name}: {published}"] if published else []),
-        f"--pipeline-model-parallel-size={question.devices}",
-        layout_option(question.layers, row.partition, question.devices),
-    ]
-    if row.group is not None:
-        lines.append(group_option(row.group))
+    lines = [f"# {row.name}: {published}"] if published else []
     if row.pairs:
-        lines += [*OVERLAP, f"# {OVERLAP_WANTS}"]
+        lines.append(f"# {OVERLAP_WANTS}")
     if row.again or row.candidate.first is not None:
         lines += recompute_options(row.candidate.first)
     lines.append(
@@ -127,7 +118,16 @@ def megatron_flags(question: Question, row: Row) -> str:
     silent = " and ".join(text for role, text in ends.items() if role not in roles)
     if silent and not question.layers.hybrid:  # parts alone have no embedding and no loss
         lines.append(f"# Megatron-LM wants {silent} in its layout, which times here do not count")
-    return "\n".join(lines) + "\n"
+    text = layout_text_of(question.layers, row.partition, question.devices)
+    if question.layers.hybrid:
+        options = Options(pattern=text, flags=tuple(lines))
+    else:
+        counts = layout_of_partition(question.layers, row.partition).counts
+        options = Options(layers=counts, layout=text, flags=tuple(lines))
+    exported = EXPORTERS["megatron"](row.problem, row.schedule, options)
+    if "order" not in exported.means:
+        raise Fault(f"{row.name} is not the order that Megatron-LM runs")
+    return exported.data.decode()
 
 
 def needed_without(question: Question, row: Row) -> str:

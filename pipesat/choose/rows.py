@@ -28,7 +28,7 @@ from pipesat.export import EXPORTERS
 from pipesat.export.as_run import as_run
 from pipesat.export.options import Checkpointing, Options
 from pipesat.layers.layout import layout_of_partition
-from pipesat.layers.megatron import group_sizes, layout_option, refusal
+from pipesat.layers.megatron import layout_option, refusal
 from pipesat.layers.pipeline import Pipeline, shape_name
 from pipesat.workflows.hand_written import baselines
 
@@ -295,11 +295,7 @@ def _why_not_its_own(question: Question, row: Row) -> str:
     except NotApplicable as error:
         return str(error)
     p, m = question.devices, question.microbatches
-    if row.group is None:
-        return refusal(p, row.shape.stages // p, m) or ""
-    if row.group in group_sizes(p, m):
-        return ""
-    return f"Megatron-LM refuses groups of {row.group}: the last one would be too small"
+    return refusal(p, row.shape.stages // p, m, row.group) or ""
 
 
 def to_do(question: Question, row: Row) -> tuple[str, str]:

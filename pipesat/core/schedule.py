@@ -25,7 +25,8 @@ class Exported:
     """A file's content, what belongs beside it (by suffix), and what its user has to know.
 
     ``changed`` says if the runtime's order takes another time than the schedule; ``path`` is the
-    file that was written, ``None`` if none was.
+    file that was written, ``None`` if none was. ``means`` is what its writer meant: the file is
+    read back, and both are compared (:mod:`pipesat.export.reading`).
     """
 
     data: bytes
@@ -33,6 +34,7 @@ class Exported:
     notes: tuple[str, ...] = ()
     changed: str = ""
     path: Path | None = None
+    means: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def _repr_png_(self) -> bytes | None:
         return self.data if self.data.startswith(b"\x89PNG") else None

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.ops import members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Exported, Schedule
-from pipesat.export import adapters, frameworks, megatron
+from pipesat.export import adapters, frameworks, megatron, reading
 from pipesat.export.options import Options
+from pipesat.export.reading import Meaning, require_as_meant
 from pipesat.export.runtime import Runtime
 from pipesat.export.torch import target as torch_target
 from pipesat.export.trace import trace_bytes, trace_notes
@@ -39,21 +40,23 @@ Exporter: TypeAlias = Callable[..., Exported]
 """Called with problem, schedule and, if there are any, :class:`Options`."""
 
 
-def export_trace(problem: Problem, schedule: Schedule) -> Exported:
+def _export_trace(problem: Problem, schedule: Schedule) -> Exported:
     """Return a trace for Perfetto."""
-    return Exported(trace_bytes(problem, schedule), notes=tuple(trace_notes(problem, schedule)))
+    notes, means = tuple(trace_notes(problem, schedule)), reading.trace_means(schedule)
+    return Exported(trace_bytes(problem, schedule), notes=notes, means=means)
 
 
-def export_schedule(problem: Problem, schedule: Schedule) -> Exported:
+def _export_schedule(problem: Problem, schedule: Schedule) -> Exported:
     """Return a schedule file."""
     from pipesat.files.schedule_file import schedule_bytes  # pydantic, which no help needs
 
     ops = sum(len(members(item)) for row in schedule.order for item in row)  # a pair is two
     told = f"{ops} ops, makespan {schedule.makespan}, span {schedule.span}"
-    return Exported(schedule_bytes(problem, schedule), notes=(told,))
+    means = reading.schedule_means(schedule)
+    return Exported(schedule_bytes(problem, schedule), notes=(told,), means=means)
 
 
-def export_order(problem: Problem, schedule: Schedule) -> Exported:
+def _export_order(problem: Problem, schedule: Schedule) -> Exported:
     """Return the order of the microbatches as JSON: a list of indices, or one per route.
 
     That of the first stage's forwards: what a data loader has to hand out first, second and so on.
@@ -63,16 +66,25 @@ def export_order(problem: Problem, schedule: Schedule) -> Exported:
     told = "the microbatches' own numbers, by the first stage's forwards"
     if len(orders) > 1:
         told += "; one list per route"
-    return Exported((json.dumps(what) + "\n").encode(), notes=(told,))
+    means = reading.order_means(problem, schedule)
+    return Exported((json.dumps(what) + "\n").encode(), notes=(told,), means=means)
 
 
-_OTHERS: Final[dict[str, tuple[str, Exporter]]] = {
-    "order": ("order.json", export_order),
-    "schedule": ("schedule.json", export_schedule),
-    "trace": ("trace.json", export_trace),
+class _Other(NamedTuple):
+    """A file for no runtime: its name, what writes it, and what reads it back."""
+
+    file: str
+    write: Callable[[Problem, Schedule], Exported]
+    read: Callable[[Problem, Exported, Options], Meaning]
+
+
+_OTHERS: Final = {
+    "order": _Other("order.json", _export_order, reading.read_order),
+    "schedule": _Other("schedule.json", _export_schedule, reading.read_schedule_file),
+    "trace": _Other("trace.json", _export_trace, reading.read_trace),
 }
 FILE_NAMES: Final = {name: runtime.file for name, runtime in RUNTIMES.items()} | {
-    name: file for name, (file, _) in _OTHERS.items()
+    name: other.file for name, other in _OTHERS.items()
 }
 """What the file is called in a folder that is given in its place."""
 
@@ -80,15 +92,22 @@ FILE_NAMES: Final = {name: runtime.file for name, runtime in RUNTIMES.items()} |
 def _export(
     name: str, problem: Problem, schedule: Schedule, options: Options | None = None
 ) -> Exported:
-    """Export a schedule; options that mean nothing to the format are refused."""
+    """Export a schedule and read the file back; options without a meaning there are refused.
+
+    The one way to any file for another program.
+    """
     options, runtime = options or Options(), RUNTIMES.get(name)
-    for where in ("layers", "exact", "remark", "checkpointing", "pattern"):
+    for where in ("layers", "exact", "remark", "checkpointing", "pattern", "flags"):
         known = runtime is not None and where in runtime.takes
-        if not known and getattr(options, where) not in (None, False, ""):
+        if not known and getattr(options, where) not in (None, False, "", ()):
             raise BadInput(f"{name} has no place for it: leave it out", where=where)
     if runtime is None:
-        return _OTHERS[name][1](problem, schedule)
-    return runtime.write(runtime, problem, schedule, options)
+        made, read = _OTHERS[name].write(problem, schedule), _OTHERS[name].read
+    else:
+        made = runtime.write(runtime, problem, schedule, options)
+        read = partial(runtime.read, runtime)
+    require_as_meant(name, made, lambda: read(problem, made, options))
+    return made
 
 
 EXPORTERS: Final[dict[str, Exporter]] = {

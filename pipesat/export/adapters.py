@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pipesat.export.programs import program
+from pipesat.export.programs import program, read_back
 from pipesat.export.runtime import Runtime
 
 # An order for AMD Primus: an algorithm in the place of a built-in one.
@@ -239,6 +239,7 @@ RUNTIMES: Final = (
         "v26.5.1 (commit fd1eeabb)",
         "primus_order.py",
         program(_PRIMUS_HEADER, _PRIMUS_ADAPTER, _PRIMUS_NOTE),
+        read_back,
         first_whole=False,
         pairs=(("B", "F"),),
         number_order=True,
@@ -249,6 +250,7 @@ RUNTIMES: Final = (
         "0.16.0",
         "d9d_order.py",
         program(_D9D_HEADER, _D9D_ADAPTER, _D9D_NOTE),
+        read_back,
         pairs=(),
     ),
     Runtime(
@@ -257,6 +259,7 @@ RUNTIMES: Final = (
         "0.9.2 (commit cf9e3862)",
         "jaxpp_order.py",
         program(_JAXPP_HEADER, _JAXPP_ADAPTER, _JAXPP_NOTE),
+        read_back,
         all_or_none=True,
         pairs=None,
         any_placement=True,

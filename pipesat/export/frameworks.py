@@ -9,8 +9,11 @@ a recipe; its number of microbatches is ``pp_batch_size / pp_microbatch_size``.
 
 from __future__ import annotations
 
+import ast
 import json
-from typing import Final
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
@@ -18,9 +21,13 @@ from pipesat.export.options import (
     Options,
     cut_of,
     module_names,
+    told_of,
 )
 from pipesat.export.torch.hazards import Split
-from pipesat.export.torch.target import framework
+from pipesat.export.torch.target import Fragment, framework
+
+if TYPE_CHECKING:
+    from pipesat.core.schedule import Exported
 
 TOML_VERSION: Final = "0.2.2"
 PYTHON_VERSION: Final = "0.3.0"
@@ -72,6 +79,7 @@ def _toml(
     if split.any:
         lines.append('fsdp_reshard_after_forward = "never"  # else split backwards lose gradients')
     if layers is not None:
+        lines.append(f"# {told_of(layers)}")
         lines.append("# module names are those of torchtitan's Llama 3 in that version")
         parts = ",\n".join(
             f"  [{', '.join(map(_text, stage))}]" for stage in _names(layers, "output")
@@ -117,6 +125,7 @@ def _python(
     ]
     if layers is not None:
         lines += [
+            f"    # {told_of(layers)}",
             "    # module names are those of torchtitan's decoders in that version",
             f"{set_pp}module_fqns_per_model_part = [",
             *(f"        {stage!r}," for stage in _names(layers, "lm_head")),
@@ -151,6 +160,28 @@ def _python(
 def _text(text: str | bool) -> str:
     """Text as JSON, which YAML reads as it is, and TOML where characters are printable."""
     return json.dumps(text, ensure_ascii=False)
+
+
+def _read_torchtitan(exported: Exported) -> Iterator[Fragment]:
+    """Read the TOML file and, as data, what the Python file sets."""
+    document = tomllib.loads(exported.data.decode())
+    said = {f"{part}.{key}": value for part in document for key, value in document[part].items()}
+    yield _torchtitan(said)
+    tree = ast.parse(text := exported.beside[".py"].decode())
+    compile(text, ".py", "exec")  # not run: what only a compiler refuses
+    said = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant | ast.List):
+            name = ast.unparse(node.targets[0]).removeprefix("config.")
+            said[name] = ast.literal_eval(node.value)
+    yield _torchtitan(said)
+
+
+def _torchtitan(said: Mapping[str, Any]) -> Fragment:
+    names = ("degree", "schedule", "schedule_csv", "microbatch_size")
+    own = (said[f"parallelism.pipeline_parallel_{name}"] for name in names)
+    parts = said.get("parallelism.module_fqns_per_model_part")
+    return Fragment(*own, said["training.local_batch_size"], parts)
 
 
 AUTOMODEL: Final = "NeMo AutoModel"
@@ -212,13 +243,42 @@ def automodel_files(
             last=["model.norm", "lm_head"],
             every=["model.rotary_emb"],
         )
+        lines.append(f"    # {told_of(layers)}")
         lines.append("    # module names are those of Hugging Face's Llama")
         lines.append("    module_fqns_per_model_part:")
         lines += [f"      - [{', '.join(map(_text, stage))}]" for stage in names]
     return {".yaml": "\n".join(lines) + "\n"}, told
 
 
+def _read_automodel(exported: Exported) -> Iterator[Fragment]:
+    """Read the recipe's section; a value is JSON, which YAML reads as it is."""
+    said: dict[str, Any] = {}
+    parts: list[list[str]] = []
+    for line in exported.data.decode().splitlines():
+        key, colon, value = line.strip().partition(": ")
+        if line.startswith("      - "):
+            parts.append(json.loads(line.strip()[2:]))
+        elif colon and not key.startswith("#"):
+            said[key] = json.loads(value)
+    names = ("pp_size", "pp_schedule", "pp_schedule_csv", "pp_microbatch_size", "pp_batch_size")
+    yield Fragment(*map(said.__getitem__, names), parts or None)
+
+
 RUNTIMES: Final = (
-    framework("torchtitan", "torchtitan", TOML_VERSION, "schedule.toml", torchtitan_files),
-    framework("automodel", AUTOMODEL, AUTOMODEL_VERSION, "schedule.yaml", automodel_files),
+    framework(
+        "torchtitan",
+        "torchtitan",
+        TOML_VERSION,
+        "schedule.toml",
+        torchtitan_files,
+        _read_torchtitan,
+    ),
+    framework(
+        "automodel",
+        AUTOMODEL,
+        AUTOMODEL_VERSION,
+        "schedule.yaml",
+        automodel_files,
+        _read_automodel,
+    ),
 )

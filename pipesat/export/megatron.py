@@ -1,6 +1,7 @@
-"""The placement alone, as Megatron-LM takes it: a layout, or a hybrid model's pattern.
+"""What Megatron-LM takes: a layout or a hybrid model's pattern, and which order of its own.
 
-Megatron-LM runs orders of its own, 1F1B or interleaved 1F1B; it has no way to load another one. Its
+Megatron-LM runs orders of its own, 1F1B, interleaved 1F1B in groups of a size, or that in pairs; it
+has no way to load another one. An order that is one of these, whoever found it, is switched on. Its
 layout lists what every stage holds, stage by stage along the model, parted by ``|``: ``E`` the
 embedding, ``t`` a transformer layer, ``L`` the loss. Stage s lies on rank s mod p. A hybrid model
 has a pattern instead (:mod:`pipesat.layers.megatron`). Offloading of a schedule is set too.
@@ -8,36 +9,125 @@ has a pattern instead (:mod:`pipesat.layers.megatron`). Offloading of a schedule
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import shlex
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from pipesat.core.amounts import bytes_of
-from pipesat.core.errors import NotApplicable
-from pipesat.core.ops import members
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.microbatch_order import microbatch_order, relabelled
+from pipesat.core.ops import members, with_ops
 from pipesat.core.problem import Problem
 from pipesat.core.rules import copied_amount
-from pipesat.core.schedule import Exported, Schedule
-from pipesat.export.options import Options, loader_for
+from pipesat.core.schedule import Exported, Order, Schedule
+from pipesat.export.options import Options, loader_for, told_of
+from pipesat.export.reading import Meaning, ops_of
 from pipesat.export.runtime import Runtime
-from pipesat.layers.layout import MegatronLayout
-from pipesat.layers.megatron import CORE_VERSION, cut_pattern, refusal
+from pipesat.export.torch.adapt import each
+from pipesat.heuristics import BASELINES
+from pipesat.heuristics.interleaved import NAME, OVERLAPPED, in_overlapped_groups, interleaved
+from pipesat.layers.layout import MegatronLayout, parse_layout
+from pipesat.layers.megatron import (
+    CORE_VERSION,
+    GROUP_SIZE,
+    OVERLAP,
+    OVERLAP_WANTS,
+    checked,
+    cut_pattern,
+    group_option,
+    recompute_options,
+    refusal,
+)
+
+_RANKS: Final = "--pipeline-model-parallel-size"
+_LAYOUT: Final = "--pipeline-model-parallel-layout"
+_PATTERN: Final = "--hybrid-layer-pattern"
+_OFFLOAD: Final = (
+    "--fine-grained-activation-offloading",
+    "--activation-offload-fraction",
+    "--delta-offload-bytes-across-pp-ranks",
+)
+_RECOMPUTE: Final = tuple(option.partition("=")[0] for option in recompute_options())
+_KNOWN: Final = {_RANKS, _LAYOUT, _PATTERN, GROUP_SIZE, *OVERLAP, *_OFFLOAD, *_RECOMPUTE}
 
 
-def _notes(problem: Problem, schedule: Schedule) -> Iterator[str]:
+class Own(NamedTuple):
+    """A schedule that Megatron-LM has itself, by our name; ``group``: of interleaved ones."""
+
+    name: str
+    group: int | None = None
+
+    def order(self, problem: Problem) -> Order | None:
+        """Return what it runs on so many microbatches, in the order handed out; ``None``: none."""
+        builds: dict[str, Callable[..., Schedule]] = {
+            NAME: interleaved,
+            OVERLAPPED: in_overlapped_groups,
+        }
+        with contextlib.suppress(NotApplicable):
+            if self.group is None:
+                return BASELINES[self.name](problem).order
+            return builds[self.name](problem, group=self.group).order
+        return None
+
+    @property
+    def words(self) -> str:
+        """Its name, and its groups."""
+        return self.name if self.group is None else f"{self.name}, groups of {self.group}"
+
+    def options(self, ranks: int) -> list[str]:
+        """The options that switch it on; groups of one microbatch per rank are the default."""
+        group = [] if self.group in (None, ranks) else [group_option(self.group or 0)]
+        return [*group, *(OVERLAP if self.name == OVERLAPPED else [])]
+
+
+def own_of(problem: Problem, schedule: Schedule) -> Own | None:
+    """Return the schedule of Megatron-LM's whose order this is, whoever found it, if there is one.
+
+    Microbatches may be handed out in another order: the first stage's.
+    """
+    route, first = problem.routes[0], problem.routes[0].stages[0]
+    row = ops_of(schedule.order)[problem.stages[first].device]
+    here = [op for op in row if op.kind == "F"]
+    entering = [op.microbatch for op in here if op.stage == first]
+    group = next((n for n, op in enumerate(here) if op.stage != first), 0)
+    names = [Own("1f1b")] if not group else [Own(NAME, group), Own(OVERLAPPED, group)]
+    wanted = ops_of(each(schedule.order, lambda i: [with_ops(i, lambda op: op._replace(mode=0))]))
+    if len(entering) != route.microbatches:
+        return None
+    for own in names:
+        order = own.order(problem)
+        if order is not None and ops_of(relabelled(problem, order, [entering])) == wanted:
+            return own
+    return None
+
+
+def _notes(problem: Problem, schedule: Schedule, own: Own | None) -> Iterator[str]:
     """Yield what is not carried over, and the guard of Megatron-LM's that stops the run, if any."""
     p, m = len(problem.devices), problem.routes[0].microbatches
-    refused = refusal(p, len(problem.stages) // p, m)
-    own = "1f1b" if len(problem.stages) == p else "interleaved-1f1b"
+    refused = None if own else refusal(p, len(problem.stages) // p, m)
+    default = "1f1b" if len(problem.stages) == p else "interleaved-1f1b"
+    if own is None:
+        yield (
+            "Only the placement is carried over, NOT the order: Megatron-LM runs its own 1F1B "
+            "(interleaved with several stages per rank) with whole backwards. The schedule's "
+            "makespan does not hold there"
+            + ("." if refused else f"; `pipesat show PROBLEM {default}` says what does.")
+        )
+    else:
+        yield f"Megatron-LM runs this order itself: {own.words}"
+        order = microbatch_order(problem, schedule)[0]
+        if problem.has_lists and order != sorted(order):
+            yield (
+                "Microbatches differ, and no option has their order: hand them out as the file "
+                "says that is written with `--to order`"
+            )
+        if own.name == OVERLAPPED:
+            yield OVERLAP_WANTS
     yield (
-        "Only the placement is carried over, NOT the order: Megatron-LM runs its own 1F1B "
-        "(interleaved with several stages per rank) with whole backwards. The schedule's makespan "
-        "does not hold there"
-        + ("." if refused else f"; `pipesat show PROBLEM {own}` says what does.")
-    )
-    yield (
-        f"The number of microbatches, {m}, is not carried over either: it follows from "
-        "--global-batch-size and --micro-batch-size. In a shell, quote the layout."
+        f"The number of microbatches, {m}, is not carried over{' either' if own is None else ''}: "
+        "it follows from --global-batch-size and --micro-batch-size."
     )
     if any(schedule.copies):
         yield (
@@ -49,31 +139,82 @@ def _notes(problem: Problem, schedule: Schedule) -> Iterator[str]:
 
 
 def export_megatron(_: Runtime, problem: Problem, schedule: Schedule, options: Options) -> Exported:
-    """Return the command line arguments, one per line; the order cannot be carried over."""
+    """Return the command line arguments, one per line; an order that is not its own is not there.
+
+    Raises
+    ------
+    NotApplicable
+        If it cannot place the stages, or refuses the groups of an order that is else its own.
+    """
     if len(problem.routes) > 1:
         raise NotApplicable(f"Megatron-LM runs one route, this problem has {len(problem.routes)}")
-    loader = loader_for(problem)
+    loader, ranks = loader_for(problem), len(problem.devices)
     if loader.schedule_name not in ("PipelineScheduleSingle", "PipelineScheduleMulti"):
         raise NotApplicable(
             "Megatron-LM places stages in a loop (stage s on rank s mod p, equally many per rank), "
             "this problem does not"
         )
-    if len(problem.devices) == 1 < len(problem.stages):
+    if ranks == 1 < len(problem.stages):
         raise NotApplicable("Megatron-LM runs several stages per rank on two ranks or more only")
+    own, m = own_of(problem, schedule), problem.routes[0].microbatches
+    if own and (why := refusal(ranks, len(problem.stages) // ranks, m, own.group)):
+        raise NotApplicable(f"{why} (megatron-core {CORE_VERSION})")
+    option, layers = _layout(problem, options)
     lines = (
-        f"--pipeline-model-parallel-size={len(problem.devices)}",
-        _layout(problem, options),
+        f"{_RANKS}={ranks}",
+        option,
+        *(own.options(ranks) if own else ()),
+        *options.flags,
         *offload_options(problem, schedule),
     )
     text = "".join(f"{line}\n" for line in lines)
-    return Exported(text.encode(), notes=tuple(_notes(problem, schedule)))
+    flags = [line for line in lines[2:] if not line.startswith("#")]
+    means: dict[str, Any] = {"ranks": ranks, "layers": layers, "flags": flags}
+    if own is not None:
+        means["order"] = ops_of(own.order(problem) or ())
+    told = () if options.pattern else (told_of(layers),)
+    return Exported(text.encode(), notes=(*_notes(problem, schedule, own), *told), means=means)
 
 
-def _layout(problem: Problem, options: Options) -> str:
+def read_megatron(_: Runtime, problem: Problem, exported: Exported, __: Options) -> Meaning:
+    """Read the options as Megatron-LM does: its guards, its layouts and its order."""
+    lines = [line for line in exported.data.decode().splitlines() if not line.startswith("#")]
+    said: dict[str, str] = {}
+    for line in lines:
+        (word,) = shlex.split(line)
+        name, _, value = word.partition("=")
+        if name in said or name not in _KNOWN:
+            raise BadInput("expected an option of Megatron-LM, once", value=name)
+        said[name] = value
+    ranks, m = int(said[_RANKS]), problem.routes[0].microbatches
+    if pattern := said.get(_PATTERN):
+        layers = _symbols(checked(pattern))
+    else:
+        layers = parse_layout(said[_LAYOUT], devices=ranks).counts
+    chunks, rest = divmod(len(layers), ranks)
+    group = int(said[GROUP_SIZE]) if GROUP_SIZE in said else None
+    why = None if group is None else refusal(ranks, chunks, m, group)
+    if rest or why:
+        raise BadInput(why or "expected a multiple of the ranks", value=len(layers))
+    overlaps = [name for name in OVERLAP if name in said]
+    if overlaps and (len(overlaps) < len(OVERLAP) or _RECOMPUTE[0] in said):
+        raise BadInput("expected both of its options, and nothing recomputed", value=OVERLAP[0])
+    name = "1f1b" if chunks == 1 else OVERLAPPED if overlaps else NAME
+    order = Own(name, None if chunks == 1 else group or ranks).order(problem)
+    return {
+        "ranks": ranks,
+        "layers": layers,
+        "flags": lines[2:],
+        "order": None if order is None else ops_of(order),
+    }
+
+
+def _layout(problem: Problem, options: Options) -> tuple[str, tuple[int, ...]]:
+    """Return the option that says every stage's layers, quoted for a shell, and their numbers."""
     layers = options.layers_of(problem)
     if options.pattern is not None:
         pattern = cut_pattern(options.pattern, len(problem.stages), layers)
-        return f"--hybrid-layer-pattern={pattern}"
+        return f"{_PATTERN}={shlex.quote(pattern)}", _symbols(pattern)
     if layers is None:
         raise NotApplicable(
             "the layout says how many layers each stage has: give `layers`, or let pipesat advise "
@@ -82,7 +223,13 @@ def _layout(problem: Problem, options: Options) -> str:
     stages = ["t" * count for count in layers]
     stages[0] = "E" + stages[0]
     stages[-1] += "L"
-    return f"--pipeline-model-parallel-layout={MegatronLayout(tuple(stages)).text}"
+    text = options.layout or MegatronLayout(tuple(stages)).text
+    return f"{_LAYOUT}={shlex.quote(text)}", layers
+
+
+def _symbols(pattern: str) -> tuple[int, ...]:
+    """How many symbols each stage of a hybrid model has, without MTP layers."""
+    return tuple(map(len, pattern.partition("/")[0].split("|")))
 
 
 def offload_options(problem: Problem, schedule: Schedule) -> list[str]:
@@ -118,9 +265,9 @@ def offload_options(problem: Problem, schedule: Schedule) -> list[str]:
             "rank 0, r times rank 1's bytes on rank r. This schedule does otherwise"
         )
     return [
-        "--fine-grained-activation-offloading",
-        f"--activation-offload-fraction={float(*shares):g}",
-        f"--delta-offload-bytes-across-pp-ranks={int(delta)}",
+        _OFFLOAD[0],
+        f"{_OFFLOAD[1]}={float(*shares):g}",
+        f"{_OFFLOAD[2]}={int(delta)}",
     ]
 
 
@@ -146,7 +293,8 @@ RUNTIME: Final = Runtime(
     CORE_VERSION,
     "megatron.txt",
     export_megatron,
-    takes=("layers", "pattern"),
+    read_megatron,
+    takes=("layers", "pattern", "flags"),
     any_order=False,
     takes_layers=True,
     built_in=("1f1b", "interleaved-1f1b", "interleaved-overlapped"),

@@ -31,14 +31,16 @@ _SHOWN = 16  # stages whose ranks are named
 
 @dataclass(frozen=True)
 class Options:
-    """The file that is written, and how many transformer layers each stage has, if known.
+    """The file that is written, and how many transformer layers the model has, if known.
 
-    ``layers`` has one number for all stages, or one per stage in the order of the route. The
-    embedding belongs to the first stage, the head and the loss to the last. ``exact``: torch's
+    ``layers`` is their number in all, which the stages share equally, or one number per stage in
+    the order of the route. The embedding belongs to the first stage, the head and the loss to the
+    last. ``exact``: torch's
     order is the schedule's, or none is written. ``remark``: what has to be done besides, for the
     comments of the configuration and the top of the hazards. ``checkpointing`` is written into a
     framework's configuration; ``None``: off where backwards are split, else its own default.
-    ``pattern``: of a hybrid model's layers, for Megatron-LM.
+    ``pattern``: of a hybrid model's layers, for Megatron-LM. ``layout``: what its layout is, where
+    it has MTP layers too; ``flags``: more lines of its file.
     """
 
     output: Path = Path("schedule")
@@ -47,6 +49,8 @@ class Options:
     remark: str = ""
     checkpointing: Checkpointing | None = None
     pattern: str | None = None
+    layout: str | None = None
+    flags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.remark.isprintable():
@@ -81,11 +85,16 @@ class Options:
         if self.layers is None:
             return None
         stages = len(problem.routes[0].stages)
-        given = [self.layers] if isinstance(self.layers, int) else self.layers
-        layers = tuple(given) * (stages if len(given) == 1 else 1)
+        layers = (self.layers,) if isinstance(self.layers, int) else tuple(self.layers)
+        if len(layers) == 1 < stages:
+            each, rest = divmod(layers[0], stages)
+            if rest:
+                expected = f"expected a multiple of {stages}, the stages, or one number per stage"
+                raise BadInput(f"{layers[0]} layers in all, {expected}", where="layers")
+            layers = (each,) * stages
         if len(layers) != stages:
             raise BadInput(
-                f"{len(layers)} numbers, expected {stages}, one per stage, or one for all",
+                f"{len(layers)} numbers, expected {stages}, one per stage, or their sum",
                 where="layers",
             )
         if not 1 <= sum(layers) <= MOST_LAYERS:
@@ -93,6 +102,13 @@ class Options:
                 f"{sum(layers)} layers in all, expected from 1 to {MOST_LAYERS}", where="layers"
             )
         return layers
+
+
+def told_of(layers: Sequence[int]) -> str:
+    """Say how many layers there are in all, and where."""
+    each = [*dict.fromkeys(layers)]
+    where = f"{each[0]} on each" if len(each) == 1 else f"{', '.join(map(str, layers))} on them"
+    return f"{sum(layers)} transformer layers in all, {len(layers)} stages: {where}"
 
 
 def cut_of(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
 from pydantic import Field
 
 from pipesat.core.amounts import time_text
-from pipesat.core.errors import BadInput, Deadlock, Fault, NotApplicable
+from pipesat.core.errors import BadInput, Deadlock, NotApplicable
 from pipesat.core.ops import Item, Pair, members, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
@@ -19,9 +19,10 @@ from pipesat.core.settings import Target
 from pipesat.core.timing import time_order
 from pipesat.export.as_run import as_run, by_place, is_split
 from pipesat.export.options import Options, loader_for
+from pipesat.export.reading import Meaning, rows_of
 from pipesat.export.runtime import Runtime
 from pipesat.files.complaint import validated
-from pipesat.files.strict_json import Count, StrictModel, read_text
+from pipesat.files.strict_json import Count, StrictModel, decoded, read_text
 
 if TYPE_CHECKING:
     from pipesat.export.runtime import Write
@@ -77,12 +78,16 @@ def read_program(path: Path, problem: Problem) -> Schedule:
     """
     source = str(path)
     model = order_in(read_text(path, LARGEST_FILE), source)
+    return _scheduled(problem, model, source, f"{model.runtime} {path.name}")
+
+
+def _scheduled(problem: Problem, model: OrderModel, source: str, name: str = "") -> Schedule:
     _require_of(problem, model, source)
     try:
         order = tuple(
             tuple(_own(problem, parse_item(word)) for word in row.split()) for row in model.rows
         )
-        return time_order(problem, order, source=f"{model.runtime} {path.name}")
+        return time_order(problem, order, source=name)
     except (Deadlock, ValueError) as error:
         raise BadInput(str(error), source=source) from None
 
@@ -156,9 +161,6 @@ def program(header: str, adapter: str, note: str) -> Write:
         title = f"From pipesat, for {runtime.title} {runtime.release}."
         head = "\n".join([title, "", *(f"{c}\n" for c in options.comments), filled(header, words)])
         text = program_text(problem, made, runtime, head, filled(adapter, words))
-        rows = [" ".join(map(str, row)).split() for row in by_place(problem, made.order)]
-        if [row.split() for row in order_in(text, runtime.name).rows] != rows:
-            raise Fault("the exported order does not read back as it was")
         pairs = sum(isinstance(item, Pair) for row in made.order for item in row)
         overlap = f", if its {pairs} pairs take what the problem says" if pairs else ""
         now, own = (time_text(one.makespan, problem.time_unit) for one in (made, schedule))
@@ -169,9 +171,20 @@ def program(header: str, adapter: str, note: str) -> Write:
             "the best of the orders that it runs"
         )
         changed = "" if made.makespan == schedule.makespan else changed
-        return Exported(text.encode(), notes=(*changes, told, note), changed=changed)
+        means = {"runtime": runtime.name, "order": rows_of(made.order)}
+        return Exported(text.encode(), {}, (*changes, told, note), changed, means=means)
 
     return write
+
+
+def read_back(runtime: Runtime, problem: Problem, exported: Exported, _: Options) -> Meaning:
+    """Read the file of an order; what the runtime cannot run as it is, is refused."""
+    model = order_in(text := decoded(exported.data, runtime.file), runtime.file)
+    compile(text, runtime.file, "exec")  # not run: what only a compiler refuses
+    schedule = _scheduled(problem, model, runtime.file)
+    if changes := as_run(problem, schedule, runtime).changes:
+        raise BadInput(f"it would run otherwise: {'; '.join(changes)}", source=runtime.file)
+    return {"runtime": model.runtime, "order": rows_of(schedule.order)}
 
 
 def filled(text: str, words: Mapping[str, object]) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.result import Result
-from pipesat.export import EXPORTERS, FILE_NAMES, export_trace
+from pipesat.export import EXPORTERS, FILE_NAMES
 from pipesat.export.options import Options
 from pipesat.files.folder import write_folder
 from pipesat.files.schedule_file import schedule_bytes
@@ -73,7 +73,7 @@ def result_files(
     if schedule is not None and not drawn:
         shown.append(told := _LEFT_OUT)
     elif schedule is not None:
-        trace = export_trace(problem, schedule)
+        trace = EXPORTERS["trace"](problem, schedule)
         files["trace.json"] = trace.data
         shown += [f"trace.json: {note}" for note in trace.notes]
         for to in dict.fromkeys(("torch", result.target or "torch")) if orders else ():

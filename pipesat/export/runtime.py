@@ -20,8 +20,10 @@ from pipesat.files.folder import changed_problem
 
 if TYPE_CHECKING:
     from pipesat.core.schedule import Exported, Schedule
+    from pipesat.export.reading import Meaning
 
     Write: TypeAlias = Callable[["Runtime", Problem, Schedule, Options], Exported]
+    Read: TypeAlias = Callable[["Runtime", Problem, Exported, Options], Meaning]
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ class Runtime:
         What its makers call it, and the release that is written for.
     file
         What the file for it is called in a folder.
-    write
-        Writes it.
+    write, read
+        Writes it; reads what was written by the rules that are known of the program.
     takes
         What of :class:`~pipesat.export.options.Options` it can say.
     any_order
@@ -65,6 +67,7 @@ class Runtime:
     release: str
     file: str
     write: Write
+    read: Read
     takes: tuple[str, ...] = ("exact", "remark")
     any_order: bool = True
     first_whole: bool = True

@@ -19,7 +19,7 @@ from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.stage import KEEP
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import Says, validated
-from pipesat.files.strict_json import read_json
+from pipesat.files.strict_json import parse_json, read_json
 
 FORMAT = "pipesat.schedule/1"
 LARGEST_FILE = 1 << 30
@@ -98,10 +98,17 @@ def read_schedule(path: str | Path, problem: Problem) -> Schedule:
         If the file is no schedule file or belongs to another problem.
     """
     source = str(path)
+    return _of_document(read_json(Path(path), LARGEST_FILE), problem, source)
+
+
+def schedule_of_text(text: str, problem: Problem, source: str) -> Schedule:
+    """Read a schedule file's text; see :func:`read_schedule`."""
+    return _of_document(parse_json(text, source), problem, source)
+
+
+def _of_document(document: object, problem: Problem, source: str) -> Schedule:
     with said_of(source):
-        document = read_json(Path(path), LARGEST_FILE)
-        model = validated(document, ScheduleModel, source)
-        return _schedule(model, problem)
+        return _schedule(validated(document, ScheduleModel, source), problem)
 
 
 def _schedule(model: ScheduleModel, problem: Problem) -> Schedule:

@@ -29,18 +29,20 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.showing import ranges
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import layout_of_partition, parse_layout, partition_of_layout
 from pipesat.placement.partition import partition_of
 
 CORE_VERSION: Final = "0.19.2"
-_GROUP_SIZE = "--microbatch-group-size-per-virtual-pipeline-stage"
+GROUP_SIZE: Final = "--microbatch-group-size-per-virtual-pipeline-stage"
 
 
-def refusal(ranks: int, chunks: int, microbatches: int) -> str | None:
+def refusal(ranks: int, chunks: int, microbatches: int, group: int | None = None) -> str | None:
     """Why Megatron-LM refuses so many microbatches as it is called, or ``None`` if it does not.
 
-    ``chunks`` is the number of stages per rank. Where another group size helps, the least is named.
+    ``chunks`` is the number of stages per rank, ``group`` the size of groups that it is told, if
+    any. Where another group size helps, the least is named.
     """
     if chunks == 1:
         return None
@@ -52,6 +54,14 @@ def refusal(ranks: int, chunks: int, microbatches: int) -> str | None:
             f"Megatron-LM refuses {microbatches} microbatches: {runs}, and wants at least one "
             f"group: use {ranks} or more"
         )
+    if group is not None:
+        takes = group_sizes(ranks, microbatches)
+        why = (
+            f"Megatron-LM refuses groups of {group} with {microbatches} microbatches on {ranks} "
+            f"ranks: none may be smaller than {ranks}, the last one included. It takes groups of "
+            f"{ranges(takes)}"
+        )
+        return None if group in takes else why
     rest = microbatches % ranks
     if not rest:
         return None
@@ -73,7 +83,7 @@ def group_sizes(ranks: int, microbatches: int) -> list[int]:
 
 def group_option(size: int) -> str:
     """Return the option that sets a group size."""
-    return f"{_GROUP_SIZE}={size}"
+    return f"{GROUP_SIZE}={size}"
 
 
 def recompute_options(first: int | None = None) -> list[str]:

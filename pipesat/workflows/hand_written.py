@@ -136,12 +136,12 @@ def baseline(
         or ``both-ends`` (small ones first and last).
     group
         Microbatches per group of ``interleaved-1f1b`` and ``interleaved-overlapped``, Megatron-LM's
-        ``microbatch_group_size_per_vp_stage``; ``None``: one per device.
+        ``microbatch_group_size_per_vp_stage``, at most their number; ``None``: one per device.
 
     Raises
     ------
     BadInput
-        If there is no baseline or order of that name, or it has no groups of a size to choose.
+        If there is no baseline or order of that name, or it has no groups of that size.
     NotApplicable
         If it does not fit the problem's placement.
     """
@@ -155,6 +155,8 @@ def baseline(
         raise BadInput(text, where="microbatches", value=microbatches)
     permutation = permutation_by(problem, microbatches)
     entry = BASELINES[name] if group is None else _in_groups(name, group)
+    if group is not None and group > (most := max(problem.microbatches)):
+        raise BadInput(f"expected at most {most}, the microbatches", where="group", value=group)
     return entered_by(entry, problem, microbatches, permutation).on(problem)
 
 

@@ -254,14 +254,14 @@ def tuned_files(found: Tuned) -> dict[str, bytes]:
     """Return the files of a folder: problem and order, torch's CSV, the answer, what ran."""
     import json
 
-    from pipesat.export.torch.target import export_torch_csv
+    from pipesat.export import EXPORTERS
     from pipesat.files.schedule_file import schedule_bytes
     from pipesat.timeline.file import timeline_bytes
 
     def text(document: Any) -> bytes:
         return f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode()
 
-    order = export_torch_csv(found.problem, found.schedule)
+    order = EXPORTERS["torch"](found.problem, found.schedule)
     beside = {f"schedule{suffix}": data for suffix, data in order.beside.items()}
     return beside | {
         "problem.json": text(found.problem.document),

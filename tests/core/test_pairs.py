@@ -19,7 +19,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import critical_path, time_order
-from pipesat.export import EXPORTERS, export_trace
+from pipesat.export import EXPORTERS
 from pipesat.export.steps import steps_of
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
@@ -180,7 +180,7 @@ def pictures(problem: Problem, schedule: Schedule) -> None:
         for op in members(t.item)  # type: ignore[arg-type]
     ]
     assert len(rows_of(problem, {"": schedule}).of()) == len(ops)
-    events = json.loads(export_trace(problem, schedule).data)["traceEvents"]
+    events = json.loads(EXPORTERS["trace"](problem, schedule).data)["traceEvents"]
     shown = [(e["pid"] - 1, e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
     assert sorted(shown) == sorted(ops)
     grid = text_grid(problem, schedule, 200)

@@ -89,7 +89,7 @@ def fields(path: Path, *names: str) -> set[str]:
 
 
 def exported(problem: Problem, to: str, name: str, layers: int = 2) -> Exported:
-    options = Options(Path("run.x"), (layers,))
+    options = Options(Path("run.x"), (layers,) * len(problem.stages))
     return EXPORTERS[to](problem, BASELINES[name](problem), options)
 
 

@@ -148,7 +148,7 @@ def test_of_a_large_schedule_what_says_all_is_written_first(
     def killed_meanwhile(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(result_folder, "export_trace", killed_meanwhile)
+    monkeypatch.setitem(result_folder.EXPORTERS, "trace", killed_meanwhile)
     with pytest.raises(KeyboardInterrupt):
         result.save(tmp_path)
     assert sorted(there(tmp_path)) == ["problem.json", "result.json", "schedule.json"]

@@ -26,7 +26,7 @@ from pipesat.core.schedule import Schedule
 from pipesat.export.torch.lint import Action, Cell
 from pipesat.files.complaint import validated
 from pipesat.files.schedule_file import ModeEntries
-from pipesat.files.strict_json import StrictModel, parse_json, read_json, read_text
+from pipesat.files.strict_json import StrictModel, parse_json, read_text
 
 ORDER_SUFFIX: Final = ".order.json"
 MODES_SUFFIX: Final = ".modes.json"
@@ -137,12 +137,27 @@ class OwnWords:
 
 def own_words(problem: Problem, companions: Companions, rows: Sequence[Sequence[Cell]]) -> OwnWords:
     """Return what files say of an order, whose cells break no rule of torch's."""
+    files = (companions.order, companions.modes)
+    texts = (None if file is None else read_text(file, _LARGEST_FILE) for file in files)
+    return words_of_texts(problem, *texts, rows, *map(str, files))
+
+
+def words_of_texts(
+    problem: Problem,
+    order: str | None,
+    modes: str | None,
+    rows: Sequence[Sequence[Cell]],
+    order_source: str = ORDER_SUFFIX,
+    source: str = MODES_SUFFIX,
+) -> OwnWords:
+    """Return what the texts of the files say; ``None`` where there is none."""
     m = problem.routes[0].microbatches
-    numbers = range(m) if companions.order is None else _numbers(companions.order, m)
-    if companions.modes is None:
+    numbers: Sequence[int] = range(m)
+    if order is not None:
+        numbers = _numbers(parse_json(order, order_source), m, order_source)
+    if modes is None:
         return OwnWords(problem, numbers)
-    source = str(companions.modes)
-    listed = read_mode_rows(read_text(companions.modes, _LARGEST_FILE), source)
+    listed = read_mode_rows(modes, source)
     require_rows_of(listed, (action for row in rows for cell in row for action in cell), source)
     return OwnWords(problem, numbers, modes_of(problem, listed, numbers, source))
 
@@ -177,15 +192,14 @@ def assumptions(problem: Problem, companions: Companions, path: Path) -> Iterato
         yield f"no {path.with_suffix(MODES_SUFFIX).name} beside it: every microbatch is kept"
 
 
-def _numbers(path: Path, m: int) -> tuple[int, ...]:
-    """Read the microbatches' own numbers."""
-    listed = read_json(path, _LARGEST_FILE)
+def _numbers(listed: object, m: int, source: str) -> tuple[int, ...]:
+    """Return the microbatches' own numbers, checked."""
     wanted = f"expected a list with each microbatch of the problem, 0 to {m - 1}, once"
     if not isinstance(listed, list) or len(listed) != m:
-        raise BadInput(wanted, source=str(path), value=listed)
+        raise BadInput(wanted, source=source, value=listed)
     left = {*range(m)}
     for place, number in enumerate(listed):
         if type(number) is not int or number not in left:
-            raise BadInput(wanted, source=str(path), where=f"[{place}]", value=number)
+            raise BadInput(wanted, source=source, where=f"[{place}]", value=number)
         left.remove(number)
     return tuple(listed)

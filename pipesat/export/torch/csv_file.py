@@ -22,7 +22,13 @@ from pipesat.core.schedule import Order, Schedule
 from pipesat.core.showing import ranges
 from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import require_torch_pipeline
-from pipesat.export.torch.companions import Companions, OwnWords, assumptions, own_words
+from pipesat.export.torch.companions import (
+    Companions,
+    OwnWords,
+    assumptions,
+    own_words,
+    words_of_texts,
+)
 from pipesat.export.torch.lint import (
     LETTER_OF,
     WAIT,
@@ -82,6 +88,18 @@ def read_torch_csv(path: Path, problem: Problem, companions: Companions | None =
     schedule = time_order(problem, order, source=f"torch-csv {path.name}")
     notes = (*_notes(texts, rows, items), *assumptions(problem, companions, path))
     return Imported(schedule, notes)
+
+
+def order_of_texts(
+    problem: Problem, csv_text: str, order: str | None, modes: str | None, source: str
+) -> Order:
+    """Return the order that a written CSV and the files beside it say, by torch's rules."""
+    route, rows = problem.routes[0], rows_of_csv(csv_text, source)
+    _check_placement(rows, problem, source)
+    if complaints := lint(rows, len(route.stages), route.microbatches):
+        raise BadInput(str(complaints[0]), source=source)
+    own = words_of_texts(problem, order, modes, rows)
+    return tuple(tuple(item for cell in row for item in items_of(cell, own)) for row in rows)
 
 
 def texts_of_csv(text: str, source: str) -> list[list[str]]:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
+from pipesat.core.errors import BadInput
+from pipesat.core.microbatch_order import relabelled
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Exported, Schedule
-from pipesat.export.options import Options
+from pipesat.export.options import Options, told_of
+from pipesat.export.reading import Meaning, rows_of
 from pipesat.export.runtime import Runtime
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.companions import MODES_SUFFIX, ORDER_SUFFIX, modes_text
-from pipesat.export.torch.csv_file import torch_csv
+from pipesat.export.torch.csv_file import order_of_texts, torch_csv
 from pipesat.export.torch.hazards import SUFFIX as HAZARDS_SUFFIX
 from pipesat.export.torch.hazards import Split, hazards_text, notes, split_in
+from pipesat.files.strict_json import decoded
+from pipesat.layers.layout import layout_of_module_names
+from pipesat.placement.geometry import Geometry
 
 WriteFragments: TypeAlias = Callable[[Problem, Options, Split], tuple[dict[str, str], list[str]]]
+ReadFragments: TypeAlias = Callable[[Exported], Iterable["Fragment"]]
 
 
 def export_torch_csv(
@@ -57,7 +64,25 @@ def export_torch_csv(
             'solve with target="torch" (--for torch) for the best of the orders that torch runs'
         )
     data = torch_csv(adapted.problem, adapted.schedule).encode()
-    return Exported(data, beside, tuple(told), changed)
+    order = adapted.schedule.order
+    if problem.has_lists:
+        order = relabelled(adapted.problem, order, [adapted.entering])
+    return Exported(data, beside, tuple(told), changed, means={"order": rows_of(order)})
+
+
+def read_torch(
+    _: Runtime, problem: Problem, exported: Exported, __: Options, csv: str = ""
+) -> Meaning:
+    """Read torch's CSV, the file itself or the one of that suffix beside it, and what is beside."""
+
+    def text(suffix: str) -> str | None:
+        data = exported.beside.get(suffix)
+        return None if data is None else decoded(data, suffix)
+
+    data = exported.beside[csv] if csv else exported.data
+    beside = text(ORDER_SUFFIX), text(MODES_SUFFIX)
+    order = order_of_texts(problem, decoded(data, ".csv"), *beside, ".csv")
+    return {"order": rows_of(order)}
 
 
 RUNTIME: Final = Runtime(
@@ -66,6 +91,7 @@ RUNTIME: Final = Runtime(
     "2.13",
     "schedule.csv",
     lambda _, *given: export_torch_csv(*given),
+    read_torch,
     in_turn="register a function for OVERLAP_F_B: torch runs the two ops of a pair in turn",
     any_placement=True,
     built_in=(
@@ -81,10 +107,12 @@ def framework(
     release: str,
     file: str,
     write: WriteFragments,
+    read: ReadFragments,
 ) -> Runtime:
     """Return the record of a framework that runs torch's CSV and places stages by a name.
 
-    ``write`` makes its files by suffix, its own first, and says what is to be known.
+    ``write`` makes its files by suffix, its own first, and says what is to be known. ``read`` reads
+    them, each for itself.
     """
     return replace(
         RUNTIME,
@@ -93,6 +121,7 @@ def framework(
         release=release,
         file=file,
         write=partial(export_framework, write),
+        read=partial(read_framework, read),
         takes=("layers", "exact", "remark", "checkpointing"),
         any_placement=False,
         one_switch=True,
@@ -117,7 +146,63 @@ def export_framework(
     order = export_torch_csv(problem, schedule, options)
     beside = {suffix: text.encode() for suffix, text in others} | {".csv": order.data}
     told = (*order.notes, *notes_of, *_set_for(problem, options, split))
-    return Exported(first[1].encode(), {**beside, **order.beside}, told, order.changed)
+    means = {
+        **order.means,
+        "csv": options.csv,
+        "microbatches": problem.routes[0].microbatches,
+        "placement": [problem.stages[stage].device for stage in problem.routes[0].stages],
+        "layers": options.layers_of(problem),
+    }
+    beside |= order.beside
+    return Exported(first[1].encode(), beside, told, order.changed, means=means)
+
+
+class Fragment(NamedTuple):
+    """What a framework's configuration says of the pipeline; ``parts``: modules of every stage."""
+
+    ranks: int
+    schedule: str
+    csv: str
+    microbatch_size: int
+    batch: int
+    parts: list[list[str]] | None
+
+
+def read_framework(
+    fragments: ReadFragments,
+    _: Runtime,
+    problem: Problem,
+    exported: Exported,
+    options: Options,
+) -> Meaning:
+    """Read a framework's configurations and the CSV: all say the same, stages lie by its rule.
+
+    A class for single stages makes one per rank, others two, unless modules are listed.
+    """
+    meanings = []
+    for one in fragments(exported):
+        single = one.schedule == "PipelineScheduleSingle"
+        stages = one.ranks * (2 - single) if one.parts is None else len(one.parts)
+        vee = one.schedule == "ZBVZeroBubble"
+        chunks, rest = divmod(stages, one.ranks)
+        if (
+            rest
+            or (chunks == 1) != single
+            or (vee and chunks != 2)
+            or one.batch % one.microbatch_size
+        ):
+            raise BadInput("it cannot place or feed these stages", value=str(one))
+        place = Geometry("vee", one.ranks) if vee else Geometry("loop", one.ranks, chunks)
+        found = {
+            "csv": one.csv,
+            "microbatches": one.batch // one.microbatch_size,
+            "placement": [*place.homes],
+            "layers": None if one.parts is None else layout_of_module_names(one.parts).counts,
+        }
+        meanings.append(found)
+    if any(other != meanings[0] for other in meanings):
+        raise BadInput("its files do not say the same", value=str(meanings))
+    return meanings[0] | dict(read_torch(_, problem, exported, options, ".csv"))
 
 
 def _set_for(problem: Problem, options: Options, split: Split) -> Iterator[str]:
@@ -130,7 +215,9 @@ def _set_for(problem: Problem, options: Options, split: Split) -> Iterator[str]:
             "torch.compile off too"
         )
         yield "FSDP is told not to reshard after forwards: split backwards would lose gradients"
-    if options.layers is None:
+    if (layers := options.layers_of(problem)) is not None:
+        yield told_of(layers)
+    else:
         yield (
             "without `layers` the framework cuts the model itself: measured stages may be others"
         )
