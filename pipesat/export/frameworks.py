@@ -179,9 +179,9 @@ def _read_torchtitan(exported: Exported) -> Iterator[Fragment]:
 
 def _torchtitan(said: Mapping[str, Any]) -> Fragment:
     names = ("degree", "schedule", "schedule_csv", "microbatch_size")
-    own = (said[f"parallelism.pipeline_parallel_{name}"] for name in names)
+    own = [said[f"parallelism.pipeline_parallel_{name}"] for name in names]
     parts = said.get("parallelism.module_fqns_per_model_part")
-    return Fragment(*own, said["training.local_batch_size"], parts)
+    return Fragment._make([*own, said["training.local_batch_size"], parts])
 
 
 AUTOMODEL: Final = "NeMo AutoModel"
@@ -261,7 +261,7 @@ def _read_automodel(exported: Exported) -> Iterator[Fragment]:
         elif colon and not key.startswith("#"):
             said[key] = json.loads(value)
     names = ("pp_size", "pp_schedule", "pp_schedule_csv", "pp_microbatch_size", "pp_batch_size")
-    yield Fragment(*map(said.__getitem__, names), parts or None)
+    yield Fragment._make([*map(said.__getitem__, names), parts or None])
 
 
 RUNTIMES: Final = (

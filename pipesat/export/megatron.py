@@ -176,15 +176,15 @@ def export_megatron(_: Runtime, problem: Problem, schedule: Schedule, options: O
     return Exported(text.encode(), notes=(*_notes(problem, schedule, own), *told), means=means)
 
 
-def read_megatron(_: Runtime, problem: Problem, exported: Exported, __: Options) -> Meaning:
+def read_megatron(runtime: Runtime, problem: Problem, exported: Exported, _: Options) -> Meaning:
     """Read the options as Megatron-LM does: its guards, its layouts and its order."""
     lines = [line for line in exported.data.decode().splitlines() if not line.startswith("#")]
     said: dict[str, str] = {}
     for line in lines:
         (word,) = shlex.split(line)
-        name, _, value = word.partition("=")
+        name, value = word.partition("=")[::2]
         if name in said or name not in _KNOWN:
-            raise BadInput("expected an option of Megatron-LM, once", value=name)
+            raise BadInput(f"expected an option of {runtime.title}, once", value=name)
         said[name] = value
     ranks, m = int(said[_RANKS]), problem.routes[0].microbatches
     if pattern := said.get(_PATTERN):

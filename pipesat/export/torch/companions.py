@@ -137,9 +137,12 @@ class OwnWords:
 
 def own_words(problem: Problem, companions: Companions, rows: Sequence[Sequence[Cell]]) -> OwnWords:
     """Return what files say of an order, whose cells break no rule of torch's."""
-    files = (companions.order, companions.modes)
-    texts = (None if file is None else read_text(file, _LARGEST_FILE) for file in files)
-    return words_of_texts(problem, *texts, rows, *map(str, files))
+    order, modes = (
+        None if file is None else read_text(file, _LARGEST_FILE)
+        for file in (companions.order, companions.modes)
+    )
+    sources = str(companions.order), str(companions.modes)
+    return words_of_texts(problem, order, modes, rows, *sources)
 
 
 def words_of_texts(
