@@ -16,8 +16,8 @@ from pipesat.layers.pipeline import shape_name
 from pipesat.picture.figures import (
     blank_figure,
     figure_of,
+    files_of,
     in_brackets,
-    png_and_svg,
     unit_of_memory,
     unit_of_time,
 )
@@ -33,8 +33,8 @@ _MOST_NAMED: Final = 40  # stages; more only have numbers
 
 
 def plan_pictures(layers: Layers, chosen: Candidate, standing: Standing) -> dict[str, bytes]:
-    """Draw a partition; return its files, ``plan.png`` and ``plan.svg``."""
-    drawn = png_and_svg(figure_of(partial(_figure, layers, chosen, standing)))
+    """Draw a partition; return its files, ``plan.png`` and the like."""
+    drawn = files_of(figure_of(partial(_figure, layers, chosen, standing)))
     return {f"plan.{kind}": data for kind, data in drawn.items()}
 
 

@@ -109,8 +109,9 @@ class Asked:
                 value = self.given[param.name]
                 text = str(value) if isinstance(value, Path) else value
                 text = [*text] if isinstance(text, tuple) else text
-                told: dict[str, Any] = {} if text is True else {"value": text}
-                raise BadInput(why, where=max(param.opts, key=len), **told)
+                told: dict[str, Any] = {} if isinstance(text, bool) else {"value": text}
+                names = param.secondary_opts if text is False else param.opts
+                raise BadInput(why, where=max(names, key=len), **told)
 
     def show(self, answer: Displayed, document: Any, more: Facts = ()) -> None:
         """Print the answer: as a document with ``--json``, else its lines and ``more``.

@@ -109,7 +109,7 @@ def plan(asked: Asked) -> int:
 
     Ends early when nothing better can exist. The answer has a bound over all partitions.
 
-    Writes plan.json, plan.png, plan.svg, layout.txt, and all that `solve` writes into DIR. Ctrl-C
+    Writes plan.json, plan.png, .svg, .pdf, layout.txt, and all that `solve` writes into DIR. Ctrl-C
     keeps the best plan so far.
     """
     found: Plan = asked.answer(lambda found, folder, lines: found.save(folder, lines))
@@ -136,8 +136,8 @@ def frontier(asked: Asked) -> int:
     With --within, one capacity in place of the curve: the smallest that is enough, and there the
     smallest sum of the devices' peaks, both with what is proven.
 
-    Writes frontier.json, .csv, .png, .svg and a problem and a schedule per capacity into DIR.
-    Ctrl-C keeps the curve so far.
+    Writes frontier.json, .csv, .png, .svg, .pdf, and a problem and a schedule per capacity into
+    DIR. Ctrl-C keeps the curve so far.
     """
     if "within" in asked.given:
         asked = asked.instead("--within")

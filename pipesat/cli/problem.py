@@ -230,7 +230,7 @@ def estimate(asked: Asked) -> None:
 
 
 _MORE = (
-    file_option("--picture", "Draw the streams, a .png or .svg.", written=True),
+    file_option("--picture", "Draw the streams, a .png, .svg or .pdf.", written=True),
     Option(
         ["--draw"],
         multiple=True,
@@ -305,8 +305,8 @@ def _require_picture(asked: Asked) -> None:
     picture: Path | None = asked["picture"]
     if picture is None:
         asked.refuse(["draw"], "expected --picture FILE with it")
-    elif picture.suffix not in (".png", ".svg"):
-        expected = "expected a name that ends in .png or .svg"
+    elif picture.suffix not in (".png", ".svg", ".pdf"):
+        expected = "expected a name that ends in .png, .svg or .pdf"
         raise BadInput(expected, where="--picture", value=str(picture))
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _READ: Final = {"problem.json", "schedule.json", "result.json"}
 _LARGEST: Final = 1 << 30
+_PICTURES: Final = ("png", "svg", "pdf")
 _LONG: Final = 24  # lines: what is longer would push the answer off the screen
 _MOST_OPS: Final = 2_000  # whose texts are even looked at: so many take more lines than that
 _OF_A_FRONTIER: Final = (
@@ -64,6 +65,10 @@ _OPTIONS: Final = (
     file_option("--html", "Write a folder's result as one page for any browser.", written=True),
     file_option("--png", "Write the schedule as a PNG picture.", written=True),
     file_option("--svg", "Write the schedule as an SVG picture.", written=True),
+    file_option("--pdf", "Write the schedule as a PDF picture.", written=True),
+    Option(
+        ["--title/--no-title"], default=True, help="In pictures: a title, which papers have below."
+    ),
     Option(
         ["--baselines/--no-baselines"],
         default=True,
@@ -89,7 +94,9 @@ def show(asked: Asked) -> None:
     from pipesat.files.folder import add_files
 
     given = asked["given"]
-    files = {asked[kind]: kind for kind in ("html", "png", "svg") if asked[kind]}
+    files = {asked[kind]: kind for kind in ("html", *_PICTURES) if asked[kind]}
+    if not files.keys() - {asked["html"]}:
+        asked.refuse(["title"], f"expected {' or '.join(f'--{kind} FILE' for kind in _PICTURES)}")
     if os.path.isdir(given):
         asked.refuse(["schedule", "steps"], "expected a problem file, not a folder")
         asked.refuse([] if asked["html"] else ["baselines"], "expected --html FILE with it")
@@ -100,7 +107,7 @@ def show(asked: Asked) -> None:
             made = _show_schedule(asked, given, files)
         else:
             text = "expected a problem and a SCHEDULE, as in pipesat show problem.json 1f1b"
-            asked.refuse(["steps", "png", "svg"], text)
+            asked.refuse(["steps", *_PICTURES], text)
             made = _show_file(asked, given)
     for path, content in made.items():
         add_files(path.parent, {path.name: content})
@@ -115,7 +122,7 @@ def _show_schedule(asked: Asked, given: Path, files: Mapping[Path, str]) -> dict
 
     problem = read_problem(given)
     timed = valid_schedule(problem, asked["schedule"])
-    title = title_of_schedule(problem, timed)
+    title = title_of_schedule(problem, timed) if asked["title"] else ""
     made = {path: gantt(problem, timed, title=title, kind=kind) for path, kind in files.items()}
     if made and not asked["steps"]:
         return made
@@ -191,7 +198,7 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
             made = report(folder, baselines=asked["baselines"] and html, note=told.note)
         asked.output = folder
         refuse_contradictions(made.contradictions)
-        return {path: _drawn(made, kind, path) for path, kind in files.items()}
+        return {path: _drawn(made, kind, path, asked["title"]) for path, kind in files.items()}
     if os.path.exists(folder / NAME):
         rows = [*read_rows(folder / NAME).values()]
         asked.show(Sweep((), tuple(rows), folder / NAME), rows)
@@ -211,7 +218,7 @@ def _number(text: str) -> float | str | None:
     return text or None
 
 
-def _drawn(made: Report, kind: str, path: Path) -> bytes:
+def _drawn(made: Report, kind: str, path: Path, titled: bool) -> bytes:
     from pipesat.picture.gantt import gantt, title_of
 
     if kind == "html":
@@ -224,7 +231,8 @@ def _drawn(made: Report, kind: str, path: Path) -> bytes:
         wrong = "there is no schedule to draw"
     if wrong or result.schedule is None:
         raise BadInput(wrong, where=f"--{kind}", value=str(path))
-    return gantt(result.problem, result.schedule, title=title_of(result), kind=kind)
+    title = title_of(result) if titled else ""
+    return gantt(result.problem, result.schedule, title=title, kind=kind)
 
 
 def _show_results(asked: Asked, folder: Path) -> None:

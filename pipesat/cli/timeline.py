@@ -37,13 +37,16 @@ app = Group(
 
 _LARGEST_PROBLEM = 64 << 20
 _LARGEST_TIMELINE = 1 << 30
-_PNG = file_option("--png", "Draw both timelines.", written=True)
+_PICTURES = [
+    file_option(f"--{kind}", f"Draw both timelines into a {kind.upper()} file.", written=True)
+    for kind in ("png", "svg", "pdf")
+]
 
 
 @command(
     "workflows.traces:compare_timeline",
     example="pipesat timeline compare problem.json timeline.json --png both.png",
-    extra=(_PNG,),
+    extra=_PICTURES,
 )
 def compare(asked: Asked) -> None:
     """Compare measured times with the prediction.
@@ -52,14 +55,15 @@ def compare(asked: Asked) -> None:
     spread, calls that block, overhead, link delays.
     """
     from pipesat.files.atomic import write_file
-    from pipesat.timeline.compare import comparison_png
+    from pipesat.timeline.compare import comparison_picture
 
     comparison: AgainstPrediction = asked.answer()
-    problem, measured, png = asked.read["problem"], asked.read["timeline"], asked["png"]
-    if png is not None:
-        ran = measured.shortest if asked["shortest"] else measured
-        write_file(png, comparison_png(problem, ran, comparison))
-    picture = [("Picture", "" if png is None else str(png))]
+    problem, measured = asked.read["problem"], asked.read["timeline"]
+    files = {kind: asked[kind] for kind in ("png", "svg", "pdf") if asked[kind]}
+    ran = measured.shortest if asked["shortest"] else measured
+    for kind, path in files.items():
+        write_file(path, comparison_picture(problem, ran, comparison, kind))
+    picture = [("Picture", ", ".join(map(str, files.values())))]
     asked.show(Compared(problem, comparison), comparison.document, picture)
 
 

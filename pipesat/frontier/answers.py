@@ -124,10 +124,10 @@ class Frontiers(Displayed):
         return csv_of([{name: row.get(name) for name in _COLUMNS} for row in rows])
 
     def plot(self, title: str | None = None) -> Figure:
-        """Draw the curves; return a matplotlib figure."""
+        """Draw the curves; return a matplotlib figure, with ``title=""`` one for a paper."""
         first = self._first
         problem, objective = first.curve.problem, first.curve.objective
-        title = title or f"{problem.name or 'problem'}: what memory buys"
+        title = f"{problem.name or 'problem'}: what memory buys" if title is None else title
         return frontier_figure(problem, objective, staircases(self.curves), first.scale, title)
 
     def document(self, folder: Path | None = None) -> dict[str, Any]:
@@ -184,9 +184,9 @@ class Frontiers(Displayed):
 
     def pictures(self) -> dict[str, bytes]:
         """Return the picture's files by name."""
-        from pipesat.picture.figures import png_and_svg
+        from pipesat.picture.figures import files_of
 
-        drawn = png_and_svg(self.plot())
+        drawn = files_of(self.plot())
         return {f"frontier.{kind}": data for kind, data in drawn.items()}
 
     def compared(self) -> list[Compared]:

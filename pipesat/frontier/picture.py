@@ -1,7 +1,7 @@
 """Value against capacity: what is reached, what is proven impossible, and hand-written schedules.
 
-Both are staircases that fall with the capacity. A value holds to the right of its step, a bound to
-the left of it.
+Both are staircases that fall with the capacity. A value holds to the right of its step, a bound
+up to the next amount of memory that a device can hold.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from string import ascii_letters
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final
 
+from pipesat.frontier.caps import attainable, rounded_down
 from pipesat.picture.style import FAINT_INK, GRID, HELD
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from pipesat.frontier.levers import Curves
 
 _STYLES: Final = (("#1b6ca8", "o"), ("#c1440e", "s"), ("#187f5e", "D"), ("#6a3d9a", "^"))
+_FEW_TICKS: Final = 4  # times the least value: up to here ticks at equal distances
+_TICKS: Final = {30: (1, 1.5, 2, 3, 4, 5, 7), 300: (1, 2, 5), math.inf: (1,)}
+"""Which multiples of powers of ten have a tick, by the largest value over the least."""
 _WIDE: Final = 1.5  # times the best value: from here on the values' axis is logarithmic
 
 
@@ -34,9 +38,9 @@ _WIDE: Final = 1.5  # times the best value: from here on the values' axis is log
 class Staircase:
     """One curve.
 
-    ``values[i]`` holds from ``caps[i]`` on, ``bounds[i]`` up to ``caps[i]``; one more bound than
-    there are caps holds with unlimited memory. ``marks`` are the caps of the table,
-    ``published`` has name, peak and value of hand-written schedules.
+    ``values[i]`` holds from ``caps[i]`` on, ``bounds[i + 1]`` from there to the next of them, the
+    last one with unlimited memory, the first one up to ``caps[0]``. ``marks`` are the caps of the
+    table, ``published`` has name, peak and value of hand-written schedules.
     """
 
     name: str
@@ -71,9 +75,15 @@ def staircases(curves: Curves) -> list[Staircase]:
     found = []
     for name, frontier in curves.items():
         curve, marks = frontier.curve, [row.cap for row in frontier.rows if row.cap is not None]
-        steps = {*marks, *(known.peak for known in curve.schedules), *(c for c, _ in curve.bounds)}
-        caps = sorted(cap for cap in steps if cap is not None and cap >= min(marks))
-        values, bounds = [curve.value(cap) for cap in caps], map(curve.bound, [*caps, None])
+        proven = [cap for cap, _ in curve.bounds if cap is not None]
+        peaks = [known.peak for known in curve.schedules]
+        amounts = attainable(curve.problem, max([*marks, *peaks, *proven]))
+        above = (amounts[n] for n in (bisect_right(amounts, c) for c in proven) if n < len(amounts))
+        caps = sorted(cap for cap in {*marks, *peaks, *above} if cap >= min(marks))
+        values = [curve.value(cap) for cap in caps]
+        # what holds for an amount holds up to the next one that any device can hold
+        held = (rounded_down(amounts, cap) for cap in caps[:-1])
+        bounds = map(curve.bound, [caps[0], *held, None])
         published = [(name, known.peak, known.value) for name, known in frontier.published.items()]
         least = [None if bound is None else bound.value for bound in bounds]
         found.append(Staircase(name or "", caps, values, least, marks, published))
@@ -131,7 +141,8 @@ def _drawn(
     axes.set_xlabel(
         in_brackets("memory of every device", memory_unit), fontsize=8, parse_math=False
     )
-    axes.set_ylabel(in_brackets(objective, time_unit), fontsize=8, parse_math=False)
+    scaled = f"{in_brackets(objective, time_unit)}{', log scale' * (axes.get_yscale() == 'log')}"
+    axes.set_ylabel(scaled, fontsize=8, parse_math=False)
     _frame(axes, best, scale, float(memory))
     _explain(figure, curves, letters)
     return figure
@@ -165,7 +176,7 @@ def _draw(
 
 def _frame(axes: Axes, best: float, scale: Scale1F1B | None, memory: float) -> None:
     """Name the axes; above, the share of 1F1B's memory; right, what is lost to the best."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     axes.grid(color=GRID, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
@@ -179,11 +190,15 @@ def _frame(axes: Axes, best: float, scale: Scale1F1B | None, memory: float) -> N
         above.set_xlabel("activation memory / 1F1B's", color=FAINT_INK, fontsize=8)
         above.xaxis.set_major_locator(MaxNLocator(10))
         above.tick_params(colors=FAINT_INK, labelsize=8)
+    low, high = axes.get_ylim()
+    few = high / low < _FEW_TICKS
+    subs = next(subs for most, subs in _TICKS.items() if high / low < most)
     for axis in (axes.xaxis, axes.yaxis, right.yaxis):
         axis.set_major_formatter("{x:,g}")
         axis.set_minor_formatter(NullFormatter())
         if axis is not axes.xaxis and axes.get_yscale() == "log":
-            axis.set_major_locator(LogLocator(subs=(1, 1.2, 1.5, 2, 3, 5, 7)))
+            axis.set_major_locator(MaxNLocator(6) if few else LogLocator(subs=subs, numticks=99))
+            axis.set_minor_locator(NullLocator())
 
 
 def _explain(

@@ -23,14 +23,14 @@ _ROW: Final = 0.8  # of the distance between two streams
 
 
 def pictures_of(found: PairTimes, shown: Sequence[tuple[ChunkOp, ...]]) -> dict[str, bytes]:
-    """Draw the plans of ops and pairs on one time scale; return the files ``png`` and ``svg``.
+    """Draw the plans of ops and pairs on one time scale; return the files by format.
 
     At most :data:`MOST_PANELS` of them; the title says how many more there are. Of two ops, the
     second one's parts are hatched.
     """
-    from pipesat.picture.figures import png_and_svg
+    from pipesat.picture.figures import files_of
 
-    return png_and_svg(figure_of_parts(found, shown))
+    return files_of(figure_of_parts(found, shown))
 
 
 def figure_of_parts(found: PairTimes, shown: Sequence[tuple[ChunkOp, ...]]) -> Figure:

@@ -72,7 +72,7 @@ def own_settings() -> Iterator[None]:
     """Draw with matplotlib's defaults."""
     with (
         mpl.style.context("default", after_reset=True),
-        mpl.rc_context({"svg.hashsalt": "pipesat"}),
+        mpl.rc_context({"svg.hashsalt": "pipesat", "pdf.fonttype": 42}),  # texts that can be found
     ):
         yield
 
@@ -83,9 +83,10 @@ def blank_figure(width: float, height: float, title: str = "") -> Figure:
     FigureCanvasAgg(figure)
     figure.set_label(title)
     lines = [short(line, round(9 * width)) for line in title.splitlines() if line.strip()]
-    figure.suptitle(
-        "\n".join(lines[:3]), x=0.01, ha="left", weight="bold", fontsize=10, parse_math=False
-    )
+    if lines:  # else it would take room
+        figure.suptitle(
+            "\n".join(lines[:3]), x=0.01, ha="left", weight="bold", fontsize=10, parse_math=False
+        )
     return figure
 
 
@@ -96,20 +97,25 @@ def figure_of(draw: Callable[[], Figure]) -> Figure:
 
 
 def file_of(figure: Figure, kind: str) -> bytes:
-    """Return a figure as a ``png`` or ``svg`` file; an SVG has its title as a text, too."""
+    """Return a figure as a ``png``, ``svg`` or ``pdf`` file; the last two have its title as text."""
     about: dict[str, Any] = {"Software": None}
-    if kind == "svg":
+    if kind != "png":
+        dates = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
         title = short(str(figure.get_label()), 400)
-        about = {"Date": None, "Creator": None, "Title": title or None}
+        about = dict.fromkeys(dates[kind]) | {"Title": title or None}
     stream = io.BytesIO()
     with own_settings():
         figure.savefig(stream, format=kind, dpi=DPI, metadata=about)
     return stream.getvalue()
 
 
-def png_and_svg(figure: Figure) -> dict[str, bytes]:
+PICTURES: Final = ("png", "svg", "pdf")
+"""Formats of pictures."""
+
+
+def files_of(figure: Figure) -> dict[str, bytes]:
     """Return a figure's files by format."""
-    return {kind: file_of(figure, kind) for kind in ("png", "svg")}
+    return {kind: file_of(figure, kind) for kind in PICTURES}
 
 
 def swatch(colour: str, **style: Any) -> Patch:

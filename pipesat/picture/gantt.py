@@ -49,7 +49,7 @@ def gantt_figure(
 
 
 def gantt(problem: Problem, schedule: Schedule, *, title: str, kind: str = "png") -> bytes:
-    """Draw a schedule as :func:`gantt_figure` does; return the ``png`` or ``svg`` file's bytes."""
+    """Draw a schedule as :func:`gantt_figure` does; return its file: ``png``, ``svg``, ``pdf``."""
     from pipesat.picture.figures import file_of
 
     return file_of(gantt_figure(problem, schedule, title=title), kind)

@@ -198,7 +198,9 @@ def _links(problem: Problem, timeline: Timeline) -> tuple[LinkRow, ...]:
     return tuple(rows)
 
 
-def comparison_png(problem: Problem, timeline: Timeline, comparison: AgainstPrediction) -> bytes:
+def comparison_picture(
+    problem: Problem, timeline: Timeline, comparison: AgainstPrediction, kind: str = "png"
+) -> bytes:
     """Draw prediction and measurement of a timeline's typical step, both in us."""
     from pipesat.picture.figures import file_of
 
@@ -218,7 +220,7 @@ def comparison_png(problem: Problem, timeline: Timeline, comparison: AgainstPred
         f"({comparison.largest.makes / 1000:+,.2f} ms)"
     )
     figure = gantt_figure(problem, both, title=title, time_unit=unit)
-    return file_of(figure, "png")
+    return file_of(figure, kind)
 
 
 def _scaled(schedule: Schedule, scale: float) -> Schedule:

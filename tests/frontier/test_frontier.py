@@ -42,6 +42,7 @@ from pipesat.frontier.least_memory import least_memory
 from pipesat.frontier.least_search import interval
 from pipesat.frontier.trace import Frontier, trace
 from pipesat.heuristics import BASELINES
+from pipesat.picture.figures import PICTURES
 from pipesat.workflows.hand_written import published
 from pipesat.workflows.studies import solver_of
 from tests.conftest import Run
@@ -311,7 +312,12 @@ def test_frontier_writes_what_check_accepts(cli: Run, save: Save, tmp_path: Path
         problem = read_problem(point["problem"])
         assert read_schedule(point["schedule"], problem).makespan == point["value"]
     written = {path.name for path in folder.glob("[!.]*")}
-    assert written == {"frontier.json", "frontier.csv", "frontier.png", "frontier.svg", "caps"}
+    assert written == {
+        "frontier.json",
+        "frontier.csv",
+        *(f"frontier.{kind}" for kind in PICTURES),
+        "caps",
+    }
     assert json.loads((folder / "frontier.json").read_text())["curves"] == outcome.json["curves"]
 
 

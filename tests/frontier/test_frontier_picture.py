@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from pipesat.frontier.picture import Staircase, frontier_figure
+import pytest
+
+import pipesat
+from pipesat import Problem
+from pipesat.frontier.picture import Staircase, frontier_figure, staircases
+from pipesat.picture.figures import file_of
 from tests.support.problems import chain
 
 
@@ -22,3 +27,35 @@ def test_steps_are_drawn_where_they_are_and_every_schedule_has_a_letter() -> Non
     (area,) = figure.axes[-1].collections  # the one that is filled
     # from 2 on the lower of 250 (a chain's, below 4) and nothing known, from 4 on nothing, then 140
     assert {tuple(point) for point in area.get_paths()[0].vertices} >= {(8, 140), (8, 0)}
+
+
+def test_a_bound_holds_up_to_the_next_amount_that_a_device_can_hold() -> None:
+    """F holds 3 and nothing else does: who has 4 or 5 can use no more than who has 3."""
+    problem = Problem.chain(2, 2, F=1, B=1, W=1, held_after_F=3)
+    curves = pipesat.frontier(problem, caps=[3, 6], time_limit=2).curves
+    (drawn,) = staircases(curves)
+    assert all(row.standing.proven for row in curves[None].rows)
+    assert drawn.caps[0] == 3
+    assert drawn.bounds[1 : len(drawn.caps)] == drawn.values[:-1]  # the area reaches the line
+
+
+@pytest.mark.parametrize("most", [160, 210, 390, 1_200, 90_000])
+def test_an_axis_has_numbers(most: int) -> None:
+    """Where the values' axis is logarithmic: it says so, and has several numbers."""
+    one = Staircase("", (4, 8), (most, 100), (90, 80, 70), (4, 8), ())
+    figure = frontier_figure(chain(2, 3), "makespan", [one], None, "")
+    figure.canvas.draw()
+    axes = figure.axes[-1]
+    low, high = axes.get_ylim()
+    assert len([tick for tick in axes.get_yticks() if low <= tick <= high]) >= 3
+    assert axes.get_ylabel().endswith("log scale")
+
+
+def test_a_picture_for_a_paper_has_text_in_it_and_no_title() -> None:
+    one = Staircase("", (4, 8), (300, 200), (250, 180, 150), (4, 8), ())
+    figure = frontier_figure(chain(2, 3), "makespan", [one], None, "")
+    assert figure.get_suptitle() == ""
+    data = file_of(figure, "pdf")
+    assert data.startswith(b"%PDF")
+    assert b"/CIDFontType2" in data  # type 42: text that can be selected
+    assert data == file_of(figure, "pdf")
