@@ -139,9 +139,10 @@ class Curve:
     def standing(self, cap: Cap) -> Standing:
         """What is proven of the best value at a cap."""
         bound = self.bound(cap)
-        least = None if bound is None else bound.value
+        impossible = size(cap) <= self.impossible
+        least = None if bound is None or impossible else bound.value
         of = f"{self.objective} with {words(cap)}"
-        return Standing(self.value(cap), least, size(cap) <= self.impossible, of)
+        return Standing(self.value(cap), least, impossible, of)
 
     def _stands(self, cap: Cap, bound: Bound) -> bool:
         """Whether no schedule that fits refutes a bound; never hide one that is refuted."""

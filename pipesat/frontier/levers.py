@@ -151,10 +151,14 @@ def answers(curves: Curves, rows: list[Compared]) -> Facts:
         return f"{memory_text(cap, problem.memory_unit)}{in_1f1b(some.scale, cap)}"
 
     if rows:  # the problem's own capacity, or what is nearest to half of 1F1B's memory
-        row = min(rows, key=lambda row: (row.cap != own, abs((row.share or 0) - 0.5), row.cap))
+        distance = lambda row: abs((row.share or 0) - 0.5)  # noqa: E731
+        row = min(rows, key=lambda row: (row.cap != own, not row.best, distance(row), row.cap))
         where = f"at {memory(row.cap)}"
         best, keep = row.best, row.standings[KEEP]
-        text = "no schedule found" if best is None else f"{best} {_said(row.standings[best], unit)}"
+        none = "no schedule found"
+        if all(standing.infeasible for standing in row.standings.values()):
+            none = "no schedule exists"
+        text = none if best is None else f"{best} {_said(row.standings[best], unit)}"
         value = None if best is None else row.standings[best].value
         if value is not None and keep.value is not None and best != KEEP:
             text += f", {against(value, keep.value, _WAITING)}"

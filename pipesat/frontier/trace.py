@@ -174,4 +174,6 @@ def _row(study: Study, cap: Cap) -> CapRow:
     fitting += [best for where, best in study.baselines.items() if size(where) <= size(cap)]
     baseline = min(fitting, key=lambda baseline: baseline.value, default=None)
     seconds = study.spent.get(cap, 0.0)
-    return CapRow(cap, curve.best(cap), curve.bound(cap), curve.standing(cap), baseline, seconds)
+    standing = curve.standing(cap)
+    bound = None if standing.infeasible else curve.bound(cap)
+    return CapRow(cap, curve.best(cap), bound, standing, baseline, seconds)
