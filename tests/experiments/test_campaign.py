@@ -353,3 +353,218 @@ def test_what_is_lost_in_a_folder_is_seen(
         text for case in pool.run_all(cases, tmp_path, 2, quick=True) for text in case.violations
     )
     assert any(re.search(said, text) for text in texts)
+
+
+def test_group_sizes_and_orders_are_megatrons(judge: Any) -> None:
+    # schedules of Narayanan et al.: p = 2, m = 5, v = 2, groups of 3 run 0 1 2 0 1 2 3 4 3 4
+    known = judge("judge.known")
+    row = known.in_turns(2, 2, 5, 3)[0]
+    forwards = [known.split_op(op)[2] for op in row if "F" in op]
+    assert forwards == [0, 1, 2, 0, 1, 2, 3, 4, 3, 4]
+    assert row.index("2BW0") == 6  # 2 (p - 1) + (v - 1) g forwards, and one of the steady state
+    assert [known.in_turns(2, 1, 2, 2)[d] for d in (0, 1)] == [[e[0] for e in r] for r in ROWS]
+    assert known.built(DOCUMENT, known.in_turns(2, 1, 2, 2)) == (9, [5, 2])
+    assert known.built(DOCUMENT, [["0F0"], ["1F0"]]) is None
+    for devices, microbatches, size, takes in (
+        (4, 16, 8, True),
+        (4, 8, 5, False),  # a last group of 3
+        (4, 4, 8, False),
+        (4, 10, 5, True),
+        (4, 10, 4, False),
+        (4, 16, 3, False),
+    ):
+        assert known.takes_group(devices, microbatches, size) == takes
+
+
+def test_false_gains_are_seen(judge: Any, tmp_path: Path) -> None:
+    """Two blocks alike on two ranks, 1F1B alone: as the schedule by hand, 9; then lies of it."""
+    gain, plans = judge("commands.gain"), judge("judge.plans")
+    layer = {"role": "block", "F": 1, "B": 1, "W": 1, "held_after_F": 2, "fused": True}
+    question = plans.Question([layer] * 4, 2, 2, [8, 8], (), "never")
+    row = {"schedule": "1f1b", "placement": "chain", "split": "even", "group": None}
+    row |= {"layers_per_stage": [2, 2], "recompute": [], "recompute_first": None}
+    row |= {"makespan": 18, "peak_memory": 8, "fits": True, "runs": True, "why_not": None}
+    looped = row | {"schedule": "interleaved-1f1b", "placement": "loop of 2"}
+    # F of 1, BW of 2, no warm-up that waits long: 2 + 12 + 1 of rank 1, found by hand: 15
+    looped |= {"layers_per_stage": [1, 1, 1, 1], "makespan": 15}
+    text = "16.6 % shorter than the best 1F1B (18)"
+    table = {"lines": [["interleaved-1f1b", "even"], ["1f1b", "even"]]}
+    answer = {"rows": [looped, row], "chosen": looped, "table": table, "advice": {"Gain": text}}
+    answer |= {"not_tried": [], "left_out": []}
+
+    def false(**change: Any) -> list[str]:
+        case = judge("case").Case("gain/torch", 0, tmp_path)
+        return list(gain.false_gains(case, question, "torch", copy.deepcopy(answer | change)))
+
+    assert false() == []
+    for change, said in (
+        ({"rows": [looped, row | {"peak_memory": 9}]}, "called fitting"),
+        ({"rows": [looped, row | {"makespan": 17}]}, "ours"),
+        ({"rows": [looped, row | {"layers_per_stage": [3, 1]}]}, "blocks per stage"),
+        ({"chosen": row}, "its own table has 15"),
+        ({"table": {"lines": table["lines"][1:]}}, "has no row"),
+        ({"advice": {"Gain": "9 % shorter than the best 1F1B (18)"}}, "with 15 against 18"),
+        ({"advice": {"Gain": text.replace("18", "19")}}, "is said to take 19"),
+        ({"rows": [looped, row | {"split": "balanced"}]}, "chain: no even row"),
+    ):
+        assert any(said in one for one in false(**change)), (change, false(**change))
+    # of two rows of a name the worse one is called the best; or how many were tried is said
+    worse = row | {"makespan": 24, "split": "ours", "layers_per_stage": [1, 3]}
+    claim = "37.5 % shorter than the best 1F1B (24)"
+    lie = false(rows=[looped, row, worse], advice={"Gain": claim})
+    assert any("its own table has 18" in one for one in lie)
+
+
+def test_false_gains_of_plan_are_seen(judge: Any) -> None:
+    gain, plans = judge("commands.gain"), judge("judge.plans")
+    layer = {"role": "block", "F": 1, "B": 1, "W": 1}
+    question = plans.Question([layer] * 2, 2, 2, [None, None], (), "never")
+    cell = {"1F1B": {"value": 9, "fits": True}}
+    row = {"name": "even split", "placement": "chain", "layers_per_stage": [1, 1]}
+    row |= {"recompute": [False, False], "schedules": cell, "best_order": 9}
+    gains = ["from 1F1B to the plan: 9 to 9, as long"]
+
+    def false(asked: str = "chain", **change: Any) -> list[str]:
+        plan = {"value": 9, "comparison": [row], "gains": gains} | change
+        return list(gain.false_plan(question, asked, plan))
+
+    assert false() == []
+    assert any("its own table has 9" in one for one in false(value=10))
+    wrong = row | {"schedules": {"1F1B": {"value": 8, "fits": True}}, "best_order": None}
+    assert any("ours 9" in one for one in false(comparison=[wrong], value=8))
+    assert any("no even split in a vee" in one for one in false("vee"))
+    parts = (
+        "from a to the plan: 9 to 6, 33.3 % shorter: the cut 20 % shorter, the order 20 % shorter"
+    )
+    assert any("multiply" in one for one in false(gains=[parts]))
+
+
+def test_texts_that_mislead_are_seen(judge: Any) -> None:
+    said = judge("judge.said")
+    assert [*said.beyond_capacity("74.6 GiB of 74.5 GiB, 900 MiB of 1 GiB")] == [
+        "74.6 GiB of 74.5 GiB"
+    ]
+    named = "3.2 % shorter than 1F1B (9). From a to b: 2.0 % longer"
+    assert [*said.nameless_gains(named)] == []
+    assert [*said.nameless_gains("Partition alone: 2.0 % shorter")] != []
+    assert [*said.nameless_limits("gap 2.3 %")] == ["gap 2.3 %"]
+    assert [*said.nameless_limits("at most 2.3 % less is possible on any split")] == []
+    one, other = ("3 % shorter than the best 1F1B (9)", "4 % shorter than the best 1F1B (10)")
+    assert [*said.two_figures([one, one])] == []
+    assert [*said.two_figures([one, other])] == ["the best 1F1B: ['10', '9']"]
+    (gain,) = said.gains_in("5 % shorter than the best of 12 of 34 settings of 1F1B (1,040.0 ms)")
+    assert (gain.count, gain.family, gain.time) == ((12, 34), "1f1b", "1,040.0")
+
+
+CSV = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (CSV, ""),
+        (CSV.replace("1B1", ",1I1,1W1"), ""),
+        (CSV.replace("0F1", "0F1junk"), "no action"),
+        (CSV.replace("1F1", "1F0"), "runs"),
+        (CSV.replace("1F0,1B0,1F1", "1F1,1F0,1B0"), "losses"),
+        (CSV.replace(",1B1", ""), "runs"),
+        (CSV + "\n", "blank"),
+    ],
+)
+def test_torchs_file_is_read_by_its_rules(judge: Any, text: str, said: str) -> None:
+    foreign = judge("judge.foreign")
+
+    def read() -> None:
+        order = foreign.torch_csv(text)
+        foreign.complete(order, 2, 2)
+        foreign.losses_in_order(order, 2)
+
+    if not said:
+        return read()
+    with pytest.raises(foreign.Refused, match=said):
+        read()
+    return None
+
+
+def test_what_an_export_changes_is_seen(judge: Any) -> None:
+    foreign, changed = judge("judge.foreign"), judge("commands.read_back").changed
+    order = foreign.torch_csv(CSV)
+    assert changed(order, order, "") is None
+    swapped = foreign.torch_csv(CSV.replace("1B0,1F1", "1F1,1B0"))
+    for notes in ("", "a backward written whole"):
+        assert "rank 1, place 1" in changed(order, swapped, notes)
+    split = foreign.torch_csv(CSV.replace("1B1", "1I1,1W1"))
+    assert changed(split, order, "") is not None
+    assert changed(split, order, "each B followed by its own W fused") is None
+
+
+@pytest.mark.parametrize(
+    ("layout", "said"),
+    [
+        ("Et*3|(t|)*2,t*0L", "4 stages"),  # E ttt, t, t, L
+        ("Et|tL||", "L is not last"),
+        ("t|EtL", "E is not first"),
+        ("Ett|tLL", "L is not last"),
+        ("Ett|t|L", "3 stages on 2 ranks"),
+        ("Etm|tL", "MTP|order"),
+        ("Ex|tL", "characters"),
+    ],
+)
+def test_layouts_are_read_as_megatron_does(judge: Any, layout: str, said: str) -> None:
+    foreign = judge("judge.foreign")
+    if said == "4 stages":
+        assert foreign.megatron_layout(layout, 2) == ["Ettt", "t", "t", "L"]
+        return
+    with pytest.raises(foreign.Refused, match=said):
+        foreign.megatron_layout(layout, 2)
+
+
+def test_configurations_and_python_files_are_read_as_data(judge: Any) -> None:
+    foreign = judge("judge.foreign")
+    parts = [["tok_embeddings", "layers.0"], ["layers.1", "layers.2", "norm", "output"]]
+    assert foreign.layers_of_names(parts) == [1, 2]
+    for place, name in ((0, "layers.1"), (1, "layers.1"), (2, "embed")):
+        wrong = copy.deepcopy(parts)
+        wrong[1 if place else 0].append(name)
+        with pytest.raises(foreign.Refused):
+            foreign.layers_of_names(wrong)
+    assert foreign.placement_by_name("ZBVZeroBubble", 2, 4) == [0, 1, 1, 0]
+    for name, stages in (("PipelineScheduleSingle", 4), ("ZBVZeroBubble", 2), ("1f1b", 2)):
+        with pytest.raises(foreign.Refused):
+            foreign.placement_by_name(name, 2, stages)
+    found = foreign.python_order('import os\nORDER = {"rows": ["0F0 (0F1+0BW0) 0B1 1F0 0W1"]}\n')
+    assert found["order"][0][1] == ((0, "F", 1), (0, "BW", 0))
+    with pytest.raises(foreign.Refused, match="follow it at once"):
+        foreign.jaxpp_rules(found["order"])
+    with pytest.raises(foreign.Refused, match="argument"):
+        foreign.megatron_flags("--a=1 --a=2")
+
+
+def test_remarks_are_held_against_what_is_stated(judge: Any) -> None:
+    stated = judge("judge.stated")
+    stage = {"device": 0, "F": 2, "B": 2, "W": 1, "BW": 4, "held_after_F": 3}
+    mode = {"name": "again", "backward": "fused", "BW": 5}  # meant: nothing is split away
+    document = {"devices": [{"memory": 9}], "stages": [stage | {"modes": [mode]}, stage]}
+    stages = document["stages"]
+
+    def false(*said: tuple[str, int]) -> list[str]:
+        remarks = [{"path": path, "value": value, "text": ""} for path, value in said]
+        return list(stated.false_remarks(document, remarks))
+
+    longer = (("stages[0].BW", 4), ("stages[1].BW", 4))
+    assert false(*longer) == []
+    for lie in ((), longer[:1], (*longer, longer[0]), (longer[0], ("stages[1].BW", 5))):
+        assert false(*lie)
+    assert false(*longer, ("stages[0].modes[0].BW", 5))
+    assert false(*longer, ("devices[0].memory", 9))
+    for one in stages:
+        del one["BW"]
+    assert false() == []
+    stages[1] |= {"backward": "fused", "held_after_B": 4}
+    assert false(("stages.1.held_after_B", 4)) == []
+    for one in stages:  # nothing is held, and no backward takes any time
+        one |= {"B": 0, "W": 0, "held_after_F": 0, "held_after_B": 0, "modes": []}
+    both = (("devices[0].memory", 9), ("stages[0].B", 0))
+    assert false(*both) == []
+    assert [len(false(one)) for one in both] == [1, 1]
+    assert list(stated.false_remarks(document, None))

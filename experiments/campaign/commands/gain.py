@@ -305,7 +305,11 @@ def _false_cell(question: plans.Question, row: dict[str, Any], name: str) -> Ite
     group = shipped_group("megatron", devices, m) if chunks > 1 else devices
     if cell is None or row["placement"] == "vee" or group is None or any(row["recompute"]):
         return
-    as_row = {"recompute_first": None, "why_not": "Megatron-LM runs orders of its own"}
+    as_row = {
+        "recompute": [],
+        "recompute_first": None,
+        "why_not": "Megatron-LM runs orders of its own",
+    }
     problem = expected_problem(question, "megatron", row | as_row)
     own = built(problem, in_turns(devices, chunks, m, group))
     if cell["fits"] != (own is not None):

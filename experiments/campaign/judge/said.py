@@ -67,7 +67,7 @@ def nameless_gains(text: str) -> Iterator[str]:
     """Yield comparisons that do not say with what: neither "than" nor "from ... to ..."."""
     for sentence in sentences(text):
         if _CHANGE.search(sentence) and not re.search(
-            r"% (shorter|longer) than \S|\bfrom\b.*\bto\b|\d[\d,.]*(?: ms)? to [\d,.]+|against",
+            r"(?i)% (shorter|longer) than \S|\bfrom\b.*\bto\b|\d[\d,.]*(?: ms)? to [\d,.]+|against",
             sentence,
         ):
             yield sentence
@@ -94,7 +94,7 @@ def false_product(whole: str, others: Sequence[str]) -> str | None:
     product, off = Fraction(1), Fraction(0)
     for part in parts:
         share, step = left(part)
-        product, off = product * share, off + step * 2
+        product, off = product * share, off + step
     share, step = left(total)
     if abs(product - share) <= off + step:
         return None
