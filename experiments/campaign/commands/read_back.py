@@ -191,32 +191,41 @@ def _texts(schedule: dict[str, Any]) -> list[list[str]]:
 def changed(truth: Order, read: Order, notes: str) -> str | None:
     """Say what is another order than the schedule's; ``None`` if only what was said is.
 
-    Said may be: backwards whole, of the first stage or where W follows at once, and microbatches
-    numbered as the last stage runs them.
+    Said may be: backwards whole or split, of the first stage or where W follows at once, and
+    microbatches numbered as the last stage runs them, or as each stage does.
     """
     if truth == read:
         return None
-    if not re.search("whole|fused|number|order", notes):
+    if not re.search("whole|fused|split|number|order", notes):
         return f"the order is another one, and nothing says so: {_first_other(truth, read)}"
-    last = max(op[0] for row in truth for slot in row for op in slot)
-    both = [
-        [op[2] for row in order for slot in row for op in slot if op[:2] == (last, "F")]
-        for order in (truth, read)
-    ]
-    split = {op[0::2] for row in read for slot in row for op in slot if op[1] == "W"}
+    by_place = "each stage runs them in order" in notes
+    names = [_numbers(order, by_place=by_place) for order in (truth, read)]
+    one, other = (_bare(order, own) for order, own in zip((truth, read), names, strict=True))
+    both = {op for row in one for op in row} & {op for row in other for op in row}
+    rows = [[[op for op in row if op[1] != "W" or op in both] for row in o] for o in (one, other)]
+    return None if rows[0] == rows[1] else f"the order is another one: {_first_other(*rows)}"
 
-    def bare(order: Order, names: dict[int, int]) -> list[list[tuple[int, str, int]]]:
-        rows = []
-        for row in order:
-            flat = [op for slot in row for op in sorted(slot, key=lambda op: op[1] != "F")]
-            own = [(s, kind, names.get(m, m)) for s, kind, m in flat]
-            kept = [op for op in own if op[1] != "W" or op[0::2] in split]
-            kept = [op for op in kept if op[0] or op[1] == "F"]  # the first stage's may be whole
-            rows.append([(s, "B" if kind == "BW" else kind, m) for s, kind, m in kept])
-        return rows
 
-    one, other = bare(truth, dict(zip(*both, strict=False))), bare(read, {})
-    return None if one == other else f"the order is another one: {_first_other(one, other)}"
+def _numbers(order: Order, *, by_place: bool) -> dict[tuple[int, str, int], int]:
+    """New numbers of microbatches: as the last stage's forwards run, or as each stage's ops do."""
+    flat = [op for row in order for slot in row for op in slot]
+    last, found, seen = max(op[0] for op in flat), {}, dict[tuple[int, str], int]()
+    of_last = [op[2] for op in flat if op[:2] == (last, "F")]
+    for stage, kind, m in flat:
+        place = stage, "B" if kind == "BW" else kind
+        seen[place] = seen.get(place, -1) + 1
+        found[stage, kind, m] = seen[place] if by_place else of_last.index(m)
+    return found
+
+
+def _bare(order: Order, names: dict[tuple[int, str, int], int]) -> list[list[foreign.Op]]:
+    """Ops in turn, F first of a pair, whole backwards as B, none of the first stage's."""
+    rows = []
+    for row in order:
+        flat = [op for slot in row for op in sorted(slot, key=lambda op: op[1] != "F")]
+        kept = [op for op in flat if op[0] or op[1] == "F"]
+        rows.append([(op[0], "B" if op[1] == "BW" else op[1], names[op]) for op in kept])
+    return rows
 
 
 def _first_other(one: Sequence[Any], other: Sequence[Any]) -> str:
