@@ -26,8 +26,6 @@ from pipesat.export.options import Options, loader_for, told_of
 from pipesat.export.reading import Meaning, ops_of
 from pipesat.export.runtime import Runtime
 from pipesat.export.torch.adapt import each
-from pipesat.heuristics import BASELINES
-from pipesat.heuristics.interleaved import NAME, OVERLAPPED, in_overlapped_groups, interleaved
 from pipesat.layers.layout import MegatronLayout, parse_layout
 from pipesat.layers.megatron import (
     CORE_VERSION,
@@ -53,6 +51,10 @@ _RECOMPUTE: Final = tuple(option.partition("=")[0] for option in recompute_optio
 _KNOWN: Final = {_RANKS, _LAYOUT, _PATTERN, GROUP_SIZE, *OVERLAP, *_OFFLOAD, *_RECOMPUTE}
 
 
+NAME: Final = "interleaved-1f1b"
+OVERLAPPED: Final = "interleaved-overlapped"
+
+
 class Own(NamedTuple):
     """A schedule that Megatron-LM has itself, by our name; ``group``: of interleaved ones."""
 
@@ -61,6 +63,9 @@ class Own(NamedTuple):
 
     def order(self, problem: Problem) -> Order | None:
         """Return what it runs on so many microbatches, in the order handed out; ``None``: none."""
+        from pipesat.heuristics import BASELINES  # numpy, which no help needs
+        from pipesat.heuristics.interleaved import in_overlapped_groups, interleaved
+
         builds: dict[str, Callable[..., Schedule]] = {
             NAME: interleaved,
             OVERLAPPED: in_overlapped_groups,
@@ -297,5 +302,5 @@ RUNTIME: Final = Runtime(
     takes=("layers", "pattern", "flags"),
     any_order=False,
     takes_layers=True,
-    built_in=("1f1b", "interleaved-1f1b", "interleaved-overlapped"),
+    built_in=("1f1b", NAME, OVERLAPPED),
 )

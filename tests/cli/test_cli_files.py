@@ -122,7 +122,7 @@ def test_every_format_is_named_in_the_help_and_written(
     assert re.search(rf"\b{re.escape(name)}\b", formats)
     schedule = save(schedule_text(rows()), "s.json")
     # Megatron's layout has no use without
-    layers = ["--to", "layers=1"] if name == "megatron" else []
+    layers = ["--to", "layers=2"] if name == "megatron" else []
     outcome = cli("export", save(PROBLEM), schedule, "--to", name, "-o", tmp_path / "x", *layers)
     assert (outcome.code, outcome.err) == (0, "")
     assert (tmp_path / "x").stat().st_size > 0

@@ -320,7 +320,8 @@ def _megatron(_: Case, written: Written) -> None:
     need(written.loop, "stages lie in no loop")
     cut = foreign.megatron_layout(flags["--pipeline-model-parallel-layout"], ranks)
     if written.stages > ranks:
-        size, flag = written.group or ranks, flags.get(foreign.GROUP_SIZE)
+        flag = flags.get(foreign.GROUP_SIZE)  # of a name without groups, those that its order has
+        size = written.group or int(flag or ranks)
         need(flag == str(size) or (flag is None and size == ranks), f"group size {flag}")
         number = written.group or m
         warned = re.search(rf"(?i)(refuse|warning|wants)[^.]*\b{number}\b", written.notes)
