@@ -44,7 +44,8 @@ def export(
         File to write; what belongs beside it is written beside it, under the same name with other
         suffixes. A folder, or a text that ends in ``/``: a file there, see :func:`file_of`.
     layers
-        Transformer layers per stage, one number or one each, for a framework's cut of the model.
+        Transformer layers of the model in all, which stages share equally, or a number per stage:
+        for a framework's cut of the model.
     exact
         Change nothing in torch's order, and refuse what torch cannot run as it is.
     remark
