@@ -69,7 +69,7 @@ def _is_problem(path: Path) -> bool:
     "compare",
     also={_RISK: "risk"},
     example="pipesat compare problem.json mine.json --time-limit 20",
-    names={"target": "--for", "layers": "--layers-per-stage"},
+    names={"target": "--for"},
     without=("result", "schedules", "search", "placements", "beside", "schedule", "profile"),
     metavars={"noise": "SHARE|FILE", "skew": "SHARE"},
     follow={"noise": ("samples", "baselines")},
@@ -103,7 +103,7 @@ def compare(asked: Asked) -> int:
     found: Comparisons = asked.answer(
         lambda found, folder, lines: found.save(folder, lines),
         schedules={str(path): path for path in own},
-        placements="layers" in asked.given,
+        placements="layers_per_stage" in asked.given,
         beside=beside,
     )
     if found.layers and asked["as_json"]:  # rows do not repeat it

@@ -121,7 +121,7 @@ def plan(asked: Asked) -> int:
     "frontier",
     also={"--within": "min_memory"},
     example="pipesat frontier problem.json --caps points=8 -o curve",
-    names={"target": "--for", "placements": "--placement", "layers": "--layers-per-stage"},
+    names={"target": "--for", "placements": "--placement"},
     metavars={"caps": "CAP[,CAP...]", "within": "SHARE"},
     follow={"caps": {"points": "count"}},
     output="DIR",

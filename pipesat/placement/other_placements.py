@@ -89,14 +89,14 @@ def _counts(layers: Sequence[int], stages: int) -> list[int]:
     if len(counts) != stages:
         raise BadInput(
             f"{len(counts)} numbers, expected {stages}, one per stage, or one for all",
-            where="layers",
+            where="layers_per_stage",
         )
     for stage, count in enumerate(counts):
         if count < 2:
             raise BadInput(
                 f"stage {stage} of the route cannot be cut in two: expected at least 2 layers. "
                 "`pipesat plan LAYERS --placement any` cuts real layers wherever that is best",
-                where="layers",
+                where="layers_per_stage",
                 value=count,
             )
     return counts

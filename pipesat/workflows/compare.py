@@ -221,7 +221,7 @@ def compare(
     schedules: Mapping[str, Schedule | Result | str | Path] | None = None,
     search: bool = True,
     placements: bool = False,
-    layers: Count | Sequence[Count] | None = None,
+    layers_per_stage: Count | Sequence[Count] | None = None,
     beside: Sequence[Problem | str | Path] = (),
     target: Target | None = None,
     objective: Objective = "makespan",
@@ -246,7 +246,7 @@ def compare(
     placements
         Compare with the same layers in a loop, a V and bidirectional. Each is solved. The problem
         has one stage per device.
-    layers
+    layers_per_stage
         With ``placements``: you state that every stage is so many equal layers, or one number per
         stage. A loop and a V cut between them; ``None``: unknown.
     beside
@@ -266,7 +266,7 @@ def compare(
         If nobody states that the stages divide, or they do not; if problems ``beside`` differ in
         devices, microbatches or units.
     """
-    stated = stated_layers(layers, placements)
+    stated = stated_layers(layers_per_stage, placements)
     if placements and target is not None:
         text = "expected `placements` or a target: not every placement runs there"
         raise BadInput(text, where="target", value=target)

@@ -38,7 +38,7 @@ def frontier(
     caps: Sequence[int | Fraction | str] | None = None,
     count: Points | None = None,
     placements: Sequence[Placement] | None = None,
-    layers: Count | Sequence[Count] | None = None,
+    layers_per_stage: Count | Sequence[Count] | None = None,
     by_mode: bool = False,
     target: Target | None = None,
     objective: Objective = "makespan",
@@ -63,7 +63,7 @@ def frontier(
     placements
         A curve each for the same layers as ``chain``, ``loop``, ``vee``, ``bidirectional``;
         ``None``: as the problem is.
-    layers
+    layers_per_stage
         With ``placements``: you state that every stage is so many equal layers, or one number per
         stage. A loop and a V cut between them; ``None``: unknown.
     by_mode
@@ -83,7 +83,7 @@ def frontier(
     from pipesat.frontier.caps import least_feasible_cap, readable_caps
     from pipesat.frontier.levers import caps_to_compare, own_cap, with_levers
 
-    stated = stated_layers(layers, placements)
+    stated = stated_layers(layers_per_stage, placements)
     if caps is not None and count is not None:
         raise BadInput("the caps are given: expected `caps` or `count`", where="count", value=count)
     if placements and target is not None:
@@ -238,7 +238,7 @@ def stated_layers(layers: int | Sequence[int] | None, placements: object) -> lis
     if stated and not placements:
         text = ",".join(map(str, stated))
         why = "says how `placements` may cut the stages, which is not given"
-        raise BadInput(why, where="layers", value=text)
+        raise BadInput(why, where="layers_per_stage", value=text)
     return stated
 
 
