@@ -176,12 +176,13 @@ def _settings(
     for row in [*cuts_of.values()]:
         key, count = (row["schedule"], row["placement"], "balanced"), len(row["layers_per_stage"])
         cut = _only_balanced(question, count)
-        if not any(other[:3] == key for other in cuts_of) and cut and runtime != "automodel":
+        if not any(other[:3] == key for other in cuts_of) and cut:
             cuts_of[*key, *cut] = row | {"split": "balanced", "layers_per_stage": cut}
     sizes = [size for size in range(devices, m + 1) if takes_group(devices, m, size)]
     ways = [
         (row, size)
         for row in cuts_of.values()
+        if runtime != "automodel" or min(_blocks(question, row)) > 0
         for size in (sizes if row["schedule"] == "interleaved-1f1b" else [devices])
     ]
     for row, size in case.rng.sample(ways, min(len(ways), _BUILDS)):
@@ -189,6 +190,13 @@ def _settings(
         if own is not None:
             words = f"{row['schedule']}, groups of {size} ({row['split']}, {row['placement']})"
             yield row["schedule"], own[0], words
+
+
+def _blocks(question: plans.Question, row: dict[str, Any]) -> list[int]:
+    """Transformer layers of every stage; NeMo AutoModel wants one on each."""
+    roles, cut = [layer.get("role") for layer in question.layers], row["layers_per_stage"]
+    ends = [sum(cut[: k + 1]) for k in range(len(cut))]
+    return [roles[e - size : e].count("block") for size, e in zip(cut, ends, strict=True)]
 
 
 def _only_balanced(question: plans.Question, stages: int) -> tuple[int, ...] | None:
@@ -208,12 +216,8 @@ def _false_cut(question: plans.Question, row: dict[str, Any], name: str) -> Iter
     homes = [*range(question.devices)] * (stages // question.devices)
     if row["placement"] == "vee":
         homes = [*range(question.devices), *reversed(range(question.devices))]
-    ends = [sum(cut[: k + 1]) for k in range(stages)]
     if row["split"] == "even":
-        blocks = [
-            sum(layer.get("role") == "block" for layer in layers[end - size : end])
-            for size, end in zip(cut, ends, strict=True)
-        ]
+        blocks = _blocks(question, row)
         if max(blocks) - min(blocks) > 1:
             yield f"{name} has {blocks} blocks per stage"
     elif row["split"] == "balanced":

@@ -78,8 +78,9 @@ def false_product(whole: str, others: Sequence[str]) -> str | None:
 
     Parts follow in the sentence of the whole, else they are the sentences that compare with none.
     """
-    total, *parts = _CHANGE.finditer(whole) if _CHANGE.search(whole) else [None]
-    if not parts:
+    head, parted, tail = whole.partition(": the ")
+    total, parts = _CHANGE.search(head), [*_CHANGE.finditer(tail)]
+    if not parted:
         own = [text for text in others if not re.search("% (shorter|longer) than|as long", text)]
         parts = [found for text in own for found in _CHANGE.finditer(text)]
         if not own:
