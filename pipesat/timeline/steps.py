@@ -35,7 +35,8 @@ class Step:
     """One step of one replica, from the start of its first op.
 
     ``joint`` has the ops of one range, each by all of them, ``turned_to`` when the runtime turned
-    to an op, where its range tells and includes the wait for its input.
+    to an op, where its range tells and includes the wait for its input. ``waiting`` are ops that
+    began before their input was sent, and of which nothing tells when it came.
     """
 
     replica: int
@@ -44,6 +45,7 @@ class Step:
     order: tuple[tuple[Op, ...], ...]
     joint: Mapping[Op, Sequence[Op]] = field(default_factory=dict)
     turned_to: Mapping[Op, float] = field(default_factory=dict)
+    waiting: frozenset[Op] = frozenset()
 
     @cached_property
     def length(self) -> float:
@@ -92,6 +94,18 @@ class Steps:
     def replicas(self) -> list[int]:
         """Replicas that have steps."""
         return sorted({step.replica for step in self.steps})
+
+    @cached_property
+    def waiting(self) -> dict[Kind, list[int]]:
+        """Stages whose ops of a kind hold the wait for input in more than half of all cases.
+
+        Their median is then no cost.
+        """
+        number = Counter((op.kind, op.stage) for step in self.steps for op in step.waiting)
+        half, found = len(self.steps) * self.microbatches / 2, defaultdict[Kind, list[int]](list)
+        for kind, stage in sorted(key for key, count in number.items() if count > half):
+            found[kind].append(stage)
+        return found
 
 
 def steps_of(trace: Trace) -> Steps:
@@ -230,8 +244,8 @@ Found: TypeAlias = Mapping[tuple[int, int], Sequence[Row]]
 
 def _named(
     trace: Trace, found: Found, ranks: int
-) -> tuple[dict[tuple[int, int], dict[Op, tuple[float, float]]], tuple[int, ...]]:
-    """Return when each op of every step ran, and the device of every stage.
+) -> tuple[dict[tuple[int, int], dict[Op, Row]], tuple[int, ...]]:
+    """Return the row of each op of every step, and the device of every stage.
 
     Where rows count chunks, stages are numbered along the pipeline. Two chunks are a V if second
     ones start later on the first rank than on the last.
@@ -241,7 +255,7 @@ def _named(
         first = {r.rank: r.start for r in rows if (r.kind, r.stage, r.microbatch) == ("F", 1, 0)}
         turns.append(first.get(0, 0.0) > first.get(ranks - 1, 0.0))
     vee = sum(turns) * 2 > len(turns)
-    named: dict[tuple[int, int], dict[Op, tuple[float, float]]] = {key: {} for key in found}
+    named: dict[tuple[int, int], dict[Op, Row]] = {key: {} for key in found}
     homes: dict[int, int] = {}
     for key, row in ((key, row) for key, rows in found.items() for row in rows):
         stage = row.stage or 0
@@ -254,7 +268,7 @@ def _named(
             raise BadInput(text)
         if op in named[key]:
             raise BadInput(f"{op} is twice in step {row.iteration}{_ONE_JOB}")
-        named[key][op] = (row.start, row.end)
+        named[key][op] = row
     if sorted(homes) != [*range(len(homes))]:
         raise BadInput(f"stages {sorted(homes)} ran, expected all from 0")
     return named, tuple(homes[stage] for stage in range(len(homes)))
@@ -270,12 +284,15 @@ def _require_whole(ops: frozenset[Op], homes: Sequence[int]) -> None:
                 raise BadInput(f"{text}: expected whole steps of all ranks of one job")
 
 
-def _step(trace: Trace, replica: int, iteration: int, times: Times, homes: Sequence[int]) -> Step:
+def _step(
+    trace: Trace, replica: int, iteration: int, found: Mapping[Op, Row], homes: Sequence[int]
+) -> Step:
     """Put a step together: nothing overlaps, nothing starts before its input is there."""
+    at = {op: (row.start, row.end) for op, row in found.items()}
     rows: list[list[Op]] = [[] for _ in range(max(homes) + 1)]
-    for op in sorted(times, key=lambda op: (times[op], KINDS.index(op.kind))):
+    for op in sorted(at, key=lambda op: (at[op], KINDS.index(op.kind))):
         rows[homes[op.stage]].append(op)
-    order, at = tuple(map(tuple, rows)), dict(times)
+    order = tuple(map(tuple, rows))
     if not trace.timed:
         return Step(replica, iteration, at, order)
     joint: dict[Op, list[Op]] = {}
@@ -286,11 +303,12 @@ def _step(trace: Trace, replica: int, iteration: int, times: Times, homes: Seque
             if over > max(1.0, 0.01 * (at[before][1] - at[before][0])):
                 text = f"{before} and {after} overlap by {over:.0f} us in step {iteration}"
                 raise BadInput(f"{text}, expected one op at a time on a rank")
-    began = _one_clock(trace, iteration, at, homes)
+    came = {op: row.came for op, row in found.items() if row.came is not None and op not in joint}
+    began, waiting = _one_clock(trace, iteration, at, came, homes)
     zero = min(start for start, _ in at.values())
     times = {o: (a - zero, b - zero) for o, (a, b) in at.items()}
     turned = {op: start - zero for op, start in began.items()} if trace.waits_inside else {}
-    return Step(replica, iteration, times, order, joint, turned)
+    return Step(replica, iteration, times, order, joint, turned, waiting)
 
 
 def _cut(row: Sequence[Op], at: dict[Op, tuple[float, float]]) -> dict[Op, list[Op]]:
@@ -323,18 +341,26 @@ def inputs_of(op: Op, homes: Sequence[int], times: Mapping[Op, object]) -> Op | 
 
 
 def _one_clock(
-    trace: Trace, iteration: int, at: dict[Op, tuple[float, float]], homes: Sequence[int]
-) -> dict[Op, float]:
+    trace: Trace,
+    iteration: int,
+    at: dict[Op, tuple[float, float]],
+    came: Mapping[Op, float],
+    homes: Sequence[int],
+) -> tuple[dict[Op, float], frozenset[Op]]:
     """Let clocks agree: shift ranks by the least that lets every op start after its input.
 
-    Where times include the wait for the input, an op ends after it, and starts when it has come;
-    when it seemed to start is returned.
+    Where times include the wait for the input, an op starts when it ``came``; if that is not known,
+    it ends after its input was sent, and starts then. Returned are when ops seemed to start, and
+    which of the latter did before.
     """
     least: dict[tuple[int, int], float] = defaultdict(lambda: float("-inf"))
     sent = {op: source for op in at if (source := inputs_of(op, homes, at)) is not None}
+    unknown = {op for op in sent if trace.waits_inside and op not in came}
+    began = {op: start for op, (start, _) in at.items()}
+    at |= {op: (start, at[op][1]) for op, start in came.items()}
     for op, source in sent.items():
         key = homes[source.stage], homes[op.stage]
-        least[key] = max(least[key], at[source][1] - at[op][trace.waits_inside])
+        least[key] = max(least[key], at[source][1] - at[op][op in unknown])
     typical = median(end - start for start, end in at.values())
     shift = [0.0] * len({*homes})
     for (a, b), by in [*least.items()] * (0 if trace.host_times else len(shift)):
@@ -345,11 +371,12 @@ def _one_clock(
             text = f"on rank {b}, ops of step {iteration} start before rank {a} sent their input"
             raise BadInput(f"{text}, whatever the clocks{_ONE_JOB}")
     for op, (start, end) in at.items():
-        at[op] = (start + shift[homes[op.stage]], end + shift[homes[op.stage]])
-    began = {op: start for op, (start, _) in at.items()}
-    for op, source in sent.items() if trace.waits_inside else ():
-        at[op] = (min(max(at[op][0], at[source][1]), at[op][1]), at[op][1])
-    return began
+        by = shift[homes[op.stage]]
+        at[op], began[op] = (start + by, end + by), began[op] + by
+    waiting = frozenset(op for op in unknown if at[op][0] < at[sent[op]][1])
+    for op in unknown:
+        at[op] = (min(max(at[op][0], at[sent[op]][1]), at[op][1]), at[op][1])
+    return began, waiting
 
 
 def _warm_ups(steps: Sequence[Step]) -> dict[int, float]:

@@ -76,8 +76,8 @@ def import_traces(
 
 def _notes(problem: Problem, found: Steps) -> Iterator[str]:
     yield from found.notes
-    if found.trace.waits_inside:
-        yield "link delays are not in the trace: they count as time of the op that waited"
+    if found.waiting:
+        yield "no receive is in the trace: link delays count as time of the op that waited"
     if problem.has_lists:
         yield (
             "microbatches differ, and their numbers here are taken for the problem's own: those of "

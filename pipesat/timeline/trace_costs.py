@@ -62,6 +62,9 @@ class Costs:
     own, by_median, by_size
         What ops took in each step; the medians of their replica, stage and kind; these times the
         size of the op's microbatch.
+    unseen
+        Such medians of a replica's other steps: each half of them is told by the other, so that a
+        prediction has not seen the step that judges it; NaN where there are no others.
     measured
         What each step took.
     sizes
@@ -84,10 +87,13 @@ class Costs:
         replica = np.array([step.replica for step in steps.steps])
         self._replicas = [np.flatnonzero(replica == number) for number in steps.replicas]
         self.by_median = np.empty_like(self.own)
+        self.unseen = np.full_like(self.own, np.nan)
         for rows in self._replicas:
             for columns in self._columns:
-                block = np.ix_(rows, columns)
-                self.by_median[block] = np.median(self.own[block])
+                self.by_median[np.ix_(rows, columns)] = np.median(self.own[np.ix_(rows, columns)])
+                for half in (0, 1) if len(rows) > 1 else ():
+                    others = np.median(self.own[np.ix_(rows[1 - half :: 2], columns)])
+                    self.unseen[np.ix_(rows[half::2], columns)] = others
         self._ratios = _over(self.own, self.by_median)
         each = [self._microbatch == number for number in range(steps.microbatches)]
         self.sizes = np.stack([np.median(self._ratios[:, own], axis=1) for own in each], axis=1)
@@ -102,12 +108,15 @@ class Costs:
 
     @property
     def halves(self) -> tuple[list[int], list[int]]:
-        """Numbers of steps to fit on and to judge by: of every second replica, else iteration."""
+        """Numbers of steps to fit on and to judge by: of every second replica, else iteration.
+
+        There are none to judge by if there is one step.
+        """
         several = len(self.steps.replicas) > 1
         keys = [s.replica if several else s.iteration for s in self.steps.steps]
         ranked = sorted({*keys})
         halves = [[n for n, key in enumerate(keys) if ranked.index(key) % 2 == h] for h in (0, 1)]
-        return halves[0], halves[1] or halves[0]
+        return halves[0], halves[1]
 
     def fitted(self, count: int, on: Sequence[int]) -> Classes:
         """Group the sizes of microbatches of some steps (k-means from even quantiles)."""
@@ -134,10 +143,10 @@ class Costs:
         found: Ints = np.searchsorted(classes.cuts, self.sizes, "right")
         return found
 
-    def by_class(self, classes: Classes) -> Floats:
-        """Return the times of ops by their microbatch's class."""
+    def by_class(self, classes: Classes, medians: Floats) -> Floats:
+        """Return the times of ops by their microbatch's class, given those of their stage."""
         group = self.groups(classes)[:, self._microbatch]
-        found: Floats = self.by_median * classes.ratios[self._part, group]
+        found: Floats = medians * classes.ratios[self._part, group]
         return found
 
     @cached_property

@@ -146,19 +146,21 @@ class Prediction:
     measured
         What steps took, of all replicas.
     medians, own
-        Errors without link delay: of medians by stage, and of the ops' own times.
+        Errors without link delay: of medians by stage of the same steps, and of the ops' own times.
     classes
         Groups of microbatches, where these differ; ``None``: they do not.
     by_class
         Error with these classes, fitted on half of the steps (those of every second replica) and
-        judged by the others.
+        judged by the others, each with the medians of its replica's other steps; ``None``: there
+        are no classes, or no others.
     delay
         Delay of every link that makes predictions right in the median; 0: none is needed.
     seen_delay
         Median time from the end of what an op waited for to its start; ``None``: none waited, or
         the trace cannot tell.
     resolves
-        The middle size of the errors of such a prediction, as a part of the step.
+        The middle size of the errors of a prediction of steps from others, as a part of the step,
+        with the link delay that was given, else without; ``None``: there are no others.
     stalls
         Ops that took far longer than else, with what each of their steps lost to them.
     noise
@@ -174,7 +176,7 @@ class Prediction:
     by_class: Error | None
     delay: float
     seen_delay: float | None
-    resolves: float
+    resolves: float | None
     stalls: tuple[Stall, ...]
     lost: Mapping[tuple[int, int], float]
     noise: Mapping[Part, float]
@@ -209,7 +211,7 @@ def replay_of(costs: Costs) -> Replay:
     return makespans
 
 
-def predict(costs: Costs) -> Prediction:
+def predict(costs: Costs, given_delay: float | None = None) -> Prediction:
     """Predict every step of a trace from its costs, and compare.
 
     How many classes there are, the steps decide that they are fitted on: one more has to make the
@@ -217,18 +219,24 @@ def predict(costs: Costs) -> Prediction:
     """
     replay, steps, measured = replay_of(costs), costs.steps, costs.measured
     classes = by_class = None
-    times = costs.by_median
+    times, unseen = costs.by_median, costs.unseen
     fit, judge = costs.halves
 
-    def missed(times: Floats, on: Sequence[int] | slice = slice(None)) -> float:
-        """Return the middle size of the errors of some steps."""
-        return float(np.median(abs(replay(times) / measured - 1)[on]))
+    def missed(times: Floats, delay: float = 0.0) -> Floats:
+        """Return the size of each step's error."""
+        return abs(replay(times, delay) / measured - 1)
 
     if costs.vary:
         for one in [costs.fitted(count, fit) for count in range(2, CLASSES + 1)]:
-            if missed(costs.by_class(one), fit) + _WORTH < missed(times, fit):
-                classes, times = one, costs.by_class(one)
-        by_class = error_of(replay(times)[judge], measured[judge])
+            new = costs.by_class(one, costs.by_median)
+            if np.median(missed(new)[fit]) + _WORTH < np.median(missed(times)[fit]):
+                classes, times = one, new
+    judged = np.isfinite(unseen).all(axis=1)
+    if classes is not None:
+        unseen = costs.by_class(classes, unseen)
+        judged &= np.isin(np.arange(len(judged)), judge)
+        by_class = error_of(replay(unseen)[judged], measured[judged]) if judged.any() else None
+    errors = missed(unseen, given_delay or 0.0)[judged]
     own = replay(costs.own)
     lost = own - replay(np.where(costs.stalled, costs.expected, costs.own))
     return Prediction(
@@ -239,7 +247,7 @@ def predict(costs: Costs) -> Prediction:
         by_class,
         _delay_that_explains(replay, times, measured) if steps.trace.timed else 0.0,
         _seen(steps),
-        missed(times),
+        float(np.median(errors)) if len(errors) else None,
         tuple(costs.stalls),
         {
             (steps.steps[n].replica, steps.steps[n].iteration): float(lost[n])
@@ -267,14 +275,16 @@ def _delay_that_explains(replay: Replay, times: Floats, measured: Floats) -> flo
 
 def _seen(found: Steps) -> float | None:
     """Return the median delay of ops that were waited for, by a device with nothing else to do."""
-    if not found.trace.timed or found.trace.waits_inside:
+    if not found.trace.timed:
         return None
     seen = []
     for step in found.steps:
         for row in step.order:
             for before, op in pairwise(row):
                 source = inputs_of(op, found.homes, step.times)
-                if source is not None and step.times[source][1] > step.times[before][1]:
+                if source is None or op in step.waiting:
+                    continue
+                if step.times[source][1] > step.times[before][1]:
                     seen.append(step.times[op][0] - step.times[source][1])
     return median(seen) if seen else None
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
+from pipesat.core.amounts import rounded_down
 from pipesat.core.claims import at_most, percent, plural
-from pipesat.core.ops import KINDS
+from pipesat.core.metrics import peak_memory
+from pipesat.core.ops import KINDS, Kind
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.files.folder import write_folder
 from pipesat.files.problem_file import problem_text
@@ -53,7 +56,10 @@ class TraceAnswer(Displayed):
         The problem of its typical step, the order that ran as predicted, and what was measured;
         ``timeline`` is ``None`` where the trace has no times.
     result
-        The best order on these costs, with its bound.
+        The best order on these costs within the problem's memory, with its bound.
+    more
+        The best one with any memory, where nothing but the activations of the order that ran says
+        how much there is.
     name
         The schedule that ran; ``None``: none of the hand-written ones.
     prediction
@@ -69,6 +75,7 @@ class TraceAnswer(Displayed):
     schedule: Schedule
     timeline: Timeline | None
     result: Result
+    more: Result | None
     name: str | None
     prediction: Prediction
     given_delay: float | None
@@ -78,43 +85,109 @@ class TraceAnswer(Displayed):
     @property
     def gain(self) -> float:
         """What the best order found saves, as a part of the one that ran."""
-        return 1 - (self.result.value or self._ran) / self._ran
+        return self._gain(self.result)
 
     @property
     def most(self) -> float | None:
         """What no order can save more of; ``None``: no bound is known."""
-        bound = self.result.lower_bound
-        return None if bound is None else 1 - bound / self._ran
+        return self._most(self.result)
 
     @property
     def _ran(self) -> int:
         return self.schedule.makespan or 1
 
+    def _gain(self, result: Result) -> float:
+        return 1 - (result.value or self._ran) / self._ran
+
+    def _most(self, result: Result) -> float | None:
+        return None if result.lower_bound is None else 1 - result.lower_bound / self._ran
+
+    @property
+    def waiting(self) -> str:
+        """Which times are no costs, as they hold the wait for input; empty: none."""
+        found = (
+            f"{kind} of {plural(len(own), 'stage')} {', '.join(map(str, own))}"
+            for kind, own in self.steps.waiting.items()
+        )
+        return " and ".join(found)
+
     @property
     def verdict(self) -> str:
         """Whether there is anything to gain, and whether such a prediction can tell."""
-        resolves = f"the {at_most(self.prediction.resolves, 1)} by which such predictions err here"
-        if self.most is not None and self.most <= _NOTHING:
-            most = f"more than {at_most(self.most)} shorter" if self.most else "shorter"
-            return f"nothing to gain: no order is {most} on these costs"
-        if self.gain <= 0:
-            return f"no shorter order was found, at most {at_most(self.most)} is possible"
+        if self.waiting:
+            return f"cannot be told: no cost is known of {self.waiting}"
+        most = None if self.more is None else self._most(self.more)
+        if most is not None and most <= _NOTHING:
+            return self._verdict(self.more or self.result, " with any memory")
+        return self._verdict(self.result, self._within)
+
+    @property
+    def _within(self) -> str:
+        if all(device.memory is None for device in self.problem.devices):
+            return ""
+        return " within the memory given" if self.more is None else " with no more activations"
+
+    def _verdict(self, result: Result, within: str = "") -> str:
+        gain, most, err = self._gain(result), self._most(result), self.prediction.resolves
+        if most is not None and most <= _NOTHING:
+            shorter = f"more than {at_most(most)} shorter" if most else "shorter"
+            return f"nothing to gain{within}: no order is {shorter} on these costs"
+        if gain <= 0:
+            return f"no shorter order was found{within}, at most {at_most(most)} is possible"
         if not self.steps.trace.timed:
-            resolves = "what cannot be told: nothing says how far to trust lengths without times"
-        above = "above" if self.gain > self.prediction.resolves else "not above"
-        return f"{percent(self.gain, 1)} shorter, {above} {resolves}"
+            text = "nothing says how far to trust lengths without times"
+        elif err is None:
+            text = "but no error could be measured: every step went into the costs"
+        else:
+            above = "above" if gain > err else "not above"
+            text = f"{above} the {at_most(err, 1)} by which such predictions err here"
+        return f"{percent(gain, 1)} shorter{within}, {text}"
+
+    @property
+    def added(self) -> list[int]:
+        """Activations that the best order with any memory holds more, by device."""
+        if self.more is None or self.more.schedule is None:
+            return []
+        both = (peak_memory(self.more.problem, one) for one in (self.more.schedule, self.schedule))
+        return [max(0, more - ran) for more, ran in zip(*both, strict=True)]
+
+    def _best(self, result: Result, within: str = "") -> str:
+        """Return a value and its bound, which is rounded down."""
+        value = "none found" if result.value is None else _ms(result.value)
+        if result.lower_bound is None:
+            return f"{value}, no bound is known"
+        proven = result.value == result.lower_bound
+        least = "" if proven else f" than {rounded_down(result.lower_bound / 1000, 1)} ms"
+        return f"{value}, none takes less{least}{within}"
+
+    def _with_more(self) -> str:
+        """What more memory than the order that ran had would give."""
+        more = self.more
+        if more is None or self.waiting:
+            return ""
+        if (more.value or self._ran) >= (self.result.value or self._ran):
+            return f"no shorter order was found: {self._best(more)}"
+        needs = defaultdict[int, list[str]](list)
+        for device, extra in enumerate(self.added):
+            needs[extra].append(str(device))
+        places = [
+            f"{extra} on {plural(len(on), 'rank')} {', '.join(on)}"
+            for extra, on in sorted(needs.items())
+            if extra
+        ]
+        return f"{self._best(more)}. {self._verdict(more)}. Activations added: {'; '.join(places)}"
 
     def facts(self) -> Facts:
         """Return the answer."""
-        found, p, best = self.steps, self.prediction, self.result
+        found, p = self.steps, self.prediction
         name = self.name or "none of the hand-written ones"
-        bound = "unknown" if best.lower_bound is None else _ms(best.lower_bound)
-        value = "none found" if best.value is None else _ms(best.value)
         counted = self.problem.memory_unit == COUNTED
         unknown = [
             *["memory (activations are counted, --memory held=1GiB gives it)"] * counted,
             *["links (--link-delay)"] * (self.given_delay is None),
             *found.notes,
+            *[f"receives: {self.waiting} may hold waiting, and no cost is measured"]
+            * bool(self.waiting),
         ]
         chosen, slowest = found.steps[self.number].replica, p.slowest or 0
         replicas = f"{len(found.replicas)}, the slowest takes {slowest:.2f} times the mean"
@@ -123,8 +196,9 @@ class TraceAnswer(Displayed):
             *(self._measured() if found.trace.timed else []),
             ("Replicas", f"{replicas}. Costs are of {chosen}" if slowest else ""),
             ("Schedule", f"{name}, {_ms(self._ran)} predicted"),
-            ("Best order", f"{value}, none takes less than {bound}"),
+            ("Best order", "" if self.waiting else self._best(self.result, self._within)),
             ("Gain", self.verdict),
+            ("More memory", self._with_more()),
             ("Not in the trace", "; ".join(unknown)),
         ]
 
@@ -146,8 +220,10 @@ class TraceAnswer(Displayed):
         """What a trace with times says of them."""
         p, times = self.prediction, self.prediction.measured
         by_class = size = ""
-        if p.classes is not None and p.by_class is not None:
+        if p.classes is not None:
             classes = f"{p.classes.count} classes"
+            size = f"they differ: {classes}, fitted on the one step, and judged by none"
+        if p.classes is not None and p.by_class is not None:
             by_class = f"{_sign(p.by_class.median)} from {classes} of microbatches, "
             size = f"they differ: {classes}, fitted on half of the steps and judged by the others"
         seen = p.seen_delay and f". Ops that waited came {_ms(p.seen_delay)} after their input"
@@ -161,7 +237,7 @@ class TraceAnswer(Displayed):
             ),
             (
                 "Predicted",
-                f"{_sign(p.medians.median)} from medians by stage, {by_class}"
+                f"{_sign(p.medians.median)} from medians by stage of the same steps, {by_class}"
                 f"{_sign(p.own.median)} from the ops' own times, without link delay",
             ),
             ("Microbatches", size),
@@ -198,14 +274,21 @@ class TraceAnswer(Displayed):
         ]
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a row per stage: its rank, costs in us and noise of the kinds that ran."""
-        noise = self.prediction.noise
-        return [
-            {"stage": number, "rank": stage.device}
-            | {kind: getattr(stage, kind) for kind in KINDS if (number, kind) in noise}
-            | {f"noise of {kind}": noise[number, kind] for kind in KINDS if (number, kind) in noise}
-            for number, stage in enumerate(self.problem.stages)
-        ]
+        """Return a row per stage: its rank, costs in us and noise of the kinds that ran.
+
+        A cost is ``None`` if the times of its ops hold the wait for input.
+        """
+        noise, waits = self.prediction.noise, self.steps.waiting
+        rows: list[dict[str, Any]] = []
+        for number, stage in enumerate(self.problem.stages):
+            ran: list[Kind] = [kind for kind in KINDS if (number, kind) in noise]
+            known = {kind: number not in waits.get(kind, ()) for kind in ran}
+            rows.append(
+                {"stage": number, "rank": stage.device}
+                | {kind: getattr(stage, kind) if known[kind] else None for kind in ran}
+                | {f"noise of {k}": noise[number, k] if known[k] else None for k in ran}
+            )
+        return rows
 
     def tables(self) -> Iterator[Table]:
         """Yield costs and noise by stage."""
@@ -261,15 +344,26 @@ class TraceAnswer(Displayed):
             ],
             "by_stage": self.records(),
             "schedule": self.name,
-            "best": self.result.value,
-            "lower_bound": self.result.lower_bound,
-            "lower_bound_source": self.result.lower_bound_source,
-            "status": self.result.status,
-            "gain": self.gain,
-            "gain_at_most": self.most,
+            **self._claims(self.result),
             "verdict": self.verdict,
+            "with_more_memory": None
+            if self.more is None
+            else self._claims(self.more) | {"added": self.added},
+            "waiting_inside": {kind: [*own] for kind, own in found.waiting.items()},
             "notes": list(found.notes),
         }
+
+    def _claims(self, result: Result) -> dict[str, Any]:
+        """Return what is claimed of an order; nothing if some cost is not known."""
+        claims = {
+            "best": result.value,
+            "lower_bound": result.lower_bound,
+            "lower_bound_source": result.lower_bound_source,
+            "status": result.status,
+            "gain": self._gain(result),
+            "gain_at_most": self._most(result),
+        }
+        return dict.fromkeys(claims) if self.waiting else claims
 
     def save(self, folder: str | Path) -> None:
         """Write ``problem.json``, ``schedule.json``, ``best.json`` and ``timeline.json``."""

@@ -6,16 +6,20 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipesat.core.arguments import public
+from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.settings import Chunks, Microbatches, Seconds, Steps, Workers
 
 if TYPE_CHECKING:
     from pipesat.core.ops import Op
     from pipesat.core.problem import Problem
+    from pipesat.core.result import Result
+    from pipesat.core.schedule import Schedule
     from pipesat.core.solving import Listener
     from pipesat.timeline.compare import AgainstPrediction
     from pipesat.timeline.timeline import Timeline
@@ -67,20 +71,19 @@ def import_trace(
         Delay of every link, as 1.5ms; ``None``: what explains the measured step.
     memory
         Capacity of each device, as 80GiB, one for all or one each; ``None``: as many activations
-        as the order that ran held.
+        as the order that ran held, and, in a second search, any number.
     static
         Memory that is always taken on each device, as 20GiB; ``None``: 0.
     held
         What a stage holds after F, as 1.5GiB, one for all or one each; ``None``: unknown.
     time_limit
-        Seconds for the search.
+        Seconds for the search, for both together.
 
     Raises
     ------
     BadInput
         If the files are no traces of one run, or hold no whole step.
     """
-    from pipesat.core.checker import check
     from pipesat.core.timing import time_order
     from pipesat.timeline.readers import read_trace
     from pipesat.timeline.readers.rows import Told
@@ -88,7 +91,6 @@ def import_trace(
     from pipesat.timeline.trace import skipped, timeline_of, typical
     from pipesat.timeline.trace_costs import Costs
     from pipesat.timeline.trace_problem import Memory, laid_out, predict, problem_of
-    from pipesat.workflows.solve import solve
     from pipesat.workflows.trace_answer import TraceAnswer
 
     told = Told(chunks, microbatches, {} if patterns is None else _patterns(Path(patterns)))
@@ -97,7 +99,7 @@ def import_trace(
     found = found if found.trace.timed else laid_out(found)
     costs = Costs(found)
     number = typical(found, replica)
-    prediction = predict(costs)
+    prediction = predict(costs, given)
     delay = prediction.delay if given is None else given
     limits, title = Memory(memory, static, held), f"{found.trace.name}, {found.devices} ranks"
     problem = problem_of(costs, number, delay, limits, prediction.classes, title)
@@ -107,12 +109,48 @@ def import_trace(
     if violations := check(problem, schedule):
         text = f"the order that ran does not fit: {violations[0]}"
         raise BadInput(text, where="memory", value=memory)
-    search = {"time_limit": time_limit, "workers": workers, "listener": listener, "stop": stop}
-    result = solve(problem, schedules=[schedule], **search)  # type: ignore[arg-type]
+    search = {"workers": workers, "listener": listener, "stop": stop}
+    result, more = _best_orders(problem, schedule, time_limit, search)
     like, alike = found.steps[number], found.steps
     ran = timeline_of(problem, found, like, [like] if prediction.classes is not None else alike)
     timeline = ran if found.trace.timed else None
-    return TraceAnswer(found, problem, schedule, timeline, result, name, prediction, given, number)
+    return TraceAnswer(
+        found, problem, schedule, timeline, result, more, name, prediction, given, number
+    )
+
+
+def _best_orders(
+    problem: Problem, ran: Schedule, time_limit: float, search: Mapping[str, Any]
+) -> tuple[Result, Result | None]:
+    """Return the best order within the problem's memory; where that is counted, with any, too.
+
+    If several hand-written orders are as good as that one, it is the one that needs least more.
+    """
+    from pipesat.core.metrics import peak_memory
+    from pipesat.heuristics import BASELINES
+    from pipesat.timeline.trace_problem import COUNTED
+    from pipesat.workflows.solve import solve
+
+    if problem.memory_unit != COUNTED:
+        return solve(problem, schedules=[ran], time_limit=time_limit, **search), None
+    within = solve(problem, schedules=[ran], time_limit=time_limit / 2, **search)
+    left = max(time_limit / 2, time_limit - within.wall_s)
+    starts = [one for one in (ran, within.schedule) if one is not None]
+    free = problem.with_memory(None)
+    more = solve(free, schedules=starts, time_limit=left, **search)
+    if more.schedule is None or more.value == within.value:
+        return within, more
+    before, orders = peak_memory(free, ran), [more.schedule]
+    for entry in BASELINES.values():
+        with suppress(NotApplicable):
+            orders += [] if entry.slow else [entry(free)]
+    alike = [one for one in orders if one.makespan == more.value and not check(free, one)]
+
+    def added(schedule: Schedule) -> list[int]:
+        held = peak_memory(free, schedule)
+        return sorted((a - b for a, b in zip(held, before, strict=True)), reverse=True)
+
+    return within, replace(more, schedule=min(alike, key=added))
 
 
 def _patterns(path: Path) -> Mapping[str, str]:

@@ -142,9 +142,15 @@ def vescale(run: Sequence[Traced]) -> list[dict[str, object]]:
     ]
 
 
-def torch_traces(run: Sequence[Traced], prefix: str = "PP:") -> list[dict[str, object]]:
-    """torch's profiler, one document per rank: a range begins when the rank turns to the op."""
+def torch_traces(
+    run: Sequence[Traced], prefix: str = "PP:", *, receives: bool = True
+) -> list[dict[str, object]]:
+    """torch's profiler, one document per rank: a range begins when the rank turns to the op.
+
+    ``gloo:recv`` begins before the ranges of earlier ops, and ends when its op has waited for it.
+    """
     documents = []
+    last = max(op.stage for op in run)
     begins = {n: min(op.start for op in run if op.step == n) for n in {op.step for op in run}}
     for rank in sorted({op.rank for op in run}):
         events, before = [], 0.0
@@ -160,6 +166,11 @@ def torch_traces(run: Sequence[Traced], prefix: str = "PP:") -> list[dict[str, o
                         "dur": (op.end - since) * 1000,
                     }
                 )
+                if receives and op.stage != (0 if op.kind == "F" else last):
+                    times = {"ts": since * 1000 - 30_000, "dur": (op.start - since) * 1000 + 30_000}
+                    events.append(
+                        {"ph": "X", "cat": "user_annotation", "name": "gloo:recv", **times}
+                    )
                 before = op.end
         documents.append({"traceEvents": events, "distributedInfo": {"rank": rank}})
     return documents

@@ -433,14 +433,25 @@ def test_what_the_gpu_did_counts_more_than_what_the_host_asked_for(tmp_path: Pat
         trace(t["distributedInfo"]["rank"], *((n, 0, 1) for n in row))  # type: ignore[index]
         for t, row in zip(TRACES, (("0F0", "0F1", "0B0", "0B1"), ("1F0",)), strict=True)
     ]
+    # on the GPU, a receive's range ends with its message: a ms after 1B0 and 0F0 sent it
+    received = {"PP:0RECV_B0": {"ts": 7_000, "dur": 6_000}, "PP:1RECV_F0": {"dur": 3_000}}
+    kernel = {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_SendRecv()", "ts": 5, "dur": 1}
     merged = []
     for asked, done in zip(host, TRACES, strict=True):
         on_gpu = [
-            dict(event, cat="gpu_user_annotation") if "PP:" in event["name"] else event
+            event | {"cat": "gpu_user_annotation"} | received.get(event["name"], {})
             for event in done["traceEvents"]  # type: ignore[union-attr]
+            if "PP:" in event["name"]
         ]
-        merged.append(done | {"traceEvents": [*asked["traceEvents"], *on_gpu]})  # type: ignore[misc]
-    assert import_traces(problem(), files(tmp_path, *merged)).timeline.steps[0].makespan == 20_000
+        # a range also has a part for its messages' stream
+        beside = [one | {"tid": 20, "dur": 1} for one in on_gpu if one["name"] == "PP:1F0"]
+        every = [*asked["traceEvents"], *on_gpu, *beside, kernel | {"pid": 1, "tid": 20}]  # type: ignore[misc]
+        merged.append(done | {"traceEvents": every})  # type: ignore[operator]
+    (step,) = import_traces(problem(), files(tmp_path, *merged)).timeline.steps
+    assert step.makespan == 20_000
+    starts = {str(ran.item): ran.start for _, ran in step}
+    # times count from 3 ms: 0B0 has its input at 13 ms, 1F0 at 6 ms
+    assert (starts["0BW0"], starts["1F0"]) == (10_000, 3_000)
 
 
 def test_numbers_of_microbatches_that_differ_are_said_to_be_the_problems(tmp_path: Path) -> None:
@@ -543,7 +554,7 @@ def test_the_import(cli, save, tmp_path: Path) -> None:
     paths = files(tmp_path, *TRACES)
     outcome = cli("timeline", "import", save(problem()), *paths, "-o", output)
     assert outcome.code == 0
-    assert "link delays are not in the trace" in outcome.err
+    assert "no receive is in the trace: link delays count as time of the op" in outcome.err
     assert read_timeline(output, problem()).typical.makespan == 20_000
 
 

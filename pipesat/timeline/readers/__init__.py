@@ -18,6 +18,11 @@ from pipesat.timeline.readers import chrome, megatron, nsight, rows
 from pipesat.timeline.readers.rows import Told, Trace, Value
 
 LARGEST_FILE: Final = 1 << 30
+_NAMELESS: Final = (
+    "no range names an op of a pipeline. Megatron names none, nor does torch's Schedule1F1B: "
+    "record these with pipesat.record (docs/files.md), or run the order in torch's multi-stage "
+    "runtime, which names its ranges PP:0F0"
+)
 _TRACE: Final = re.compile(r".*\.(json|json\.gz|jsonl|sqlite|log|txt)|trace_step[0-9_]+")
 
 
@@ -35,8 +40,7 @@ FORMATS: Final = (
         "torch profiler",
         chrome.is_torch,
         chrome.read_torch,
-        "torch.profiler around the step, one trace per rank. The multi-stage runtime names its "
-        "ranges PP:0F0; the plain Schedule1F1B names none",
+        "torch.profiler around the step, on all ranks",
     ),
     Format(
         "NDTimeline",
@@ -145,7 +149,9 @@ def _unknown(document: Value) -> BadInput:
     content = document.content
     if isinstance(content, dict) and str(content.get("format")).startswith("pipesat."):
         return BadInput(f"this is a {content['format']} file, no trace", source=document.source)
-    known = chrome.events_of(content) is not None
-    told = FORMATS[0].switch_on if known else ", ".join(one.name for one in FORMATS)
-    text = "no op of a pipeline is in it. Switch on: " if known else "no known trace, expected: "
-    return BadInput(f"{text}{told}", source=document.source)
+    if text := chrome.drawn(content):
+        return BadInput(text, source=document.source)
+    if chrome.events_of(content) is not None:
+        return BadInput(_NAMELESS, source=document.source)
+    text = f"no known trace, expected: {', '.join(one.name for one in FORMATS)}"
+    return BadInput(text, source=document.source)

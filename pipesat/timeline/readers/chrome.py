@@ -1,19 +1,26 @@
 """Chrome traces: torch's profiler (also d9d's ranges), and ByteDance's and veScale's NDTimeline.
 
 torch's runtime names its ranges ``PP:0F0``, d9d ``0F0``; torch's plain GPipe has ``Forward 0`` and
-``Backward 0``. One file has one rank. NDTimeline has all ranks: ``forward-compute`` and so on, the
-replica as ``pid``, a rank's stream as ``tid``, and ``step``, ``model_chunk``, ``mb_id`` as
-arguments (ByteDance-Seed/StragglerAnalysis, ``analyzer/to_timeline.py``). veScale's own have ``pp``
-and ``tp`` instead of the latter two (``ndtimeline/handlers/local_timeline_handler.py``).
+``Backward 0``. One file has one rank, or each rank is a process or thread of it. A range of the
+host begins with the wait for its input. ``gloo:recv`` ends when an op has waited for it (torch
+2.13), so the one that ends within a range tells when its input was there: these ranges overlap
+without nesting. On the GPU a range begins with its first kernel, and ``PP:1RECV_F0`` ends with the
+message.
+
+NDTimeline has all ranks: ``forward-compute`` and so on, the replica as ``pid``, a rank's stream as
+``tid``, and ``step``, ``model_chunk``, ``mb_id`` as arguments (ByteDance-Seed/StragglerAnalysis,
+``analyzer/to_timeline.py``). veScale's own have ``pp`` and ``tp`` instead of the latter two
+(``ndtimeline/handlers/local_timeline_handler.py``).
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
@@ -26,6 +33,11 @@ _COMPUTE: Final[dict[str, Kind]] = {
     "backward-compute": "BW",
     "backward-wgrad-compute": "W",
 }
+_RECEIVE: Final = re.compile(r"\w+:recv\b.*")
+_SEND: Final = re.compile(r"c10d::send|\w+:send\b.*")
+_MESSAGE: Final = re.compile(r"PP:([0-9]{1,7})RECV_([FB])([0-9]{1,7})")
+_GPU: Final = "gpu_user_annotation"
+_DIGITS: Final = re.compile(r"[0-9]{1,18}")
 _THREAD: Final = re.compile(r"PP rank ([0-9]{1,7}), TP rank ([0-9]{1,7})\b.*")
 
 
@@ -39,7 +51,25 @@ def events_of(content: Any) -> list[dict[str, Any]] | None:
 
 def is_torch(content: Any) -> bool:
     """Whether this is a trace with ranges of a pipeline runtime of torch."""
-    return any(_cell(event) for event in events_of(content) or ())
+    return not drawn(content) and any(_cell(event) for event in events_of(content) or ())
+
+
+def drawn(content: Any) -> str:
+    """Return what to do with a schedule as a trace, of which nothing was measured; else nothing."""
+    about = content.get("otherData") if isinstance(content, dict) else None
+    if isinstance(about, dict) and "problem_sha256" in about:
+        return (
+            "pipesat's picture of a schedule: its times are predicted. Give the traces of a run, "
+            "or the schedule itself to `pipesat show PROBLEM SCHEDULE`"
+        )
+    if any(
+        event.get("cat") == "computation" and _cell(event) for event in events_of(content) or ()
+    ):
+        return (
+            "torch's dump of a schedule: its times are places in the order. Give the traces of a "
+            "run, or the order as torch's _dump_csv writes it to `pipesat show PROBLEM ORDER.csv`"
+        )
+    return ""
 
 
 def is_ndtimeline(content: Any) -> bool:
@@ -61,19 +91,23 @@ def _cell(event: dict[str, Any]) -> Sequence[Action] | str:
 
 
 def read_torch(files: Sequence[Value], _told: Told) -> Trace:
-    """Read torch's traces, one per rank: those with the same stages are replicas."""
+    """Read torch's traces, of one rank or of all: ranks with the same stages are replicas."""
     ranks: dict[int, tuple[Value, list[Row]]] = {}
     zero = min(_base(file) for file in files)
-    for place, file in enumerate(files):
+    host = False
+    for file in files:
         info = file["distributedInfo"]
         if not isinstance(info.content, dict | None):
             raise info.wrong("expected an object")
         said = info["rank"].whole_if_any()
-        rank = place if said is None else said
-        if rank in ranks:
-            text = f"rank {rank}, as is {ranks[rank][0].source}: are these traces of one job?"
-            raise BadInput(text, source=file.source, where="distributedInfo.rank")
-        ranks[rank] = file, [*_ran(file, _base(file) - zero)]
+        found, ahead = _ran(file, _base(file) - zero)
+        host |= ahead
+        for own in found:
+            rank = len(ranks) if said is None or len(found) > 1 else said
+            if rank in ranks:
+                text = f"rank {rank}, as is {ranks[rank][0].source}: are these traces of one job?"
+                raise BadInput(text, source=file.source, where="distributedInfo.rank")
+            ranks[rank] = file, own
     plain = any(row.stage is None for _, ran in ranks.values() for row in ran)
     held = {rank: tuple(sorted({r.stage or 0 for r in ran})) for rank, (_, ran) in ranks.items()}
     places = {stages: place for place, stages in enumerate(sorted({*held.values()}))}
@@ -82,7 +116,8 @@ def read_torch(files: Sequence[Value], _told: Told) -> Trace:
         at, replica = (place, 0) if plain else (places[held[rank]], alike[held[rank]])
         alike[held[rank]] += 1
         rows += [row._replace(rank=at, stage=row.stage or 0, replica=replica) for row in ran]
-    return Trace("torch profiler", files[0].source, rows, int(plain), waits_inside=True)
+    first = files[0].source
+    return Trace("torch profiler", first, rows, int(plain), not host, host_times=host)
 
 
 def _base(file: Value) -> float:
@@ -91,27 +126,89 @@ def _base(file: Value) -> float:
     return 0.0 if since.content is None else since.number() / 1000
 
 
-def _ran(file: Value, late: float) -> Iterator[Row]:
-    """Yield the ops of a rank, later by so much; of torch's plain GPipe without stage.
+_Place: TypeAlias = tuple[str, str]
+"""Process and thread, or GPU and stream."""
+_Range: TypeAlias = tuple[float, float, Sequence[Action] | str]
+"""Start and end of a range, and what it says."""
 
-    Those of the GPU, if there are any: the host's only say when it was asked.
+
+def _ran(file: Value, late: float) -> tuple[list[list[Row]], bool]:
+    """Return the ops of each rank, later by so much, and whether a host ran ahead of its GPU.
+
+    Those of the GPU, if there are any: the host's only say when it was asked. A rank is a process,
+    on the host also a thread of one.
     """
-    found = [(n, event) for n, event in enumerate(events_of(file.content) or ()) if _cell(event)]
-    on_gpu = [one for one in found if one[1].get("cat") == "gpu_user_annotation"]
-    for place, event in on_gpu or found:
-        cell = _cell(event)
-        start, end = _times(Value(file.source, event, f"traceEvents[{place}]"))
-        times = start + late, end + late
-        if isinstance(cell, str):
-            word, microbatch = cell.split()
-            yield Row(0, None, int(microbatch), "F" if word == "Forward" else "BW", *times)
-        else:  # ranges of several ops are cut later
-            yield from (Row(0, a.stage, a.microbatch, a.kind, *times) for a in cell)
+    ranges: tuple[dict[_Place, list[_Range]], ...] = defaultdict(list), defaultdict(list)
+    came: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+    sent: dict[_Place, list[float]] = defaultdict(list)
+    messages, ahead = set[_Place](), False
+    for place, content in enumerate(events_of(file.content) or ()):
+        name, event = content.get("name"), Value(file.source, content, f"traceEvents[{place}]")
+        if content.get("ph") != "X" or not isinstance(name, str):
+            continue
+        at, on_gpu = (str(content.get("pid")), str(content.get("tid"))), content.get("cat") == _GPU
+        ahead |= name.startswith("nccl:")
+        if cell := _cell(content):
+            ranges[on_gpu][at].append((*_times(event, late), cell))
+        elif on_gpu and (said := _MESSAGE.fullmatch(name)):
+            came[at[0], int(said[1]), said[2], int(said[3])].append(_times(event, late)[1])
+        elif content.get("cat") == "kernel" and name.startswith("nccl"):
+            messages.add(at)  # what a range of this stream holds is no op
+        elif not on_gpu and _RECEIVE.fullmatch(name):
+            came[at].append(_times(event, late)[1])
+        elif not on_gpu and _SEND.fullmatch(name):
+            sent[at].append(_times(event, late)[0])
+    for ends in (*came.values(), *sent.values()):
+        ends.sort()
+    ranks: dict[_Place, list[Row]] = defaultdict(list)
+    for at, own in ranges[1].items():
+        for start, end, cell in own if at not in messages else ():
+            first = None if isinstance(cell, str) else cell[0]
+            key = (at[0], first.stage, first.kind[0], first.microbatch) if first else ()
+            ranks[at[0], ""] += _rows(start, end, cell, _last(came.get(key), start, end))
+    for at, own in ranges[0].items() if not ranks else ():
+        ranks[at] += _on_host(own, came.get(at), sent[at])
+    order = sorted(ranks, key=lambda at: [[*map(int, _DIGITS.findall(one))] for one in at])
+    return [ranks[at] for at in order], ahead and not ranges[1]
 
 
-def _times(event: Value) -> tuple[float, float]:
+def _on_host(
+    ranges: Sequence[_Range], received: Sequence[float] | None, sent: Sequence[float]
+) -> Iterator[Row]:
+    """Yield the ops of a thread: from the end of the receive within, if any was recorded.
+
+    GPipe's ranges also have the call that sends; others have ranges of their own for it.
+    """
+    for start, end, cell in ranges:
+        alone = isinstance(cell, str) or len(cell) == 1
+        came = _last(received, start, end) if alone else None
+        place = bisect_left(sent, start if came is None else came)
+        ends = sent[place : place + 1] if isinstance(cell, str) else ()
+        yield from _rows(start, min([end, *ends]), cell, came)
+
+
+def _last(ends: Sequence[float] | None, start: float, end: float) -> float | None:
+    """Return when the last message came within a range, else its start; ``None``: not recorded."""
+    if not ends:
+        return None
+    place = bisect_left(ends, end)
+    return max(start, ends[place - 1]) if place else start
+
+
+def _rows(
+    start: float, end: float, cell: Sequence[Action] | str, came: float | None
+) -> Iterator[Row]:
+    if isinstance(cell, str):
+        word, microbatch = cell.split()
+        kind: Kind = "F" if word == "Forward" else "BW"
+        yield Row(0, None, int(microbatch), kind, start, end, came=came)
+    else:  # ranges of several ops are cut later
+        yield from (Row(0, a.stage, a.microbatch, a.kind, start, end, came=came) for a in cell)
+
+
+def _times(event: Value, late: float = 0.0) -> tuple[float, float]:
     """Return start and end of a range, in us."""
-    start = event["ts"].number()
+    start = event["ts"].number() + late
     return start, start + event["dur"].number(0)
 
 

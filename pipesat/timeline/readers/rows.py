@@ -18,7 +18,7 @@ class Row(NamedTuple):
 
     ``rank`` is the pipeline rank within ``replica``. ``stage`` is a stage's number or, where the
     trace's ``chunks`` is above 0, which of the rank's chunks it is. ``BW`` is a backward that may
-    have a ``W`` apart.
+    have a ``W`` apart. ``came`` is when its input was there, which is not before ``start``.
     """
 
     rank: int
@@ -29,6 +29,7 @@ class Row(NamedTuple):
     end: float
     iteration: int | None = None
     replica: int = 0
+    came: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Trace:
     chunks
         How many chunks each rank has, where rows count chunks; 0: they have stages' numbers.
     waits_inside
-        Whether an op's time includes the wait for its input.
+        Whether an op's time includes the wait for its input, up to ``came``.
     host_times
         Whether times are those of the host, which runs ahead of the GPU.
     timed
