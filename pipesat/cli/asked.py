@@ -141,7 +141,9 @@ class Asked:
         refuted = [text for result in results for text in result.contradictions]
         refuse_contradictions([*refuted, *contradictions])
         if results and results[0].status == "infeasible":
-            note(f"pipesat: infeasible: {results[0].explanation}")
+            told = len(results) == 1 and not self["as_json"]  # it stands in the answer
+            why = "no schedule exists" if told else results[0].explanation
+            note(f"pipesat: infeasible: {why}")
             return INFEASIBLE
         return self.interrupts.exit_code
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pipesat.cli.derived import Argument, Option, grouped, output_option, parameters
-from pipesat.cli.exits import CHECK_FAILED, named, print_failure
+from pipesat.cli.exits import CHECK_FAILED, named, print_failure, require_files
 from pipesat.core.attached import attached
 from pipesat.core.errors import BadInput, Contradiction, NotApplicable, RunFailed
 
@@ -67,6 +67,14 @@ class Command(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return its own parameters, and those of every command."""
         return [*super().get_params(ctx), *GLOBAL]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; that a file is missing is said before what else is wrong."""
+        try:
+            return super().parse_args(ctx, args)
+        except (BadInput, click.UsageError):
+            require_files(ctx)
+            raise
 
     def get_help(self, ctx: click.Context) -> str:
         """Return the help, whose lines are not broken within options."""
@@ -219,6 +227,8 @@ def command(
                 error.kept = error.kept or str(asked.output or "")
                 raise
             except (BadInput, NotApplicable) as error:
+                if not getattr(error, "source", ""):
+                    require_files(asked.context)
                 raise named(error, asked.file) from None
 
         name = body.__name__.strip("_").replace("_", "-")

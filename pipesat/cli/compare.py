@@ -44,6 +44,7 @@ _SCHEDULES = Argument(
     metavar="[SCHEDULE|PROBLEM]...",
     nargs=-1,
     type=click.Path(path_type=Path),
+    is_eager=True,
 )
 _LISTED = listing(
     "--list", "List all hand-written schedules with their sources, and exit.", _listed

@@ -19,6 +19,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -28,6 +29,7 @@ import click
 
 from pipesat.core.arguments import Wanted, annotated_as, entries_of, wanted_of
 from pipesat.core.errors import BadInput
+from pipesat.core.names import hint, named, spelled
 
 _FILES: Final = {
     "Problem": "The problem file (JSON).",
@@ -80,23 +82,49 @@ class Option(click.Option):
         """Take what follows out of the text, and let each of the others read its own."""
         if not self.members:
             return super().handle_parse_result(ctx, opts, args)
-        given, keys = opts.get(self.name or ""), "|".join(self.members)
+        given = opts.get(self.name or "")
         texts = given if isinstance(given, list | tuple) else [given]
-        split = [
-            re.split(f",(?=(?:{keys})(?:=|,|$))", f",{text}")
-            for text in texts
-            if isinstance(text, str)
-        ]
+        heads: list[str] = []
         told: dict[str, list[str]] = {}
-        for key, _, value in (part.partition("=") for _, *parts in split for part in parts):
-            told.setdefault(key, []).append(value or "yes" * self.members[key].is_flag)
+        for text in texts:
+            if not isinstance(text, str):
+                continue
+            into = heads
+            for place, part in enumerate(text.split(",")):
+                word, _, value = part.partition("=")
+                key = spelled(word.strip(), self.members)
+                if key is not None:
+                    into = told.setdefault(key, [])
+                    into.append(value or "yes" * self.members[key].is_flag)
+                elif place == 0:
+                    heads.append(part)
+                else:  # a value may have commas
+                    into[-1] += f",{part}"
         for key, member in self.members.items():
             own = told.get(key, [])
-            value = {member.name: own if member.multiple else own[-1]} if own else {}
-            member.handle_parse_result(ctx, value, args)
-        heads = [head.removeprefix(",") for head, *_ in split if head]
+            theirs = {member.name: own if member.multiple else own[-1]} if own else {}
+            with self._unknown_key(own):
+                member.handle_parse_result(ctx, theirs, args)
         mine = {self.name: heads if self.multiple else heads[-1]} if heads else {}
-        return super().handle_parse_result(ctx, mine, args)
+        with self._unknown_key(heads):
+            return super().handle_parse_result(ctx, mine, args)
+
+    @contextmanager
+    def _unknown_key(self, given: Sequence[str]) -> Iterator[None]:
+        """Complain of a key that nobody has, not of the value that it was taken for a part of."""
+        try:
+            yield
+        except BadInput as error:
+            raise self.unknown_key(error, ",".join(given)) from None
+
+    def unknown_key(self, error: BadInput, given: str) -> BadInput:
+        """Return the complaint of a key in the value, if there is one; else the error."""
+        keys = re.findall(r"(?:^|,)\s*([A-Za-z][\w-]*)\s*=", given)
+        if not self.members or not keys:
+            return error
+        key = next((key for key in keys if hint(key, self.members)), keys[0])
+        text = f"expected one of {', '.join(self.members)}{hint(key, self.members)}"
+        return BadInput(text, where=f"{max(self.opts, key=len)}: unknown key", value=key)
 
 
 def settings(name: str, text: str) -> Option:
@@ -135,6 +163,17 @@ class Several(Option):
     def value_is_missing(self, value: Any) -> bool:
         """Whether there is none; click looks for an empty tuple."""
         return value == [] or super().value_is_missing(value)
+
+
+class Choice(click.Choice):  # type: ignore[type-arg]
+    """One of several names, in any spelling that says which."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the name that is meant."""
+        where = "" if param is None else max(param.opts, key=len)
+        if isinstance(value, str):
+            value = named(where, value, map(str, self.choices))
+        return super().convert(value, param, ctx)
 
 
 class Value(click.ParamType):  # type: ignore[type-arg]
@@ -239,6 +278,7 @@ def _parameter(
             [name],
             help="",
             type=click.Path(path_type=Path),
+            is_eager=True,
             required=stated is None,
             **several | ({"metavar": stated} if stated else {}),
         )
@@ -254,9 +294,9 @@ def _parameter(
     if wanted.each is not None and "Path" not in kinds:
         return Several(declared, type=Value(wanted), **more | {"default": None})
     if wanted.choices and kinds.keys() <= {"Literal", "None"}:
-        return Option(declared, type=click.Choice(wanted.choices), **more)
+        return Option(declared, type=Choice(wanted.choices), **more)
     if kinds.keys() & {*_FILES, "Path"}:
-        return Option(declared, type=click.Path(path_type=Path), **more)
+        return Option(declared, type=click.Path(path_type=Path), is_eager=True, **more)
     return Option(declared, type=Value(wanted), **more)
 
 

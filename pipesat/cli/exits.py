@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os.path
 import re
 import sys
 import traceback
@@ -13,7 +14,7 @@ from typing import Final
 
 import click
 
-from pipesat.cli.derived import with_members
+from pipesat.cli.derived import Option, with_members
 from pipesat.core.errors import (
     BadInput,
     Contradiction,
@@ -169,6 +170,10 @@ def named(error: PipesatError, file: Path | None) -> PipesatError:
         return error
     options, name = _options(), re.split("[^A-Za-z_]", error.where)[0]
     option = options.get(name) or options.get(name.removesuffix("s"))  # repeated: the singular
+    if option and isinstance(host := _host(option), Option):
+        found = host.unknown_key(error, f"{error.value}")
+        if found is not error:
+            return found
     source = "" if option or file is None else str(file)
     where, text = option or error.where, with_options(error.expected)
     return BadInput(text, source=source, where=where, value=error.value)
@@ -178,6 +183,31 @@ def with_options(text: str) -> str:
     """Return a text in which each parameter in backquotes that is an option is named as one."""
     options = _options()
     return re.sub(r"`([A-Za-z_]+)`", lambda name: f"`{options.get(name[1], name[1])}`", text)
+
+
+_ENDINGS: Final = {".json", ".csv", ".py", ".toml", ".gz", ".sqlite"}
+
+
+def require_files(context: click.Context) -> None:
+    """Pass unless a file that was to be read is missing; without its ending, it may be a name."""
+    for param in context.command.params:
+        value = context.params.get(param.name or "")
+        read = isinstance(param, click.Argument) or (param.callback is None and param.is_eager)
+        for path in value if isinstance(value, tuple) else (value,):
+            if (
+                read
+                and isinstance(path, Path)
+                and path.suffix in _ENDINGS
+                and not os.path.lexists(path)
+            ):
+                raise BadInput("cannot read: No such file or directory", source=str(path))
+
+
+def _host(option: str) -> click.Parameter | None:
+    """The option of this name, and of what follows its value, in the command that runs."""
+    context = click.get_current_context(silent=True)
+    params = context.command.params if context else ()
+    return next((one for one in params if option.split(maxsplit=1)[0] in one.opts), None)
 
 
 def _options() -> dict[str, str]:

@@ -43,6 +43,7 @@ _PATH: Final = click.Path(path_type=Path)
 _INPUT = Argument(
     ["given"],
     type=_PATH,
+    is_eager=True,
     metavar="INPUT",
     help="A problem, layers, profile, parts, timeline or assignment file, or a folder that a "
     "command wrote.",
@@ -50,6 +51,7 @@ _INPUT = Argument(
 _SCHEDULE = Argument(
     ["schedule"],
     type=_PATH,
+    is_eager=True,
     metavar="[SCHEDULE]",
     required=False,
     help="A schedule file, the folder of a solve, a runtime's order (.csv, .py), or a name as "

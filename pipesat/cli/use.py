@@ -30,8 +30,8 @@ _ASSIGNMENT = "an assignment file"
 @command(
     "check",
     also={_ASSIGNMENT: "replicas.judge:check_assignment"},
-    example="pipesat check problem.json schedule.json --runtime pair-fifo",
-    metavars={"lengths": "FILE"},
+    example="pipesat check problem.json schedule.json --runtime torch",
+    metavars={"lengths": "FILE", "runtime": "RULE"},
 )
 def check(asked: Asked) -> int:
     """Check a schedule against every rule and list all violations.

@@ -18,6 +18,7 @@ from os import PathLike
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from pipesat.core.errors import BadInput
+from pipesat.core.names import hint
 from pipesat.core.progress import in_notebook, telling
 from pipesat.core.settings import SHARED, Within
 
@@ -150,7 +151,8 @@ def _complaint(name: str, value: Any, wanted: Wanted) -> BadInput:
         for place, entry in enumerate(value):
             if not wanted.each.takes(entry):
                 return _complaint(f"{name}[{place}]", entry, wanted.each)
-    return BadInput(f"expected {wanted.words}", where=name, value=value)
+    near = hint(value, map(str, wanted.choices)) if isinstance(value, str) else ""
+    return BadInput(f"expected {wanted.words}{near}", where=name, value=value)
 
 
 def _read(annotation: str, names: Mapping[str, Any]) -> Wanted | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pipesat.core.errors import BadInput
+from pipesat.core.names import hint, spelled
 
 MOST_AMOUNT: Final = 10**12
 """Of a problem file's times and memory."""
@@ -108,12 +109,13 @@ def keyed(where: str, given: str | Mapping[str, Any] | None, keys: Keys) -> dict
     pairs = _pairs(where, given) if isinstance(given, str) else [*given.items()]
     found: dict[str, Any] = {}
     for key, value in pairs:
-        if key not in keys or key in found:
-            once = "once each" if key in found else f"not {key}"
+        name = spelled(key, keys)
+        if name is None or name in found:
+            once = "once each" if name else f"not {key}{hint(key, keys)}"
             raise BadInput(
                 f"expected KEY=VALUE of {', '.join(keys)}, {once}", where=where, value=given
             )
-        found[key] = _value(where, key, value, keys[key])
+        found[name] = _value(where, name, value, keys[name])
     return found
 
 
@@ -122,7 +124,7 @@ def _pairs(where: str, text: str) -> list[tuple[str, str]]:
     for word in text.split(","):
         key, equals, value = (part.strip() for part in word.partition("="))
         if equals:
-            pairs.append((key.replace("-", "_"), value))
+            pairs.append((key, value))
         elif pairs:
             pairs[-1] = pairs[-1][0], f"{pairs[-1][1]},{key}"
         else:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from pipesat.core.amounts import (
     SECONDS,
+    Rounding,
     memory_cell,
     rounded,
     rounded_down,
@@ -58,7 +59,7 @@ _SHARES: Final = (
     *("bubble_", "of_capacity", "lost_", "gain_", "ahead_", "noise_"),
     *("over_best", "above_it"),
 )
-_RATIOS: Final = {
+_RATIOS: Final[dict[str, Rounding]] = {
     "to_best": partial(rounded, apart=1),
     "to_bound": rounded_up,
     "share_of_1f1b": rounded_up,

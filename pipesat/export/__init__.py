@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.core.microbatch_order import microbatch_order
+from pipesat.core.names import named, spelled
 from pipesat.core.ops import members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Exported, Schedule
@@ -117,7 +118,5 @@ EXPORTERS: Final[dict[str, Exporter]] = {
 
 def format_of(name: str) -> str:
     """Return what a format is called now."""
-    known = OLD_NAMES.get(name, name)
-    if known not in EXPORTERS:
-        raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="to", value=name)
-    return known
+    old = spelled(name, OLD_NAMES)
+    return named("to", name, EXPORTERS) if old is None else OLD_NAMES[old]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from pipesat.core.deadlock import Spot, circle, stops
 from pipesat.core.ops import Event, Op, Phase, members
@@ -84,6 +84,8 @@ def message(problem: Problem, step: RankStep) -> Event | None:
 
 
 RuleName: TypeAlias = Literal["pair-fifo", "edge-fifo", "group", "rendezvous", "graph"]
+RuleChoice: TypeAlias = Literal[RuleName, "torch", "torchtitan", "automodel"]
+"""A rule, or a runtime that has it."""
 
 
 class Rule(NamedTuple):
@@ -108,6 +110,13 @@ RULES: Final[dict[str, Rule]] = {
         waits=True,
     ),
 }
+
+
+RULE_OF: Final[dict[str, RuleName]] = {
+    **{name: name for name in get_args(RuleName)},
+    **dict.fromkeys(("torch", "torchtitan", "automodel"), "pair-fifo"),
+}
+"""Rules by their names and those of runtimes, which send and receive as torch does over NCCL."""
 
 
 class Wait(NamedTuple):

@@ -19,9 +19,11 @@ from pipesat.export.torch.csv_file import LARGEST_FILE
 from pipesat.export.torch.lint import WAIT, parse_cell
 from pipesat.files.strict_json import read_text
 from pipesat.hangs.step_lists import (
+    RULE_OF,
     RULES,
     WORDS,
     Crossed,
+    RuleChoice,
     RuleName,
     Wait,
     crossed_of,
@@ -204,10 +206,10 @@ class Verdict(Displayed):
 
 
 def verdict(
-    problem: Problem, schedule: Schedule, rule: RuleName, posted: Steps | None = None
+    problem: Problem, schedule: Schedule, asked: RuleChoice, posted: Steps | None = None
 ) -> Verdict:
     """Judge a valid schedule's order, or its step lists in ``posted``. O(n log n) for n ops."""
-    given = posted is not None
+    rule, given = RULE_OF[asked], posted is not None
     posted = posted or late_steps(problem, schedule.order)
     found = replace(_judged(problem, posted, rule), given=given)
     if found.safe:

@@ -97,7 +97,7 @@ def figure_of(draw: Callable[[], Figure]) -> Figure:
 
 
 def file_of(figure: Figure, kind: str) -> bytes:
-    """Return a figure as a ``png``, ``svg`` or ``pdf`` file; the last two have its title as text."""
+    """Return a figure as a ``png``, ``svg`` or ``pdf`` file; the last two have its title."""
     about: dict[str, Any] = {"Software": None}
     if kind != "png":
         dates = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}

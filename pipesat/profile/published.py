@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, TypeAlias
 
 from pipesat.core.errors import BadInput
+from pipesat.core.names import named
 
 Style: TypeAlias = Literal["gpt", "llama"]
 
@@ -133,11 +134,7 @@ SHAPES: Final[Mapping[str, NamedShape]] = {
 
 def named_shape(name: str) -> NamedShape:
     """Look a shape up."""
-    try:
-        return SHAPES[name]
-    except KeyError:
-        known = ", ".join(SHAPES)
-        raise BadInput(f"expected one of {known}", where="config", value=name) from None
+    return SHAPES[named("config", name, SHAPES)]
 
 
 def shape_document(shape: DecoderShape) -> dict[str, Any]:
@@ -221,8 +218,4 @@ GPUS: Final[Mapping[str, Gpu]] = {
 
 def named_gpu(name: str) -> Gpu:
     """Look a GPU up."""
-    try:
-        return GPUS[name.lower()]
-    except KeyError:
-        known = ", ".join(GPUS)
-        raise BadInput(f"expected one of {known}", where="gpu", value=name) from None
+    return GPUS[named("gpu", name, GPUS)]

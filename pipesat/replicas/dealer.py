@@ -12,6 +12,7 @@ import numpy as np
 
 from pipesat.core.arrays import Floats, Ints
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.names import named
 from pipesat.core.plain_problems import without_modes
 from pipesat.core.problem import Route
 from pipesat.heuristics import BASELINES
@@ -161,8 +162,7 @@ def replay_of(problem: Problem, name: str, microbatches: int) -> Replay:
     NotApplicable
         If it does not apply, or puts ops in another order where microbatches take other times.
     """
-    if name not in BASELINES:
-        raise BadInput(f"expected one of {', '.join(BASELINES)}", where="schedule", value=name)
+    name = named("schedule", name, BASELINES)
     if len(problem.routes) > 1:
         raise BadInput("expected a problem with one route", where="routes")
     route = Route(problem.routes[0].stages, microbatches)

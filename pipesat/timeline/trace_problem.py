@@ -58,7 +58,7 @@ def problem_of(
     steps, step = costs.steps, costs.steps.steps[number]
     held = given.held is not None
     if (given.memory or given.static) and not held:
-        raise BadInput("expected what stages hold after F, too", where="held", value=None)
+        raise BadInput("expected it too, what stages hold after F", where="held")
     groups = [0] * steps.microbatches if classes is None else costs.groups(classes)[number].tolist()
     usual = max(groups, key=groups.count)
 

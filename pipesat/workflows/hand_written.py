@@ -14,6 +14,7 @@ from pipesat.core.checker import Violation, check
 from pipesat.core.claims import ratio, ratio_to_least
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.metrics import bubbles, peak_memory
+from pipesat.core.names import hint, named, spelled
 from pipesat.core.timing import retime, time_order
 
 if TYPE_CHECKING:
@@ -148,11 +149,10 @@ def baseline(
     from pipesat.heuristics import BASELINES
     from pipesat.heuristics.microbatch_orders import RULES, entered_by, permutation_by
 
-    if name not in BASELINES:
-        raise BadInput(f"expected one of {', '.join(BASELINES)}", where="baseline", value=name)
-    if microbatches not in RULES:
-        text = f"expected one of {', '.join(RULES)}"
-        raise BadInput(text, where="microbatches", value=microbatches)
+    name, microbatches = (
+        named("baseline", name, BASELINES),
+        named("microbatches", microbatches, RULES),
+    )
     permutation = permutation_by(problem, microbatches)
     entry = BASELINES[name] if group is None else _in_groups(name, group)
     if group is not None and group > (most := max(problem.microbatches)):
@@ -166,12 +166,13 @@ def in_words(text: str, problem: Problem) -> tuple[str, Problem, str, int | None
     from pipesat.heuristics.microbatch_orders import RULES
 
     said = re.fullmatch(r"([^,]*)(?:, ?groups of ([1-9][0-9]{0,6}))?(?:, ?([^,]*))?", text)
-    if said is None or said[1] not in BASELINES:
+    name = spelled(said[1], BASELINES) if said else None
+    if said is None or name is None:
+        near = hint(text.partition(",")[0], BASELINES)
         expected = f"no such file, and no schedule's name: expected one of {', '.join(BASELINES)}"
-        raise BadInput(expected, where="SCHEDULE", value=text)
-    if (rule := said[3] or "given") not in RULES:
-        raise BadInput(f"expected one of {', '.join(RULES)}", where="SCHEDULE", value=text)
-    return said[1], problem, rule, None if said[2] is None else int(said[2])
+        raise BadInput(expected + near, where="SCHEDULE", value=text)
+    rule = named("SCHEDULE", said[3] or "given", RULES)
+    return name, problem, rule, None if said[2] is None else int(said[2])
 
 
 def _in_groups(name: str, group: int) -> Published:

@@ -19,6 +19,7 @@ from pipesat.core.arguments import public
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.microbatch_order import microbatch_order, relabelled
+from pipesat.core.names import named
 from pipesat.core.progress import doing
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Seconds, Seed, Tokens
@@ -186,10 +187,8 @@ def _with_lengths(
 def _named(names: Sequence[str] | None) -> list[str]:
     from pipesat.heuristics import BASELINES
 
-    for name in names or ():
-        if name not in BASELINES:
-            raise BadInput(f"expected one of {', '.join(BASELINES)}", where="schedules", value=name)
-    return list(dict.fromkeys(BASELINES if names is None else names))
+    wanted = (named("schedules", name, BASELINES) for name in names or ())
+    return list(dict.fromkeys(BASELINES if names is None else wanted))
 
 
 def _under_rules(

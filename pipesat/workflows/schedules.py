@@ -18,7 +18,7 @@ from pipesat.core.metrics import Metrics, measure
 from pipesat.core.result import Result
 from pipesat.core.showing import Displayed, Facts, Table, ranges, table_of
 from pipesat.core.summary import modes_text, units_of
-from pipesat.hangs.step_lists import RuleName
+from pipesat.hangs.step_lists import RuleChoice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,10 +104,10 @@ def read_order(path: Path, problem: Problem, companions: Companions | None = Non
 @overload
 def check(problem: Problem, schedule: Schedule, runtime: None = None) -> list[Violation]: ...
 @overload
-def check(problem: Problem, schedule: Schedule, runtime: RuleName) -> Verdict: ...
+def check(problem: Problem, schedule: Schedule, runtime: RuleChoice) -> Verdict: ...
 @public
 def check(
-    problem: Problem, schedule: Schedule, runtime: RuleName | None = None
+    problem: Problem, schedule: Schedule, runtime: RuleChoice | None = None
 ) -> list[Violation] | Verdict:
     """Return every violation; an empty list means that the schedule is valid. O(n log n).
 
@@ -119,8 +119,10 @@ def check(
     schedule
         The schedule: a file, a folder that a solve wrote, or the name of a hand-written schedule.
     runtime
-        Say whether the order can hang where sends and receives run by this rule: ``pair-fifo`` for
-        torch over NCCL, ``group`` for one communicator of all ranks; ``None``: not asked.
+        Say whether the order can hang under this rule for sends and receives: ``pair-fifo``,
+        ``edge-fifo``, ``group``, ``rendezvous``, ``graph``, or that of ``torch``, ``torchtitan`` or
+        ``automodel``; ``None``: not asked. These three run ``pair-fifo`` over NCCL. ``group`` is
+        one communicator of all ranks.
 
     Raises
     ------

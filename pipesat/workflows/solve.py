@@ -16,6 +16,7 @@ from pipesat.core.arguments import public
 from pipesat.core.claims import Standing
 from pipesat.core.errors import BadInput, Fault, NotApplicable
 from pipesat.core.microbatch_order import permuted, relabelled
+from pipesat.core.names import named
 from pipesat.core.plain_problems import least_problem, same_but_for_the_order
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Seconds, Seed, Target, Workers
@@ -243,10 +244,7 @@ def problems_for(problem: Problem, target: str | None) -> tuple[Problem, ...]:
     if target is None:
         return (problem,)
     known = [name for name, runtime in RUNTIMES.items() if runtime.any_order]
-    if target not in known:
-        expected = f"expected one of {', '.join(known)}, or None"
-        raise BadInput(expected, where="target", value=target)
-    return restricted(problem, RUNTIMES[target])
+    return restricted(problem, RUNTIMES[named("target", target, known, ", or None")])
 
 
 @dataclass

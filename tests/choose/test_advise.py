@@ -568,7 +568,10 @@ BAD = {
         ["tiny", "--gpu", "h100", "--memory", "reserve=2"],
         "--memory reserve: got '2', expected an amount with its unit, as 2GiB",
     ),
-    "a runtime": (["x.json", "--for", "torchtitn"], "'--for': 'torchtitn' is not one of 'torch', "),
+    "a runtime": (
+        ["tiny", "--for", "torchtitn"],
+        "--for: got 'torchtitn', expected one of torch, torchtitan, ",
+    ),
     "all kept free": (
         ["tiny", "--gpu", "h100", "--memory", "1GiB", "--memory", "reserve=2GiB"],
         "--memory reserve: got 2048, expected 0 to 1024, the memory",

@@ -210,13 +210,21 @@ def test_wrong_usage_exits_with_2(cli: Run, arguments: list[str]) -> None:
     assert "Value error" not in outcome.err
 
 
-def test_wrong_usage_says_what_would_be_right(cli: Run) -> None:
+def test_wrong_usage_says_what_would_be_right(cli: Run, save: Any, tmp_path: Path) -> None:
     """Whoever checks it for us: click's own words, and what it checks with, in one line."""
+    path = save(PROBLEM)
     one_bad_line(
-        cli("solve", "p.json", "--workers", "0"),
+        cli("solve", path, "--workers", "0"),
         "--workers: got '0', expected an integer from 1 to 1024",
     )
-    one_bad_line(cli("solve", "p.json", "--objective", "x"), "'x' is not one of 'makespan', 'span'")
+    wrong = ("--objective", "spam")
+    one_bad_line(
+        cli("solve", path, *wrong),
+        "--objective: got 'spam', expected one of makespan, span; the nearest is span",
+    )
+    missing = tmp_path / "no.json"  # said first, whatever else is wrong
+    for words in (["solve", missing, *wrong], ["plan", missing], ["show", missing, "--steps"]):
+        one_bad_line(cli(*words), f"{missing}: cannot read: No such file")
     one_bad_line(cli("solve"), "missing argument 'PROBLEM'; pipesat solve --help says more")
 
 

@@ -80,7 +80,10 @@ def test_a_picture_of_the_streams(cli, save, tmp_path, suffix) -> None:
     ("options", "message"),
     [
         (("--picture", "draw=0F"), "--picture draw: got ['0F'], expected --picture FILE with it"),
-        (("--picture", "x.jpg"), "--picture: got 'x.jpg', expected a name that ends in .png, .svg or .pdf"),
+        (
+            ("--picture", "x.jpg"),
+            "--picture: got 'x.jpg', expected a name that ends in .png, .svg or .pdf",
+        ),
         (
             ("--picture", "x.png", "--picture", "draw=2F"),
             "--picture draw: got '2F', expected an op kind as 0BW",

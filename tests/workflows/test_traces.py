@@ -391,7 +391,7 @@ def test_what_is_given_replaces_what_is_not_seen(tmp_path: Path) -> None:
 def test_options_that_a_problem_answers_are_refused(cli, save, tmp_path: Path) -> None:
     problem = save({"format": "pipesat.problem/1"})
     outcome = cli(
-        "timeline", "import", problem, "t.json", "-o", tmp_path / "t", "--memory", "held=1"
+        "timeline", "import", problem, problem, "-o", tmp_path / "t", "--memory", "held=1"
     )
     assert (outcome.code, "--memory held: got '1', this is for traces without" in outcome.err) == (
         2,

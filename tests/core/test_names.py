@@ -1,0 +1,54 @@
+"""Names as users type them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipesat.core.errors import BadInput
+from pipesat.core.names import hint, named, spelled
+from pipesat.export import EXPORTERS
+from pipesat.heuristics import BASELINES
+from pipesat.profile.published import GPUS, SHAPES
+from tests.conftest import Run
+from tests.support.outcomes import one_bad_line
+from tests.support.problems import chain
+
+
+@pytest.mark.parametrize("known", [BASELINES, GPUS, SHAPES, EXPORTERS], ids=["a", "b", "c", "d"])
+def test_case_and_hyphens_do_not_matter(known: dict[str, object]) -> None:
+    for name in known:
+        for typed in (name, name.upper(), name.replace("-", "_"), name.replace("-", " ")):
+            assert named("x", typed, known) == name
+
+
+def test_what_may_be_two_is_refused() -> None:
+    assert spelled("a_b", ["a-b", "A b"]) is None
+    assert spelled("A b", ["a-b", "A b"]) == "A b"
+    assert hint("zb_w", ["gpipe", "zb-v"]) == "; the nearest is zb-v"
+    assert not hint("tensorflow", ["gpipe", "zb-v"])
+    with pytest.raises(BadInput, match="x: got 'gpip', expected one of gpipe; the near"):
+        named("x", "gpip", ["gpipe"])
+
+
+def test_names_and_keys_on_the_command_line(cli: Run, save, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = save(chain(2, 2), "p.json")
+    assert cli("check", path, "1F1B", "--runtime", "Torch").code in (0, 1)
+    assert cli("export", path, "ZB_H1", "--to", "torch-titan", "-o", "o.toml").code == 0
+    one_bad_line(cli("solve", path, "--for", "torchtitn"), "; the nearest is torchtitan")
+    estimate = ("problem", "estimate", "--gpu", "H-100", "-o", "l.json", "--config", "GPT2")
+    assert cli(*estimate, "--shape", "Tensor-Parallel=4").code == 0
+    for shape in ("tensor_parallel=4,sequence=4096", "sequence=4096"):
+        outcome = cli(*estimate, "--shape", shape)
+        one_bad_line(outcome, "--shape: unknown key: got 'sequence', expected one of length, batch")
+    words = ("plan", "l.json", "--devices", 2, "--microbatches", 2)
+    one_bad_line(cli(*words, "--memory", "9GiB,reserv=1GiB"), "'reserv', expected one of reserve;")
+
+
+def test_no_device_is_listed_twice(cli: Run, save) -> None:
+    outcome = cli("solve", save(chain(3, 2, cap=1, held=(2, 2))))
+    assert outcome.code == 3
+    said = " ".join(f"{outcome.out} {outcome.err}".split())
+    assert said.count("device 1 has a capacity of 1 but needs 2") == 1
