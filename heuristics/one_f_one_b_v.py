@@ -59,7 +59,7 @@ def one_f_one_b_v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
         if all(fits_in_order(problem, row, device.room) for row, device in rows):
             found.append(made)
     if not found:
-        raise NotApplicable(f"{NAME} does not fit into memory")
+        raise NotApplicable(f"no {NAME} fits into memory")
     return min(found, key=lambda made: made.makespan)
 
 

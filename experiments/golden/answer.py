@@ -139,7 +139,7 @@ def _heuristics(folder: Path) -> Kept:
     if problem.has_lists:
         asked += RULES
     for name, options in asked:
-        with suppress(pipesat.NotApplicable):
+        with suppress(pipesat.NotApplicable, pipesat.BadInput):  # groups of 3 of 2 microbatches
             schedule = baseline(name, problem, **options)
             write_schedule(folder / "s.json", problem, schedule)
             text = " ".join([name, *map(str, options.values())])

@@ -19,7 +19,7 @@ from pipesat.choose.orders import KNOWN
 from pipesat.choose.plan import Plan
 from pipesat.choose.plan_tables import loads_of
 from pipesat.choose.question import Question
-from pipesat.choose.rows import Row, best_of, plain_of, published_in, rank, stages_text
+from pipesat.choose.rows import Row, best_of, plain_of, published_in, rank, shipped_of, stages_text
 from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.attached import attached
 from pipesat.core.claims import Bound, Standing, Tried, against, change, percent, ratio
@@ -266,14 +266,16 @@ def name_of(row: Row) -> str:
 
 def _gains(advice: Advice, row: Row) -> Iterator[str]:
     """What is gained over schedules as frameworks ship them, and over the best of their name."""
-    usual = [x for x in advice.rows if x.split == "even" and x.group is None and not x.by_hand]
     found: dict[int, tuple[Tried, Row]] = {}
     for name, shown in KNOWN.items():
         settings = {one: done for one, done in advice.settings.items() if one.name == name}
         shipped = {s: done for s, done in settings.items() if (s.split, s.group) == ("even", None)}
-        asked = (usual, f"{shown} as shipped", shipped), (advice.rows, shown, settings)
-        for rows, label, some in asked:
-            if (best := best_of(rows, name)) is not None:
+        asked = (
+            (shipped_of(advice.rows, name), f"{shown} as shipped", shipped),
+            (best_of(advice.rows, name), shown, settings),
+        )
+        for best, label, some in asked:
+            if best is not None:
                 found[id(best)] = Tried(label, sum(some.values()), len(some)), best
     for tried, other in found.values():
         time = advice.question.time(other.makespan)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from pipesat.choose.orders import SCHEDULES
+from pipesat.choose.orders import KNOWN, SCHEDULES
 from pipesat.choose.pairs import OFFLOAD
 from pipesat.choose.plan_tables import by_columns
 from pipesat.choose.question import Question
-from pipesat.choose.rows import PLAINEST_FIRST, Row, published_in, rank, stages_text
+from pipesat.choose.rows import PLAINEST_FIRST, Row, published_in, rank, shipped_of, stages_text
 from pipesat.core.amounts import rounded_down
 from pipesat.core.claims import percent
 from pipesat.core.errors import Fault, NotApplicable
@@ -30,7 +30,8 @@ _ALWAYS: Final = (*PLAINEST_FIRST, OFFLOAD)
 def shown_rows(rows: Iterable[Row]) -> list[Row]:
     """Return the table: 1F1B on every split that differs, of all other schedules the best row.
 
-    The best that runs with nothing by hand is among them. Ours, and published schedules that few
+    1F1B and interleaved 1F1B as shipped, and the best that runs with nothing by hand, are among
+    them. Ours, and published schedules that few
     users know, are there where no other row is as good; what fits and does not run, only if nothing
     of its name does.
     """
@@ -43,6 +44,8 @@ def shown_rows(rows: Iterable[Row]) -> list[Row]:
             if all(row.partition != k.partition for k in kept.values() if k.name == row.name):
                 kept.setdefault((row.name, split), row)
     shown = [*kept.values()]
+    shipped = [row for name in KNOWN if (row := shipped_of(ranked, name)) is not None]
+    shown += [row for row in shipped if row not in shown]
     easy = [row for row in ranked if row.runs and not row.by_hand][:1]
     for row in [*easy, *(row for row in ranked if row.name not in _ALWAYS)]:
         if row not in shown and not any(_as_good(other, row) for other in shown):

@@ -215,6 +215,12 @@ def best_of(rows: Iterable[Row], name: str) -> Row | None:
     return min((row for row in rows if row.name == name and row.runs), key=rank, default=None)
 
 
+def shipped_of(rows: Iterable[Row], name: str) -> Row | None:
+    """Return the fastest row of a schedule as frameworks ship it: even split, nothing chosen."""
+    usual = (row for row in rows if row.split == "even" and row.group is None and not row.by_hand)
+    return best_of(usual, name)
+
+
 def plain_of(rows: Iterable[Row]) -> Row | None:
     """Return the best row that runs as it is exported."""
     return min((row for row in rows if row.runs and not row.by_hand), key=rank, default=None)

@@ -114,6 +114,17 @@ def test_every_row_is_a_checked_schedule_and_ours_is_the_best(plain: Advice) -> 
 
 
 @pytest.mark.slow
+def test_what_is_shipped_has_a_row_of_its_own(megatron: Advice) -> None:
+    """The even split, groups of one microbatch per rank; the best setting is another row."""
+    shown = shown_rows(megatron.rows)
+    for name in ("1f1b", "interleaved-1f1b"):
+        own = [row for row in megatron.rows if row.name == name and row.runs and not row.by_hand]
+        shipped = [row for row in own if (row.split, row.group) == ("even", None)]
+        assert min(row.makespan for row in shipped) in {
+            row.makespan for row in shown if row.name == name and row in shipped
+        }
+
+
 def test_no_bound_of_the_progress_is_above_the_answers() -> None:
     """For torchtitan recomputing nowhere or everywhere is searched too, with higher bounds."""
     heard: list[int | None] = []
