@@ -224,6 +224,12 @@ class Problem(Building):
         return any(stage.modes for stage in self.stages)
 
     @cached_property
+    def within_memory(self) -> str:
+        """The condition of what is said of all schedules; empty if nothing limits memory."""
+        limited = any(device.memory is not None for device in self.devices)
+        return " within memory" if limited else ""
+
+    @cached_property
     def has_lists(self) -> bool:
         """Whether the microbatches of some route are a list, be they equal or not."""
         return any(route.classes is not None for route in self.routes)

@@ -199,9 +199,8 @@ class Tuned(Displayed):
         ]
         if self.bound is not None:
             least = _ms(self.bound.value * self.us_per_unit)
-            facts.append(
-                ("Bound", f"no order that torch runs takes less than {least} with these costs")
-            )
+            orders = f"no order that torch runs{self.problem.within_memory}"
+            facts.append(("Bound", f"{orders} takes less than {least} with these costs"))
         steps = f"{len(ours.steps)} of each order, in turns; 10th to 90th percentile"
         facts += [("Steps", steps), ("Model", ours.timeline.environment.get("model", ""))]
         return facts

@@ -92,6 +92,7 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
     if smallest < _COARSE:
         unit = problem.time_unit or "units"
         notes.append(f"costs of a few {unit} are rounded to whole {unit}: choose a finer time unit")
+    notes.append("costs are fitted to this run: only another one can judge their error")
     return Refit(new, tuple(notes))
 
 

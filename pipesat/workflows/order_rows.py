@@ -164,7 +164,7 @@ class MicrobatchOrders(Displayed):
         best, unit = self.best, self.problem.time_unit
         cut = ", ".join(row.name for row in self.rows if row.why_not == GIVEN_UP)
         least = f"{time_text(self.lower_bound, unit, rounded_down)} ({self.bound.source})"
-        proof = ("Proof", f"no schedule at all is shorter than {least}")
+        proof = ("Proof", f"no schedule at all{self.problem.within_memory} is shorter than {least}")
         if best is None or best.value is None:
             return [("Order", "none fits into memory"), proof]
         given = best.values[GIVEN]

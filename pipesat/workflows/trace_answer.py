@@ -123,9 +123,7 @@ class TraceAnswer(Displayed):
 
     @property
     def _within(self) -> str:
-        if all(device.memory is None for device in self.problem.devices):
-            return ""
-        return " within the memory given" if self.more is None else " with no more activations"
+        return self.problem.within_memory if self.more is None else " with no more activations"
 
     def _verdict(self, result: Result, within: str = "") -> str:
         gain, most, err = self._gain(result), self._most(result), self.prediction.resolves
@@ -167,6 +165,8 @@ class TraceAnswer(Displayed):
             return ""
         if (more.value or self._ran) >= (self.result.value or self._ran):
             return f"no shorter order was found: {self._best(more)}"
+        if (gain := self._gain(more) - self.gain) <= _NOTHING:
+            return f"what was found gains at most {at_most(gain)}: {self._best(more)}"
         needs = defaultdict[int, list[str]](list)
         for device, extra in enumerate(self.added):
             needs[extra].append(str(device))

@@ -183,7 +183,7 @@ def test_a_gain_has_its_memory(tmp_path: Path) -> None:
     assert "1 on rank 0" in said
     given = read(trace, memory="3MiB", held="1MiB")
     assert (given.result.value, given.more) == (12_800, None)
-    assert "5.9 % shorter within the memory given" in given.verdict
+    assert "5.9 % shorter within memory" in given.verdict
 
 
 def test_errors_are_of_steps_that_were_not_fitted(tmp_path: Path) -> None:

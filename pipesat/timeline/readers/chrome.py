@@ -67,7 +67,7 @@ def drawn(content: Any) -> str:
     ):
         return (
             "torch's dump of a schedule: its times are places in the order. Give the traces of a "
-            "run, or the order as torch's _dump_csv writes it to `pipesat show PROBLEM ORDER.csv`"
+            "run, or the order as _dump_csv(FILE, 'compute_only') writes it to `pipesat show`"
         )
     return ""
 
