@@ -160,6 +160,14 @@ def test_without_receives_no_cost_is_given(tmp_path: Path) -> None:
     assert "no cost is measured" in dict(found.facts())["Not in the trace"]
 
 
+def test_a_host_that_runs_ahead_of_its_gpu_is_said(tmp_path: Path) -> None:
+    """NCCL's receives return at once on the host, so that they tell nothing of the input."""
+    documents = traced.torch_traces(made_up(2, 4))
+    text = json.dumps(documents).replace("gloo:recv", "nccl:recv 0<-1")
+    found = read(torch_files(tmp_path / "t", json.loads(text)))
+    assert "times of the host" in dict(found.facts())["Not in the trace"]
+
+
 def test_a_gain_has_its_memory(tmp_path: Path) -> None:
     """F 1 ms, BW 2 ms, 0.4 ms a hop, 3 microbatches. 1F1B holds 2 on rank 0 and takes 13.6 ms.
 
