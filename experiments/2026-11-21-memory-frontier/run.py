@@ -22,7 +22,7 @@ from pipesat.files.atomic import prepare_folder, write_files
 from pipesat.files.problem_file import read_problem
 from pipesat.frontier.answers import Frontiers
 from pipesat.frontier.trace import Frontier, trace
-from pipesat.picture.figures import png_and_svg
+from pipesat.picture.figures import files_of
 from pipesat.workflows.hand_written import published
 from pipesat.workflows.studies import solver_of, versions
 
@@ -75,7 +75,7 @@ def write_results(folder: Path, found: Frontiers) -> None:
     figure = found.plot("6.2B, 8 devices, 16 microbatches: what memory buys")
     result = json.dumps(found.document(), indent=1) + "\n"
     prepare_folder(folder)
-    files = {f"frontier.{kind}": data for kind, data in png_and_svg(figure).items()}
+    files = {f"frontier.{kind}": data for kind, data in files_of(figure).items()}
     write_files(folder, files | {"frontier.csv": found.csv(), "frontier.json": result.encode()})
 
 
