@@ -45,7 +45,7 @@ def by_size(costs: Costs) -> Error:
 def with_delay(costs: Costs, answer: TraceAnswer) -> Error:
     """Return the error of fixed medians, or of classes, with the fitted delay."""
     classes = answer.prediction.classes
-    times = costs.by_median if classes is None else costs.by_class(classes)
+    times = costs.by_median if classes is None else costs.by_class(classes, costs.by_median)
     return error_of(replay_of(costs)(times, answer.prediction.delay), costs.measured)
 
 
@@ -87,7 +87,7 @@ def main() -> None:
                 f"{100 * answer.gain:.1f} %",
                 "-" if answer.most is None else f"{100 * answer.most:.1f} %",
                 best.status,
-                f"{100 * p.resolves:.1f} %",
+                "-" if p.resolves is None else f"{100 * p.resolves:.1f} %",
             ]
         )
     table(

@@ -97,15 +97,15 @@ class Steps:
 
     @cached_property
     def waiting(self) -> dict[Kind, list[int]]:
-        """Stages whose ops of a kind hold the wait for input in more than half of all cases.
+        """Stages whose ops of a kind hold the wait for input in half of all cases, or more.
 
         Their median is then no cost.
         """
-        number = Counter((op.kind, op.stage) for step in self.steps for op in step.waiting)
-        half, found = len(self.steps) * self.microbatches / 2, defaultdict[Kind, list[int]](list)
-        for kind, stage in sorted(key for key, count in number.items() if count > half):
-            found[kind].append(stage)
-        return found
+        number = Counter((op.stage, op.kind) for step in self.steps for op in step.waiting)
+        half = len(self.steps) * self.microbatches / 2
+        held = sorted(part for part, count in number.items() if count >= half)
+        found = {kind: [stage for stage, of in held if of == kind] for kind in KINDS}
+        return {kind: stages for kind, stages in found.items() if stages}
 
 
 def steps_of(trace: Trace) -> Steps:
