@@ -112,7 +112,7 @@ def frontier(case: Case) -> None:
     gaps = []
     for line in ran.out.splitlines():
         cells = line.split()
-        point = rows.get(cells[0]) if cells and "points" not in cells else None
+        point = rows.pop(cells[0], None) if cells and "points" not in cells else None
         if point is None or point["value"] is None or point["lower_bound"] is None:
             continue
         exact = share(point["value"] - point["lower_bound"], point["value"])
