@@ -44,8 +44,8 @@ def shown_rows(rows: Iterable[Row]) -> list[Row]:
             if all(row.partition != k.partition for k in kept.values() if k.name == row.name):
                 kept.setdefault((row.name, split), row)
     shown = [*kept.values()]
-    shipped = [row for name in KNOWN if (row := shipped_of(ranked, name)) is not None]
-    shown += [row for row in shipped if row not in shown]
+    shipped = (shipped_of(ranked, name) for name in KNOWN)
+    shown += [row for row in shipped if row is not None and row not in shown]
     easy = [row for row in ranked if row.runs and not row.by_hand][:1]
     for row in [*easy, *(row for row in ranked if row.name not in _ALWAYS)]:
         if row not in shown and not any(_as_good(other, row) for other in shown):

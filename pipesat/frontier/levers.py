@@ -151,8 +151,8 @@ def answers(curves: Curves, rows: list[Compared]) -> Facts:
         return f"{memory_text(cap, problem.memory_unit)}{in_1f1b(some.scale, cap)}"
 
     if rows:  # the problem's own capacity, or what is nearest to half of 1F1B's memory
-        distance = lambda row: abs((row.share or 0) - 0.5)  # noqa: E731
-        row = min(rows, key=lambda row: (row.cap != own, not row.best, distance(row), row.cap))
+        near = {row.cap: abs((row.share or 0) - 0.5) for row in rows}
+        row = min(rows, key=lambda row: (row.cap != own, not row.best, near[row.cap], row.cap))
         where = f"at {memory(row.cap)}"
         best, keep = row.best, row.standings[KEEP]
         none = "no schedule found"
