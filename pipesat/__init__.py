@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         NotApplicable,
         NotValid,
         PipesatError,
+        ProblemWarning,
     )
     from pipesat.core.problem import Device, Problem
     from pipesat.core.result import Result
@@ -56,6 +57,7 @@ _HOMES = {
     "NotValid": "core.errors",
     "PipesatError": "core.errors",
     "Problem": "core.problem",
+    "ProblemWarning": "core.errors",
     "Result": "core.result",
     "Schedule": "core.schedule",
     "Stage": "core.stage",
@@ -94,11 +96,13 @@ _METHODS = {
     "peak_memory": "core.metrics",
     "png_of": "picture.notebook",
     "read_problem": "files.problem_file",
+    "remarks_of": "core.stated",
     "save_advice": "choose.files",
     "save_plan": "choose.files",
     "save_result": "workflows.exports",
     "schedule_of": "workflows.schedules",
     "usual": "workflows.hand_written",
+    "warned": "core.stated",
     "write_layers": "layers.file",
     "write_problem": "files.problem_file",
     "write_profile": "profile.file",
@@ -115,6 +119,7 @@ __all__ = [
     "NotValid",
     "PipesatError",
     "Problem",
+    "ProblemWarning",
     "Result",
     "Schedule",
     "Stage",

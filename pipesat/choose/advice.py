@@ -23,6 +23,7 @@ from pipesat.choose.rows import Row, best_of, plain_of, published_in, rank, ship
 from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.attached import attached
 from pipesat.core.claims import Bound, Standing, Tried, against, change, percent, ratio
+from pipesat.core.remarks import Remark, documents_of, text_of
 from pipesat.core.showing import Column, Displayed, Facts, Table, sentences, table_document
 from pipesat.layers.pipeline import shape_name
 
@@ -133,6 +134,11 @@ class Advice(Displayed):
         return () if self.plan is None else self.plan.contradictions
 
     @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What layers and memory state and perhaps do not mean."""
+        return self.question.layers.remarks(self.question.memory)
+
+    @property
     def shown(self) -> list[Row]:
         """The table: 1F1B and ours on every split, of all other schedules the best one."""
         return shown_rows(self.rows)
@@ -160,6 +166,7 @@ class Advice(Displayed):
             ("Proof", sentences(_proof(self, row))),
             ("Offload", sentences(_offload(self, row))),
             doubt,
+            ("Remark", text_of(self.remarks)),
             ("Next", _next(self)),
         ]
 
@@ -249,6 +256,7 @@ class Advice(Displayed):
                 for one in counted(self.settings, "name").values()
             ],
             "left_out": [{"name": name, "why_not": why} for name, why in self.left_out],
+            "remarks": documents_of(self.remarks),
             "wall_s": round(self.seconds, 3),
         }
 

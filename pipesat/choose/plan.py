@@ -28,12 +28,13 @@ from pipesat.core.errors import Fault
 from pipesat.core.metrics import peak_memory
 from pipesat.core.ops import Op, with_ops
 from pipesat.core.progress import doing
+from pipesat.core.remarks import Remark, documents_of, text_of
 from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
 from pipesat.core.showing import Displayed, Facts, Table, sentences
 from pipesat.core.summary import peak_text
 from pipesat.layers.pipeline import shape_name
-from pipesat.layers.stages import problem_with_recompute, remarks
+from pipesat.layers.stages import problem_with_recompute, untold
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -111,7 +112,7 @@ class Plan(Displayed):
         problem, schedule, own = self.result.problem, self.result.schedule, self.chosen
         time, order = time_text(self.value, problem.time_unit), own.schedules[0].source
         doubts = [
-            *self.remarks,
+            *self.doubts,
             *([] if self.complete or self.status == "optimal" else [_NOT_COMPLETE]),
         ]
         loads = [device["load"] for device in devices_of(own)]
@@ -138,6 +139,7 @@ class Plan(Displayed):
                 "" if schedule is None else peak_text(problem, peak_memory(problem, schedule)),
             ),
             ("Doubt", sentences(doubts)),
+            ("Remark", text_of(self.remarks)),
             ("Searched", f"{len(self.known.candidates)} partitions, {self.seconds:.1f} s"),
         ]
 
@@ -190,7 +192,13 @@ class Plan(Displayed):
         return cast("str | None", attached("save_plan")(self, folder, log))
 
     @property
-    def remarks(self) -> tuple[str, ...]:
+    def remarks(self) -> tuple[Remark, ...]:
+        """What layers and memory state and perhaps do not mean."""
+        shape = self.space.shapes[0]
+        return self.space.layers.remarks(next(filter(None, shape.capacities), None))
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
         """What the numbers do not say."""
         layers, own = self.space.layers, self.chosen
         if own is None:
@@ -199,7 +207,7 @@ class Plan(Displayed):
         dropped = (f"no bound is claimed: {text}" for text in self.contradictions)
         return (
             *(said if layers.estimate else ()),
-            *remarks(layers, own.partition, own.shape),
+            *untold(layers, own.partition, own.shape),
             *self._too_full(),
             *dropped,
             *self._better_elsewhere(),
@@ -257,7 +265,8 @@ class Plan(Displayed):
             "considered": [*self._considered()],
             "comparison": [row.document(self.rows) for row in self.rows],
             "gains": [*self.gains],
-            "remarks": [*self.remarks],
+            "doubts": [*self.doubts],
+            "remarks": documents_of(self.remarks),
             "result": None if self.result is None else self.result.document(schedule_path),
             "wall_s": round(self.seconds, 3),
         }

@@ -18,6 +18,7 @@ from pipesat.cli.terminal import console, print_answer, print_json
 from pipesat.core.arguments import wanted_of
 from pipesat.core.attached import attached
 from pipesat.core.errors import BadInput
+from pipesat.core.remarks import documents_of, text_of
 
 if TYPE_CHECKING:
     from pipesat.cli.progress import Progress
@@ -116,12 +117,22 @@ class Asked:
     def show(self, answer: Displayed, document: Any, more: Facts = ()) -> None:
         """Print the answer: as a document with ``--json``, else its lines and ``more``.
 
-        The document may be a function that makes it.
+        The document may be a function that makes it. Remarks on the problem stand in both. A list
+        has no room for them: then they are on stderr.
         """
-        if self["as_json"]:
-            print_json(document() if callable(document) else document)
-        else:
+        problem: Problem | None = self.read.get("problem")
+        remarks = () if problem is None else problem.remarks
+        if not self["as_json"]:
+            if remarks and "Remark" not in dict(answer.facts()):
+                more = [*more, ("Remark", text_of(remarks))]
             print_answer(answer, [*more, *self._written()], verbose=self["verbose"])
+            return
+        found = document() if callable(document) else document
+        if isinstance(found, dict) and problem is not None:
+            found = found if "remarks" in found else found | {"remarks": documents_of(remarks)}
+        elif remarks:
+            note(f"pipesat: remark: {text_of(remarks)}")
+        print_json(found)
 
     def _written(self) -> Facts:
         """Where files are, and which of them is to be read before a run."""

@@ -14,7 +14,7 @@ import click
 from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import command
 from pipesat.cli.derived import Argument, Option, file_option
-from pipesat.cli.exits import one_line, refuse_contradictions
+from pipesat.cli.exits import note, one_line, refuse_contradictions
 from pipesat.cli.terminal import console, print_json
 from pipesat.core.arguments import require_once
 from pipesat.core.errors import BadInput
@@ -122,7 +122,7 @@ def _show_schedule(asked: Asked, given: Path, files: Mapping[Path, str]) -> dict
     from pipesat.workflows.schedules import show as shown
     from pipesat.workflows.schedules import steps, valid_schedule
 
-    problem = read_problem(given)
+    problem = asked.read["problem"] = read_problem(given)
     timed = valid_schedule(problem, asked["schedule"])
     title = title_of_schedule(problem, timed) if asked["title"] else ""
     made = {path: gantt(problem, timed, title=title, kind=kind) for path, kind in files.items()}
@@ -176,7 +176,10 @@ def _show_file(asked: Asked, path: Path) -> dict[Path, bytes]:
     stated = document.get("format") if isinstance(document, dict) else None
     if str(stated).startswith("pipesat.schedule/"):
         raise BadInput("expected its problem first: pipesat show PROBLEM FILE", source=str(path))
-    asked.show(view_of(path, stated), document)
+    answer = view_of(path, stated)
+    if asked["as_json"] and (remark := dict(answer.facts()).get("Remark")):
+        note(f"pipesat: remark: {remark}")
+    asked.show(answer, document)
     return {}
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.amounts import rounded_down, rounded_up, time_text
 from pipesat.core.errors import BadInput
+from pipesat.core.remarks import text_of
 from pipesat.core.showing import Displayed, Said, table_of
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def _problem(path: Path) -> Displayed:
     said = [
         ("Problem", repr(problem).strip("<>").removeprefix("Problem: ")),
         ("Units", ", ".join(units_of(problem))),
+        ("Remark", text_of(problem.remarks)),
         ("Next", f"pipesat compare {path}"),
     ]
     return Said(said, [table_of(records_of_stages(problem))])

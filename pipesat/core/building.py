@@ -136,7 +136,7 @@ class Building:
         BadInput
             As for a problem file: which value, and what would be right.
         """
-        return cast("Self", attached("built")("chain", locals()))
+        return cast("Self", attached("warned")(attached("built")("chain", locals())))
 
     @classmethod
     @explained_as(chain)
@@ -173,7 +173,7 @@ class Building:
 
         Costs are per stage, of which there are ``chunks`` times as many as devices.
         """
-        return cast("Self", attached("built")("loop", locals()))
+        return cast("Self", attached("warned")(attached("built")("loop", locals())))
 
     @classmethod
     @explained_as(chain)
@@ -209,7 +209,7 @@ class Building:
 
         Costs are per stage, of which there are twice as many as devices.
         """
-        return cast("Self", attached("built")("vee", locals()))
+        return cast("Self", attached("warned")(attached("built")("vee", locals())))
 
     @classmethod
     @explained_as(chain)
@@ -247,7 +247,7 @@ class Building:
         ``static`` has to say so. Of an odd number of microbatches the first direction has one more;
         two entries in a list are one per direction, each a number or the list of a problem file.
         """
-        return cast("Self", attached("built")("bidirectional", locals()))
+        return cast("Self", attached("warned")(attached("built")("bidirectional", locals())))
 
     @classmethod
     @public
@@ -290,7 +290,7 @@ class Building:
         BadInput
             As for a problem file.
         """
-        return cast("Self", attached("from_parts")(locals()))
+        return cast("Self", attached("warned")(attached("from_parts")(locals())))
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
@@ -301,7 +301,7 @@ class Building:
         BadInput
             As for a problem file.
         """
-        return cast("Self", attached("parse_problem")(document))
+        return cast("Self", attached("warned")(attached("parse_problem")(document)))
 
     @classmethod
     @public
@@ -313,7 +313,7 @@ class Building:
         BadInput
             With the file, the path of the value, the value and what would be right.
         """
-        return cast("Self", attached("read_problem")(path))
+        return cast("Self", attached("warned")(attached("read_problem")(path)))
 
     @public
     def write(self, path: str | Path) -> None:

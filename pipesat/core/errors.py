@@ -62,6 +62,13 @@ class Note(UserWarning):
     """What is to be known of an answer that stands: the command line prints it on stderr."""
 
 
+class ProblemWarning(Note):
+    """What a problem states and perhaps does not mean: its ``remarks``, where it is read or made.
+
+    ``warnings.simplefilter("ignore", pipesat.ProblemWarning)`` silences it.
+    """
+
+
 @dataclass(frozen=True)
 class Violation:
     """One broken rule.

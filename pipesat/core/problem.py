@@ -14,9 +14,11 @@ from functools import cached_property
 from itertools import product
 from typing import Any, Literal, TypeAlias
 
+from pipesat.core.attached import attached
 from pipesat.core.building import Building
 from pipesat.core.frozen import FrozenDict, frozen
 from pipesat.core.ops import OpKind
+from pipesat.core.remarks import Remark
 from pipesat.core.stage import MicrobatchClass, Mode, Offload, Stage, resulting_amounts, scaled
 
 __all__ = [
@@ -217,6 +219,11 @@ class Problem(Building):
     def answers(self) -> dict[tuple[int | str, ...], Any]:
         """What :mod:`pipesat.core.rules` and bounds have worked out of this problem so far."""
         return {}
+
+    @cached_property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What it states and perhaps does not mean: ``path``, ``value`` and ``text`` of each."""
+        return tuple(attached("remarks_of")(self))
 
     @cached_property
     def has_modes(self) -> bool:

@@ -14,6 +14,7 @@ from pipesat.core.claims import Bound, Standing, Status, against, percent, requi
 from pipesat.core.metrics import bubbles, mode_counts, pair_counts, peak_memory
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.problem import Problem
+from pipesat.core.remarks import documents_of, text_of
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.showing import Displayed, Facts, sentences
 from pipesat.core.summary import modes_text, peak_text, records_of, work_text
@@ -162,7 +163,7 @@ class Result(Displayed):
         if self.problem.estimate:
             facts.append(("Doubt", f"times and memory are an estimate: {self.problem.estimate}"))
         note = self.explanation if self.schedule is None else "; ".join(self.warnings)
-        return [*facts, ("Note", note)]
+        return [*facts, ("Remark", text_of(self.problem.remarks)), ("Note", note)]
 
     def taken(self) -> str:
         """Say what was found, and by whom."""
@@ -274,6 +275,7 @@ class Result(Displayed):
             "versions": self.versions,
             "explanation": self.explanation or None,
             "for": self.target,
+            "remarks": documents_of(self.problem.remarks),
         }
         problem, schedule = self.problem, self.schedule
         if problem.estimate:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -72,11 +72,20 @@ class StageModel(AmountsModel, PlacedModel):
     modes: Annotated[list[ModeModel], Field(max_length=MOST_MODES)] = []
 
 
+_Microbatches: TypeAlias = Annotated[
+    Any,
+    Field(
+        description="How many, or a list of classes. They are independent of each other: slices of "
+        "one sequence, which wait for each other, cannot be stated as microbatches."
+    ),
+]
+
+
 class RouteModel(StrictModel):
     """One entry of ``routes``."""
 
     stages: Annotated[list[Amount], Field(min_length=1)]
-    microbatches: Any
+    microbatches: _Microbatches
 
 
 class EdgeModel(StrictModel):
@@ -105,7 +114,7 @@ class ProblemModel(StrictModel):
     estimate: str = ""
     devices: Annotated[list[DeviceModel], Field(min_length=1, max_length=MOST_DEVICES)]
     stages: Annotated[list[StageModel], Field(min_length=1, max_length=MOST_STAGES)]
-    microbatches: Any = 1
+    microbatches: _Microbatches = 1
     order: MicrobatchOrder = "free"
     mode_choice: ModeChoice = "microbatch"
     routes: Annotated[list[RouteModel], Field(min_length=1)] = []

@@ -102,7 +102,7 @@ def _layers(model: LayersModel) -> Layers:
             expected = f"expected at most {MOST_LAYERS} layers in all"
             where = f"layers[{number}].repeat"
             raise BadInput(expected, where=where, value=entry.repeat)
-        for layer in _layers_of(entry, len(found)):
+        for layer in _layers_of(entry, len(found), number):
             if layer.name in entry_of:
                 raise BadInput(
                     f"expected another name, layers[{entry_of[layer.name]}] has this one",
@@ -172,9 +172,9 @@ _KEPT: Final = ("weights", "output", "role", "first", "last", "with_next", "fuse
 """What an entry says of each of its layers as it stands."""
 
 
-def _layers_of(entry: LayerModel, begin: int) -> Iterator[Layer]:
+def _layers_of(entry: LayerModel, begin: int, number: int) -> Iterator[Layer]:
     """Layers of one entry, the first of them number ``begin``."""
-    kept = {key: getattr(entry, key) for key in _KEPT}
+    kept = {key: getattr(entry, key) for key in _KEPT} | {"entry": number}
     tied = entry.weights if entry.tied_weights is None else entry.tied_weights
     if entry.tied_to is not None:
         kept |= {"tied_to": entry.tied_to, "tie": entry.tie, "tied_weights": tied}

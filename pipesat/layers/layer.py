@@ -6,17 +6,23 @@ profile (:mod:`pipesat.layers.from_profile`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import ConfigDict
 
 from pipesat.core.attached import attached
+from pipesat.core.building import Backward
+from pipesat.core.remarks import Remark, of_amounts, of_limit, of_variant, remarks_at
+from pipesat.core.stage import COSTS, HELD, Stage
 from pipesat.files.strict_json import Count, StrictModel
 from pipesat.placement.documents import Costs
 from pipesat.profile.static import BYTES_OF, OPTIMIZER_STATES, Number, Optimizer
+
+_TIMES: Final = ("B", "W", "BW")  # what is held by a layer may be of a stage that runs split
 
 
 class StaticParts(NamedTuple):
@@ -94,6 +100,8 @@ class Layer:
         both must lie on one device, or may each have a copy.
     hybrid
         Megatron-LM's symbols of what it is in a hybrid model: ``M`` or ``*E``, say.
+    entry
+        Which entry of ``layers`` in its file states it; ``None``: there is no file.
     """
 
     name: str
@@ -110,6 +118,7 @@ class Layer:
     tied_weights: int = 0
     recomputed: Costs | None = None
     hybrid: str = ""
+    entry: int | None = field(default=None, compare=False, repr=False)
 
     def amount(self, kind: str, *, recompute: bool = False) -> int:
         """One of :data:`pipesat.core.stage.COSTS`; BW defaults to B + W."""
@@ -166,6 +175,26 @@ class Layers:
         """Name of a layer for messages: ``layer 17 (head)``."""
         name = self.layers[layer].name
         return f"layer {layer}" if name == f"layer {layer}" else f"layer {layer} ({name})"
+
+    def remarks(self, memory: int | None = None) -> tuple[Remark, ...]:
+        """Return what they state and perhaps do not mean, on devices of this capacity."""
+        found = [one for number in range(len(self)) for one in self._remarks(number)]
+        if memory is not None and not any(any(self.amounts(key)) for key in COSTS if key in HELD):
+            found.append(of_limit("memory", memory))
+        return tuple(found)
+
+    def _remarks(self, number: int) -> Iterator[Remark]:
+        layer = self.layers[number]
+        path = f"layers[{number if layer.entry is None else layer.entry}]"
+        backward: Backward = "fused" if layer.fused else "either"
+        own = Stage(device=0, backward=backward, **asdict(layer.costs))
+        yield from remarks_at(number, path, of_amounts(own, _TIMES), "layer")
+        if layer.recomputed is not None:
+            again = replace(own, sums=False, **asdict(layer.recomputed))
+            found = [*of_amounts(again, _TIMES)]
+            for fact, means in of_variant(own, again, "recomputing"):
+                found.append(("held_after_F", again.held_after_F, fact, "", means))
+            yield from remarks_at(number, f"{path}.recompute", found, "layer")
 
     def amounts(self, kind: str, *, recompute: bool = False) -> tuple[int, ...]:
         """One of :data:`pipesat.core.stage.COSTS` of every layer."""

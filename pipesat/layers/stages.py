@@ -105,7 +105,7 @@ def static_of_devices(
     return tuple(static)
 
 
-def remarks(layers: Layers, partition: Sequence[range], pipeline: Pipeline) -> tuple[str, ...]:
+def untold(layers: Layers, partition: Sequence[range], pipeline: Pipeline) -> tuple[str, ...]:
     """What the numbers do not say: copies of shared weights, and where Megatron-LM refuses."""
     device_of = _device_of(partition, pipeline)
     copies = tuple(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.core.result import Result
+from pipesat.core.stated import warned
 from pipesat.files.folder import has_file
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
@@ -179,6 +180,8 @@ def read(
     document = read_json(file, _LARGEST)
     stated = document.get("format") if isinstance(document, dict) else None
     kind = str(stated).partition("/")[0].removeprefix("pipesat.")
+    if kind == "problem":
+        return warned(parse_problem(document, source))
     if kind in _PARSERS:
         return _PARSERS[kind](document, source)
     if kind not in _READERS:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipesat.core.amounts import time_text
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
+from pipesat.core.remarks import text_of
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Seconds, Seed, Target, Workers
 from pipesat.core.showing import Displayed, Facts, Table, table_of
@@ -119,6 +120,8 @@ class Comparisons(Displayed):
             unit = self.problem.time_unit
             each = ", ".join(f"{name} {time_text(work, unit)}" for name, work in works.items())
             said.append(("Work", f"F and BW of all stages and microbatches differ: {each}"))
+        if self.result is None or self.comparisons[0].placement is not None:
+            said.append(("Remark", text_of(self.problem.remarks)))
         left = sum(not row.valid for row in self.rows)
         return [*said, ("Left out", f"schedules that do not fit or apply: {left}" if left else "")]
 

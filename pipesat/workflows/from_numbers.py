@@ -15,6 +15,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind
 from pipesat.core.problem import Problem
 from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches
+from pipesat.core.stated import warned
 from pipesat.placement.building import document_of
 from pipesat.placement.documents import stated
 from pipesat.placement.geometry import Geometry, Placement, chunks_of
@@ -70,7 +71,8 @@ def problem_from_numbers(
     microbatches
         How many, of both directions together; ``None``: of ``lengths``.
     lengths
-        Microbatches that differ: a length each. A file has a JSON list or one per line.
+        Microbatches that differ, a length each, none waits for another. A file has a JSON list or
+        one per line.
     reference
         Length that the costs are of.
     quadratic
@@ -115,7 +117,7 @@ def problem_from_numbers(
     pairing = stated(FB=None if overlap is None else _ratio(overlap), pairs=pairs or None)
     given |= {"microbatches": listed or microbatches, "chunks": laps, "comm": link_delay}
     given |= {"overlap": pairing or None}
-    return parse_problem(document_of(placement, given), "problem new")
+    return warned(parse_problem(document_of(placement, given), "problem new"))
 
 
 def _listed(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from pipesat.core.amounts import one_in_unit, share
 from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
+from pipesat.core.remarks import documents_of
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Seconds, Seed, Target, Within, Workers
 from pipesat.core.solving import Deadline
@@ -91,6 +92,7 @@ def frontier(
         raise BadInput(text, where="target", value=target)
     if by_mode and placements is not None:
         raise BadInput("expected placements or by_mode, not both", where="by_mode")
+    remarks = documents_of(problem.remarks)
     problem = problem_for(problem, target)
     placed = with_levers(problem) if by_mode else _placed(problem, placements, stated)
     require_once("caps", caps or ())
@@ -108,6 +110,7 @@ def frontier(
     elif by_mode:
         compared = caps_to_compare(problem)
     about: dict[str, Any] = {"seed": seed, "workers": workers, "versions": versions()}
+    about["remarks"] = remarks
     about |= ({} if target is None else {"target": target}) | ({"layers": stated} if stated else {})
     curves = _curves(
         placed,
@@ -211,7 +214,7 @@ def min_memory(
     """
     from pipesat.frontier.least_memory import least_memory
 
-    accepted = share("within", within, 10_000)
+    accepted, remarks = share("within", within, 10_000), documents_of(problem.remarks)
     caps = None if capacity_of is None else [device.memory for device in capacity_of.devices]
     if caps is not None and len(caps) != len(problem.devices):
         text = f"expected a problem of {len(problem.devices)} devices"
@@ -226,7 +229,7 @@ def min_memory(
         reference="unlimited" if caps is None else "file",
         time_limit=time_limit,
         baselines=published(),
-        about={"seed": seed, "workers": workers, "versions": versions()},
+        about={"seed": seed, "workers": workers, "versions": versions(), "remarks": remarks},
         listener=listener,
         stop=stop,
     )

@@ -62,7 +62,8 @@ def balance(
     problem
         The problem (a JSON file), with microbatches that differ.
     lengths
-        A length per microbatch, in place of the problem's: a file has a JSON list or one per line.
+        A length per microbatch, none of which waits for another, in place of the problem's: a file
+        has a JSON list or one per line.
         With ``replicas``, of each sequence: the problem says how many microbatches a replica has.
     reference
         The length whose times and memory the stages have.

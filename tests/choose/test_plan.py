@@ -241,13 +241,13 @@ def test_a_plan_that_fills_the_memory_says_so_and_a_reserve_is_kept_free() -> No
     layers = layers_of([entry(1, 1, 0, 49) for _ in range(2)])
     full = pipesat.plan(layers, 2, 4, memory=98, time_limit=100)
     assert full.value == 10  # 4 microbatches of 2, and 2 until the last can begin
-    (told,) = full.remarks
+    (told,) = full.doubts
     assert told.startswith("device 0 fills 100.0 % of its memory, 0 are left")
     kept = pipesat.plan(layers, 2, 4, memory=98, reserve=1, time_limit=100)
     assert kept.result is not None
     assert kept.result.problem.devices[0].static == 1
     assert kept.value == 16  # one microbatch at a time: 4 * (1 + 1 + 1 + 1)
-    assert pipesat.plan(layers, 2, 4, memory=198, reserve=100, time_limit=100).remarks == ()
+    assert pipesat.plan(layers, 2, 4, memory=198, reserve=100, time_limit=100).doubts == ()
     with pytest.raises(BadInput, match="reserve: got -1, expected 0 or more"):
         pipesat.plan(layers, 2, 4, reserve=-1)
 

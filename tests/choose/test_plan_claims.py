@@ -209,4 +209,4 @@ def test_a_refuted_proof_is_dropped_and_the_schedule_kept() -> None:
     assert plan.result.schedule is not None
     (text,) = plan.contradictions
     assert f"a wrong argument says at least {search.known.value + 1}" in text
-    assert any("no bound is claimed" in remark for remark in plan.remarks)
+    assert any("no bound is claimed" in remark for remark in plan.doubts)

@@ -51,6 +51,7 @@ def test_check_passes_a_valid_schedule(cli: Run, save: Save) -> None:
         "span": 9,
         "peak_memory": [2, 1],
         "violations": [],
+        "remarks": [],
     }
 
 

@@ -137,7 +137,9 @@ def test_what_a_result_has_is_listed() -> None:
 
 
 def test_a_problem_in_a_notebook_is_a_table() -> None:
-    page = Problem.chain(2, 3, F=[1, 7], B=2, W=1, name="<x>", memory=5)._repr_html_()
+    page = Problem.chain(
+        2, 3, F=[1, 7], B=2, W=1, name="<x>", held_after_F=1, memory=5
+    )._repr_html_()
     assert "&lt;x&gt;" in page
     assert page.count("<tr>") == 3  # a heading and a row per stage
     assert "<td >7</td>" in page

@@ -15,7 +15,7 @@ from pipesat.layers.from_profile import layers_of_profile
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b, link_delay
 from pipesat.layers.rules import check_partition, neighbours
-from pipesat.layers.stages import problem_document, problem_of_split, remarks, static_of_devices
+from pipesat.layers.stages import problem_document, problem_of_split, static_of_devices, untold
 from pipesat.profile.file import parse_profile
 from pipesat.profile.static import Training
 from tests.conftest import Run
@@ -193,10 +193,10 @@ def test_shared_weights_count_once_on_one_device() -> None:
     vee = Pipeline(devices=2, microbatches=1, placement="vee")
     parts = tuple(range(k, k + 1) for k in range(4))
     assert static_of_devices(FOUR, parts, vee) == (100 + 10 + 12 - 9, 100 + 5 + 5)
-    assert remarks(FOUR, parts, vee) == ()
+    assert untold(FOUR, parts, vee) == ()
     chain = Pipeline(devices=4, microbatches=1)
     assert static_of_devices(FOUR, parts, chain) == (110, 105, 105, 112)
-    (remark,) = remarks(FOUR, parts, chain)
+    (remark,) = untold(FOUR, parts, chain)
     assert "layer 0 (embedding) and layer 3 (head) share weights and lie on devices 0 and 3" in (
         remark
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipesat import BadInput, Device, Problem, Stage
+from pipesat import BadInput, Device, Problem, ProblemWarning, Stage
 from pipesat.files.problem_file import read_problem
 
 UNIT = {"F": 1, "B": 1, "W": 1}
@@ -51,7 +51,8 @@ def test_two_routes_go_in_opposite_directions() -> None:
 
 
 def test_stages_lie_anywhere() -> None:
-    made = Problem.from_stages([Stage(0, 1, 1, 1), Stage(2, 1, 1, 1), Stage(0, 1, 1, 1)], 4)
+    with pytest.warns(ProblemWarning, match="device 1: no stage lies there"):
+        made = Problem.from_stages([Stage(0, 1, 1, 1), Stage(2, 1, 1, 1), Stage(0, 1, 1, 1)], 4)
     assert made.document == document([0, 2, 0])
 
 
@@ -60,12 +61,12 @@ def test_stages_lie_anywhere() -> None:
 
 def test_numbers_are_one_for_all_or_one_each() -> None:
     made = Problem.chain(
-        2, 4, F=[3, 4], B=2, W=1, BW=np.array([3, 5]), held_after_F=7, static=(1, 2),
+        2, 4, F=[3, 4], B=2, W=1, BW=np.array([3, 2]), held_after_F=7, static=(1, 2),
         memory=[30, None],
     )  # fmt: skip
     assert made.stages == (
         Stage(0, 3, 2, 1, 3, held_after_F=7),
-        Stage(1, 4, 2, 1, 5, held_after_F=7),
+        Stage(1, 4, 2, 1, 2, held_after_F=7),
     )
     assert made.devices == (Device(memory=30, static=1), Device(static=2))
 
@@ -119,7 +120,7 @@ def test_what_a_file_says_passes_through() -> None:
 
 def test_a_stages_own_values_alone_are_written() -> None:
     made = Problem.from_stages(
-        [Stage(0, 1, 2, 3), {"device": 1, "F": 1, "B": 2, "W": 3, "BW": 4}],
+        [Stage(0, 1, 2, 3), {"device": 1, "F": 1, "B": 2, "W": 3, "BW": 4, "held_after_F": 1}],
         routes=[{"stages": [1, 0], "microbatches": 2}],
         devices=[Device("first", memory=9), Device()],
         comm=6,
@@ -130,7 +131,7 @@ def test_a_stages_own_values_alone_are_written() -> None:
         "devices": [{"name": "first", "memory": 9}, {}],
         "stages": [
             {"device": 0, "F": 1, "B": 2, "W": 3},
-            {"device": 1, "F": 1, "B": 2, "W": 3, "BW": 4},
+            {"device": 1, "F": 1, "B": 2, "W": 3, "BW": 4, "held_after_F": 1},
         ],
         "comm": {"default": 6},
         "overlap": {"FB": [1, 2]},
@@ -259,7 +260,8 @@ def test_messages_are_those_of_files(call: Callable[[], Any], message: str) -> N
 def test_memory_may_be_an_amount_with_its_unit() -> None:
     """40 GiB are 40,960 MiB; a capacity of 1.5 MiB is rounded down, what is held up."""
     same = {"F": 1, "B": 1, "W": 1, "memory_unit": "MiB"}
-    problem = Problem.chain(2, 2, **same, memory=["40GiB", "1.5MiB"], static="1.5MiB")
+    memory = ["40GiB", "1.5MiB"]
+    problem = Problem.chain(2, 2, **same, memory=memory, static="1.5MiB", held_after_F=1)
     assert [(d.memory, d.static) for d in problem.devices] == [(40960, 2), (1, 2)]
     assert problem.with_memory("1GiB").devices[0].memory == 1024
     assert Problem.chain(1, 2, **same, held_after_F="2GiB").stages[0].held_after_F == 2048
