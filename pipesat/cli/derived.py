@@ -118,11 +118,16 @@ class Option(click.Option):
             raise self.unknown_key(error, ",".join(given)) from None
 
     def unknown_key(self, error: BadInput, given: str) -> BadInput:
-        """Return the complaint of a key in the value, if there is one; else the error."""
+        """Return the complaint of a key in the value, if there is one; else the error.
+
+        A value whose help shows a ``=`` has keys of its own: then only one that is nearly a member.
+        """
         keys = re.findall(r"(?:^|,)\s*([A-Za-z][\w-]*)\s*=", given)
-        if not self.members or not keys:
-            return error
-        key = next((key for key in keys if hint(key, self.members)), keys[0])
+        key = next((key for key in keys if hint(key, self.members)), None)
+        if key is None:
+            if not (self.members and keys) or "=" in (self.help or ""):
+                return error
+            key = keys[0]
         text = f"expected one of {', '.join(self.members)}{hint(key, self.members)}"
         return BadInput(text, where=f"{max(self.opts, key=len)}: unknown key", value=key)
 

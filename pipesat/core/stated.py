@@ -140,7 +140,8 @@ def _of_pairs(problem: Problem) -> Iterator[Remark]:
     gains |= any(num < den for num, den in overlap.factors.values())
     gains |= any(time < alone(a) + alone(b) for (a, b), time in overlap.times.items())
     if not gains:
-        value, *_ = [*overlap.times.values(), *overlap.factors.values(), overlap.factor or (1, 1)]
+        factors = [*overlap.factors.values(), overlap.factor or (1, 1)]
+        value = next(iter(overlap.times.values()), factors[0])
         yield Remark(
             "overlap.FB" if not overlap.listed else "overlap.pairs[0]",
             value if isinstance(value, int) else "{}/{}".format(*value),

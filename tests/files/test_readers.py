@@ -10,7 +10,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -334,12 +334,21 @@ OUTPUTS = [
 ]
 
 
+def there(folder: Path, monkeypatch: pytest.MonkeyPatch, words: Sequence[str]) -> None:
+    """Make the files that are named, without anything that could be read: missing ones come first."""
+    monkeypatch.chdir(folder)
+    for word in words:
+        if word.endswith((".json", ".toml")):
+            Path(word.removeprefix("file=")).touch()
+
+
 @pytest.mark.parametrize("command", [command for command, _ in OUTPUTS], ids=str)
 def test_a_place_that_cannot_be_written_is_known_before_anything_is_read(
-    cli: Run, tmp_path: Path, command: Any
+    cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any
 ) -> None:
     new = tmp_path / "nodir" / "x"
     words = [word.replace("{new}", str(new)).strip("{}") for word in command.words]
+    there(tmp_path, monkeypatch, words)
     one_bad_line(cli(*words), f"{new}: cannot write: No such file or directory")
 
 
@@ -354,8 +363,11 @@ def test_a_place_that_cannot_be_written_is_known_before_anything_is_read(
         "profile -o NEW",
     ],
 )
-def test_pictures_and_tables_too(cli: Run, tmp_path: Path, words: str) -> None:
+def test_pictures_and_tables_too(
+    cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
     new = tmp_path / "nodir" / "x"
+    there(tmp_path, monkeypatch, words.split())
     outcome = cli(*(str(new) if word == "NEW" else word for word in words.split()))
     one_bad_line(outcome, f"{new}: cannot write: No such file or directory")
 
