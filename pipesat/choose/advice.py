@@ -388,6 +388,7 @@ def _doubts(advice: Advice) -> Iterator[str]:
     if question.layers.estimate:
         times = f" (x {about[0] / 1000:.2f} to {about[1] / 1000:.2f})" if about else ""
         yield f"all costs are an estimate{times}"
+        yield from filter(None, question.layers.estimate.partition(". ")[2:])  # what it assumes
     else:
         yield "costs are taken as exact"
     if advice.chosen is not None and advice.ends:

@@ -21,7 +21,12 @@ from pipesat.core.showing import Column, Table
 from pipesat.export import EXPORTERS
 from pipesat.export.options import Options
 from pipesat.layers.layout import layout_of_partition
-from pipesat.layers.megatron import OVERLAP_WANTS, layout_text_of, recompute_options
+from pipesat.layers.megatron import (
+    OVERLAP_WANTS,
+    layout_text_of,
+    recompute_options,
+    tensor_options,
+)
 from pipesat.workflows.hand_written import baseline
 
 _ALWAYS: Final = (*PLAINEST_FIRST, OFFLOAD)
@@ -109,6 +114,7 @@ def megatron_flags(question: Question, row: Row) -> str:
     """Return Megatron-LM's options for a row that it runs, one per line, as they are exported."""
     published = published_in(row.name)
     lines = [f"# {row.name}: {published}"] if published else []
+    lines += tensor_options(question.layers.tensor_parallel)
     if row.pairs:
         lines.append(f"# {OVERLAP_WANTS}")
     if row.again or row.candidate.first is not None:

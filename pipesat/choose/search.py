@@ -130,9 +130,12 @@ class Findings:
         """Raise ``Infeasible`` if there is a reason against every shape."""
         if all(state.why_not for state in self.states):
             reasons = {state.why_not: shape_name(state.shape) for state in self.states}
-            if len(reasons) == 1:
-                raise Infeasible(*reasons)
-            raise Infeasible("; ".join(f"{name}: {why}" for why, name in reasons.items()))
+            said = [f"{name}: {why}" for why, name in reasons.items()]
+            layers, more = self.space.layers, ""
+            if layers.estimate:
+                n = layers.tensor_parallel
+                more = f". Tensor parallelism over more than {n} divides weights and activations"
+            raise Infeasible(("; ".join(said) if len(said) > 1 else next(iter(reasons))) + more)
 
     def consider(
         self, number: int, partition: tuple[range, ...], wanted: Flags, name: str

@@ -37,6 +37,7 @@ from pipesat.layers.megatron import (
     group_option,
     recompute_options,
     refusal,
+    tensor_options,
 )
 
 _RANKS: Final = "--pipeline-model-parallel-size"
@@ -48,7 +49,8 @@ _OFFLOAD: Final = (
     "--delta-offload-bytes-across-pp-ranks",
 )
 _RECOMPUTE: Final = tuple(option.partition("=")[0] for option in recompute_options())
-_KNOWN: Final = {_RANKS, _LAYOUT, _PATTERN, GROUP_SIZE, *OVERLAP, *_OFFLOAD, *_RECOMPUTE}
+_TENSOR: Final = tuple(option.partition("=")[0] for option in tensor_options(2))
+_KNOWN: Final = {_RANKS, _LAYOUT, _PATTERN, GROUP_SIZE, *OVERLAP, *_OFFLOAD, *_RECOMPUTE, *_TENSOR}
 
 
 NAME: Final = "interleaved-1f1b"

@@ -14,7 +14,7 @@ from pipesat.core.errors import BadInput, said_of
 from pipesat.core.stage import COSTS
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import Says, validated
-from pipesat.files.strict_json import Amount, StrictModel, read_json
+from pipesat.files.strict_json import Amount, Count, StrictModel, read_json
 from pipesat.layers.layer import Layer, Layers, Role, TieKind, WeightMemory
 from pipesat.layers.megatron import HYBRID_LAYER, HYBRID_SYMBOLS
 from pipesat.placement.documents import Costs
@@ -70,6 +70,7 @@ class LayersModel(StrictModel):
     size_unit: str = ""
     estimate: str = ""
     estimate_range: Annotated[list[_Thousandths], Field(min_length=2, max_length=2)] | None = None
+    tensor_parallel: Count = 1
     reserve: Amount = 0
     static: WeightMemory | None = None
     layers: Annotated[list[LayerModel], Field(min_length=1, max_length=MOST_LAYERS)]
@@ -128,6 +129,7 @@ def _layers(model: LayersModel) -> Layers:
         model.static,
         model.estimate,
         (between[0], between[1]) if between else None,
+        model.tensor_parallel,
     )
     _check_flags(layers, entry_of)
     return layers
@@ -139,6 +141,8 @@ def layers_document(layers: Layers) -> dict[str, Any]:
     for key in ("name", "estimate", "time_unit", "memory_unit", "size_unit", "reserve"):
         if value := getattr(layers, key):
             document[key] = value
+    if layers.tensor_parallel > 1:
+        document["tensor_parallel"] = layers.tensor_parallel
     if layers.estimate_range is not None:
         document["estimate_range"] = [*layers.estimate_range]
     if layers.recipe is not None:

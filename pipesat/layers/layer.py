@@ -145,7 +145,7 @@ class Layers:
     ``memory_unit``, outputs in ``size_unit``. Without a ``recipe``, weights are memory units that
     weights, gradients and optimizer take together. ``estimate`` says where the costs come from if
     nobody has measured them, ``estimate_range`` between which thousandths of the stated times they
-    may really lie.
+    may really lie. ``tensor_parallel`` GPUs share every layer: costs and amounts are of one.
     """
 
     layers: tuple[Layer, ...]
@@ -157,6 +157,7 @@ class Layers:
     recipe: WeightMemory | None = None
     estimate: str = ""
     estimate_range: tuple[int, int] | None = None
+    tensor_parallel: int = 1
 
     def __len__(self) -> int:
         return len(self.layers)

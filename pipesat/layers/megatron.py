@@ -86,6 +86,13 @@ def group_option(size: int) -> str:
     return f"{GROUP_SIZE}={size}"
 
 
+def tensor_options(size: int) -> list[str]:
+    """Return the options by which so many GPUs share every layer, as estimates assume it."""
+    if size == 1:
+        return []
+    return [f"--tensor-model-parallel-size={size}", "--sequence-parallel"]
+
+
 def recompute_options(first: int | None = None) -> list[str]:
     """Return the options that recompute the first so many layers of every stage; ``None``: all."""
     method, count = ("uniform", 1) if first is None else ("block", first)

@@ -19,9 +19,10 @@ table 1 counts the same way: 32 w for a GPT block).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, floor
+from math import ceil, floor, gcd
 from typing import Final, NamedTuple
 
+from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layer, Layers, Role, WeightMemory
 from pipesat.placement.documents import Costs
 from pipesat.profile.published import DecoderShape, Gpu
@@ -59,7 +60,10 @@ FAST: Final = Efficiency(0.85, 0.6, 0.9)
 class Run:
     """What is computed, where: tokens per microbatch = ``batch * length``.
 
-    ``tensor_parallel`` devices share every product (their communication is not counted).
+    ``tensor_parallel`` devices share every layer as Megatron-LM does with sequence parallelism:
+    each has 1 / n of the weights, of the products, of all activations (Korthikanti et al. 2022,
+    arXiv 2205.05198, section 4.2.2), and of what goes to the next stage. :func:`collective_bytes`
+    are not counted in times.
     """
 
     length: int
@@ -72,8 +76,34 @@ class Run:
         return self.batch * self.length
 
     def output(self, shape: DecoderShape) -> int:
-        """Bytes that a layer hands to the next one per microbatch."""
+        """Bytes that a layer hands to the next one per microbatch, on all devices that share it."""
         return self.tokens * shape.width * _BYTES
+
+    def require_equal_shares(self, shape: DecoderShape) -> None:
+        """Pass if each device has as many heads, columns and tokens: Megatron-LM wants it so.
+
+        Raises
+        ------
+        BadInput
+            Naming what does not divide, and what would.
+        """
+        shared = {name: getattr(shape, name) for name in ("heads", "kv_heads", "feed_forward")}
+        shared["length"] = self.length
+        most, n = gcd(*shared.values()), self.tensor_parallel
+        for name, amount in shared.items():
+            if amount % n:
+                allowed = ", ".join(str(d) for d in range(1, most + 1) if most % d == 0)
+                text = f"{name} {amount} does not divide by it: expected one of {allowed}"
+                raise BadInput(text, where="tensor_parallel", value=n)
+
+
+def collective_bytes(output: int, n: int) -> int:
+    """Bytes that each of ``n`` devices that share a block sends in its F.
+
+    Two all-gathers and two reduce-scatters, each of n - 1 shards of ``output``; the backward has
+    these and two more all-gathers, of what W multiplies (Korthikanti et al. 2022, figure 5).
+    """
+    return 4 * (n - 1) * output // n
 
 
 def estimated_layers(
@@ -85,6 +115,7 @@ def estimated_layers(
     may be recomputed: its F again, only its input kept. The layers carry the range that
     :data:`FAST` and :data:`SLOW` give.
     """
+    run.require_equal_shares(shape)
     likely = _layers(shape, gpu, run, name, efficiency)
     stated = max(1, microbatch_time(likely))
     least, most = (1000 * time / stated for time in range_of_estimate(shape, gpu, run))
@@ -94,6 +125,12 @@ def estimated_layers(
 
 def _layers(shape: DecoderShape, gpu: Gpu, run: Run, name: str, efficiency: Efficiency) -> Layers:
     n, output = run.tensor_parallel, run.output(shape)
+    sent, rate = collective_bytes(output, n), gpu.link_bandwidth * LIKELY.traffic
+    shared = (
+        f". {n} GPUs share every layer, with sequence parallelism. Its all-gathers and "
+        f"reduce-scatters are not counted: in a block's F they take {sent / rate / 1e6:.3g} ms at "
+        f"{rate:.0f} GB/s, unless hidden"
+    )
     lookup = _Work(0, 0, 2 * output)
     embedding = _Part(lookup, _Work(0, 0, 0), lookup, shape.vocabulary * shape.width, 0, 0)
 
@@ -110,7 +147,7 @@ def _layers(shape: DecoderShape, gpu: Gpu, run: Run, name: str, efficiency: Effi
         F, B, W = map(us, part[:3])
         held, left = (ceil(size / n / _UNIT_BYTES) for size in part[4:])
         costs = Costs(F, B, W, None, held, left)
-        return Layer(name, costs, ceil(part.weights / n), output, role)
+        return Layer(name, costs, ceil(part.weights / n), ceil(output / n), role)
 
     part = _block(shape, run)
     block = layer("block", "block", part)
@@ -134,7 +171,9 @@ def _layers(shape: DecoderShape, gpu: Gpu, run: Run, name: str, efficiency: Effi
             f"roofline: {efficiency.products:g} of the peak in products, "
             f"{efficiency.attention:g} in attention, "
             f"{efficiency.traffic:g} of the memory's bandwidth ({gpu.source})"
+            f"{shared if n > 1 else ''}"
         ),
+        tensor_parallel=n,
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+import pipesat
 from pipesat.core.errors import BadInput
 from pipesat.layers.file import layers_document, parse_layers
 from pipesat.layers.pipeline import Pipeline
@@ -47,6 +50,56 @@ def test_memory_of_a_gpt_block_is_that_of_the_papers() -> None:
     statistics = 8 * 1024 * 4 * shape.heads / 2**20
     assert block.costs.held_after_F == per_token + statistics
     assert block.costs.held_after_B == per_token
+
+
+@pytest.mark.parametrize("n", [1, 4, 8])
+def test_a_llama3_70b_block_shared_by_gpus(n: int) -> None:
+    """Counted anew from the model's shape: width 8192, 8 of 64 heads for keys, 8192 tokens."""
+    layers = estimate_layers("llama3-70b", "h100", tensor_parallel=n)
+    block, tokens, width, keys, inner = layers.layers[1], 8192, 8192, 1024, 28672
+    # query and output, keys and values, three of the gated feed-forward
+    weights = 2 * width * width + 2 * width * keys + 3 * width * inner
+    assert weights == 855_638_016
+    assert block.weights == weights // n
+    # 989 Tflop/s: 0.7 in products, 0.4 in causal attention; 3.35 TB/s: 0.7 of bytes moved
+    products = 2 * tokens * weights / (989e12 * 0.7)
+    attention = 2 * tokens * tokens * width / (989e12 * 0.4)
+    # two norms and two sums: 2 + 3 widths each; rotation of q and k; gate, up and their product
+    moved = 2 * tokens * (10 * width + 2 * (width + keys) + 3 * inner) / (3350e9 * 0.7)
+    assert round((products + attention + moved) / n * 1e6) == block.costs.F
+    assert round(products / n * 1e6) == block.costs.W
+    # sequence parallelism shares all that is held: 6 widths and keys and values, 4 inner widths,
+    # and the sums of 64 heads in float32
+    held = 2 * tokens * (6 * width + 2 * keys + 4 * inner) + 4 * 64 * tokens
+    assert block.costs.held_after_F == -(-held // n // 2**20)
+    # the next stage gets each GPU's own tokens
+    assert block.output == 2 * tokens * width // n
+    assert (layers.tensor_parallel, parse_layers(layers_document(layers))) == (n, layers)
+    # 4 collectives of n - 1 shards of 128 MiB over 0.7 x 450 GB/s
+    took = {1: "", 4: "1.28 ms at 315 GB/s", 8: "1.49 ms at 315 GB/s"}[n]
+    assert took in layers.estimate
+    assert ("sequence parallelism" in layers.estimate) == (n > 1)
+
+
+def test_gpus_share_layers_in_equal_parts() -> None:
+    # Megatron-LM wants a multiple: 64 heads, 8 of keys; 28672 and 8192 divide by 8, too
+    for n, what in ((3, "heads 64"), (16, "kv_heads 8"), (64, "kv_heads 8")):
+        with pytest.raises(BadInput) as raised:
+            estimate_layers("llama3-70b", "h100", tensor_parallel=n)
+        text = f"tensor_parallel: got {n}, {what} does not divide by it: expected one of 1, 2, 4, 8"
+        assert str(raised.value) == text
+    with pytest.raises(BadInput, match=r"length 2 does not divide by it: expected one of 1, 2$"):
+        estimate_layers("llama3-70b", "h100", length=2, tensor_parallel=4)
+
+
+def test_advice_and_flags_say_how_layers_are_shared() -> None:
+    asked: dict[str, Any] = {"gpu": "h100", "length": 64, "target": "megatron", "time_limit": 4}
+    advice = pipesat.advise("tiny", 2, 4, tensor_parallel=2, **asked)
+    assert "2 GPUs share every layer, with sequence parallelism" in dict(advice.facts())["Doubt"]
+    *_, flags = advice.tables()
+    assert {"--tensor-model-parallel-size=2", "--sequence-parallel"} <= {*map(str, flags.lines)}
+    with pytest.raises(pipesat.Infeasible, match="parallelism over more than 1 divides weights"):
+        pipesat.advise("llama3-70b", 2, 4, gpu="h100", time_limit=4)
 
 
 @pytest.mark.parametrize("gpu", GPUS)
