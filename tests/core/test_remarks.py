@@ -165,6 +165,8 @@ def test_python_warns_once_at_the_line_that_made_it(tmp_path: Path) -> None:
         answer = again.solve(time_limit=5, target=None)
     assert "Remark" in dict(answer.facts())
     assert answer.document()["remarks"][0]["path"] == "devices[0].memory"
+    page = pipesat.report(answer, baselines=False).html.decode()
+    assert "<dt>Remark</dt><dd>memory is limited, and nothing states what it holds (5)." in page
 
 
 @pytest.mark.parametrize(
