@@ -55,8 +55,10 @@ def as_run(problem: Problem, schedule: Schedule, runtime: Runtime) -> AsRun:
     if count:
         changes.append(f"{count} {plural(count, 'pair')} that it does not run as one put in turn")
     if runtime.first_whole and any(op[:2] == (first, "B") for op in _ops(order)):
-        order = _whole_first(problem, order, first)
-        changes.append("the first stage's backward whole")
+        whole = _whole_first(problem, order, first)
+        if whole != order:  # not so where each W follows its B already
+            order = whole
+            changes.append("the first stage's backward whole")
     if runtime.all_or_none:
         order, change = _all_or_none(problem, order, first, runtime)
         changes += change

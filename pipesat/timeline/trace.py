@@ -60,8 +60,8 @@ def import_traces(
     require_torch_pipeline(problem, "a trace's run")
     found = skipped(steps_of(read_trace(paths, Told())), skip)
     with said_of(found.trace.source):
-        if not found.trace.timed:
-            raise BadInput("it has no times of ops: import it without a problem")
+        if not found.trace.measured:
+            raise BadInput("it has no times of a run: import it without a problem")
         homes = tuple(problem.stages[stage].device for stage in problem.routes[0].stages)
         if found.homes != homes:
             text = f"its stages are on ranks {[*found.homes]}, the problem's on {[*homes]}"

@@ -132,8 +132,8 @@ class TraceAnswer(Displayed):
             return f"nothing to gain{within}: no order is {shorter} on these costs"
         if gain <= 0:
             return f"no shorter order was found{within}, at most {at_most(most)} is possible"
-        if not self.steps.trace.timed:
-            text = "nothing says how far to trust lengths without times"
+        if not self.steps.trace.measured:
+            text = "nothing says how far to trust what was not measured"
         elif err is None:
             text = "but no error could be measured: every step went into the costs"
         else:
@@ -193,7 +193,7 @@ class TraceAnswer(Displayed):
         replicas = f"{len(found.replicas)}, the slowest takes {slowest:.2f} times the mean"
         return [
             ("Trace", self._what()),
-            *(self._measured() if found.trace.timed else []),
+            *(self._measured() if found.trace.measured else []),
             ("Replicas", f"{replicas}. Costs are of {chosen}" if slowest else ""),
             ("Schedule", f"{name}, {_ms(self._ran)} predicted"),
             ("Best order", "" if self.waiting else self._best(self.result, self._within)),
@@ -210,7 +210,7 @@ class TraceAnswer(Displayed):
             f"{found.trace.name}: {_count(len(found.homes), 'stage')} on {found.devices} ranks",
             found.placement,
             f"{found.microbatches} microbatches",
-            *[f"{_count(kept, 'step')}"] * found.trace.timed,
+            *[f"{_count(kept, 'step')}"] * found.trace.measured,
             *[f"without {len(found.warm_ups)} of warm-up ({ratios} times as long)"] * bool(ratios),
             *[f"{found.partial} incomplete left out"] * bool(found.partial),
         ]
@@ -304,7 +304,7 @@ class TraceAnswer(Displayed):
 
     def document(self) -> dict[str, Any]:
         """Return everything for ``--json``, times in us; what is unknown is null."""
-        found, p, timed = self.steps, self.prediction, self.steps.trace.timed
+        found, p, timed = self.steps, self.prediction, self.steps.trace.measured
         errors = {
             name: None if error is None or not timed else error._asdict()
             for name, error in {

@@ -113,7 +113,7 @@ def import_trace(
     result, more = _best_orders(problem, schedule, time_limit, search)
     like, alike = found.steps[number], found.steps
     ran = timeline_of(problem, found, like, [like] if prediction.classes is not None else alike)
-    timeline = ran if found.trace.timed else None
+    timeline = ran if found.trace.measured else None
     return TraceAnswer(
         found, problem, schedule, timeline, result, more, name, prediction, given, number
     )

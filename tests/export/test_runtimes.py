@@ -82,6 +82,18 @@ def test_an_order_comes_back_as_it_was_written(to: str, name: str, tmp_path: Pat
     assert not any(name.startswith(("primus", "d9d", "jaxpp")) for name in sys.modules)
 
 
+def test_a_first_stage_that_only_splits_runs_w_after_b(tmp_path: Path) -> None:
+    """d9d runs it whole: what is written so is not changed again when it is read."""
+    document = json.loads(json.dumps(vee(2, 4).document)) | {"overlap": {"FB": [3, 4]}}
+    document["stages"][0]["backward"] = "split"
+    problem = parse_problem(document)
+    schedule = baseline("dualpipev", problem)
+    path = written(problem, schedule, "d9d", tmp_path)
+    rows = import_order(path, problem).schedule.order
+    first = [str(item) for item in rows[0] if item.stage == 0]  # pairs are in turn there
+    assert all(first[first.index(f"0B{m}") + 1] == f"0W{m}" for m in range(4))
+
+
 @pytest.mark.parametrize("name", TEN)
 def test_what_d9d_is_handed(name: str, tmp_path: Path) -> None:
     problem, schedule = TEN[name]

@@ -335,7 +335,7 @@ OUTPUTS = [
 
 
 def there(folder: Path, monkeypatch: pytest.MonkeyPatch, words: Sequence[str]) -> None:
-    """Make the files that are named, without anything that could be read: missing ones come first."""
+    """Make the files that are named, with nothing to read: missing ones would come first."""
     monkeypatch.chdir(folder)
     for word in words:
         if word.endswith((".json", ".toml")):

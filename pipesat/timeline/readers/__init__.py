@@ -35,6 +35,12 @@ class Format(NamedTuple):
     switch_on: str
 
 
+_DRAWN: Final = Format(
+    "a schedule",
+    chrome.is_drawn,
+    chrome.read_drawn,
+    "pipesat export --to trace, or torch's _dump_chrometrace",
+)
 FORMATS: Final = (
     Format(
         "torch profiler",
@@ -42,6 +48,7 @@ FORMATS: Final = (
         chrome.read_torch,
         "torch.profiler around the step, on all ranks",
     ),
+    _DRAWN,
     Format(
         "NDTimeline",
         chrome.is_ndtimeline,
@@ -93,6 +100,8 @@ def read_trace(paths: Sequence[str | Path], told: Told) -> Trace:
         if one is None and (not any(formats) or document.source in map(str, paths)):
             raise _unknown(document)  # what else lies in a folder is left alone
     known = [(own, one) for own, one in zip(documents, formats, strict=True) if one]
+    ran = [(own, one) for own, one in known if one is not _DRAWN or own.source in map(str, paths)]
+    known = ran or known  # a picture of the schedule in the folder of its run
     first, chosen = known[0]
     for document, other in known:
         if other is not chosen:
@@ -149,8 +158,6 @@ def _unknown(document: Value) -> BadInput:
     content = document.content
     if isinstance(content, dict) and str(content.get("format")).startswith("pipesat."):
         return BadInput(f"this is a {content['format']} file, no trace", source=document.source)
-    if text := chrome.drawn(content):
-        return BadInput(text, source=document.source)
     if chrome.events_of(content) is not None:
         return BadInput(_NAMELESS, source=document.source)
     text = f"no known trace, expected: {', '.join(one.name for one in FORMATS)}"

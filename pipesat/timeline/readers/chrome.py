@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
-from pipesat.export.torch.lint import Action, parse_action, parse_cell
+from pipesat.export.torch.lint import LETTER_OF, Action, parse_action, parse_cell
 from pipesat.timeline.readers.rows import Row, Told, Trace, Value, chunks_in
 
 _PLAIN: Final = re.compile(r"(Forward|Backward) ([0-9]{1,7})")
@@ -51,25 +51,37 @@ def events_of(content: Any) -> list[dict[str, Any]] | None:
 
 def is_torch(content: Any) -> bool:
     """Whether this is a trace with ranges of a pipeline runtime of torch."""
-    return not drawn(content) and any(_cell(event) for event in events_of(content) or ())
+    return not _drawn(content) and any(_cell(event) for event in events_of(content) or ())
 
 
-def drawn(content: Any) -> str:
-    """Return what to do with a schedule as a trace, of which nothing was measured; else nothing."""
+def is_drawn(content: Any) -> bool:
+    """Whether this is a schedule as a trace: no run is in it."""
+    return bool(_drawn(content))
+
+
+def _drawn(content: Any) -> str:
+    """Return what a schedule's times are that was written as a trace; nothing if it is none."""
     about = content.get("otherData") if isinstance(content, dict) else None
     if isinstance(about, dict) and "problem_sha256" in about:
-        return (
-            "pipesat's picture of a schedule: its times are predicted. Give the traces of a run, "
-            "or the schedule itself to `pipesat show PROBLEM SCHEDULE`"
-        )
-    if any(
+        return "times are predicted: pipesat wrote this trace of a schedule"
+    dumped = (
         event.get("cat") == "computation" and _cell(event) for event in events_of(content) or ()
-    ):
-        return (
-            "torch's dump of a schedule: its times are places in the order. Give the traces of a "
-            "run, or the order as _dump_csv(FILE, 'compute_only') writes it to `pipesat show`"
-        )
+    )
+    if any(dumped):
+        return "every op takes 1: this is torch's dump of a schedule, and nothing was measured"
     return ""
+
+
+def _as_torch(content: Any) -> Any:
+    """Return a trace of ours with torch's names for ops: their kinds are ours in ``cat``."""
+    if not isinstance(content, dict) or "problem_sha256" not in (content.get("otherData") or {}):
+        return content
+    events = [
+        event | {"name": str(event["name"]).replace(event["cat"], LETTER_OF[event["cat"]])}
+        for event in events_of(content) or ()
+        if event.get("cat") in LETTER_OF
+    ]
+    return {"traceEvents": events}
 
 
 def is_ndtimeline(content: Any) -> bool:
@@ -118,6 +130,13 @@ def read_torch(files: Sequence[Value], _told: Told) -> Trace:
         rows += [row._replace(rank=at, stage=row.stage or 0, replica=replica) for row in ran]
     first = files[0].source
     return Trace("torch profiler", first, rows, int(plain), not host, host_times=host)
+
+
+def read_drawn(files: Sequence[Value], told: Told) -> Trace:
+    """Read the order and the costs of a schedule that was written as a trace."""
+    notes = tuple({_drawn(file.content): None for file in files})
+    trace = read_torch([Value(one.source, _as_torch(one.content)) for one in files], told)
+    return Trace("schedule", trace.source, trace.rows, trace.chunks, ran=False, notes=notes)
 
 
 def _base(file: Value) -> float:

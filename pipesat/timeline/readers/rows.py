@@ -97,6 +97,8 @@ class Trace:
         Whether times are those of the host, which runs ahead of the GPU.
     timed
         Whether starts are known; otherwise only how long ops took.
+    ran
+        Whether it is of a run; otherwise of a schedule, of which nothing was measured.
     notes
         What a reader should know.
     """
@@ -108,7 +110,13 @@ class Trace:
     waits_inside: bool = False
     host_times: bool = False
     timed: bool = True
+    ran: bool = True
     notes: Sequence[str] = field(default=())
+
+    @property
+    def measured(self) -> bool:
+        """Whether it says how long a step took."""
+        return self.timed and self.ran
 
 
 @dataclass(frozen=True)
