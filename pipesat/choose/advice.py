@@ -277,7 +277,7 @@ def _gains(advice: Advice, row: Row) -> Iterator[str]:
     found: dict[int, tuple[Tried, Row]] = {}
     for name, shown in KNOWN.items():
         settings = {one: done for one, done in advice.settings.items() if one.name == name}
-        shipped = {s: done for s, done in settings.items() if (s.split, s.group) == ("even", None)}
+        shipped = {one: done for one, done in settings.items() if one.shipped}
         asked = (
             (shipped_of(advice.rows, name), f"{shown} as shipped", shipped),
             (best_of(advice.rows, name), shown, settings),
@@ -288,7 +288,7 @@ def _gains(advice: Advice, row: Row) -> Iterator[str]:
     for tried, other in found.values():
         time = advice.question.time(other.makespan)
         gain = f"{tried.gain(row.makespan, other.makespan)} ({time})"
-        yield f"none: this is {tried.best}" if other is row else gain
+        yield f"this is {tried.best}" if other is row else gain
 
 
 def _left(counts: Mapping[str, Tried]) -> list[str]:

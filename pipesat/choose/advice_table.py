@@ -22,6 +22,7 @@ from pipesat.export import EXPORTERS
 from pipesat.export.options import Options
 from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.megatron import (
+    NOT_WITH_LAYOUT,
     OVERLAP_WANTS,
     layout_text_of,
     recompute_options,
@@ -82,7 +83,7 @@ def table_of_rows(question: Question, rows: list[Row]) -> Table:
             "" if paired else percent(row.share_of_ideal(question), 0) for row in rows
         ],
         Column("pairs", spare=1): [str(row.pairs) if paired else "" for row in rows],
-        Column("memory"): [question.amount(max(row.peaks)) if holds else "" for row in rows],
+        Column("memory"): [_memory(question, row) if holds else "" for row in rows],
         Column(f"runs in\n{question.runtime}", number=False): [_runs(row) for row in rows],
     }
     return by_columns(cells, "times and memory are an estimate" if question.layers.estimate else "")
@@ -90,6 +91,11 @@ def table_of_rows(question: Question, rows: list[Row]) -> Table:
 
 def _named(row: Row) -> str:
     return row.name if row.group is None else f"{row.name}, groups of {row.group}"
+
+
+def _memory(question: Question, row: Row) -> str:
+    free = None if question.memory is None else question.memory - question.reserve
+    return question.amount(max(row.peaks), within=free)
 
 
 def _recomputes(row: Row) -> str:
@@ -115,6 +121,10 @@ def megatron_flags(question: Question, row: Row) -> str:
     published = published_in(row.name)
     lines = [f"# {row.name}: {published}"] if published else []
     lines += tensor_options(question.layers.tensor_parallel)
+    if row.shape.stages > question.devices:
+        each = row.shape.stages // question.devices
+        lines.append(f"# {each} stages per rank (VPP), groups of {row.group or question.devices}")
+        lines.append(f"# leave out {' and '.join(NOT_WITH_LAYOUT)}")
     if row.pairs:
         lines.append(f"# {OVERLAP_WANTS}")
     if row.again or row.candidate.first is not None:

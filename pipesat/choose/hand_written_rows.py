@@ -51,6 +51,7 @@ class Setting(NamedTuple):
     family: str
     split: str
     group: int | None = None
+    shipped: bool = False
 
 
 def moved_setting(name: str) -> Setting:
@@ -68,12 +69,16 @@ def counted(settings: Mapping[Setting, bool], by: Literal["name", "family"]) -> 
 
 @dataclass(frozen=True)
 class Build:
-    """A hand-written schedule in a shape, on a split, in groups of so many microbatches."""
+    """A hand-written schedule in a shape, on a split, in groups of so many microbatches.
+
+    ``shipped``: a framework has it so, with nothing chosen but the number of stages.
+    """
 
     name: str
     shape: Pipeline
     split: str
     group: int | None = None
+    shipped: bool = False
 
     @property
     def family(self) -> str:
@@ -83,7 +88,7 @@ class Build:
     @property
     def setting(self) -> Setting:
         """What is counted."""
-        return Setting(self.name, self.family, self.split, self.group)
+        return Setting(self.name, self.family, self.split, self.group, self.shipped)
 
     def rows(
         self,
@@ -101,7 +106,8 @@ class Build:
             if cut is None:
                 return None
             own = self.name, self.split, self.shape, cut, self.group
-            return [*rows_on(question, *own, over, beat)]
+            rows = rows_on(question, *own, over, beat)
+            return [replace(x, shipped=self.shipped and not x.by_hand) for x in rows]
         except (BadInput, Infeasible, NotApplicable) as error:
             group = "" if self.group is None else f", groups of {self.group}"
             left_out(f"{self.family}{group} ({self.split} split)", str(error))
@@ -153,15 +159,21 @@ def builds(question: Question, left_out: LeftOut) -> list[list[Build]]:
     most = len(question.layers) // p if p > 1 else CHUNKS
     shapes = [question.shape("chain"), question.shape("vee"), question.shape("loop")]
     shapes += [question.shape("loop", chunks) for chunks in range(CHUNKS + 1, most + 1)]
-    families = []
+    families, blocks = [], sum(layer.role == "block" for layer in question.layers.layers)
     for shape in shapes:
         for name in hand_written_of(question, shape.placement):
             if name not in KNOWN and shape.chunks > _MOST_OF_OTHERS[any_order]:
                 continue
             grouped = name in _IN_GROUPS
             groups = [*usual, *others] if grouped else [None] if shape.chunks == CHUNKS else []
-            own = [Build(name, shape, s, group) for group in groups for s in ("even", "balanced")]
-            families.append(own)
+            even = any_order or blocks % shape.stages == 0  # Megatron-LM wants a layout else
+            families.append(
+                [
+                    Build(name, shape, split, group, even and (split, group) == ("even", None))
+                    for group in groups
+                    for split in ("even", "balanced")
+                ]
+            )
     rounds = zip_longest(*filter(None, families))
     return [[build for build in one if build is not None] for one in rounds]
 

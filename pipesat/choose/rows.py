@@ -85,6 +85,8 @@ class Row:
         What its configuration has to say besides what is exported.
     group
         Microbatches per group of an interleaved schedule, ``None``: one per device.
+    shipped
+        Whether a framework has it so, with nothing chosen but the number of stages.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Row:
     by_hand: str = ""
     setting: str = ""
     group: int | None = None
+    shipped: bool = False
 
     @property
     def shape(self) -> Pipeline:
@@ -216,9 +219,8 @@ def best_of(rows: Iterable[Row], name: str) -> Row | None:
 
 
 def shipped_of(rows: Iterable[Row], name: str) -> Row | None:
-    """Return the fastest row of a schedule as frameworks ship it: even split, nothing chosen."""
-    usual = (row for row in rows if row.split == "even" and row.group is None and not row.by_hand)
-    return best_of(usual, name)
+    """Return the fastest row of a schedule as frameworks ship it."""
+    return best_of((row for row in rows if row.shipped), name)
 
 
 def plain_of(rows: Iterable[Row]) -> Row | None:

@@ -36,6 +36,11 @@ from pipesat.placement.partition import partition_of
 
 CORE_VERSION: Final = "0.19.2"
 GROUP_SIZE: Final = "--microbatch-group-size-per-virtual-pipeline-stage"
+NOT_WITH_LAYOUT: Final = (
+    "--num-layers-per-virtual-pipeline-stage",
+    "--num-virtual-stages-per-pipeline-rank",
+)
+"""A layout says what these say, and Megatron-LM asserts that one alone is given."""
 
 
 def refusal(ranks: int, chunks: int, microbatches: int, group: int | None = None) -> str | None:

@@ -269,7 +269,11 @@ def draw_legend(figure: Figure, problem: Problem, rows: Rows, memory: int | None
             )
             for n, kind in enumerate(KINDS)
         ),
-        (chunks > 1, [swatch(f"{0.95 - 0.6 * at:.2f}") for at in places], SHADES_OF_CHUNKS),
+        (
+            chunks > 1,  # F gets darker, the others lighter: at full strength they differ most
+            [swatch(fill(kind, at)) for kind in ("F", "BW") for at in places],
+            SHADES_OF_CHUNKS,
+        ),
         *(
             (True, [swatch(fill(kind, 0, tint)) for kind in ("F", "BW")], named(names))
             for tint, names in ({} if tints is None else tints.names).items()

@@ -29,7 +29,7 @@ MEANING: Final[dict[Kind, str]] = {
     "W": "W weight gradient",
     "BW": "BW full backward",
 }
-SHADES_OF_CHUNKS: Final = "shades: first to last chunk of a device"
+SHADES_OF_CHUNKS: Final = "shades of a colour: first to last chunk of a device"
 TINTS: Final = 8
 """Shades of the classes of microbatches, 0 the full one; more classes than that share shades."""
 

@@ -123,7 +123,11 @@ class TraceAnswer(Displayed):
 
     @property
     def _within(self) -> str:
-        return self.problem.within_memory if self.more is None else " with no more activations"
+        return (
+            self.problem.within_memory
+            if self.more is None
+            else " with no more activations on any rank"
+        )
 
     def _verdict(self, result: Result, within: str = "") -> str:
         gain, most, err = self._gain(result), self._most(result), self.prediction.resolves
@@ -165,8 +169,9 @@ class TraceAnswer(Displayed):
             return ""
         if (more.value or self._ran) >= (self.result.value or self._ran):
             return f"no shorter order was found: {self._best(more)}"
-        if (gain := self._gain(more) - self.gain) <= _NOTHING:
-            return f"what was found gains at most {at_most(gain)}: {self._best(more)}"
+        found, best = more.value or self._ran, self.result.value or self._ran
+        if self._gain(more) - self.gain <= _NOTHING:
+            return f"{self._best(more)}: {percent(1 - found / best)} less than the best order"
         needs = defaultdict[int, list[str]](list)
         for device, extra in enumerate(self.added):
             needs[extra].append(str(device))
@@ -200,6 +205,7 @@ class TraceAnswer(Displayed):
             ("Gain", self.verdict),
             ("More memory", self._with_more()),
             ("Not in the trace", "; ".join(unknown)),
+            ("Next", "best.json is the best order found: export it with problem.json"),
         ]
 
     def _what(self) -> str:

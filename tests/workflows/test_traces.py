@@ -186,7 +186,9 @@ def test_a_gain_has_its_memory(tmp_path: Path) -> None:
     found = read(trace)
     document = found.document()
     assert (document["best"], document["lower_bound"]) == (13_600, 13_600)
-    assert "nothing to gain with no more activations: no order is shorter" in found.verdict
+    assert (
+        "nothing to gain with no more activations on any rank: no order is shorter" in found.verdict
+    )
     more = document["with_more_memory"]
     assert (more["best"], more["lower_bound"], more["added"]) == (12_800, 12_800, [1, 0])
     assert more["gain"] == pytest.approx(0.8 / 13.6)

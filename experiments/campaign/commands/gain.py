@@ -245,11 +245,14 @@ def _of_placements(
             yield f"{placement}: no even row, and nothing says why"
     shown_rows = [line[:2] for line in answer["table"]["lines"]]
     group = shipped_group(runtime, question.devices, question.microbatches)
+    free = runtime != "megatron"  # which wants a layout for stages of unequal lengths
+    blocks = sum(layer.get("role", "block") == "block" for layer in question.layers)
     shipped = [
         row
         for row in rows
         if (row["schedule"], row["split"], row["group"]) == ("interleaved-1f1b", "even", None)
         and row["fits"]
+        and (free or blocks % len(row["layers_per_stage"]) == 0)
     ]
     if (
         shipped
