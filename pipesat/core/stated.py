@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Collection, Iterator
+from fractions import Fraction
+from typing import Final
 
+from pipesat.core.claims import change
 from pipesat.core.errors import ProblemWarning
 from pipesat.core.ops import OpKind
 from pipesat.core.problem import Problem, Route
@@ -19,6 +23,8 @@ from pipesat.core.remarks import (
     text_of,
 )
 from pipesat.core.stage import AMOUNTS, HELD, Mode, Stage, resulting_amounts
+
+_ROUNDED: Final = Fraction(101, 100)
 
 
 def warned(problem: Problem) -> Problem:
@@ -48,6 +54,7 @@ def remarks_of(problem: Problem) -> tuple[Remark, ...]:
             found += remarks_at(number, here, kinds, within=f"mode {mode.name}")
     for route, given in enumerate(problem.routes):
         found += _of_classes(problem, route, given)
+        found += _of_rounding(problem, route, given)
         found += _without_backward(problem, given)
     return (*found, *_of_pairs(problem))
 
@@ -82,6 +89,28 @@ def _of_classes(problem: Problem, route: int, given: Route) -> Iterator[Remark]:
             here = f"{path}[{place[of_class.name]}].stages['{number}']"
             kinds = of_amounts(amounts, {key for key, _ in stated})
             yield from remarks_at(number, here, kinds, within=f"class {of_class.name}")
+
+
+def _of_rounding(problem: Problem, route: int, given: Route) -> Iterator[Remark]:
+    """Yield a remark if rounding up makes the work of classes longer by a hundredth."""
+    whole, exact = 0, Fraction(0)
+    for number, count in Counter(given.classes or ()).items():
+        of_class = given.definitions[number]
+        for place in given.stages:
+            stage = problem.stages[place]
+            amounts = resulting_amounts(stage, None, of_class, place)
+            if not any(place == own for own, _ in of_class.outright):
+                whole += count * (amounts.F + amounts.B + amounts.W)
+                exact += count * (stage.F + stage.B + stage.W) * Fraction(*of_class.time)
+    if whole > exact * _ROUNDED:
+        yield Remark(
+            f"routes[{route}].microbatches" if "routes" in problem.document else "microbatches",
+            None,
+            "scaled times are rounded up to whole units",
+            f"all work becomes {change(whole, round(exact))}",
+            "State times in a smaller unit, 1000 times as many of it for example",
+            what="",
+        )
 
 
 def _without_backward(problem: Problem, route: Route) -> Iterator[Remark]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import groupby
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -58,6 +59,9 @@ def microbatches_from_lengths(
     """
     if not 0 <= tolerance <= 1000:
         raise BadInput("expected a number from 0 to 1000", where="tolerance", value=tolerance)
+    integral = (isinstance(x, Integral) and not isinstance(x, bool) for x in lengths)
+    if all(integral):  # those of numpy and pandas
+        lengths = [int(x) for x in lengths]
     factors = factors_of(lengths, reference, quadratic, source)
     classes = _classes(factors, 1 + Fraction(str(tolerance)))
     return list(_entries(lengths, classes, factors))
@@ -72,7 +76,7 @@ def factors_of(
         raise BadInput(text, where="reference", value=reference)
     if not 0 <= quadratic <= 1:
         raise BadInput("expected a share from 0 to 1", where="quadratic", value=quadratic)
-    if not lengths:
+    if not len(lengths):
         raise BadInput("expected at least one length", source=source)
     found: dict[int, Factors] = {}
     q = Fraction(str(quadratic))  # 0.3 is three tenths

@@ -99,7 +99,7 @@ def test_a_class_states_what_it_does_not_mean() -> None:
     """A public report: recomputation stated in BW alone is split away, in two classes."""
     classes = [
         {"name": "first", "count": 1, "stages": {"1": {"BW": 29, "held_after_F": 1}}},
-        {"name": "half", "count": 1, "time": [1, 2]},
+        {"name": "twice", "count": 1, "time": [2, 1]},
         {"name": "last", "count": 1, "stages": {"0": {"BW": 28}, "1": {"BW": 28}}},
     ]
     problem = problem_of({}, {}, microbatches=classes)

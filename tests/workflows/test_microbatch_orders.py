@@ -27,7 +27,7 @@ LENGTHS = [5, 1, 3, 1, 2]
 def chain(memory: int | None = None) -> pipesat.Problem:
     listed = microbatches_from_lengths(LENGTHS, 2, 0.25)
     return pipesat.Problem.chain(
-        3, listed, F=4, B=5, W=3, held_after_F=6, memory=memory, comm=1, time_unit="ms"
+        3, listed, F=64, B=80, W=48, held_after_F=6, memory=memory, comm=16, time_unit="ms"
     )
 
 
