@@ -269,6 +269,7 @@ def name_of(row: Row) -> str:
     if published:
         order += f" ({published})"
     text = f"{order}, {row.placement.replace('vee', 'V')}, {row.split} split"
+    text = re.sub(r"^ours\b", "pipesat's order", text)
     return re.sub(r"\bours\b", "pipesat's", text)
 
 

@@ -49,9 +49,9 @@ from pipesat.workflows.solve import solve
 
 # Shares of the time limit by which each is over
 _FIRST: Final = 0.5  # one build of every family; most take a fraction of it
-_KNOWN: Final = 0.4  # every setting of what a gain is stated over
-_OTHERS: Final = 0.4  # other builds
-_MOVED_BY: Final = 0.45  # moving the best splits
+_KNOWN: Final = 0.3  # every setting of what a gain is stated over
+_OTHERS: Final = 0.45  # other builds
+_MOVED_BY: Final = 0.5  # moving the best splits
 # Shares that are kept for what comes later
 _OFFLOADING: Final = 0.2
 _ALIKE: Final = 0.15  # a plan in which all stages recompute or none

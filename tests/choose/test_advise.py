@@ -248,7 +248,7 @@ def built(question: Question, name: str, chunks: int, group: int | None) -> Iter
         yield min((s.makespan for problem, s in made if not check(problem, s)), default=None)
 
 
-@pytest.mark.parametrize(("limit", "complete"), [(0.001, 0), (1, 1), (2, 2)])
+@pytest.mark.parametrize(("limit", "complete"), [(0.001, 0), (1.3, 1), (3, 2)])
 def test_a_gain_is_over_every_setting_or_says_how_many(
     limit: float, complete: int, cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
