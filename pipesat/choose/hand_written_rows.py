@@ -106,8 +106,7 @@ class Build:
             if cut is None:
                 return None
             own = self.name, self.split, self.shape, cut, self.group
-            rows = rows_on(question, *own, over, beat)
-            return [replace(x, shipped=self.shipped and not x.by_hand) for x in rows]
+            return [*rows_on(question, *own, over, beat)]
         except (BadInput, Infeasible, NotApplicable) as error:
             group = "" if self.group is None else f", groups of {self.group}"
             left_out(f"{self.family}{group} ({self.split} split)", str(error))

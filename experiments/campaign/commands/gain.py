@@ -82,7 +82,7 @@ def false_gains(
             continue
         if row["fits"] and own != (row["makespan"], row["peak_memory"]):
             yield f"{name} has {(row['makespan'], row['peak_memory'])}, ours {own}"
-        if row["split"] == "even" and row["group"] is None:
+        if row["split"] == "even" and row["group"] is None and _no_layout(question, runtime, row):
             shipped.setdefault(row["schedule"], []).append(own[0])
     for family, time, words in _settings(case, question, runtime, rows):
         if family not in best or time < best[family][0]:
@@ -126,6 +126,12 @@ def _false_alternatives(
                 yield f"{gain.sentence!r} calls the best what is one of those tried"
         elif known is not None and known[0] < time:
             yield f"{gain.name} is said to take {time}, {known[1]} takes {known[0]}"
+
+
+def _no_layout(question: plans.Question, runtime: str, row: dict[str, Any]) -> bool:
+    """Whether a framework cuts so by itself: Megatron-LM wants a layout for unequal stages."""
+    blocks = sum(layer.get("role", "block") == "block" for layer in question.layers)
+    return runtime != "megatron" or blocks % len(row["layers_per_stage"]) == 0
 
 
 def re_best(name: str) -> bool:
@@ -245,14 +251,12 @@ def _of_placements(
             yield f"{placement}: no even row, and nothing says why"
     shown_rows = [line[:2] for line in answer["table"]["lines"]]
     group = shipped_group(runtime, question.devices, question.microbatches)
-    free = runtime != "megatron"  # which wants a layout for stages of unequal lengths
-    blocks = sum(layer.get("role", "block") == "block" for layer in question.layers)
     shipped = [
         row
         for row in rows
         if (row["schedule"], row["split"], row["group"]) == ("interleaved-1f1b", "even", None)
         and row["fits"]
-        and (free or blocks % len(row["layers_per_stage"]) == 0)
+        and _no_layout(question, runtime, row)
     ]
     if (
         shipped
