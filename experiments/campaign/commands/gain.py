@@ -82,7 +82,8 @@ def false_gains(
             continue
         if row["fits"] and own != (row["makespan"], row["peak_memory"]):
             yield f"{name} has {(row['makespan'], row['peak_memory'])}, ours {own}"
-        if row["split"] == "even" and row["group"] is None and _no_layout(question, runtime, row):
+        plain = row["split"] == "even" and row["group"] is None and row["runs"]
+        if plain and _no_layout(question, runtime, row):
             shipped.setdefault(row["schedule"], []).append(own[0])
     for family, time, words in _settings(case, question, runtime, rows):
         if family not in best or time < best[family][0]:
