@@ -23,7 +23,7 @@ from pipesat.choose.candidates import Candidate, Flags, has_variant
 from pipesat.choose.orders import KNOWN, SCHEDULES
 from pipesat.choose.plan_tables import loads_of
 from pipesat.choose.question import Question
-from pipesat.choose.rows import Row, fits, marked, row_of, to_do
+from pipesat.choose.rows import Row, fits, marked, row_of, ships, to_do
 from pipesat.choose.splits import balanced_partition, even_partition
 from pipesat.core.claims import Tried
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
@@ -158,17 +158,16 @@ def builds(question: Question, left_out: LeftOut) -> list[list[Build]]:
     most = len(question.layers) // p if p > 1 else CHUNKS
     shapes = [question.shape("chain"), question.shape("vee"), question.shape("loop")]
     shapes += [question.shape("loop", chunks) for chunks in range(CHUNKS + 1, most + 1)]
-    families, blocks = [], sum(layer.role == "block" for layer in question.layers.layers)
+    families = []
     for shape in shapes:
         for name in hand_written_of(question, shape.placement):
             if name not in KNOWN and shape.chunks > _MOST_OF_OTHERS[any_order]:
                 continue
             grouped = name in _IN_GROUPS
             groups = [*usual, *others] if grouped else [None] if shape.chunks == CHUNKS else []
-            even = any_order or blocks % shape.stages == 0  # Megatron-LM wants a layout else
             families.append(
                 [
-                    Build(name, shape, split, group, even and (split, group) == ("even", None))
+                    Build(name, shape, split, group, ships(question, shape, split, group))
                     for group in groups
                     for split in ("even", "balanced")
                 ]

@@ -261,7 +261,7 @@ def marked(question: Question, row: Row) -> Row:
         return replace(row, why_not="needs more memory than there is")
     if row.candidate.offload:
         return replace(row, why_not=WHY_NOT)
-    row = replace(row, shipped=_as_shipped(question, row))
+    row = replace(row, shipped=ships(question, row.shape, row.split, row.group))
     if not question.any_order:
         return replace(row, why_not=_why_not_its_own(question, row))
     try:
@@ -274,11 +274,11 @@ def marked(question: Question, row: Row) -> Row:
     return replace(row, setting=setting, by_hand=by_hand, shipped=row.shipped and not by_hand)
 
 
-def _as_shipped(question: Question, row: Row) -> bool:
+def ships(question: Question, shape: Pipeline, split: str, group: int | None) -> bool:
     """Whether nothing but the number of stages is chosen: else Megatron-LM wants a layout."""
     blocks = sum(layer.role == "block" for layer in question.layers.layers)
-    even = question.any_order or blocks % row.shape.stages == 0
-    return even and (row.split, row.group) == ("even", None)
+    even = question.any_order or blocks % shape.stages == 0
+    return even and (split, group) == ("even", None)
 
 
 def options_of(question: Question, row: Row) -> Options:
