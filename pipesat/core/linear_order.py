@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pipesat.core.deadlock import circle
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pipesat.core.ops import Copy, Item
     from pipesat.core.problem import Problem
+    from pipesat.kernels.timing import Sequence as Arrays
 
     Matrix = NDArray[np.int64]
 
@@ -57,6 +58,46 @@ class LinearOrder:
     inputs: list[tuple[tuple[int, int], ...]]
     groups: tuple[range, ...] = ()
     copies: dict[int, Copy] = field(default_factory=dict)
+
+    @classmethod
+    def of_arrays(cls, found: Arrays, items: list[Item]) -> LinearOrder:
+        """Return the sequence that a loop has found, with its items."""
+        waits = [*zip(found.source.tolist(), found.delay.tolist(), strict=True)]
+        begin = found.begin.tolist()
+        made = cls(
+            device=found.device.tolist(),
+            item=items,
+            duration=found.duration.tolist(),
+            before=found.before.tolist(),
+            inputs=[tuple(waits[a:b]) for a, b in pairwise(begin)],
+        )
+        made.__dict__["arrays"] = found
+        return made
+
+    @cached_property
+    def arrays(self) -> Arrays:
+        """The same for loops; what is changed later is not in it."""
+        import numpy as np  # importing pipesat stays fast
+
+        from pipesat.kernels.timing import Sequence as Arrays
+
+        def ints(numbers: Iterable[int]) -> NDArray[np.int64]:
+            return np.fromiter(numbers, np.int64)
+
+        together = ints(repeat(-1, len(self.device)))
+        for group in self.groups:
+            together[group[-1]] = group[0]
+        return Arrays(
+            item=np.arange(len(self.device)),
+            device=ints(self.device),
+            duration=ints(self.duration),
+            before=ints(self.before),
+            begin=ints(accumulate(map(len, self.inputs), initial=0)),
+            source=ints(source for own in self.inputs for source, _ in own),
+            delay=ints(delay for own in self.inputs for _, delay in own),
+            together=together,
+            reached=np.empty(0, np.int64),
+        )
 
     @cached_property
     def group_ending_with(self) -> dict[int, range]:
@@ -214,29 +255,14 @@ def _longest_paths(sequence: LinearOrder, devices: int) -> Matrix:
     """``L[d, e]``: start of d's first item to the end of e's last; hugely negative if no path."""
     import numpy as np
 
+    from pipesat.kernels.timing import UNREACHABLE, paths_of
+
     longest = sum(sequence.duration) + sum(abs(d) for inputs in sequence.inputs for _, d in inputs)
     # no sum of paths through all devices, less a span each, is larger than this
     furthest = (devices + 2) * longest
-    exact = furthest < _EXACT_IN_INT64
-    dtype = np.int64 if exact else object
-    unreachable = -(1 << 62) if exact else -4 * furthest
-
-    def begin(number: int) -> Matrix | None:
-        device = sequence.device[number]
-        if sequence.before[number] >= 0:
-            return None
-        start: Matrix = np.full(devices, unreachable, dtype=dtype)
-        if device < devices:
-            start[device] = 0
-        return start
-
-    paths = np.full((devices, devices), unreachable, dtype=dtype)
-    lasts = last_ends(
-        sequence.device, sequence.waits, sequence.duration, begin, sequence.group_ending_with
-    )
-    for device, end in lasts.items():
-        if device < devices:
-            paths[:, device] = end
+    paths = paths_of(sequence.arrays, devices)
+    if furthest >= _EXACT_IN_INT64:
+        paths = np.where(paths == UNREACHABLE, -4 * furthest, paths.astype(object))
     return paths
 
 

@@ -11,20 +11,19 @@ is.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import sub
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pipesat.core.arguments import public
 from pipesat.core.arrays import nothing_collected
+from pipesat.core.arrays_of import coded
 from pipesat.core.copies import as_copied, offloads_anything, with_copies
 from pipesat.core.deadlock import explain_deadlock
 from pipesat.core.linear_order import LinearOrder, keep_together, of_minimum_span
-from pipesat.core.ops import Op, Pair
-from pipesat.core.rules import awaited, duration
+from pipesat.core.rules import duration
 from pipesat.core.schedule import Objective, Order, Schedule, Timed, TimedCopy
 
 if TYPE_CHECKING:
@@ -155,112 +154,37 @@ def schedule_of(
 def linearize(problem: Problem, order: Order) -> LinearOrder:
     """Put the items of an order into one sequence that respects devices and dependencies.
 
-    Devices take turns: each runs its list until an item waits for one that has not run; the device
-    is woken when that one does. O(items).
+    O(items); see :func:`pipesat.kernels.timing.sequenced`.
 
     Raises
     ------
     Deadlock, ValueError
         As :func:`time_order`.
     """
-    if len(order) != len(problem.devices):
-        raise ValueError(
-            f"the order has {len(order)} device lists, the problem {len(problem.devices)} devices"
-        )
-    facts = _Facts(problem)
-    result = LinearOrder([], [], [], [], [])
-    position, last = [0] * len(order), [-1] * len(order)
-    ready = list(range(len(order)))[::-1]
-    while ready:
-        device = ready.pop()
-        row, at = order[device], position[device]
-        while at < len(row):
-            item = row[at]
-            ops = item if isinstance(item, Pair) else (item,)
-            inputs: tuple[tuple[int, int], ...] = ()
-            for op in ops:
-                source, delay, _, length = facts.get(op[:2]) or facts.of(op)
-                if source is None:
-                    continue
-                origin = source.done.get(op[2])
-                if origin is None:
-                    source.asleep[op[2]].append(device)
-                    break
-                inputs += ((origin, delay),)
-            else:
-                number = len(result.item)
-                result.device.append(device)
-                result.item.append(item)
-                result.duration.append(length if len(ops) == 1 else duration(problem, item))
-                result.before.append(last[device])
-                result.inputs.append(inputs)
-                last[device] = number
-                at += 1
-                for op in ops:
-                    own = (facts.get(op[:2]) or facts.of(op))[2]
-                    own.done[op[2]] = number
-                    if op[2] in own.asleep:
-                        ready.extend(own.asleep.pop(op[2]))
-                continue
-            break
-        position[device] = at
-    if len(result.item) < sum(map(len, order)):
-        raise explain_deadlock(problem, order, position)
-    if offloads_anything(problem, result):
-        return result  # what is held between two items depends on copies
-    return keep_together(problem, result)
+    from pipesat.kernels.timing import sequenced  # importing pipesat stays fast
+
+    arrays, codes = coded(problem, order)
+    found = sequenced(arrays, codes)
+    items = [*chain.from_iterable(order)]
+    sequence = LinearOrder.of_arrays(found, [items[at] for at in found.item.tolist()])
+    for item, length in zip(sequence.item, sequence.duration, strict=True):
+        if length < 0:
+            duration(problem, item)  # raises: a pair that may not be
+    if len(sequence.item) < len(items):
+        raise explain_deadlock(problem, order, found.reached.tolist())
+    if offloads_anything(problem, sequence):
+        return sequence  # what is held between two items depends on copies
+    return keep_together(problem, sequence)
 
 
 def earliest_ends(sequence: LinearOrder, release: Sequence[int]) -> list[int]:
     """Earliest end of every item if device d may not start before ``release[d]``."""
-    ends: list[int] = []
-    devices = len(release)
-    groups = sequence.group_ending_with
-    for number, (device, length, before, inputs) in enumerate(
-        zip(sequence.device, sequence.duration, sequence.before, sequence.inputs, strict=True)
-    ):
-        start = ends[before] if before >= 0 else release[device] if device < devices else 0
-        for source, delay in inputs:
-            start = max(start, ends[source] + delay)
-        ends.append(start + length)
-        if (group := groups.get(number)) is not None:
-            ends[group.start :] = [max(ends[group.start :])] * len(group)
+    import numpy as np  # importing pipesat stays fast
+
+    from pipesat.kernels.timing import ends_of
+
+    ends: list[int] = ends_of(sequence.arrays, np.array(release, np.int64)).tolist()
     return ends
-
-
-class _Phase(NamedTuple):
-    """By microbatch: number of the item that completes a phase of a stage, and who waits for it."""
-
-    done: dict[int, int]
-    asleep: defaultdict[int, list[int]]
-
-
-class _Facts(dict[tuple[object, ...], tuple[_Phase | None, int, _Phase, int]]):
-    """What an op waits for, the delay, what it completes, and its time, by stage and kind.
-
-    Where microbatches or modes differ, by class and mode too.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__()
-        self.problem = problem
-        self.phases: defaultdict[object, _Phase] = defaultdict(
-            lambda: _Phase({}, defaultdict(list))
-        )
-
-    def of(self, op: Op) -> tuple[_Phase | None, int, _Phase, int]:
-        """Look an op up."""
-        problem = self.problem
-        if op.stage >= len(problem.stages):
-            raise ValueError(f"{op}: there is no stage {op.stage}")
-        key: tuple[object, ...] = op[:2]
-        if not problem.plain:
-            key = (*key, problem.class_of(op.stage, op.microbatch), op.mode)
-        if key not in self:
-            need, own = awaited(problem, op), self.phases[op.event[:2]]
-            source = None if need is None else self.phases[need.event[:2]]
-            self[key] = source, 0 if need is None else need.delay, own, duration(problem, op)
-        return self[key]
 
 
 class PathStep(NamedTuple):

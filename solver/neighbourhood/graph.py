@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import Event, Item, Op, members
@@ -60,7 +60,7 @@ def graph_of(problem: Problem, order: Order, objective: Objective) -> Graph:
     if problem.has_modes:
         for number, own in enumerate(sequence.item):
             forwards |= {op[::2]: number for op in members(own) if op.kind == "F"}
-        _add_trips(problem, sequence, forwards)
+        sequence = _with_trips(problem, sequence, forwards)
     release = releases(sequence, len(problem.devices), objective)
     ends = earliest_ends(sequence, release)
     start = [end - length for end, length in zip(ends, sequence.duration, strict=True)]
@@ -75,14 +75,16 @@ def graph_of(problem: Problem, order: Order, objective: Objective) -> Graph:
     return Graph(order, sequence, rows, place, start, tail, begin, value, forwards)
 
 
-def _add_trips(
+def _with_trips(
     problem: Problem, sequence: LinearOrder, forwards: Mapping[tuple[int, int], int]
-) -> None:
+) -> LinearOrder:
     """Let backwards of offloaded microbatches wait as long as their copies take at least."""
+    inputs = [*sequence.inputs]
     for number, item in enumerate(sequence.item):
         for op in members(item):
             if op.kind in ("B", "BW") and (trip := least_trip(problem, op)):
-                sequence.inputs[number] = (*sequence.inputs[number], (forwards[op[::2]], trip))
+                inputs[number] = (*inputs[number], (forwards[op[::2]], trip))
+    return replace(sequence, inputs=inputs)
 
 
 def least_trip(problem: Problem, op: Op) -> int:

@@ -80,6 +80,7 @@ def test_all_three_folders_were_found() -> None:
 
 
 LAYERS = """
+kernels
 core record
 files bounds
 placement

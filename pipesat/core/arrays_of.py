@@ -1,0 +1,226 @@
+"""A problem and its orders as arrays, made from the rules once; arrays back to orders and times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, chain, pairwise, product
+from typing import TYPE_CHECKING, Final
+
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import KINDS, Item, Op, OpKind, Pair
+from pipesat.core.problem import Problem
+from pipesat.core.rules import awaited, duration, in_order, memory_in_order, offload_of
+from pipesat.core.schedule import Order
+
+if TYPE_CHECKING:
+    from pipesat.core.arrays import Ints
+    from pipesat.kernels.arrays import Coded, ProblemArrays
+
+_NUMBER_OF: Final = {kind: number for number, kind in enumerate(KINDS)}
+_EXACT: Final = 1 << 61  # sums of times and memory, and products of times, stay below it
+
+
+def arrays_of(problem: Problem) -> ProblemArrays:
+    """Return a problem's arrays; they are made once.
+
+    Raises
+    ------
+    BadInput
+        If times or memory are so large that their sums do not fit into 64 bits.
+    """
+    known: ProblemArrays | None = problem.answers.get(("arrays",))
+    if known is None:
+        known = problem.answers["arrays",] = _made(problem)
+    return known
+
+
+def _made(problem: Problem) -> ProblemArrays:
+    import numpy as np  # importing pipesat stays fast
+
+    from pipesat.kernels.arrays import UNLIMITED, ProblemArrays
+
+    def ints(numbers: Iterable[int | None]) -> Ints:
+        return np.array([-1 if n is None else n for n in numbers], np.int64)
+
+    stages = range(len(problem.stages))
+    modes = 1 + max(len(stage.modes) for stage in problem.stages)
+    first_cell = [*accumulate(problem.microbatches, initial=0)]
+    stage_of: list[int] = []
+    variant_of: list[int] = []
+    events: list[list[int]] = []
+    time: list[list[int]] = []
+    taken: list[list[int]] = []
+    net: list[list[int]] = []
+    delay: list[list[int]] = []
+    copied: list[bool] = []
+    for stage in stages:
+        row_of: dict[int, int] = {}
+        for number in range(problem.microbatches[stage]):
+            of_class = problem.class_of(stage, number)
+            if of_class not in row_of:
+                row_of[of_class] = len(time)
+                for mode in range(modes):
+                    own = mode if mode in problem.modes_of(stage) else 0  # a row that no op has
+                    ops = [Op(stage, kind, number, own) for kind in KINDS]
+                    changes = [memory_in_order(problem, op) for op in ops]
+                    time.append([duration(problem, op) for op in ops])
+                    taken.append([change.at_start for change in changes])
+                    net.append([change.net for change in changes])
+                    needs = (awaited(problem, op) for op in ops[:2])
+                    delay.append([0 if need is None else need.delay for need in needs])
+                    copied.append(offload_of(problem, ops[0]) is not None)
+            stage_of.append(stage)
+            events.append([])
+            for need in (awaited(problem, Op(stage, kind, number)) for kind in KINDS[:2]):
+                source = -1 if need is None else 2 * (first_cell[need.event[0]] + number)
+                events[-1].append(source + (need is not None and need.event[1] == "B"))
+            variant_of.append(row_of[of_class])
+    pair_by, pair_num, pair_den = _pairs(problem)
+    longest, travel, most = (max(map(max, table), default=0) for table in (time, delay, taken))
+    _refuse_large(problem, longest + travel, most, longest * int(pair_num.max(initial=1)))
+    return ProblemArrays(
+        device=ints(stage.device for stage in problem.stages),
+        previous=ints(problem.previous),
+        following=ints(problem.next),
+        route=ints(problem.route_of),
+        place=ints(problem.place_of),
+        microbatches=ints(problem.microbatches),
+        place_on_device=ints(
+            problem.stages_on[data.device].index(stage) for stage, data in enumerate(problem.stages)
+        ),
+        first_cell=ints(first_cell),
+        stage_of=ints(stage_of),
+        variant_of=ints(variant_of),
+        awaited=np.array(events, np.int64),
+        shift=2 + (modes - 1).bit_length(),
+        time=np.array(time, np.int64),
+        taken=np.array(taken, np.int64),
+        net=np.array(net, np.int64),
+        delay=np.array(delay, np.int64),
+        copied=np.array(copied, np.int64),
+        room=ints(UNLIMITED if device.room is None else device.room for device in problem.devices),
+        pair_by=pair_by,
+        pair_num=pair_num,
+        pair_den=pair_den,
+    )
+
+
+def _pairs(problem: Problem) -> tuple[Ints, Ints, Ints]:
+    """Return how the time of two ops of a device is said, as :class:`ProblemArrays` has it."""
+    import numpy as np
+
+    from pipesat.kernels.arrays import BY_FACTOR, BY_LONGER, BY_TIME
+
+    overlap, most = problem.overlap, 4 * max(map(len, problem.stages_on))
+    shape = (len(problem.devices), most, most) if overlap else (0, 0, 0)
+    by, num = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    den = np.ones(shape, np.int64)
+    if overlap is None:
+        return by, num, den
+    for device, stages in enumerate(problem.stages_on):
+        kinds: list[OpKind] = [(stage, kind) for stage in stages for kind in KINDS]
+        for (p, one), (q, other) in product(enumerate(kinds), repeat=2):
+            listed = overlap.entry(one, other)
+            if listed is None:
+                if overlap.factor is None or {one[1], other[1]} != {"F", "BW"}:
+                    continue
+                said = (BY_LONGER, *overlap.factor)
+            elif listed in overlap.times:
+                said = BY_TIME, overlap.times[listed], 1
+            else:
+                said = (BY_FACTOR, *overlap.factors[listed])
+            by[device, p, q], num[device, p, q], den[device, p, q] = said
+    return by, num, den
+
+
+def _refuse_large(problem: Problem, time: int, memory: int, product: int) -> None:
+    """Refuse amounts of which sums, or products with a pair's factor, may be inexact."""
+    ops = 4 * sum(problem.microbatches)
+    if max(time * ops, memory * ops, 2 * product) >= _EXACT:
+        raise BadInput(
+            "expected times and amounts of memory whose sums over all ops are below 2^61: "
+            "choose larger units",
+            where="stages",
+        )
+
+
+def coded(problem: Problem, order: Order) -> tuple[ProblemArrays, Coded]:
+    """Return an order's codes, and the arrays that they are of.
+
+    Those are the problem's, or of more microbatches where the order names some that it lacks.
+
+    Raises
+    ------
+    ValueError
+        If the order names a stage, device or mode that the problem does not have, or a microbatch
+        where microbatches differ.
+    """
+    import numpy as np
+
+    from pipesat.kernels.arrays import Coded
+
+    if len(order) != len(problem.devices):
+        raise ValueError(
+            f"the order has {len(order)} device lists, the problem {len(problem.devices)} devices"
+        )
+    begin = np.cumsum([0, *map(len, order)], dtype=np.int64)
+    items = [*chain.from_iterable(order)]
+    ops = [item.first if isinstance(item, Pair) else item for item in items]
+    seconds = {at: item.second for at, item in enumerate(items) if isinstance(item, Pair)}
+    problem = _with_named(problem, chain(ops, seconds.values()))
+    arrays = arrays_of(problem)
+    second = np.full(len(items), -1, np.int64)
+    second[[*seconds]] = _codes(arrays, [*seconds.values()])
+    return arrays, Coded(_codes(arrays, ops), second, begin)
+
+
+def _with_named(problem: Problem, ops: Iterable[Op]) -> Problem:
+    """Return the problem with all microbatches that an order names."""
+    most = [0] * len(problem.routes)
+    for op in ops:
+        if not 0 <= op.stage < len(problem.stages):
+            raise ValueError(f"{op}: there is no stage {op.stage}")
+        if op.mode and op.mode not in problem.modes_of(op.stage):
+            raise ValueError(f"stage {op.stage} has no mode {op.mode}")
+        route = problem.route_of[op.stage]
+        if op.microbatch >= most[route]:
+            most[route] = op.microbatch + 1
+    if all(n <= route.microbatches for n, route in zip(most, problem.routes, strict=True)):
+        return problem
+    routes = []
+    for number, own in zip(most, problem.routes, strict=True):
+        if number > own.microbatches and own.classes is not None:
+            raise ValueError(f"stage {own.stages[0]} has no microbatch {number - 1}")
+        routes.append(replace(own, microbatches=max(number, own.microbatches)))
+    return replace(problem, routes=tuple(routes))
+
+
+def _codes(arrays: ProblemArrays, ops: Sequence[Op]) -> Ints:
+    import numpy as np
+
+    if not ops:
+        return np.empty(0, np.int64)
+    stages, kinds, numbers, modes = zip(*ops, strict=True)
+    cells = arrays.first_cell[np.array(stages)] + np.array(numbers)
+    kind_numbers = np.array([_NUMBER_OF[kind] for kind in kinds])
+    codes: Ints = cells << arrays.shift | np.array(modes) << 2 | kind_numbers
+    return codes
+
+
+def order_of(problem: Problem, arrays: ProblemArrays, order: Coded) -> Order:
+    """Return the order that codes stand for; a pair's members are as files have them."""
+    begin = order.begin.tolist()
+    items: list[Item] = [*_ops(arrays, order.first)]
+    pairs = (order.second >= 0).nonzero()[0]
+    for at, second in zip(pairs.tolist(), _ops(arrays, order.second[pairs]), strict=True):
+        items[at] = in_order(problem, Pair(items[at], second))  # type: ignore[arg-type]
+    return tuple(tuple(items[a:b]) for a, b in pairwise(begin))
+
+
+def _ops(arrays: ProblemArrays, codes: Ints) -> Iterator[Op]:
+    cells = codes >> arrays.shift
+    stages = arrays.stage_of[cells]
+    numbers, modes = cells - arrays.first_cell[stages], (codes & (1 << arrays.shift) - 1) >> 2
+    kinds = map(KINDS.__getitem__, (codes & 3).tolist())
+    return map(Op._make, zip(stages.tolist(), kinds, numbers.tolist(), modes.tolist(), strict=True))

@@ -1,0 +1,144 @@
+"""A problem and its orders as arrays of integers: what loops run over.
+
+A *cell* is one microbatch on one stage. Cells are numbered stage after stage. A *variant* is a
+class of microbatches on a stage in one memory mode: all of a variant take the same times and
+memory, which rows of tables say. Kinds of ops are numbered F 0, B 1, W 2, BW 3.
+
+An op's code is ``cell << shift | mode << 2 | kind``. In an order an item has the codes of its
+members, the second one -1 where an op is alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from pipesat.kernels.compiled import compiled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints: TypeAlias = NDArray[np.int64]
+else:
+    Ints = Any
+
+F: Final = 0
+B: Final = 1
+W: Final = 2
+BW: Final = 3
+NONE: Final = -1
+UNLIMITED: Final = 1 << 61
+"""Room of a device without a capacity."""
+
+NO_PAIR: Final = 0
+BY_TIME: Final = 1
+BY_FACTOR: Final = 2
+BY_LONGER: Final = 3
+
+
+class ProblemArrays(NamedTuple):
+    """A problem with S stages, D devices, C cells, V variants; all arrays are of int64.
+
+    Attributes
+    ----------
+    device, previous, following, route, place, microbatches, place_on_device
+        By stage: its device, the stages before and after it on its route (-1: none), its route and
+        place there, how many microbatches pass it, and its place among its device's stages.
+    first_cell
+        By stage, and at the end the number of cells.
+    stage_of, variant_of
+        By cell: its stage, and the variant in mode 0; mode k's is k rows further.
+    awaited
+        By cell: the events that its forward and its backward wait for (-1: none). The end of a
+        cell's forward is event ``2 * cell``, that of its backward ``2 * cell + 1``.
+    shift
+        Bits of a code below the cell.
+    time, taken, net
+        By variant and kind: time; memory taken at the start; what is held more at the end. Copies
+        count as done at once.
+    delay
+        By variant: how long the input of the forward travels, and that of the backward.
+    copied
+        By variant: 1 where its microbatches are offloaded.
+    room
+        By device, :data:`UNLIMITED` where it has no capacity.
+    pair_by, pair_num, pair_den
+        By device, and by place on it times 4 plus kind of two ops, in either order: how the time of
+        the two together is said (:func:`time_together`), and the numbers that say it.
+    """
+
+    device: Ints
+    previous: Ints
+    following: Ints
+    route: Ints
+    place: Ints
+    microbatches: Ints
+    place_on_device: Ints
+    first_cell: Ints
+    stage_of: Ints
+    variant_of: Ints
+    awaited: Ints
+    shift: int
+    time: Ints
+    taken: Ints
+    net: Ints
+    delay: Ints
+    copied: Ints
+    room: Ints
+    pair_by: Ints
+    pair_num: Ints
+    pair_den: Ints
+
+
+class Coded(NamedTuple):
+    """An order of n items as codes: the items of device d are ``begin[d]`` to ``begin[d + 1]``."""
+
+    first: Ints
+    second: Ints
+    begin: Ints
+
+
+@compiled
+def variant(a: ProblemArrays, code: int) -> int:
+    """Return the variant of an op: its row in tables."""
+    return a.variant_of[code >> a.shift] + mode_of(a, code)
+
+
+@compiled
+def mode_of(a: ProblemArrays, code: int) -> int:
+    """Return the mode of an op, by its number."""
+    return (code & (1 << a.shift) - 1) >> 2
+
+
+@compiled
+def time_together(a: ProblemArrays, one: int, other: int) -> int:
+    """Time of two ops of one device that run as one, by their codes; -1 if their kinds may not."""
+    here, there = a.stage_of[one >> a.shift], a.stage_of[other >> a.shift]
+    device = a.device[here]
+    if a.device[there] != device or len(a.pair_by) == 0:
+        return NONE
+    kind, kind_there = one & 3, other & 3
+    p = a.place_on_device[here] * 4 + kind
+    q = a.place_on_device[there] * 4 + kind_there
+    by, num = a.pair_by[device, p, q], a.pair_num[device, p, q]
+    if by == NO_PAIR:
+        return NONE
+    row, row_there = variant(a, one), variant(a, other)
+    if by == BY_TIME:  # a time is of the stages' own ops, beside which copies may run
+        moded = mode_of(a, one) and not a.copied[row]
+        moded_there = mode_of(a, other) and not a.copied[row_there]
+        return NONE if moded or moded_there else num
+    alone, alone_there = a.time[row, kind], a.time[row_there, kind_there]
+    together = -(-(alone + alone_there) * num // a.pair_den[device, p, q])
+    if by == BY_FACTOR:
+        return max(1, together)
+    return max(together, alone, alone_there)
+
+
+@compiled
+def item_time(a: ProblemArrays, first: int, second: int) -> int:
+    """Time of an item; -1 where its members may not pair."""
+    if second < 0:
+        return a.time[variant(a, first), first & 3]
+    return time_together(a, first, second)

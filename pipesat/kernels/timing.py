@@ -1,0 +1,232 @@
+"""From an order to one sequence and its times: who waits for whom, earliest ends, longest paths."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pipesat.kernels.arrays import NONE, Coded, Ints, ProblemArrays, W, time_together, variant
+from pipesat.kernels.compiled import compiled
+
+UNREACHABLE: Final = -(1 << 62)
+
+
+class Sequence(NamedTuple):
+    """An order in one sequence in which every item stands after all that it waits for.
+
+    Attributes
+    ----------
+    item
+        The order's items, by their places in :class:`pipesat.kernels.arrays.Coded`; what waits in a
+        circle, or for what the order lacks, is not there.
+    device, duration, before
+        By place in the sequence: device, time (-1: a pair that is none), and the place of the item
+        before it on its device (-1: none).
+    begin, source, delay
+        From ``begin[i]`` to ``begin[i + 1]``: the places whose ends item i waits for besides, and
+        the delays.
+    together
+        By place: the first item of a group that ends together if this is its last one, else -1.
+    reached
+        By device, how many of its items are in the sequence.
+    """
+
+    item: Ints
+    device: Ints
+    duration: Ints
+    before: Ints
+    begin: Ints
+    source: Ints
+    delay: Ints
+    together: Ints
+    reached: Ints
+
+
+@compiled
+def sequenced(a: ProblemArrays, order: Coded) -> Sequence:
+    """Put an order into one sequence. O(items).
+
+    Devices take turns: each runs its list until an item waits for one that has not run; the device
+    is woken when that one does.
+    """
+    firsts, seconds, begins = order.first, order.second, order.begin
+    awaited, variant_of, shift = a.awaited, a.variant_of, a.shift
+    times, delays, modes = a.time, a.delay, (1 << a.shift) - 1
+    devices, items = len(begins) - 1, len(firsts)
+    item, device_of = np.empty(items, np.int64), np.empty(items, np.int64)
+    duration, before = np.empty(items, np.int64), np.empty(items, np.int64)
+    begin, source = np.zeros(items + 1, np.int64), np.empty(2 * items, np.int64)
+    delay, together = np.empty(2 * items, np.int64), np.full(items, NONE, np.int64)
+    reached = np.zeros(devices, np.int64)
+    done = np.full(2 * len(variant_of), NONE, np.int64)  # by event, the item that completes it
+    asleep_for = np.full(devices, NONE, np.int64)  # by device, the event that it is asleep for
+    asleep = np.empty(devices, np.int64)  # those that are, in the order in which they fell asleep
+    sleeping, number = 0, 0
+    last = np.full(devices, NONE, np.int64)
+    ready, waiting = np.arange(devices - 1, -1, -1), devices
+    while waiting:
+        waiting -= 1
+        device = ready[waiting]
+        at = begins[device] + reached[device]
+        while at < begins[device + 1]:
+            code, other = firsts[at], seconds[at]
+            inputs = begin[number]
+            while code >= 0:
+                cell, kind = code >> shift, code & 3
+                event, wait = 2 * cell + 1, np.int64(0)
+                if kind != W:
+                    event = awaited[cell, kind & 1]
+                    wait = delays[variant_of[cell] + ((code & modes) >> 2), kind & 1]
+                if event >= 0:
+                    if done[event] < 0:
+                        asleep_for[device] = event
+                        asleep[sleeping] = device
+                        sleeping += 1
+                        break
+                    source[inputs], delay[inputs] = done[event], wait
+                    inputs += 1
+                code, other = other, NONE
+            if asleep_for[device] >= 0:
+                break
+            code, other = firsts[at], seconds[at]
+            begin[number + 1] = inputs
+            item[number], device_of[number], before[number] = at, device, last[device]
+            row = variant_of[code >> shift] + ((code & modes) >> 2)
+            duration[number] = times[row, code & 3] if other < 0 else time_together(a, code, other)
+            last[device] = number
+            at += 1
+            while code >= 0:
+                if code & 3 != W:
+                    event = 2 * (code >> shift) + (1 if code & 3 else 0)
+                    done[event] = number
+                    kept = 0
+                    for place in range(sleeping):
+                        one = asleep[place]
+                        if asleep_for[one] == event:
+                            asleep_for[one] = NONE
+                            ready[waiting] = one
+                            waiting += 1
+                        else:
+                            asleep[kept] = one
+                            kept += 1
+                    sleeping = kept
+                code, other = other, NONE
+            number += 1
+        reached[device] = at - begins[device]
+    inputs = begin[number]
+    return Sequence(
+        item[:number],
+        device_of[:number],
+        duration[:number],
+        before[:number],
+        begin[: number + 1],
+        source[:inputs],
+        delay[:inputs],
+        together[:number],
+        reached,
+    )
+
+
+@compiled
+def ends_of(sequence: Sequence, release: Ints) -> Ints:
+    """Earliest ends of a sequence's items if device d does not start before ``release[d]``.
+
+    What lies in a row beyond the devices' waits for its inputs alone.
+    """
+    ends = np.empty(len(sequence.device), np.int64)
+    for number in range(len(ends)):
+        before, device = sequence.before[number], sequence.device[number]
+        start = ends[before] if before >= 0 else release[device] if device < len(release) else 0
+        for at in range(sequence.begin[number], sequence.begin[number + 1]):
+            start = max(start, ends[sequence.source[at]] + sequence.delay[at])
+        ends[number] = start + sequence.duration[number]
+        first = sequence.together[number]
+        if first >= 0:
+            ends[first : number + 1] = ends[first : number + 1].max()
+    return ends
+
+
+@compiled
+def makespan_of(a: ProblemArrays, order: Coded) -> int:
+    """Earliest makespan of an order, whether it fits into memory or not; -1 if it cannot run."""
+    sequence = sequenced(a, order)
+    if len(sequence.item) < len(order.first):
+        return NONE
+    latest = 0
+    for end in ends_of(sequence, np.zeros(len(order.begin) - 1, np.int64)):
+        latest = max(latest, end)
+    return latest
+
+
+@compiled
+def over_room(a: ProblemArrays, order: Coded) -> int:
+    """Return the first device on which an order's items exceed the room, copies counted as done.
+
+    -1: all fit. One item runs after the other, so what one frees at its end is free for the next.
+    """
+    for device in range(len(order.begin) - 1):
+        held = 0
+        for at in range(order.begin[device], order.begin[device + 1]):
+            taken = net = 0
+            for code in (order.first[at], order.second[at]):
+                if code >= 0:
+                    row = variant(a, code)
+                    taken += a.taken[row, code & 3]
+                    net += a.net[row, code & 3]
+            if held + taken > a.room[device]:
+                return device
+            held += net
+    return NONE
+
+
+@compiled
+def tails_of(sequence: Sequence, begin: Ints) -> Ints:
+    """Longest path from each item's end to the end of a device's last, less ``begin`` of that."""
+    tails = np.full(len(sequence.device), UNREACHABLE, np.int64)
+    last = np.full(len(begin), NONE, np.int64)
+    for number in range(len(tails)):
+        if sequence.device[number] < len(begin):
+            last[sequence.device[number]] = number
+    for device in range(len(begin)):
+        if last[device] >= 0:
+            tails[last[device]] = -begin[device]
+    for number in range(len(tails) - 1, -1, -1):
+        first = sequence.together[number]
+        if first >= 0:
+            tails[first : number + 1] = tails[first : number + 1].max()
+        reach = tails[number] + sequence.duration[number]
+        before = sequence.before[number]
+        if before >= 0:
+            tails[before] = max(tails[before], reach)
+        for at in range(sequence.begin[number], sequence.begin[number + 1]):
+            source = sequence.source[at]
+            tails[source] = max(tails[source], reach + sequence.delay[at])
+    return tails
+
+
+@compiled
+def paths_of(sequence: Sequence, devices: int) -> Ints:
+    """Longest path from the start of device d's first item to the end of e's last; D x D.
+
+    :data:`UNREACHABLE` where there is none.
+    """
+    paths = np.full((devices, devices), UNREACHABLE, np.int64)
+    ends = np.empty(len(sequence.device), np.int64)
+    for origin in range(devices):
+        for number in range(len(ends)):
+            before, device = sequence.before[number], sequence.device[number]
+            start = ends[before] if before >= 0 else 0 if device == origin else UNREACHABLE
+            for at in range(sequence.begin[number], sequence.begin[number + 1]):
+                source = sequence.source[at]
+                if ends[source] > UNREACHABLE:
+                    start = max(start, ends[source] + sequence.delay[at])
+            reached = start > UNREACHABLE
+            ends[number] = start + sequence.duration[number] if reached else UNREACHABLE
+            first = sequence.together[number]
+            if first >= 0:
+                ends[first : number + 1] = ends[first : number + 1].max()
+            for member in range(first if first >= 0 else number, number + 1):
+                if sequence.device[member] < devices:
+                    paths[origin, sequence.device[member]] = ends[member]
+    return paths

@@ -1,0 +1,112 @@
+"""Compiled timing against an oracle that lets all starts grow until every rule holds."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+import pytest
+
+from pipesat.core.arrays_of import arrays_of, coded, order_of
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import members
+from pipesat.core.plain_problems import without_modes
+from pipesat.core.problem import Problem
+from pipesat.core.rules import awaited, duration, memory_in_order
+from pipesat.core.schedule import Order
+from pipesat.core.timing import linearize
+from pipesat.files.problem_file import parse_problem
+from pipesat.heuristics.greedy_pairs import paired_schedules
+from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.kernels.timing import ends_of, makespan_of, over_room, paths_of, sequenced, tails_of
+from pipesat.solver.modes.starts import orders_from
+from tests.support.mixtures import mixture
+from tests.support.problems import chain
+
+SEEDS = range(40)
+
+
+def drawn(seed: int) -> tuple[Problem, Order]:
+    """A problem with all that problems have, and an order of it, in modes where there are some."""
+    while True:
+        problem = parse_problem(mixture(Random(seed)).document)
+        made = paired_schedules if problem.overlap else list_schedules
+        schedules = [*zip(range(3), made(problem), strict=False)]
+        if schedules:
+            order = schedules[seed % len(schedules)][1].order
+            starts = [start.order for start in orders_from(problem, [schedules[0][1]])]
+            return problem, starts[seed % len(starts)] if starts else order
+        seed += 1000
+
+
+def latest(problem: Problem, order: Order) -> dict[object, int]:
+    """The least starts that keep every rule, by their definition: grow until nothing changes."""
+    end_of = {}
+    start = {item: 0 for row in order for item in row}
+    changed = True
+    while changed:
+        changed = False
+        for item, at in start.items():
+            end_of |= {op.event: at + duration(problem, item) for op in members(item)}
+        for row in order:
+            for before, item in pairwise((None, *row)):
+                least = 0 if before is None else start[before] + duration(problem, before)
+                needs = [need for op in members(item) if (need := awaited(problem, op))]
+                least = max([least, *(end_of[need.event] + need.delay for need in needs)])
+                if least > start[item]:
+                    start[item], changed = least, True
+    return start
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_times_memory_and_paths_are_those_of_the_rules(seed: int) -> None:
+    problem, order = drawn(seed)
+    arrays, codes = coded(problem, order)
+    assert order_of(problem, arrays, codes) == order
+    start = latest(problem, order)
+    ends = [start[item] + duration(problem, item) for row in order for item in row]
+    assert makespan_of(arrays, codes) == max(ends)
+    sequence = sequenced(arrays, codes)
+    found = ends_of(sequence, np.zeros(len(order), np.int64))
+    assert dict(zip(sequence.item.tolist(), found.tolist(), strict=True)) == dict(enumerate(ends))
+    # the longest path through an item is at most the makespan, and some item's is all of it
+    through = found + tails_of(sequence, np.zeros(len(order), np.int64))
+    assert max(through) == max(ends)
+    # a device that starts late by more than all others' paths delays its own ends by just that
+    for device, row in enumerate(order):
+        release = np.zeros(len(order), np.int64)
+        release[device] = 10 * max(ends)
+        late = ends_of(sequence, release)
+        for other, path in enumerate(paths_of(sequence, len(order))[device].tolist()):
+            last = [n for n, d in enumerate(sequence.device.tolist()) if d == other]
+            if row and last and path > 0:
+                assert late[last[-1]] == 10 * max(ends) + path
+    over = []
+    for device, row in enumerate(order):
+        held, room = 0, problem.devices[device].room
+        for item in row:
+            change = memory_in_order(problem, item)
+            if room is not None and held + change.at_start > room:
+                over.append(device)
+            held += change.net
+    assert over_room(arrays, codes) == min(over, default=-1)
+
+
+def test_an_order_that_waits_in_a_circle_has_no_makespan() -> None:
+    problem = chain(2, 2)
+    order = next(iter(list_schedules(problem))).order
+    turned = (order[0][::-1], order[1])
+    arrays, codes = coded(problem, turned)
+    assert makespan_of(arrays, codes) == -1
+
+
+def test_microbatches_that_a_problem_lacks_are_timed_all_the_same() -> None:
+    few, many = chain(2, 2), chain(2, 5)
+    order = next(iter(list_schedules(many))).order
+    assert linearize(few, order).duration == linearize(many, order).duration
+
+
+def test_sums_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(BadInput, match="choose larger units"):
+        arrays_of(without_modes(chain(2, 400_000, F=10**12, B=10**12, W=10**12)))
