@@ -3,7 +3,8 @@
 Nothing here is loaded by `--help`, nor by what never calls a loop. Compiled code lies in a folder
 of the user's cache that only the user may write, under a digest of all loops and of the versions
 that compiled them: a loop compiled from other code is never found there. Where no folder may be
-written, code lasts as long as the process.
+written, code lasts as long as the process. Where numba is not installed or does not load, as with a
+numpy that is newer than it knows, loops run as the Python that they are: the same answers, later.
 """
 
 from __future__ import annotations
@@ -53,7 +54,19 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", Compiled(function))
 
 
+@cache
+def why_interpreted() -> str:
+    """Return why loops are not compiled here; empty where they are."""
+    try:
+        _numba()
+    except ImportError as error:
+        return f"numba does not load: {error}"
+    return ""
+
+
 def _dispatcher(function: Callable[..., Any]) -> Any:
+    if why_interpreted():
+        return function
     numba = _numba()
     with _cached_in(_folder()) as kept:
         return numba.njit(nogil=True, cache=kept)(function)

@@ -13,7 +13,7 @@ from tests.support.paths import ROOT
 VEE = ROOT / "examples" / "vee-6.2B-p4-m8-cap0.75.json"
 LIGHT = """
 import sys
-for name in ("matplotlib", "networkx", "ortools", "ray", "torch"):
+for name in ("matplotlib", "networkx", "numba", "ortools", "ray", "torch"):
     sys.modules[name] = None  # as if it were not installed
 from pipesat.cli import main
 sys.exit(main())
@@ -41,3 +41,14 @@ def test_what_is_missing_is_named(words: tuple[object, ...], package: str) -> No
     assert done.stderr.splitlines()[-1] == (
         f"pipesat: error: this needs {package}, which is not installed: pip install {package}"
     )
+
+
+def test_a_schedule_with_times_is_read_without_compiled_loops(tmp_path: Path) -> None:
+    schedule = tmp_path / "schedule.json"
+    assert light("export", VEE, "v-half", "--to", "schedule", "-o", schedule).returncode == 0
+    look = "import atexit; atexit.register(lambda: print('numba' in sys.modules))\nfrom pipesat"
+    code = LIGHT.replace('"numba", ', "").replace("from pipesat", look)
+    for command in ("check", "show"):
+        words = [sys.executable, "-c", code, command, str(VEE), str(schedule)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        assert done.stdout.endswith("False\n")

@@ -21,7 +21,7 @@ from pipesat.core.attached import HOMES, attached
 from tests.support.loaded import loaded_by
 from tests.support.paths import ROOT
 
-HEAVY = {"ortools", "torch", "matplotlib", "numpy", "networkx", "pydantic"}
+HEAVY = {"ortools", "torch", "matplotlib", "numba", "numpy", "networkx", "pydantic"}
 FOLDERS = {"pipesat": "pipesat", "solver": "pipesat.solver", "heuristics": "pipesat.heuristics"}
 
 
