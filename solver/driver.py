@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import add
 
 from pipesat.bounds.feasibility import preflight
@@ -17,11 +18,11 @@ from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Listener
 from pipesat.core.usable_cores import usable_cores
 from pipesat.solver import portfolio
-from pipesat.solver.modes.search import search_with_modes
-from pipesat.solver.narrower import Solve, allowed, search_narrower
-from pipesat.solver.portfolio import SearchReport, Told
+from pipesat.solver.narrower import Search, Solve, allowed, search_narrower
+from pipesat.solver.run.aside import aside
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent, failure_note
+from pipesat.solver.run.team import SearchReport, Team
 from pipesat.solver.search_parts import ALL_PARTS, SearchParts
 
 # Most of the time limit that warm starts may take: this share, and no more than these seconds or
@@ -61,10 +62,11 @@ def solve(
     known_bound
         A bound of the objective that is proven already, for example with more memory.
     workers
-        Threads of CP-SAT; by default as many as there are cores this process may use.
+        Lanes that search at a time: this process, and one more for each worker beyond the first.
+        By default as many as there are cores this process may use.
     deterministic
-        Make the result depend on the seed alone, not on the machine's load: one thread, limits in
-        CP-SAT's deterministic time (roughly seconds), every warm start taken.
+        Make the result depend on the seed alone, not on the machine's load: one lane, limits in
+        CP-SAT's deterministic time (roughly seconds), every warm start taken, uncounted.
     parts
         What takes part in the search; everything, except in an ablation.
     listener
@@ -82,64 +84,79 @@ def solve(
         workers = 1
     clock = Clock(time_limit, deterministic, stop.is_set)
     incumbent = Incumbent(problem, objective, clock, listener)
-    infeasible = False
-    baseline = None
-    notes: list[str] = []
-    failed: list[str] = []
-    try:
-        preflight(problem)
-    except Infeasible as error:
-        infeasible = True
-        notes = [str(error)]
-    else:
-        whole = Solve(incumbent)
+    used = time.process_time()
+    whole, team, report = Solve(incumbent), Team(incumbent, workers), SearchReport([], [])
+
+    def begin() -> None:
+        try:
+            preflight(problem)
+        except Infeasible as error:
+            incumbent.impossible = str(error)
+            return
         if parts.closed_forms:
             whole.begin()
         if known_bound is not None:
             incumbent.raise_bound(known_bound)
         longest = min(_STARTS * time_limit, max(_STARTS_SECONDS, _STARTS_OF_LONG * time_limit))
         guides: list[Schedule] = []
-        if problem.has_modes:
-            warm_starts = _noted(warm_starts, guides)
-        failed = _take_starts(whole, schedules, 0, written=False)
-        failed += _take_starts(whole, warm_starts, time_limit - longest, written=True)
-        baseline = whole.baseline
+        made = _noted(warm_starts, guides) if problem.has_modes else warm_starts
+        report.failed.extend(_take_starts(whole, schedules, 0, written=False))
+        report.failed.extend(_take_starts(whole, made, time_limit - longest, written=True))
+        search = _search_by(team, seed, parts, guides, written_for)
+        for told, found in zip(report, whole.improve(search), strict=True):
+            told.extend(found)
 
-        def search(mine: Incumbent, starts: list[Schedule]) -> SearchReport:
-            """Improve an incumbent until its clock is over."""
-            told = Told(threads=workers, seed=seed, parts=parts)
-            if mine.problem.has_modes:
-                along = [*allowed(mine.problem, guides)]
-                return search_with_modes(written_for, mine.problem, mine, along, **told)
-            return portfolio.search(mine.problem, mine, starts, **told)
-
-        def first(mine: Incumbent, starts: list[Schedule]) -> SearchReport:
-            """Search narrower problems, then this one."""
-            report = search_narrower(search, written_for, mine, starts)
-            if not (mine.proven or mine.clock.over):
-                report = SearchReport(*map(add, report, search(mine, starts)))
-            return report
-
-        found = whole.improve(first)
-        infeasible = bool(incumbent.impossible)
-        notes += found.notes
-        failed += found.failed
-    warnings = [*incumbent.faults, *failed]
+    try:
+        aside(begin, incumbent, team.begin)
+    finally:
+        team.close()
+    incumbent.close()
+    infeasible = bool(incumbent.impossible)
+    warnings = [*incumbent.faults, *report.failed, *team.lost]
+    said = [*report.notes, *team.notes, *team.accounted(), *warnings]
+    if infeasible and incumbent.impossible not in said:
+        said = [incumbent.impossible, *said]
     return Result(
         problem=problem,
         status=Standing(incumbent.value, incumbent.bound.value, infeasible).status,
         objective=objective,
         schedule=incumbent.schedule,
         bound=None if infeasible else incumbent.bound,
-        baseline=baseline,
+        baseline=whole.baseline,
         wall_s=clock.seconds,
         seed=seed,
         workers=workers,
         versions=_versions(),
         history=tuple(incumbent.history),
-        explanation="; ".join([*notes, *warnings]),
+        explanation="; ".join(said),
         warnings=tuple(warnings),
+        lanes=1 + team.searched,
+        cpu_s=time.process_time() - used + team.cpu,
     )
+
+
+def _search_by(
+    team: Team,
+    seed: int,
+    parts: SearchParts,
+    guides: Sequence[Schedule],
+    written_for: Callable[[Problem], Iterable[Schedule]],
+) -> Search:
+    """Return what searches narrower problems, then the one of an incumbent, in all lanes."""
+
+    def search(mine: Incumbent, starts: list[Schedule]) -> SearchReport:
+        along = [*allowed(mine.problem, guides)]
+        return portfolio.search(
+            team, mine, starts, seed=seed, parts=parts, guides=along, written_for=written_for
+        )
+
+    def first(mine: Incumbent, starts: list[Schedule]) -> SearchReport:
+        report = search_narrower(search, written_for, mine, starts)
+        if not (mine.proven or mine.clock.over):
+            report = SearchReport(*map(add, report, search(mine, starts)))
+        return report
+
+    return first
 
 
 def _noted(schedules: Iterable[Schedule], notes: list[Schedule]) -> Iterator[Schedule]:

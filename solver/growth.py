@@ -14,10 +14,10 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver.model.left_out import first_microbatches, with_microbatches
-from pipesat.solver.neighbourhood.search import OPS_PER_SECOND, WindowSearch, windows_apply
+from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.packing import justified
 from pipesat.solver.repetition import Name, Repeat, grown, repeated, repeats, with_other_end
-from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.clock import WINDOW_OPS_PER_SECOND, Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
 
@@ -75,7 +75,7 @@ def grown_orders(
     begin if that is hardly enough to time and check a schedule of the whole problem.
     """
     few = few_microbatches(problem)
-    if few is not None and problem.op_count < OPS_PER_SECOND * clock.left:
+    if few is not None and problem.op_count < WINDOW_OPS_PER_SECOND * clock.left:
         yield from _GrowthSearch(problem, few, objective, runner, clock, seed).run(starts)
 
 

@@ -180,7 +180,7 @@ def _searched(
         found = timed(shop, model.rows(solver))
         if found is not None and found.length < best.length:
             best = found
-    if status in (cp_model.INFEASIBLE, cp_model.MODEL_INVALID):
+    if status == cp_model.INFEASIBLE:
         raise Contradiction("CP-SAT calls a job shop infeasible of which a checked plan exists")
     proven = model.unit * proven_bound(solver)
     return best, max(bound, Bound(proven, PROOFS), key=lambda b: b.value)

@@ -34,8 +34,8 @@ from pipesat.core.schedule import Order, Schedule
 from pipesat.solver.modes.assign import in_modes_of_stages
 from pipesat.solver.modes.starts import mode_names, mode_number
 from pipesat.solver.modes.whole import offer_any
-from pipesat.solver.portfolio import SearchReport
 from pipesat.solver.run.incumbent import Incumbent, failure_note
+from pipesat.solver.run.team import SearchReport
 
 ONE_BY_ONE = "one microbatch after the other"
 

@@ -1,17 +1,19 @@
-"""The search after the warm starts: one half improves the schedule, the other raises the bound.
+"""What lanes do: who improves, who proves, and what each may try next.
 
-With one lane the halves take turns. With more, every other lane searches windows, and shares its
-time with other ways to a schedule (packing, growth from few microbatches, exchanges) and with
-proofs once windows stop helping; the rest proves. Where ops may pair, the rest takes turns as well.
+Lanes 0, 2, 4, ... improve the schedule, lanes 1, 3, 5, ... raise the bound; a lane that is alone
+does both. The tables below say what there is for each, with its weight in either kind of lane: the
+time it has where nothing pays, compared with the others. Which comes next is decided by what has
+paid so far on this problem (:mod:`pipesat.solver.run.turns`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import cycle
-from typing import NamedTuple, TypedDict
+from typing import Any, Final, NamedTuple
 
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
@@ -19,81 +21,315 @@ from pipesat.core.timing import time_order
 from pipesat.solver.growth import SOURCE as GROWTH
 from pipesat.solver.growth import grown_orders
 from pipesat.solver.model.pairing import gains
+from pipesat.solver.model.times import LARGEST, latest_end, unit_for
+from pipesat.solver.modes.choices import SOURCE as CHOICES
+from pipesat.solver.modes.choices import Choices
+from pipesat.solver.modes.search import start_along
+from pipesat.solver.modes.whole import WHOLE, Whole, whole_applies
+from pipesat.solver.modes.window import ModeWindows
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.packing import justified
 from pipesat.solver.permutations.search import permutations_apply, permuted_schedules
 from pipesat.solver.proof.search import ProofSearch, proofs_for
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.lane import Seat
 from pipesat.solver.run.runner import Lanes, Runner
+from pipesat.solver.run.team import SearchReport, Team
+from pipesat.solver.run.turns import Turn, take_turns
 from pipesat.solver.search_parts import SearchParts
 
 _NEAR = 1.05  # times the best start's value: of those that windows begin from
 _PATIENCE = 5.0  # seconds of window search without an improvement
 
-
-class SearchReport(NamedTuple):
-    """What the parts of the search did, and which of them failed."""
-
-    notes: list[str]
-    failed: list[str]
+Step = Callable[[], bool]
+Written = Callable[[Problem], Iterable[Schedule]]
 
 
-class Told(TypedDict):
-    """How much a search may use: lanes, the seed of its choices, what takes part in it."""
+class Part(NamedTuple):
+    """Something that lanes may do.
 
-    threads: int
+    ``make`` returns a step of it, ``None`` where it does not apply. ``improving`` and ``proving``
+    are its weights in the two kinds of lane; with 0 it is done there only by a lane that is alone.
+    ``when`` says whether it is worth a step now; ``first``: once before all others.
+    """
+
+    name: str
+    make: Callable[[Lane], Step | None]
+    improving: float
+    proving: float
+    when: Callable[[Lane], bool] = lambda _: True
+    first: bool = False
+
+
+@dataclass
+class Lane:
+    """A lane that searches one problem: what its parts share.
+
+    ``starts`` are valid schedules, best first; with memory modes, ``guides`` are schedules without
+    modes, valid or not, and ``written_for`` makes some for problems in which stages have theirs.
+    """
+
+    seat: Seat
+    incumbent: Incumbent
+    starts: Sequence[Schedule]
     seed: int
     parts: SearchParts
+    guides: Sequence[Schedule] = ()
+    written_for: Written = lambda _: ()
+    windows: WindowSearch | None = None
+    told: list[Any] = field(default_factory=list)  # parts that have a report
+
+    def __post_init__(self) -> None:
+        self.problem = self.incumbent.problem
+        self.proves = self.seat.number % 2 == 1
+        self.paired = bool(gains(self.problem))
+        if self.proves:
+            self.parts = replace(self.parts, packing=False, growth=False)
+        elif not self.problem.plain:
+            self.parts = replace(self.parts, growth=False)  # a few microbatches are not like all
+
+    @cached_property
+    def proofs(self) -> ProofSearch:
+        """What raises the bound of the problem that was asked for."""
+        share = (self.seat.number // 2, self.seat.count // 2) if self.proves else (0, 1)
+        asked = self.incumbent.wider is None
+        found = proofs_for(self.incumbent, seed=self.seed, parts=self.parts, share=share)
+        self.told += [found] if asked else []
+        return found
+
+    @cached_property
+    def by_order(self) -> bool:
+        """Whether windows on orders apply; where there are modes, they round no times."""
+        problem, incumbent = self.problem, self.incumbent
+        exact = not problem.has_modes or unit_for(self.latest) == 1
+        return self.parts.windows and exact and windows_apply(problem, incumbent)
+
+    @cached_property
+    def latest(self) -> int:
+        """End of the latest op in any model."""
+        return latest_end(self.problem, self.incumbent.objective, self.incumbent.value or 0)
+
+    @cached_property
+    def reliable(self) -> bool:
+        """Whether CP-SAT can be relied on for times as long as the schedule's."""
+        schedule = self.incumbent.schedule
+        return schedule is not None and schedule.makespan <= LARGEST
+
+    @cached_property
+    def over_time(self) -> bool:
+        """Whether windows over time apply: not beside pairs."""
+        return self.parts.windows and self.reliable and self.problem.overlap is None
+
+    def search(self) -> list[str]:
+        """Take turns until the clock is over; return notes."""
+        table = MODES if self.problem.has_modes else PAIRS if self.paired else PLAIN
+        turns = [turn for part in table if (turn := self._turn(part)) is not None]
+        take_turns(self.incumbent, turns, self.seat.account)
+        notes = [part.report for part in self.told]
+        if self.problem.has_modes and not (self.seat.number or self.over_time or self.by_order):
+            notes += [_ASIDE] if self.parts.windows else []
+        return notes
+
+    def _turn(self, part: Part) -> Turn | None:
+        weight = part.proving if self.proves else part.improving
+        step = part.make(self) if weight or not self.proves else None
+        if step is None:
+            return None
+
+        def ready() -> bool:
+            return bool(weight or self.seat.alone) and part.when(self)
+
+        return Turn(part.name, step, weight or 1.0, ready, first=part.first and weight > 0)
+
+
+_ASIDE: Final = "windows stepped aside: they cannot take such long times, or have no time"
+
+
+def _windows(lane: Lane) -> Step | None:
+    """Windows on orders; where ops may pair, those of improving lanes wander."""
+    if not lane.by_order:
+        return None
+    lane.windows = WindowSearch(
+        lane.problem,
+        lane.incumbent,
+        runner=lane.seat.runner(),
+        seed=lane.seed + lane.seat.number,
+        wanders=lane.paired and not lane.proves,
+    )
+    return lane.windows.step
+
+
+def _other_ways(lane: Lane) -> Step | None:
+    """Exchanges, growth and packing; where ops may pair, windows that begin from other starts."""
+    number = lane.seat.number
+    ways = OtherWays(
+        lane.incumbent,
+        lane.starts,
+        lane.seat.runner(),
+        seed=lane.seed + number,
+        parts=lane.parts,
+    ).all()
+    windows, starts = lane.windows, lane.starts
+    if lane.paired and starts and windows is not None:
+        least = starts[0].value(lane.incumbent.objective)
+        near = [s for s in starts if s.value(lane.incumbent.objective) <= _NEAR * least]
+        ways = _with_new_beginnings(ways, windows, near[1:] + near[:1])
+
+    def step() -> bool:
+        way = next(ways, None)
+        if way is not None:
+            way()
+            if windows is not None:
+                windows.refresh()
+        return way is not None
+
+    return step
+
+
+def _proofs(lane: Lane) -> Step | None:
+    runner = lane.seat.runner()
+
+    def step() -> bool:
+        lane.proofs.step(runner, helping=not (lane.proves or lane.seat.alone))
+        return not lane.proofs.finished
+
+    return step
+
+
+def _stalled(lane: Lane) -> bool:
+    """Whether windows have found nothing for a while, or there are none."""
+    return lane.windows is None or lane.windows.idle >= _PATIENCE
+
+
+def _time_for_proofs(lane: Lane) -> bool:
+    return lane.proves or lane.seat.alone or _stalled(lane)
+
+
+def _guided(lane: Lane) -> Step | None:
+    chance = random.Random(lane.seed + lane.seat.number)  # noqa: S311
+    guides = lane.guides
+
+    def step() -> bool:
+        start_along(lane.problem, lane.incumbent, guides, chance)
+        return False
+
+    return step if guides else None
+
+
+def _choices(lane: Lane) -> Step | None:
+    problem = lane.problem
+    if lane.seat.number or problem.mode_choice != "stage" or problem.overlap is not None:
+        return None
+    found = Choices(
+        problem,
+        lane.incumbent,
+        lane.written_for,
+        partial(alone, parts=lane.parts),
+        seed=lane.seed,
+    )
+    lane.told.append(found)
+    return found.step
+
+
+def _windows_over_time(lane: Lane) -> Step | None:
+    if not lane.over_time:
+        return None
+    seed = lane.seed + lane.seat.number
+    runner = lane.seat.runner()
+    return ModeWindows(lane.problem, lane.incumbent, runner=runner, seed=seed).step
+
+
+def _time_over_time(lane: Lane) -> bool:
+    return lane.problem.has_copies or not lane.proves
+
+
+def _time_by_order(lane: Lane) -> bool:
+    """Beside windows over time in the other lanes, unless these see copies better."""
+    others = lane.proves or lane.seat.alone
+    return not lane.over_time or (others and not lane.problem.has_copies)
+
+
+def _whole(lane: Lane) -> Step | None:
+    applies = (lane.over_time or lane.by_order) and whole_applies(lane.problem, lane.latest)
+    if lane.seat.number or not applies:
+        return None
+    found = Whole(lane.problem, lane.incumbent, runner=lane.seat.runner(), seed=lane.seed)
+    lane.told.append(found)
+    return found.step
+
+
+def _proofs_of_modes(lane: Lane) -> Step | None:
+    return _proofs(lane) if lane.reliable and (lane.over_time or lane.by_order) else None
+
+
+_WAYS: Final = "growth, packing and exchanges"
+PLAIN: Final = (
+    Part("windows", _windows, 1, 1 / 3),
+    Part(_WAYS, _other_ways, 1, 1, _stalled, first=True),
+    Part("proofs", _proofs, 1, 1, _time_for_proofs),
+)
+"""Of problems without memory modes, in which no ops may pair."""
+PAIRS: Final = (
+    Part("windows", _windows, 1, 1),  # they gain more than proofs beyond closed forms
+    Part(_WAYS, _other_ways, 1, 1, _stalled, first=True),
+    Part("proofs", _proofs, 1, 1, _time_for_proofs),
+)
+"""Of problems without memory modes, in which ops may pair."""
+MODES: Final = (
+    Part("starts along guides", _guided, 1, 0, first=True),
+    Part(CHOICES, _choices, 1, 0),
+    Part("windows over time", _windows_over_time, 1, 1, _time_over_time),
+    Part("windows", _windows, 1, 1, _time_by_order),
+    Part(WHOLE, _whole, 1, 0),
+    Part("proofs", _proofs_of_modes, 0, 1),
+)
+"""Of problems with memory modes."""
 
 
 def search(
-    problem: Problem,
+    team: Team,
     incumbent: Incumbent,
     starts: Sequence[Schedule],
     *,
-    threads: int,
     seed: int,
     parts: SearchParts,
+    guides: Sequence[Schedule] = (),
+    written_for: Written = lambda _: (),
 ) -> SearchReport:
     """Improve an incumbent and its bound until proven, out of time or stopped; say what happened.
 
-    Needs an incumbent with a schedule. ``starts`` are other valid schedules to work on.
+    Needs an incumbent with a schedule.
     """
+    near = starts[:_STARTS]
+    if starts and not incumbent.problem.has_modes and gains(incumbent.problem):
+        least = starts[0].value(incumbent.objective)
+        near = [s for s in starts if s.value(incumbent.objective) <= _NEAR * least] or near
+    travels = partial(work, starts=[_bare(s) for s in near], seed=seed, parts=parts)
+    ours = partial(
+        work, starts=starts, seed=seed, parts=parts, guides=guides, written_for=written_for
+    )
+    return team.run(incumbent, travels, ours)
+
+
+def work(seat: Seat, incumbent: Incumbent, **told: Any) -> list[str]:
+    """Do a lane's part of a search; see :class:`Lane`."""
+    return Lane(seat, incumbent, **told).search()
+
+
+def alone(
+    incumbent: Incumbent, starts: Sequence[Schedule], seed: int, parts: SearchParts
+) -> list[str]:
+    """Search with one lane, beside all others; return what failed."""
     clock = incumbent.clock.part(incumbent.clock.left, stop=lambda: incumbent.proven)
-    if not problem.plain:
-        parts = replace(parts, growth=False)  # a few microbatches are not like all
     lanes = Lanes(clock)
-    proofs = proofs_for(incumbent, seed=seed, parts=parts)
-    use_windows = parts.windows and windows_apply(problem, incumbent)
-    windows: list[WindowSearch] = []
-    harder = bool(gains(problem))  # with pairs, windows gain more than proofs beyond closed forms
+    seat = Seat(0, lanes.runner)
+    return lanes.run([lambda: Lane(seat, incumbent, starts, seed, parts).search()])
 
-    def lane(number: int) -> Callable[[], None]:
-        mine = parts
-        if number % 2:
-            mine = replace(parts, packing=False, growth=False)
-        ways = OtherWays(incumbent, starts, lanes.runner(), seed=seed + number, parts=mine)
-        only_proves = number % 2 and not (proofs.finished or harder)
-        if only_proves or not use_windows:
-            return partial(_prove, proofs, lanes.runner(), ways.all())
-        wanders = harder and not number % 2
-        windows.append(
-            WindowSearch(
-                problem, incumbent, runner=lanes.runner(), seed=seed + number, wanders=wanders
-            )
-        )
-        patience = 0.0 if threads == 1 or (harder and number % 2) else _PATIENCE
-        turns = ways.all()
-        if harder and starts:
-            least = starts[0].value(incumbent.objective)
-            near = [s for s in starts if s.value(incumbent.objective) <= _NEAR * least]
-            turns = _with_new_beginnings(turns, windows[-1], near[1:] + near[:1])
-        return partial(_take_turns, windows[-1], proofs, lanes.runner(), turns, patience)
 
-    failed = lanes.run([lane(number) for number in range(threads)])
-    notes = [search.report for search in windows]
-    return SearchReport(notes if incumbent.wider else [*notes, proofs.report], failed)
+def _bare(schedule: Schedule) -> Schedule:
+    """A schedule without what was worked out of it, to travel."""
+    return Schedule(schedule.devices, schedule.source, schedule.copies)
 
 
 Ways = Iterator[Callable[[], None]]
@@ -111,40 +347,6 @@ def _with_new_beginnings(ways: Ways, windows: WindowSearch, starts: Sequence[Sch
         yield windows.rejoin
         if (way := next(ways, None)) is not None:
             yield way
-
-
-def _prove(proofs: ProofSearch, runner: Runner, ways: Ways) -> None:
-    """Try relaxations, after all other ways to a schedule that this lane was given."""
-    for way in ways:
-        if not runner.clock.over:
-            way()
-    while not (runner.clock.over or proofs.finished):
-        proofs.step(runner)
-
-
-def _take_turns(
-    windows: WindowSearch, proofs: ProofSearch, runner: Runner, ways: Ways, patience: float
-) -> None:
-    """Search windows as long as that helps, after the first of the other ways to a schedule.
-
-    After ``patience`` without success, give proofs half of the time. After the usual patience, with
-    one lane too, try the next of these ways.
-    """
-    next(ways)()
-    behind = 0.0  # what windows have spent beyond proofs, since they have stopped helping
-    while not runner.clock.over:
-        helping = windows.idle < patience
-        if windows.idle >= _PATIENCE and (way := next(ways, None)) is not None:
-            way()
-            windows.refresh()
-        elif helping or proofs.finished or behind <= 0:
-            spent = windows.runner.spent
-            windows.step()
-            behind = 0.0 if helping else behind + windows.runner.spent - spent
-        else:
-            spent = runner.spent
-            proofs.step(runner)
-            behind -= runner.spent - spent
 
 
 _STARTS = 3  # of different sources: chance and where one comes from decide where packing ends

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import product
 from typing import Any, Literal, TypeAlias
@@ -155,6 +155,9 @@ class Problem(Building):
     def __post_init__(self) -> None:
         for part in ("links", "document"):
             object.__setattr__(self, part, frozen(getattr(self, part)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {one.name: self.__dict__[one.name] for one in fields(self)}  # no answers so far
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -86,6 +86,8 @@ class Result(Displayed):
     warnings
         Which proofs the solve itself has dropped for that reason, and what failed in it without
         costing the schedule; the explanation has them.
+    lanes, cpu_s
+        Lanes that have searched, and the processor time of all of them in seconds.
 
     Raises
     ------
@@ -109,6 +111,8 @@ class Result(Displayed):
     baselines_left_out: bool = False
     contradictions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    lanes: int = 1
+    cpu_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.schedule is not None:

@@ -1,4 +1,4 @@
-"""Cores that this process may use, by the operating system and by its container."""
+"""Cores and memory that this process may use, by the operating system and by its container."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def quota(root: Path = ROOT) -> float:
     return min(quotas)
 
 
-def _groups(root: Path) -> Iterator[Path]:
+def _groups(root: Path, controller: str = "cpu") -> Iterator[Path]:
     """Folders of the process's control group and its ancestors, in version 2 and version 1.
 
     Inside a container the group's path may be that of the host, with only its end mounted: the
@@ -46,8 +46,8 @@ def _groups(root: Path) -> Iterator[Path]:
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         mounts = [] if controllers else [base]
-        if "cpu" in controllers.split(","):
-            mounts = [base / controllers, base / "cpu"]
+        if controller in controllers.split(","):
+            mounts = [base / controllers, base / controller]
         group = PurePosixPath(path)
         for mount in mounts:
             yield from (mount / place.relative_to("/") for place in (group, *group.parents))
@@ -58,3 +58,23 @@ def _text(path: Path) -> str:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
         return ""
+
+
+def memory_left(root: Path = ROOT) -> int | None:
+    """Return the bytes that the machine and the process's control groups still have.
+
+    ``None`` if they do not say. ``root`` is where ``/proc`` and ``/sys`` are.
+    """
+    lines = _text(root / "proc/meminfo").splitlines()
+    left = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
+    for folder in _groups(root, "memory"):
+        for most, used in (
+            ("memory.max", "memory.current"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ):
+            limit, taken = _text(folder / most), _text(folder / used)
+            if limit.isdigit() and taken.isdigit():
+                stat = dict(line.split()[:2] for line in _text(folder / "memory.stat").splitlines())
+                cached = int(stat.get("total_inactive_file") or stat.get("inactive_file") or 0)
+                left.append(max(0, int(limit) - int(taken) + cached))
+    return min(left, default=None)

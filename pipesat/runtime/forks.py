@@ -14,17 +14,17 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import IO, Any, Final, Literal, NamedTuple, Self, TypeAlias
 
+from pipesat.core import children
 from pipesat.core.errors import BadInput, PipesatError
 
 _TICK: Final = 0.05  # seconds between two looks at limits, and at who stops us
@@ -90,20 +90,10 @@ class Host:
     """A host, seen from its parent; ``more`` is added to our environment."""
 
     def __init__(self, more: Mapping[str, str]) -> None:
-        path = os.pathsep.join(os.path.abspath(p) for p in sys.path if p)
         self._words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
-        self._connection, theirs = multiprocessing.Pipe()
-        with theirs:
-            command = "from pipesat.runtime.forks import main; main()"
-            self._process = subprocess.Popen(  # noqa: S603  our own interpreter and module
-                [sys.executable, "-P", "-c", command, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=self._words,
-                stderr=self._words,
-                env={**os.environ, "PYTHONPATH": path, **more},
-                start_new_session=True,
-            )
+        self._process, self._connection = children.start(
+            "pipesat.runtime.forks:main", self._words, more, session=True
+        )
 
     @property
     def ended(self) -> bool:
@@ -120,7 +110,7 @@ class Host:
                 idle()
             outcomes: dict[str, Outcome] = self._connection.recv()
         except (EOFError, OSError):
-            lost = Outcome(self._process.wait(), log=_last_lines(self._words))
+            lost = Outcome(self._process.wait(), log=children.last_lines(self._words))
             return dict.fromkeys(batch.calls, lost)
         return outcomes
 
@@ -143,7 +133,7 @@ class Host:
 
 def main() -> None:
     """Be the host: run batches until the parent is gone."""
-    parent = Connection(int(sys.argv[1]))
+    parent = children.parent()
     with suppress(EOFError):
         while True:
             parent.send(_run_together(parent.recv(), parent))
@@ -217,7 +207,7 @@ class _Fork:
             return replace(
                 found,
                 code=self.process.exitcode or 0,
-                log=found.log or _last_lines(self.words),
+                log=found.log or children.last_lines(self.words),
                 exceeded=exceeded,
                 seconds=time.monotonic() - self.began,
                 peak=max(self.peak, found.peak),
@@ -276,9 +266,3 @@ def resident(pid: int | None) -> int:
     with suppress(FileNotFoundError), open(f"/proc/{pid}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0
-
-
-def _last_lines(words: IO[bytes]) -> tuple[str, ...]:
-    words.seek(0)
-    lines: Sequence[str] = words.read().decode(errors="replace").splitlines()
-    return tuple([line for line in lines if line.strip()][-_LOG_LINES:])

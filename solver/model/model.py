@@ -127,9 +127,6 @@ def _kind(task: Task, split: bool) -> Kind:
     return task.phase
 
 
-CONSTRAINTS_PER_SECOND = 8_000  # that can be built and presolved in a part of each second
-
-
 def model_size(problem: Problem, devices: Collection[int] | None = None) -> int:
     """Estimate the number of constraints, within a factor of about two.
 

@@ -10,7 +10,7 @@ Beside pairs, plain problems say nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -23,11 +23,9 @@ from pipesat.core.plain_problems import with_choices
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.solver import portfolio
 from pipesat.solver.modes.assign import in_modes_of_stages
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import PROOFS
-from pipesat.solver.search_parts import SearchParts
 
 SOURCE = "choice of a mode per stage"
 _FIRST_SLICE, _LONGEST_SLICE, _LONGER = 3.0, 12.0, 2.0  # seconds per visit of a choice
@@ -47,19 +45,23 @@ class _Choice:
 
 
 class Choices:
-    """Branches over the modes of the stages; see :meth:`step`."""
+    """Branches over the modes of the stages; see :meth:`step`.
+
+    ``search`` improves an incumbent from starts, with a seed, until its clock is over; it returns
+    what failed.
+    """
 
     def __init__(
         self,
         problem: Problem,
         incumbent: Incumbent,
         written_for: Callable[[Problem], Iterable[Schedule]],
+        search: Callable[[Incumbent, Sequence[Schedule], int], list[str]],
         *,
         seed: int,
-        parts: SearchParts,
     ) -> None:
         self.problem, self.incumbent, self.written_for = problem, incumbent, written_for
-        self.seed, self.parts = seed, parts
+        self.search, self.seed = search, seed
         self.open = list(self._choice(()))
         self.steps = self.visited = 0
 
@@ -134,15 +136,7 @@ class Choices:
         starts = self._starts(choice, own)
         faults = len(own.faults)
         if own.schedule is not None and not own.proven:
-            found = portfolio.search(
-                choice.problem,
-                own,
-                starts,
-                threads=1,
-                seed=self.seed + choice.visits,
-                parts=self.parts,
-            )
-            whole.faults += found.failed
+            whole.faults += self.search(own, starts, self.seed + choice.visits)
         whole.faults += own.faults[faults:]
         if own.bound.value > choice.bound.value:
             choice.bound = own.bound

@@ -11,10 +11,10 @@ from pipesat.solver.neighbourhood.choose import Windows, draw_segments, kinds_fo
 from pipesat.solver.neighbourhood.graph import Graph, graph_of
 from pipesat.solver.neighbourhood.slots import Freedom
 from pipesat.solver.neighbourhood.window import Window, replaced
+from pipesat.solver.run.clock import WINDOW_OPS_PER_SECOND
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
 
-OPS_PER_SECOND = 20_000  # one window costs a few passes over all ops, in Python
 # of the windows may change what is split and what fused, all where ops may pair: these are harder
 _FREE_SPLITS = 0.5
 _FREE_MODES = 0.6
@@ -25,7 +25,7 @@ _WEIGHTS = (0, 0, 1, 2, 3)  # of the longest path through a device, where they a
 
 def windows_apply(problem: Problem, incumbent: Incumbent) -> bool:
     """Whether there is time for a few windows."""
-    return problem.op_count < OPS_PER_SECOND * incumbent.clock.left
+    return problem.op_count < WINDOW_OPS_PER_SECOND * incumbent.clock.left
 
 
 class WindowSearch(Windows):

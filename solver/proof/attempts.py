@@ -1,9 +1,8 @@
-"""Which relaxation to try next: what all proving lanes share, behind one lock."""
+"""Which relaxation a proving lane tries next."""
 
 from __future__ import annotations
 
 import random
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ class Attempt:
 
 
 class Attempts:
-    """A queue that refills itself. Every method may be called from any thread."""
+    """A queue that refills itself."""
 
     def __init__(
         self,
@@ -54,10 +53,10 @@ class Attempts:
         """Begin with the devices of ``first``, each alone; if none, only the whole is tried.
 
         ``fits`` says whether a model of some devices is small enough for the time left, ``small``
-        whether the whole model is likely to be solved if it is given time.
+        whether the whole model is likely to be solved if it is given time. ``tried`` counts
+        attempts, ``why_ended`` says why there is nothing left to try.
         """
         self._whole = _WHOLE_OF_SMALL if small else _WHOLE
-        self._lock = threading.Lock()
         self._all, self._ops, self._fits = devices, ops, fits
         self._draws = _DRAWS if first and len(devices) > 1 else 0
         self._queue = deque(Attempt(frozenset({d}), 1.0, _FIRST_LIMIT) for d in first)
@@ -66,44 +65,29 @@ class Attempts:
         self._strongest: Devices = frozenset()
         self._share = Share(more_by=_MORE, less_by=_LESS, least=_LEAST_SHARE, most=_LARGEST_SHARE)
         self._size, self._limit, self._rounds = 1, _FIRST_LIMIT, 0
-        self._skipped = self._tried = 0
-        self._why_ended: str | None = None
-
-    @property
-    def why_ended(self) -> str | None:
-        """Why there is nothing left to try; ``None`` while there may be something."""
-        with self._lock:
-            return self._why_ended
-
-    @property
-    def tried(self) -> int:
-        """Attempts that were made."""
-        with self._lock:
-            return self._tried
+        self._skipped = self.tried = 0
+        self.why_ended: str | None = None
 
     def end(self, why: str) -> None:
         """Try nothing any more."""
-        with self._lock:
-            self._why_ended = self._why_ended or why
+        self.why_ended = self.why_ended or why
 
     def take(self, bound: int) -> Attempt | None:
         """Take an attempt that may raise the bound; ``None`` if the next one cannot."""
-        with self._lock:
-            if not self._queue and self._why_ended is None:
-                self._refill()
-            attempt = self._queue.popleft() if self._queue else None
-            if attempt and self._may_help(attempt.devices, bound) and self._fits(attempt.devices):
-                self._skipped = 0
-                return attempt
-            self._skipped += 1
-            if self._skipped > _MOST_SKIPPED:
-                self._why_ended = self._why_ended or "no relaxation left that could help"
-            return None
+        if not self._queue and self.why_ended is None:
+            self._refill()
+        attempt = self._queue.popleft() if self._queue else None
+        if attempt and self._may_help(attempt.devices, bound) and self._fits(attempt.devices):
+            self._skipped = 0
+            return attempt
+        self._skipped += 1
+        if self._skipped > _MOST_SKIPPED:
+            self.why_ended = self.why_ended or "no relaxation left that could help"
+        return None
 
     def share_of(self, attempt: Attempt) -> float:
         """Share of the gap that an attempt is asked to close."""
-        with self._lock:
-            return self._share.share if attempt.share is None else attempt.share
+        return self._share.share if attempt.share is None else attempt.share
 
     def learn(
         self, attempt: Attempt, *, reach: int | None, infeasible: bool, raised: bool, proven: bool
@@ -113,24 +97,22 @@ class Attempts:
         ``reach`` is the value of a schedule of these devices, if one was found; ``raised`` says
         whether the bound has become better, ``proven`` whether it meets the value.
         """
-        with self._lock:
-            self._tried += 1
-            if attempt.share is None and reach is None:
-                if infeasible:
-                    self._share.refuted()
-                else:
-                    self._share.less()
-            if reach is not None:
-                self._reach[attempt.devices] = reach
-            if raised:
-                self._strongest = attempt.devices
-                if attempt.share != 1.0 and not proven:
-                    self._queue.appendleft(attempt)  # it may prove the next share as well
+        self.tried += 1
+        if attempt.share is None and reach is None:
+            if infeasible:
+                self._share.refuted()
+            else:
+                self._share.less()
+        if reach is not None:
+            self._reach[attempt.devices] = reach
+        if raised:
+            self._strongest = attempt.devices
+            if attempt.share != 1.0 and not proven:
+                self._queue.appendleft(attempt)  # it may prove the next share as well
 
     def only(self, *attempts: Attempt) -> None:
         """Replace what is queued."""
-        with self._lock:
-            self._queue = deque(attempts)
+        self._queue = deque(attempts)
 
     def _refill(self) -> None:
         """Queue the whole model and larger relaxations, with more time than before."""
@@ -142,7 +124,7 @@ class Attempts:
         self._rounds += 1
         self._queue += [Attempt(d, None, self._limit) for d in dict.fromkeys(drawn)]
         if not any(self._fits(attempt.devices) for attempt in self._queue):
-            self._why_ended = f"{self._ops} ops make too large a model for the time left"
+            self.why_ended = f"{self._ops} ops make too large a model for the time left"
 
     def _draw(self) -> Devices:
         """Draw some of the strongest relaxation so far, and others that lie apart from it."""

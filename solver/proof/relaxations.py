@@ -8,16 +8,16 @@ are small, and devices that lie apart often prove as much as all of them.
 from __future__ import annotations
 
 import math
-import threading
 
 from ortools.sat.python import cp_model
 
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.solver.model.memory import staircase_applies
-from pipesat.solver.model.model import CONSTRAINTS_PER_SECOND, Model, build_model, model_size
+from pipesat.solver.model.model import build_model, model_size
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.proof.attempts import Attempt, Attempts, Devices
+from pipesat.solver.run.clock import CONSTRAINTS_PER_SECOND
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner, proven_bound, whole
 from pipesat.solver.search_parts import SearchParts
@@ -28,28 +28,32 @@ LARGEST_MODEL = 400_000  # constraints; beyond, nothing is found in minutes
 
 
 class Relaxations:
-    """Raises an incumbent's bound, relaxation by relaxation.
-
-    What lanes share and change is in ``queue`` and ``spent``, each behind its own lock.
-    """
+    """Raises an incumbent's bound, relaxation by relaxation; ``share`` as in `ProofSearch`."""
 
     def __init__(
-        self, problem: Problem, incumbent: Incumbent, *, seed: int, parts: SearchParts
+        self,
+        problem: Problem,
+        incumbent: Incumbent,
+        *,
+        seed: int,
+        parts: SearchParts,
+        share: tuple[int, int] = (0, 1),
     ) -> None:
         self.problem, self.incumbent, self.seed = problem, incumbent, seed
         self.staircase = parts.staircase
         self.all = frozenset(d for d, stages in enumerate(problem.stages_on) if stages)
         singles = _tightest_first(problem, self.all) if parts.relaxations else []
+        singles = singles[share[0] % max(1, len(singles)) :: share[1]]
         self.pairs = bool(gains(problem))
         self.queue = Attempts(
             self.all,
             singles,
             problem.op_count,
-            seed=seed,
+            seed=seed + share[0],
             fits=self._fits,
             small=self.pairs and problem.op_count <= SMALL_WITH_PAIRS,
         )
-        self.spent = Spent()
+        self.spent = 0.0
 
     @property
     def finished(self) -> bool:
@@ -62,7 +66,7 @@ class Relaxations:
         attempt = self.queue.take(self.incumbent.bound.value)
         if attempt is not None:
             self._try(attempt, runner)
-        self.spent.add(runner.spent - before)
+        self.spent += runner.spent - before
 
     def _fits(self, devices: Devices) -> bool:
         size = model_size(self.problem, devices)
@@ -81,17 +85,18 @@ class Relaxations:
         model = build_model(
             self.problem, incumbent.objective, bound, target, devices, staircase=self.staircase
         )
-        solutions = Solutions(model, incumbent) if devices == self.all else None
         solver, status = runner.solve(
             model.cp,
             limit=attempt.limit,
             seed=self.seed,
             strong=all(staircase_applies(self.problem, device) for device in devices),
-            on_solution=solutions,
+            on_solution=(
+                (lambda value: incumbent.offer(model.order(value), SOURCE))
+                if devices == self.all
+                else None
+            ),
             on_bound=lambda found: self._raise(devices, model.bound(whole(found))),
         )
-        if solutions is not None and solutions.failure:
-            raise solutions.failure[0]
         reach = None
         if status == cp_model.INFEASIBLE:
             self._raise(devices, model.beyond)
@@ -123,32 +128,3 @@ def _tightest_first(problem: Problem, devices: Devices) -> list[int]:
         return math.inf if room is None or not held else room / held
 
     return sorted(devices, key=lambda d: (admitted(d), d))
-
-
-class Spent:
-    """Time that all lanes together have spent."""
-
-    def __init__(self) -> None:
-        self.time = 0.0
-        self._lock = threading.Lock()
-
-    def add(self, time: float) -> None:
-        """Count more of it."""
-        with self._lock:
-            self.time += time
-
-
-class Solutions(cp_model.CpSolverSolutionCallback):
-    """Offers every solution of the whole model to the incumbent; keeps an exception for later."""
-
-    def __init__(self, model: Model, incumbent: Incumbent) -> None:
-        super().__init__()
-        self.model, self.incumbent = model, incumbent
-        self.failure: list[BaseException] = []
-
-    def on_solution_callback(self) -> None:
-        """Take a solution over (CP-SAT calls this)."""
-        try:
-            self.incumbent.offer(self.model.order(self.value), SOURCE)
-        except BaseException as error:
-            self.failure.append(error)

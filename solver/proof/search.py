@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TypeAlias
 
 from pipesat.core.problem import Problem
@@ -16,7 +15,6 @@ from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import PROOFS, Runner
 from pipesat.solver.search_parts import ALL_PARTS, SearchParts
 
-_WAIT = 0.1  # seconds for what another lane does, if there is nothing else to do
 _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
 
 _QUESTIONS = "questions to a device"
@@ -24,10 +22,11 @@ _Other: TypeAlias = ShortRuns | Stretches | PlacesProofs | DevicesAlone
 
 
 class ProofSearch:
-    """Raises an incumbent's bound; several lanes may take steps.
+    """Raises an incumbent's bound.
 
-    Relaxations are for any number of lanes, each other part for one at a time. A bound of
-    CP-SAT's that a checked schedule refutes ends them all.
+    Where several lanes prove, each is one ``share`` (number, count): it has its part of what is
+    tried first, and relaxations drawn by a chance of its own. A bound of CP-SAT's that a checked
+    schedule refutes ends them all.
     """
 
     def __init__(
@@ -37,9 +36,10 @@ class ProofSearch:
         *,
         seed: int,
         parts: SearchParts = ALL_PARTS,
+        share: tuple[int, int] = (0, 1),
     ) -> None:
         self.incumbent = incumbent
-        self.relaxations = Relaxations(problem, incumbent, seed=seed, parts=parts)
+        self.relaxations = Relaxations(problem, incumbent, seed=seed, parts=parts, share=share)
         self.others: dict[str, _Other] = {}  # by what they try
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
         if problem.has_modes:
@@ -60,7 +60,9 @@ class ProofSearch:
             self.others["models of places"] = PlacesProofs(problem, incumbent, seed=seed)
         elif parts.relaxations and problem.overlap is not None and not problem.plain:
             self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
-        self.locks = {what: threading.Lock() for what in self.others}
+        mine, count = share
+        dealt = list(self.others.items())
+        self.others = dict(one for number, one in enumerate(dealt) if number % count == mine)
 
     @property
     def report(self) -> str:
@@ -78,19 +80,14 @@ class ProofSearch:
             return True
         return self.relaxations.finished and all(x.finished for x in self.others.values())
 
-    def step(self, runner: Runner) -> None:
-        """Solve one model, of a relaxation or of another part."""
+    def step(self, runner: Runner, *, helping: bool = False) -> None:
+        """Solve one model, of a relaxation or of another part; who helps tries relaxations only."""
         exhausted = self.relaxations.finished
         waiting = [what for what, part in self.others.items() if not part.finished]
         waiting.sort(key=self._due)
-        for what in waiting:
-            its_turn = exhausted or self._due(what) < _OTHERS * self.relaxations.spent.time
-            last = exhausted and what == waiting[-1]
-            if its_turn and self.locks[what].acquire(timeout=_WAIT if last else 0):
-                try:
-                    self.others[what].step(runner)
-                finally:
-                    self.locks[what].release()
+        for what in waiting if exhausted or not helping else ():
+            if exhausted or self._due(what) < _OTHERS * self.relaxations.spent:
+                self.others[what].step(runner)
                 return
         if not exhausted:
             self.relaxations.step(runner)
@@ -101,14 +98,16 @@ class ProofSearch:
         return part.spent / (self.length if isinstance(part, Stretches) else 1)
 
 
-def proofs_for(incumbent: Incumbent, *, seed: int, parts: SearchParts) -> ProofSearch:
+def proofs_for(
+    incumbent: Incumbent, *, seed: int, parts: SearchParts, share: tuple[int, int] = (0, 1)
+) -> ProofSearch:
     """Return what raises the bound that counts while an incumbent is improved.
 
-    That of the problem that was asked for, with all that it has learnt so far.
+    That of the problem that was asked for, with all that it has learnt so far in this process.
     """
     asked = incumbent.asked
     known: ProofSearch | None = asked.proofs
-    found = known or ProofSearch(asked.problem, asked, seed=seed, parts=parts)
+    found = known or ProofSearch(asked.problem, asked, seed=seed, parts=parts, share=share)
     asked.proofs = found
     return found
 

@@ -22,11 +22,12 @@ from pipesat.core.timing import time_order
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.left_out import first_microbatches, one_by_one, with_microbatches
 from pipesat.solver.model.memory import staircase_applies
-from pipesat.solver.model.model import CONSTRAINTS_PER_SECOND, Model, build_model, model_size
+from pipesat.solver.model.model import Model, build_model, model_size
 from pipesat.solver.model.times import KINDS, model_times
 from pipesat.solver.model.variables import Variables, add_variables
 from pipesat.solver.proof.rounds import Rounds
 from pipesat.solver.proof.stretches import end_of
+from pipesat.solver.run.clock import CONSTRAINTS_PER_SECOND
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner, proven_bound
 

@@ -15,13 +15,14 @@ from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver.model.left_out import with_microbatches
 from pipesat.solver.model.memory import staircase_applies
-from pipesat.solver.model.model import CONSTRAINTS_PER_SECOND, model_size
+from pipesat.solver.model.model import model_size
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import splits
 from pipesat.solver.proof.rounds import Rounds
 from pipesat.solver.proof.short_runs import Steps
 from pipesat.solver.proof.stretches import Debt, Part, stretch_model
+from pipesat.solver.run.clock import CONSTRAINTS_PER_SECOND
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner
 

@@ -1,4 +1,8 @@
-"""When to end: the time limit and the stop, of a whole solve or of a part of it."""
+"""When to end: the time limit and the stop, of a whole solve or of a part of it.
+
+How fast things go stands here, once: it decides what is worth a try in the time that is left, and
+what a deterministic clock counts for work that CP-SAT does not count itself.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-_OPS_PER_SECOND = 30_000  # that a greedy pass handles, in Python
+GREEDY_OPS_PER_SECOND = 30_000
+"""Ops that a greedy pass handles."""
+WINDOW_OPS_PER_SECOND = 20_000
+"""Ops of which one window is worth a second: it costs a few passes over all of them."""
+CONSTRAINTS_PER_SECOND = 8_000
+"""Constraints that can be built and presolved in a part of each second."""
+BUILT_PER_SECOND = 60_000
+"""Constraints that are built and handed over, without their presolve."""
 
 
 @dataclass
@@ -14,7 +25,8 @@ class Clock:
     """Time since it was started, in seconds, its limit, and whether to stop before.
 
     A deterministic clock does not look at the time: it counts what is reported to it, so that what
-    depends on it comes out the same whatever the load of the machine.
+    depends on it comes out the same whatever the load of the machine. It is told CP-SAT's own
+    deterministic time, and for models and greedy passes about the seconds that they take.
 
     Attributes
     ----------
@@ -64,4 +76,4 @@ class Clock:
 
     def count_ops(self, ops: int) -> None:
         """Report a greedy pass over so many ops; see :meth:`count`."""
-        self.count(ops / _OPS_PER_SECOND)
+        self.count(ops / GREEDY_OPS_PER_SECOND)

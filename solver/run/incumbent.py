@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
@@ -30,6 +30,24 @@ def failure_note(what: str, error: BaseException) -> str:
 NOTHING = Bound(0, "nothing takes less than no time")
 
 
+class Raised(NamedTuple):
+    """A bound, and the origin that it counts as."""
+
+    bound: Bound
+    origin: str
+
+
+class Refuted(NamedTuple):
+    """An origin of which a bound was above the value of a checked schedule; ``fault`` says so."""
+
+    origin: str
+    fault: str
+
+
+News: TypeAlias = Schedule | Raised | Refuted
+"""What incumbents of one problem in several processes tell each other."""
+
+
 @dataclass
 class Incumbent:
     """Collects schedules and bounds from any thread; keeps the best of each.
@@ -41,6 +59,10 @@ class Incumbent:
     ``wider`` is that of the problem on whose behalf a narrower one is searched, if bounds of that
     one are what counts. ``proofs``, a :class:`pipesat.solver.proof.search.ProofSearch`, raises
     them. ``impossible`` says why there is no schedule at all, if that has been proven.
+
+    ``tell`` is told all news of it, within its lock. ``improved`` and ``raised`` are by how much
+    its value and its bound became better by what this process has found, and how often. Once it is
+    ``closed``, nothing changes any more.
     """
 
     problem: Problem
@@ -55,6 +77,10 @@ class Incumbent:
     wider: Incumbent | None = None
     proofs: Any = None
     impossible: str = ""
+    tell: Callable[[News], None] | None = None
+    improved: tuple[int, int] = (0, 0)
+    raised: tuple[int, int] = (0, 0)
+    closed: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _bounds: dict[str, Bound] = field(default_factory=dict)
     _refuted: set[str] = field(default_factory=set)
@@ -100,26 +126,35 @@ class Incumbent:
             timed = retime(self.problem, schedule, "span", schedule.source)
         return None if self.offer_timed(timed) is None else timed
 
-    def offer_timed(self, timed: Schedule) -> int | None:
+    def offer_timed(self, timed: Schedule, *, ours: bool = True) -> int | None:
         """Check a schedule as it is timed, and keep it if it is the best; see :meth:`offer`."""
+        if check(self.problem, timed):
+            return None
+        self._keep(timed, ours=ours)
+        return timed.value(self.objective)
+
+    def _keep(self, timed: Schedule, *, ours: bool) -> None:
+        """Keep a schedule that has been checked if it is the best."""
+        value = timed.value(self.objective)
         with self.lock:
-            value = timed.value(self.objective)
-            if self.value is not None and value >= self.value:
-                return None if check(self.problem, timed) else value
-            if check(self.problem, timed):
-                return None
+            before = self.value
+            if self.closed or (before is not None and value >= before):
+                return
+            if ours and before is not None:
+                self.improved = _more(self.improved, before - value)
             self.schedule, self.found_at = timed, self.clock.elapsed
+            if self.tell is not None:
+                self.tell(timed)
             for origin, bound in list(self._bounds.items()):
                 if bound.value > value:
                     self.refute(origin, bound)
             self._note(timed.source)
-            return value
 
-    def raise_bound(self, bound: Bound, origin: str | None = None) -> None:
+    def raise_bound(self, bound: Bound, origin: str | None = None, *, ours: bool = True) -> None:
         """Keep a bound if it is the best of its origin, which by default is its source."""
         origin = origin or bound.source
         with self.lock:
-            if origin in self._refuted:
+            if self.closed or origin in self._refuted:
                 return
             if self.value is not None and bound.value > self.value:
                 self.refute(origin, bound)
@@ -127,9 +162,31 @@ class Incumbent:
             known = self._bounds.get(origin)
             if known is None or bound.value > known.value:
                 self._bounds[origin] = bound
+                if self.tell is not None:
+                    self.tell(Raised(bound, origin))
             if self.bound is NOTHING or bound.value > self.bound.value:
+                if ours:
+                    self.raised = _more(self.raised, bound.value - self.bound.value)
                 self.bound = bound
                 self._note(bound.source)
+
+    def hear(self, news: News, *, checked: bool) -> None:
+        """Take in what another process has found; its schedules may have been checked by ours."""
+        if isinstance(news, Raised):
+            self.raise_bound(*news, ours=False)
+        elif isinstance(news, Refuted):
+            self._drop(*news)
+        elif checked:
+            self._keep(news, ours=False)
+        elif self.value is None or news.value(self.objective) < self.value:
+            self.offer_timed(news, ours=False)
+
+    def news(self) -> list[News]:
+        """Return all that is known."""
+        with self.lock:
+            known: list[News] = [Refuted(origin, "") for origin in sorted(self._refuted)]
+            known += [Raised(bound, origin) for origin, bound in self._bounds.items()]
+            return [*known, *filter(None, [self.schedule])]
 
     def narrower(
         self, problem: Problem, clock: Clock, offer: Callable[[Schedule], object]
@@ -151,6 +208,11 @@ class Incumbent:
         inner.listener = heard
         return inner
 
+    def close(self) -> None:
+        """Keep everything as it is: nothing that is found later counts, nor is anybody told."""
+        with self.lock:
+            self.closed = True
+
     def trusts(self, origin: str) -> bool:
         """Whether nothing that came from there has been refuted."""
         return origin not in self._refuted
@@ -162,16 +224,23 @@ class Incumbent:
         objective and the incumbent's value.
         """
         with self.lock:
-            if origin in self._refuted:
+            source = "" if self.schedule is None else f" ({self.schedule.source})"
+            self._drop(
+                origin,
+                f"a proof was dropped, please report it: {bound.source} says at least "
+                f"{bound.value}{of and f' for {of}'}, but a checked schedule{source} has "
+                f"{self.value if value is None else value}",
+            )
+
+    def _drop(self, origin: str, fault: str) -> None:
+        with self.lock:
+            if self.closed or origin in self._refuted:
                 return
             self._refuted.add(origin)
             self._bounds.pop(origin, None)
-            source = "" if self.schedule is None else f" ({self.schedule.source})"
-            self.faults.append(
-                f"a proof was dropped, please report it: {bound.source} says at least "
-                f"{bound.value}{of and f' for {of}'}, but a checked schedule{source} has "
-                f"{self.value if value is None else value}"
-            )
+            self.faults.append(fault)
+            if self.tell is not None:
+                self.tell(Refuted(origin, fault))
             rest = max(self._bounds.values(), key=lambda known: known.value, default=NOTHING)
             if rest.value < self.bound.value:
                 self.bound = rest
@@ -183,3 +252,8 @@ class Incumbent:
         self.history.append(step)
         if self.listener is not None:
             self.listener(step)
+
+
+def _more(known: tuple[int, int], by: int) -> tuple[int, int]:
+    amount, times = known
+    return amount + by, times + 1

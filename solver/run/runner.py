@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
 
 from ortools.sat.python import cp_model
 
-from pipesat.solver.run.clock import Clock
+from pipesat.core.errors import Fault
+from pipesat.solver.run.clock import BUILT_PER_SECOND, Clock
 from pipesat.solver.run.incumbent import failure_note
 
-_OVERHEAD = 0.01  # deterministic time of building a small model
+_OVERHEAD = 0.01  # deterministic time of a small model, beside what CP-SAT counts
 PROOFS = "CP-SAT's proofs"
 """Origin of all bounds that CP-SAT proves: one that is refuted ends them all."""
 FOUND = (cp_model.OPTIMAL, cp_model.FEASIBLE)
+T = TypeVar("T")
 
 
 def new_solver(seed: int, workers: int = 1) -> cp_model.CpSolver:
@@ -40,6 +45,61 @@ def proven_bound(solver: cp_model.CpSolver) -> int:
     return whole(solver.best_objective_bound)
 
 
+class _Guard(cp_model.CpSolverSolutionCallback):
+    """Calls what wants to hear of solutions and bounds; what it raises ends the solve.
+
+    An exception that passes through CP-SAT is lost, or ends the process.
+    """
+
+    def __init__(
+        self,
+        solver: cp_model.CpSolver,
+        on_solution: Callable[[Callable[[cp_model.IntVar], int]], object] | None,
+        on_bound: Callable[[float], object] | None,
+    ) -> None:
+        super().__init__()
+        self.solver, self.on_solution, self.on_bound = solver, on_solution, on_bound
+        self.failure: BaseException | None = None
+
+    def on_solution_callback(self) -> None:
+        """Take note of a solution (CP-SAT calls this)."""
+        if self.on_solution is not None:
+            self._call(self.on_solution, self.value)
+
+    def hear_bound(self, bound: float) -> None:
+        """Take note of a bound (CP-SAT calls this)."""
+        if self.on_bound is not None:
+            self._call(self.on_bound, bound)
+
+    def _call(self, function: Callable[[T], object], argument: T) -> None:
+        if self.failure is None:
+            try:
+                function(argument)
+            except BaseException as error:
+                self.failure = error
+                self.solver.stop_search()
+
+
+def _hint_once(model: cp_model.CpModel) -> None:
+    """Keep the first hint of each variable: a second one would make the model invalid."""
+    hint = model.proto.solution_hint
+    names, values = list(hint.vars), list(hint.values)
+    if len(set(names)) < len(names):
+        once = dict(zip(reversed(names), reversed(values), strict=True))
+        model.clear_hints()
+        for name, value in once.items():
+            model.add_hint(model.get_int_var_from_proto_index(name), value)
+
+
+def _invalid(model: cp_model.CpModel) -> Fault:
+    """Say why CP-SAT takes a model for none, and keep it."""
+    with tempfile.NamedTemporaryFile(prefix="pipesat-model-", suffix=".txt", delete=False) as file:
+        kept = Path(file.name)
+    model.export_to_file(str(kept))
+    why = " ".join(model.validate().split()) or "it does not say why"
+    return Fault(f"CP-SAT calls a model invalid: {why}; the model is in {kept}")
+
+
 def whole(bound: float) -> int:
     """Return a bound that CP-SAT reports as the integer it stands for; 0 if it says nothing."""
     return round(bound) if math.isfinite(bound) and bound > 0 else 0
@@ -47,6 +107,8 @@ def whole(bound: float) -> int:
 
 class Runner:
     """Runs models one after the other on one thread; :meth:`interrupt` ends the present one.
+
+    The only door to CP-SAT. A model that it takes for none is a fault, never "infeasible".
 
     ``spent`` is the time it took, in the clock's terms. A deterministic clock is limited by, and
     told, CP-SAT's own deterministic time.
@@ -67,8 +129,8 @@ class Runner:
         dynamic: bool = False,
         linear: bool = True,
         upwards: bool = False,
-        on_solution: cp_model.CpSolverSolutionCallback | None = None,
-        on_bound: Callable[[float], None] | None = None,
+        on_solution: Callable[[Callable[[cp_model.IntVar], int]], object] | None = None,
+        on_bound: Callable[[float], object] | None = None,
     ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
         """Solve within ``limit``, and within what is left on the clock.
 
@@ -77,7 +139,13 @@ class Runner:
         them OR-Tools 9.15 aborts on some models with ops of length zero. Without ``linear``, models
         with optional intervals and memory over time are solved many times faster: their linear
         relaxation costs much and says little. ``upwards`` proves values too low, one after the
-        other, before it finds a schedule.
+        other, before it finds a schedule. ``on_solution`` is called with a function that gives
+        every variable's value, ``on_bound`` with what is proven; what they raise ends the solve.
+
+        Raises
+        ------
+        Fault
+            If CP-SAT takes the model for invalid: then the model is kept as a file.
         """
         solver = new_solver(seed, self.workers)
         solver.parameters.use_strong_propagation_in_disjunctive = strong
@@ -90,18 +158,25 @@ class Runner:
             solver.parameters.max_deterministic_time = limit
         else:
             solver.parameters.max_time_in_seconds = limit
+        guard = _Guard(solver, on_solution, on_bound)
         if on_bound is not None:
-            solver.best_bound_callback = on_bound
+            solver.best_bound_callback = guard.hear_bound
+        _hint_once(model)
         self._running = solver
         try:
-            status = solver.solve(model, on_solution)
+            status = solver.solve(model, None if on_solution is None else guard)
         finally:
             self._running = None
         taken = solver.wall_time
         if self.clock.deterministic:
-            taken = solver.response_proto.deterministic_time + _OVERHEAD
+            built = len(model.proto.constraints) / BUILT_PER_SECOND
+            taken = solver.response_proto.deterministic_time + _OVERHEAD + built
             self.clock.count(taken)
         self.spent += taken
+        if guard.failure is not None:
+            raise guard.failure
+        if status == cp_model.MODEL_INVALID:
+            raise _invalid(model)
         return solver, status
 
     def interrupt(self) -> None:

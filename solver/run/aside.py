@@ -1,0 +1,52 @@
+"""A search in a thread of its own, so that its caller hears signals and the clock meanwhile."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.team import HEAD_START
+
+_LOOK: Final = 0.05  # seconds between two looks at the clock and its stop
+_GRACE: Final = 0.6  # seconds that what cannot be interrupted has, once the clock is over
+_AT_EXIT: Final = 2.0  # seconds for what was left behind to end, before the interpreter goes
+
+
+def aside(search: Callable[[], None], incumbent: Incumbent, later: Callable[[], None]) -> None:
+    """Run a search; return when it has ended, or soon after the clock is over.
+
+    Work that cannot be interrupted is left behind then: the incumbent has what was found. Without
+    any schedule the search goes on until there is one. ``later`` is called after a moment.
+
+    What the search raises is raised here.
+    """
+    failure: list[BaseException] = []
+    clock = incumbent.clock
+
+    def guarded() -> None:
+        try:
+            search()
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=guarded, name="search", daemon=True)
+    thread.start()
+    over, started = math.inf, False
+    while thread.is_alive():
+        thread.join(_LOOK)
+        ended = clock.stop() or (not clock.deterministic and clock.over)
+        over = min(over, time.monotonic()) if ended else over
+        if time.monotonic() > over + _GRACE and incumbent.schedule is not None:
+            incumbent.close()
+            atexit.register(thread.join, _AT_EXIT)
+            return
+        if not (started or ended) and clock.seconds > HEAD_START:
+            started = True
+            later()
+    if failure:
+        raise failure[0]
