@@ -13,6 +13,7 @@ from pipesat.bounds.feasibility import preflight
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Infeasible
 from pipesat.core.problem import Problem
+from pipesat.core.progress import doing
 from pipesat.core.result import Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Listener
@@ -100,8 +101,16 @@ def solve(
         longest = min(_STARTS * time_limit, max(_STARTS_SECONDS, _STARTS_OF_LONG * time_limit))
         guides: list[Schedule] = []
         made = _noted(warm_starts, guides) if problem.has_modes else warm_starts
-        report.failed.extend(_take_starts(whole, schedules, 0, written=False))
-        report.failed.extend(_take_starts(whole, made, time_limit - longest, written=True))
+
+        def found() -> None:
+            """Let the other lanes improve the first valid schedule while others are made."""
+            team.hand(incumbent, portfolio.travelling(incumbent, whole.starts, seed, parts))
+
+        with doing("hand-written schedules"):
+            report.failed.extend(_take_starts(whole, schedules, 0, found, written=False))
+            report.failed.extend(
+                _take_starts(whole, made, time_limit - longest, found, written=True)
+            )
         search = _search_by(team, seed, parts, guides, written_for)
         for told, found in zip(report, whole.improve(search), strict=True):
             told.extend(found)
@@ -167,18 +176,26 @@ def _noted(schedules: Iterable[Schedule], notes: list[Schedule]) -> Iterator[Sch
 
 
 def _take_starts(
-    whole: Solve, starts: Iterable[Schedule], reserved: float, *, written: bool
+    whole: Solve,
+    starts: Iterable[Schedule],
+    reserved: float,
+    found: Callable[[], None],
+    *,
+    written: bool,
 ) -> list[str]:
     """Take schedules to start from until one meets the bound; say what failed.
 
     Leaves ``reserved`` seconds of the clock once there is a valid one; without one it goes on, and
     whoever makes them lazily should end when time is over. If making one fails, what
-    came before it stays.
+    came before it stays. ``found`` is called with the first valid one.
     """
     incumbent = whole.incumbent
     try:
         for schedule in starts:
+            first = incumbent.schedule is None
             timed = whole.take(schedule, written=written)
+            if first and timed is not None:
+                found()
             meets_bound = (
                 timed is not None and timed.value(incumbent.objective) == incumbent.bound.value
             )

@@ -29,6 +29,7 @@ from pipesat.core.errors import Infeasible
 from pipesat.core.ops import Pair
 from pipesat.core.plain_problems import memory_varies, with_modes_of_stages
 from pipesat.core.problem import MicrobatchOrder, Problem
+from pipesat.core.progress import doing
 from pipesat.core.result import Baseline
 from pipesat.core.schedule import Order, Schedule
 from pipesat.solver.modes.assign import in_modes_of_stages
@@ -123,8 +124,9 @@ class Solve:
             strict = self.inner.incumbent
             limit = SHARES[mine.problem.order] * mine.clock.left
             strict.clock = mine.clock.part(limit, stop=lambda: mine.proven)
-            found = self.inner.improve(search)
             under = f"with order {strict.problem.order}: "
+            with doing(f"the problem {under[:-2]}"):
+                found = self.inner.improve(search)
             report.notes.extend(under + note for note in found.notes)
             report.failed.extend([*strict.faults, *found.failed])
         if not (mine.proven or mine.clock.over):
@@ -226,7 +228,8 @@ def search_narrower(
         if not (own.clock.over or own.proven):
             own.clock = clock.part(clock.left, stop=hopeless)
             own.found_at = own.clock.elapsed
-            found = search(own, known)
+            with doing(f"the narrower problem {narrow.name}"):
+                found = search(own, known)
             report.notes.extend(f"{narrow.name}: {note}" for note in found.notes)
             report.failed.extend(found.failed)
         report.failed.extend(own.faults)

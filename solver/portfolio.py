@@ -33,7 +33,7 @@ from pipesat.solver.permutations.search import permutations_apply, permuted_sche
 from pipesat.solver.proof.search import ProofSearch, proofs_for
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.lane import Seat
+from pipesat.solver.run.lane import Seat, Work
 from pipesat.solver.run.runner import Lanes, Runner
 from pipesat.solver.run.team import SearchReport, Team
 from pipesat.solver.run.turns import Turn, take_turns
@@ -170,10 +170,8 @@ def _other_ways(lane: Lane) -> Step | None:
         seed=lane.seed + number,
         parts=lane.parts,
     ).all()
-    windows, starts = lane.windows, lane.starts
-    if lane.paired and starts and windows is not None:
-        least = starts[0].value(lane.incumbent.objective)
-        near = [s for s in starts if s.value(lane.incumbent.objective) <= _NEAR * least]
+    windows, near = lane.windows, _near(lane.incumbent, lane.starts)
+    if lane.paired and near and windows is not None:
         ways = _with_new_beginnings(ways, windows, near[1:] + near[:1])
 
     def step() -> bool:
@@ -301,15 +299,28 @@ def search(
 
     Needs an incumbent with a schedule.
     """
-    near = starts[:_STARTS]
-    if starts and not incumbent.problem.has_modes and gains(incumbent.problem):
-        least = starts[0].value(incumbent.objective)
-        near = [s for s in starts if s.value(incumbent.objective) <= _NEAR * least] or near
-    travels = partial(work, starts=[_bare(s) for s in near], seed=seed, parts=parts)
+    travels = travelling(incumbent, starts, seed, parts)
     ours = partial(
         work, starts=starts, seed=seed, parts=parts, guides=guides, written_for=written_for
     )
     return team.run(incumbent, travels, ours)
+
+
+def travelling(
+    incumbent: Incumbent, starts: Sequence[Schedule], seed: int, parts: SearchParts
+) -> Work:
+    """Return the work of a lane in another process: of the starts it gets those that it uses."""
+    used = starts[:_STARTS]
+    if not incumbent.problem.has_modes and gains(incumbent.problem):
+        used = _near(incumbent, starts) or used
+    bare = [Schedule(one.devices, one.source, one.copies) for one in used]
+    return partial(work, starts=bare, seed=seed, parts=parts)
+
+
+def _near(incumbent: Incumbent, starts: Sequence[Schedule]) -> list[Schedule]:
+    """Those starts that are about as good as the best, which is the first."""
+    objective = incumbent.objective
+    return [s for s in starts if s.value(objective) <= _NEAR * starts[0].value(objective)]
 
 
 def work(seat: Seat, incumbent: Incumbent, **told: Any) -> list[str]:
@@ -324,12 +335,11 @@ def alone(
     clock = incumbent.clock.part(incumbent.clock.left, stop=lambda: incumbent.proven)
     lanes = Lanes(clock)
     seat = Seat(0, lanes.runner)
-    return lanes.run([lambda: Lane(seat, incumbent, starts, seed, parts).search()])
 
+    def only() -> None:
+        Lane(seat, incumbent, starts, seed, parts).search()
 
-def _bare(schedule: Schedule) -> Schedule:
-    """A schedule without what was worked out of it, to travel."""
-    return Schedule(schedule.devices, schedule.source, schedule.copies)
+    return lanes.run([only])
 
 
 Ways = Iterator[Callable[[], None]]

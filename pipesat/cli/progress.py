@@ -25,6 +25,9 @@ SILENCE: Final = 4.0
 """Seconds after which something is printed, whether anything is better or not."""
 
 
+_PROVEN: Final = "ending: value and bound meet"
+
+
 class Progress:
     """A line that renews itself on a terminal; elsewhere one per improvement, and in long silences.
 
@@ -40,6 +43,7 @@ class Progress:
         self.lines: list[str] = []
         self.heard = time.monotonic()  # of ``last``, whose seconds may be a clock of its own
         self.last = Improvement(0.0, None, None, "starting")
+        self.shown = 0.0  # the latest time that a line had
         self.lock = threading.Lock()
         self.live = Live(
             get_renderable=self._line, console=console, refresh_per_second=4, transient=True
@@ -67,6 +71,7 @@ class Progress:
     def __call__(self, improvement: Improvement) -> None:
         """Take note of an improvement; from any thread."""
         with self.lock:
+            improvement = improvement._replace(seconds=self._at(improvement.seconds))
             self.last, self.heard = improvement, time.monotonic()
             text = describe(improvement, self.limit)
             self.lines.append(text)
@@ -91,13 +96,22 @@ class Progress:
                 if time.monotonic() - self.printed >= SILENCE and not self.ended.is_set():
                     self._print(self._now())
 
+    def _at(self, seconds: float) -> float:
+        """A time by the search's clock, or the latest that was shown: lines never go back."""
+        if self.lines:  # before the first of them, clocks of other work may be ahead
+            self.shown = max(self.shown, seconds)
+            return self.shown
+        return seconds
+
     def _now(self) -> str:
         """What is known and what is being done; without a name, where the best is from."""
-        seconds = self.last.seconds + time.monotonic() - self.heard  # by the search's clock
+        seconds = self._at(self.last.seconds + time.monotonic() - self.heard)
         work = being_done()
         if self.last.value is None and self.last.bound is None:
             return f"{_clock(seconds, self.limit)}  {one_line(work or self.last.source)}"
         text = describe(self.last._replace(seconds=seconds), self.limit)
+        if not work and self.last.value == self.last.bound:
+            work = _PROVEN
         return f"{text}; now {one_line(work)}" if work else text
 
     def _line(self) -> Text:

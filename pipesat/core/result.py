@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from pipesat.core.amounts import Rounding, rounded, rounded_down, time_text
 from pipesat.core.arguments import public
 from pipesat.core.attached import attached
-from pipesat.core.claims import Bound, Standing, Status, against, percent, require_best
+from pipesat.core.claims import Bound, Standing, Status, against, percent, plural, require_best
 from pipesat.core.metrics import bubbles, mode_counts, pair_counts, peak_memory
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.problem import Problem
@@ -87,7 +87,8 @@ class Result(Displayed):
         Which proofs the solve itself has dropped for that reason, and what failed in it without
         costing the schedule; the explanation has them.
     lanes, cpu_s
-        Lanes that have searched, and the processor time of all of them in seconds.
+        Lanes that have searched, and the seconds of processor time that this process and theirs
+        took; 0 where that is not known.
 
     Raises
     ------
@@ -111,7 +112,7 @@ class Result(Displayed):
     baselines_left_out: bool = False
     contradictions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    lanes: int = 1
+    lanes: int = 0
     cpu_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -157,7 +158,18 @@ class Result(Displayed):
                 ("Modes", modes_text(problem, schedule) if problem.has_modes else ""),
                 ("Bubble", f"{of_makespan} of the makespan, {of_span} of the span"),
             ]
-        return [*facts, ("Searched", f"{self.wall_s:.1f} s")]
+        return [*facts, ("Searched", self._searched())]
+
+    def _searched(self) -> str:
+        """Say how long the search took, and with several workers how much of the machine it used.
+
+        Its share is processor time over seconds and workers.
+        """
+        text = f"{self.wall_s:.1f} s"
+        if self.workers == 1 or not (self.lanes and self.wall_s):
+            return text
+        share = percent(min(1.0, self.cpu_s / (self.wall_s * self.workers)), 0)
+        return f"{text}, {plural(self.lanes, 'lane')}, {share} of {self.workers} cores used"
 
     def answer(self) -> Facts:
         """Return the lines that every answer about this problem has."""
@@ -276,6 +288,8 @@ class Result(Displayed):
             "wall_s": round(self.wall_s, 3),
             "seed": self.seed,
             "workers": self.workers,
+            "lanes": self.lanes,
+            "cpu_s": round(self.cpu_s, 3),
             "versions": self.versions,
             "explanation": self.explanation or None,
             "for": self.target,

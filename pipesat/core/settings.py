@@ -77,10 +77,11 @@ SHARED: Final = {
     "objective": "``makespan``, or ``span``: the longest that a device takes from its first op to "
     "its last.",
     "time_limit": "Seconds for the search. It ends earlier if nothing better can exist.",
-    "workers": "Threads of the search; ``None``: the cores it may use.",
+    "workers": "Lanes of the search, the first in this process, each other one in its own; "
+    "``None``: the cores it may use.",
     "seed": "Seed of the search.",
-    "deterministic": "One result for one seed, whatever the load: one thread, limits in solver "
-    "time.",
+    "deterministic": "One result for one seed, whatever the load: one lane, limits in solver time "
+    "(roughly seconds), hand-written schedules uncounted.",
     "listener": "Called with every improvement.",
     "stop": "Ends the search when set, with the best answer so far.",
     "to": f"The format: {', '.join(f'``{name}``' for name in get_args(Target))}, ``megatron`` (the "

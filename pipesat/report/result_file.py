@@ -39,6 +39,8 @@ class ResultModel(BaseModel):
     wall_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     seed: Value
     workers: Value
+    lanes: Value = 0
+    cpu_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     versions: dict[StrictStr, StrictStr]
     explanation: StrictStr | None = None
     target: Annotated[Target | None, Field(alias="for")] = None
@@ -132,6 +134,8 @@ def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Resu
         wall_s=model.wall_s,
         seed=model.seed,
         workers=model.workers,
+        lanes=model.lanes,
+        cpu_s=model.cpu_s,
         versions=model.versions,
         explanation=model.explanation or "",
         target=model.target,

@@ -103,7 +103,7 @@ Grid: TypeAlias = Mapping[str, list[Any]]
 class Spec:
     """A sweep: its grids, the costs or problem files that they name, and limits.
 
-    ``workers`` are the threads of one solve. ``memory_limit`` is in bytes and ``kill_after`` in
+    ``workers`` are the lanes of one solve. ``memory_limit`` is in bytes and ``kill_after`` in
     seconds; ``None`` leaves them to the run.
     """
 

@@ -49,6 +49,8 @@ def pair_times(
         length of a plan that exists.
     deterministic
         One result for one seed, whatever the load: one thread, limits in solver time.
+    workers
+        Threads of CP-SAT; ``None``: the cores it may use.
 
     Raises
     ------

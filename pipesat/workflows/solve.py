@@ -79,7 +79,7 @@ def solve(
         If there is no such target.
     """
     if deterministic and workers not in (None, 1):
-        raise BadInput("`deterministic` runs one thread", where="workers", value=workers)
+        raise BadInput("`deterministic` runs one lane", where="workers", value=workers)
     import pipesat.heuristics
     import pipesat.solver  # noqa: F401  slow to import, both: before the clock starts
 
@@ -195,6 +195,8 @@ def _best_of(ways: Sequence[Problem], found: Sequence[Result]) -> Result:
         bound=bound,
         baseline=min(baselines, key=lambda one: one.value, default=None),
         wall_s=sum(r.wall_s for r in found),
+        lanes=max(r.lanes for r in found),
+        cpu_s=sum(r.cpu_s for r in found),
         history=tuple(history),
         explanation="; ".join(
             [*said, *dict.fromkeys(r.explanation for r in found if r.explanation)]

@@ -98,13 +98,16 @@ class Known(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """A job: the incumbents from the problem asked for to the one to be searched, and the work."""
+    """A job: the incumbents from the problem asked for to the one to be searched, and the work.
+
+    For the lane of that number ``of`` so many.
+    """
 
     job: int
     incumbents: Sequence[Known]
     work: Work
     number: int
-    count: int
+    of: int
 
 
 class Stop(NamedTuple):
@@ -236,7 +239,7 @@ class _Lane:
 
     def _do(self, begin: Begin, mine: Incumbent) -> None:
         lanes = Lanes(mine.clock.part(mine.clock.left, lambda: mine.proven))
-        seat = Seat(begin.number, lanes.runner, lambda: 1, count=begin.count)
+        seat = Seat(begin.number, lanes.runner, lambda: 1, count=begin.of)
         notes: list[str] = []
         failed = lanes.run([lambda: notes.extend(begin.work(seat, mine))])
         self.link.send(Ended(begin.job, notes, failed, seat.account))

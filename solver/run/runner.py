@@ -86,7 +86,7 @@ def _hint_once(model: cp_model.CpModel) -> None:
     names, values = list(hint.vars), list(hint.values)
     if len(set(names)) < len(names):
         once = dict(zip(reversed(names), reversed(values), strict=True))
-        model.clear_hints()
+        model.clear_hints()  # type: ignore[no-untyped-call]
         for name, value in once.items():
             model.add_hint(model.get_int_var_from_proto_index(name), value)
 

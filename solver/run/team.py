@@ -149,22 +149,14 @@ class Team:
         ``ours`` is what lane 0 does instead, if that cannot travel.
         """
         clock = mine.clock.part(mine.clock.left, stop=lambda: mine.proven)
-        with self._lock:
-            self._job += 1
-            job, self._current = self._job, (mine, work)
-            self._reports[job] = SearchReport([], [])
-            for member in self.members.values():
-                self._hand(member, mine, work)
+        job = self.hand(mine, work)
         lanes = Lanes(clock)
         seat = Seat(0, lanes.runner, self._others, count=self.most)
         notes: list[str] = []
         failed = lanes.run([lambda: notes.extend((ours or work)(seat, mine))])
         while self._at_work(job) and not clock.over:  # lane 0 has nothing left to do
             time.sleep(_LOOK)
-        with self._lock:
-            self._current = None
-            for member in self.members.values():
-                member.link.send(Stop(job))
+        self._end()
         until = time.monotonic() + _LAST_WORDS
         while self._at_work(job) and time.monotonic() < until:
             time.sleep(_LOOK)
@@ -172,6 +164,28 @@ class Team:
             report = self._reports.pop(job)
             self._count(0, seat.account)
         return SearchReport([*notes, *report.notes], [*failed, *report.failed])
+
+    def hand(self, mine: Incumbent, work: Work) -> int:
+        """Let the other lanes search an incumbent's problem from now on; return the job's number.
+
+        They end it with the next job, if not before.
+        """
+        with self._lock:
+            self._end()
+            self._job += 1
+            self._current = mine, work
+            self._reports[self._job] = SearchReport([], [])
+            for member in self.members.values():
+                self._hand(member, mine, work)
+            return self._job
+
+    def _end(self) -> None:
+        """End the present job, if there is one."""
+        with self._lock:
+            if self._current is not None:
+                for member in self.members.values():
+                    member.link.send(Stop(self._job))
+            self._current = None
 
     def _others(self) -> int:
         return sum(member.ready for member in self.members.values())
