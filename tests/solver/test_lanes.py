@@ -1,10 +1,17 @@
-"""Several lanes at once: what they share never breaks, and one that fails loses nothing."""
+"""Several lanes at once: what they tell each other, and that one which ends loses nothing."""
 
 from __future__ import annotations
 
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -12,29 +19,44 @@ from pipesat.bounds.feasibility import sure_order
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
+from pipesat.core.result import Improvement
+from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver import portfolio
 from pipesat.solver.driver import solve
 from pipesat.solver.neighbourhood.search import WindowSearch
-from pipesat.solver.proof.attempts import Attempts
 from pipesat.solver.proof.search import ProofSearch
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.lane import Seat
 from pipesat.solver.run.runner import Lanes
+from pipesat.solver.run.team import Team
 from pipesat.solver.search_parts import ALL_PARTS, SearchParts
+from tests.support.lanes import (
+    PROBLEM,
+    answers,
+    begun,
+    offers_and_stays,
+    schedules,
+    team_of,
+    until,
+)
+from tests.support.paths import ROOT
 from tests.support.problems import chain, vee
 
-LANES = 8
+LANES = 3
 
 
-@pytest.fixture
-def _switching() -> Iterator[None]:
-    """Threads take turns as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
+class Planted(Exception):
+    """An error that nobody expects."""
+
+
+def fail(*_: object, **__: object) -> None:
+    raise Planted("this lane is broken")
+
+
+PLANTED = "Planted: this lane is broken"
 
 
 def started(problem: Problem) -> Incumbent:
@@ -45,76 +67,184 @@ def started(problem: Problem) -> Incumbent:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_switching")
 @pytest.mark.parametrize(
     "problem",
     [
-        chain(3, 4, F=2, B=3, W=2, cap=2),
         chain(4, 9, F=2, B=3, W=2, comm=1, cap=2),
         vee(2, 3, F=2, B=3, W=1, cap=4),
     ],
 )
 def test_many_lanes_share_one_search(problem: Problem) -> None:
-    for seed in range(3):
-        incumbent = started(problem)
-        done = portfolio.search(
-            problem,
-            incumbent,
-            [],
-            threads=LANES,
-            seed=seed,
-            parts=ALL_PARTS,
-        )
-        assert done.failed == []
-        assert incumbent.faults == []
-        assert incumbent.proven
-        assert incumbent.schedule is not None
-        assert check(problem, incumbent.schedule) == []
+    incumbent = started(problem)
+    team = Team(incumbent, LANES)
+    team.begin()
+    try:
+        done = portfolio.search(team, incumbent, [], seed=0, parts=ALL_PARTS)
+    finally:
+        team.close()
+    assert (done.failed, team.lost, incumbent.faults) == ([], [], [])
+    assert incumbent.proven
+    assert incumbent.schedule is not None
+    assert check(problem, incumbent.schedule) == []
 
 
-@pytest.mark.usefixtures("_switching")
-def test_attempts_are_taken_and_learnt_from_many_threads() -> None:
-    """Each attempt goes to one thread, and none is lost while others write what they have found."""
-    devices = frozenset(range(6))
-    attempts = Attempts(devices, range(6), 100, seed=0, fits=lambda _: True)
-    taken: list[frozenset[int]] = []
-    failures: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            for turn in range(150):
-                attempt = attempts.take(bound=turn)
-                if attempt is not None:
-                    taken.append(attempt.devices)
-                    attempts.learn(
-                        attempt,
-                        reach=turn + 7,
-                        infeasible=False,
-                        raised=turn % 5 == 0,
-                        proven=False,
-                    )
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(LANES)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert attempts.tried == len(taken)
-    assert {frozenset({d}) for d in devices} <= set(taken)
+def alive(pid: int) -> bool:
+    """Whether there is such a process, a zombie too."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
 
 
-class Planted(Exception):
-    """An error that nobody expects."""
+def test_two_lanes_run_at_the_same_time() -> None:
+    """Each acts between two acts of the other, and a terminal's signals are not theirs to hear."""
+    team, incumbent = team_of()
+    best = schedules()[-1].makespan
+    seen: list[int | None] = []
+
+    def ours(seat: Seat, mine: Incumbent) -> list[str]:
+        until(lambda: not seat.alone)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            team.members[1].process.send_signal(number)
+        mine.raise_bound(Bound(2, "this lane"))
+        until(lambda: mine.value == best)
+        mine.raise_bound(Bound(3, "this lane"))
+        until(lambda: mine.bound.value == 4)
+        seen.append(mine.value)
+        return []
+
+    team.begin()
+    pids = [member.process.pid for member in team.members.values()]
+    try:
+        report = team.run(incumbent, answers, ours)
+    finally:
+        team.close()
+    assert (report.notes, report.failed, seen) == (["answered"], [], [best])
+    assert (incumbent.bound.source, team.searched, team.lost) == ("the other lane", 1, [])
+    assert team.cpu > 0
+    assert not any(map(alive, pids))
 
 
-def fail(*_: object) -> None:
-    raise Planted("this lane is broken")
+@pytest.mark.slow
+def test_a_lane_that_is_killed_loses_nothing_and_is_started_again_once() -> None:
+    team = begun(report=lambda _: None)
+    try:
+        team.members[1].process.kill()
+        until(lambda: team.lost and team.members[1].ready)
+        assert team.asked.value == schedules()[-1].makespan
+        team.members[1].process.kill()
+        until(lambda: len(team.lost) == 2)
+    finally:
+        team.close()
+    assert team.lost == [
+        f"lane 1 ended by signal 9 (Killed), {then}"
+        for then in ("it was started again", "the others went on")
+    ]
+    assert team.members == {}
 
 
-PLANTED = "Planted: this lane is broken"
+@pytest.mark.slow
+def test_lanes_end_with_a_main_process_that_is_killed() -> None:
+    code = "import time; from tests.support.lanes import begun; begun(); time.sleep(600)"
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    ) as main:
+        assert main.stdout is not None
+        (pid,) = json.loads(main.stdout.readline())
+        assert alive(pid)
+        main.kill()
+    until(lambda: not alive(pid))
+
+
+def _solve_in_worker(queue: Any) -> None:
+    team = begun(report=queue.put)
+    team.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_lanes_work_within_daemonic_workers(method: str) -> None:
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    worker = context.Process(target=_solve_in_worker, args=(queue,), daemon=True)
+    worker.start()
+    (pid,) = queue.get(timeout=60)
+    worker.join(60)
+    assert worker.exitcode == 0
+    assert not alive(pid)
+
+
+def test_where_no_process_can_be_started_one_lane_searches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr("pipesat.core.children.start", refuse)
+    team, incumbent = team_of(lanes=3)
+    team.begin()
+    report = team.run(incumbent, offers_and_stays, lambda *_: ["lane 0 did it all"])
+    team.close()
+    assert report.notes == ["lane 0 did it all"]
+    assert team.notes == ["lane 1 could not be started: no more processes"]
+    assert team.searched == 0
+
+
+def test_there_are_as_many_lanes_as_memory_admits(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+
+    def start(*told: object, **_: object) -> None:
+        started.append(told)
+        raise OSError("not in this test")
+
+    monkeypatch.setattr("pipesat.core.children.start", start)
+    monkeypatch.setattr("pipesat.solver.run.team.memory_left", lambda: 300 << 20)
+    team, _ = team_of(lanes=4)
+    team.begin()
+    assert started == []
+    assert team.notes == ["1 of 4 lanes: there are 300 MiB of memory, and a lane may take 400 MiB"]
+
+
+@pytest.mark.parametrize(("seconds", "deterministic"), [(1.9, False), (600.0, True)])
+def test_short_and_deterministic_solves_have_one_lane(
+    seconds: float, deterministic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipesat.core.children.start", fail)
+    incumbent = Incumbent(PROBLEM, "makespan", Clock(seconds, deterministic))
+    team = Team(incumbent, 4)
+    team.begin()
+    assert team.members == {}
+
+
+def test_a_solve_ends_in_time_whatever_is_being_done() -> None:
+    """A hand-written schedule that never asks whether to give up is left behind."""
+    released, ended = threading.Event(), threading.Event()
+
+    def starts() -> Iterator[Schedule]:
+        yield schedules()[0]
+        released.wait(60)
+        ended.set()
+        yield schedules()[-1]
+
+    heard: list[Improvement] = []
+    result = solve(PROBLEM, warm_starts=starts(), time_limit=0.05, listener=heard.append)
+    assert not ended.is_set()
+    known = len(heard)
+    released.set()
+    assert ended.wait(60)
+    assert result.schedule is not None
+    assert result.value == schedules()[0].makespan
+    assert len(heard) == known
+
+
+def test_what_a_search_raises_is_raised_to_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipesat.solver.driver.preflight", fail)
+    with pytest.raises(Planted):
+        solve(PROBLEM, time_limit=60)
 
 
 def test_a_lane_that_fails_leaves_the_others() -> None:
@@ -146,11 +276,11 @@ def test_if_all_lanes_fail_the_result_stays(monkeypatch: pytest.MonkeyPatch) -> 
     known = Bound(10, "known from elsewhere")
     parts = SearchParts(closed_forms=False, packing=False, growth=False)
     result = solve(
-        problem, warm_starts=[start], known_bound=known, workers=4, time_limit=600, parts=parts
+        problem, warm_starts=[start], known_bound=known, workers=1, time_limit=600, parts=parts
     )
     assert (result.status, result.value, result.bound) == ("feasible", start.makespan, known)
-    assert [PLANTED in warning for warning in result.warnings] == [True] * 4
-    assert result.explanation.count(PLANTED) == 4
+    assert [PLANTED in warning for warning in result.warnings] == [True]
+    assert result.explanation.count(PLANTED) == 1
 
 
 @pytest.mark.slow

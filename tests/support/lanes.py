@@ -1,0 +1,75 @@
+"""What lanes do in tests: functions that travel to their processes, so light to import."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pipesat.core.claims import Bound
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
+from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.lane import Seat
+from pipesat.solver.run.team import Team
+from tests.support.problems import chain
+
+PROBLEM = chain(3, 4, F=2, B=3, W=2, cap=2)
+
+
+def schedules(problem: Problem = PROBLEM) -> list[Schedule]:
+    """List schedules of different lengths, the longest first."""
+    by_length = {schedule.makespan: schedule for schedule in list_schedules(problem)}
+    return [by_length[length] for length in sorted(by_length, reverse=True)]
+
+
+def team_of(seconds: float = 600.0, lanes: int = 2) -> tuple[Team, Incumbent]:
+    """Lanes for an incumbent that has the longest list schedule."""
+    incumbent = Incumbent(PROBLEM, "makespan", Clock(seconds))
+    incumbent.offer_timed(schedules()[0])
+    return Team(incumbent, lanes), incumbent
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait for another lane."""
+    for _ in range(6_000):
+        if holds():
+            return
+        time.sleep(0.01)
+    raise TimeoutError("the other lane did not come")
+
+
+def answers(seat: Seat, incumbent: Incumbent) -> list[str]:
+    """Offer the shortest schedule after a bound of 2, and prove 4 after one of 3."""
+    del seat
+    until(lambda: incumbent.bound.value == 2)
+    incumbent.offer_timed(schedules()[-1])
+    until(lambda: incumbent.bound.value == 3)
+    incumbent.raise_bound(Bound(4, "the other lane"))
+    return ["answered"]
+
+
+def offers_and_stays(seat: Seat, incumbent: Incumbent) -> list[str]:
+    """Offer the shortest schedule, then do nothing until the end."""
+    incumbent.offer_timed(schedules()[-1])
+    return stays(seat, incumbent)
+
+
+def stays(seat: Seat, incumbent: Incumbent) -> list[str]:
+    """Do nothing until the end."""
+    del seat
+    until(lambda: incumbent.clock.over)
+    return []
+
+
+def begun(*, report: Callable[[list[int]], Any] = print) -> Team:
+    """A team whose other lane is at work; ``report`` is told its process."""
+    team, incumbent = team_of()
+    value = schedules()[-1].makespan
+    team.hand(incumbent, offers_and_stays)
+    team.begin()
+    until(lambda: incumbent.value == value)
+    report([member.process.pid for member in team.members.values()])
+    return team
