@@ -125,6 +125,18 @@ def test_the_root_attaches_what_rooms_above_do() -> None:
     assert HOMES.keys() - {*pipesat.__all__} <= named <= HOMES.keys()
 
 
+def test_every_model_is_solved_through_one_door() -> None:
+    """It validates, guards callbacks and keeps to the clock: pipesat/solver/run/runner.py."""
+    made = {
+        name
+        for name, path in MODULES.items()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("CpSolver", "new_solver")
+    }
+    assert made == {"pipesat.solver.run.runner"}
+
+
 def test_every_package_has_its_layer() -> None:
     assert {package_of(module) for module in MODULES} == {*LEVEL, "pipesat", "__main__"}
 

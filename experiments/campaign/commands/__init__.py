@@ -16,6 +16,7 @@ from campaign.commands import (
     files,
     folders,
     gain,
+    lanes,
     limits,
     memory,
     order,
@@ -48,6 +49,7 @@ FEW = ("chain", "chunks", "zero", "zero-chunks", "uneven", *PAIRED, *HELD, *DIFF
 
 COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "solve": (solve.case, EVERY),
+    "lanes": (lanes.case, lanes.FAMILIES),
     "compare": (compare.case, EVERY),
     "baseline": (baseline.case, EVERY),
     "check": (check.case, EVERY),

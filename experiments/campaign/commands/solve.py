@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from campaign.case import Case
@@ -30,9 +31,20 @@ def options(case: Case) -> tuple[list[str], int, bool]:
 
 
 def case(case: Case) -> None:
+    judged_solve(case, *options(case), a_limit(case))
+
+
+def judged_solve(
+    case: Case,
+    words: list[str],
+    workers: int,
+    restricted: bool,
+    seconds: float,
+    before: Callable[[], None] | None = None,
+) -> None:
+    """Run it and hold all it says against the truth; ``before`` is done in its process."""
     document, objective = a_problem(case), an_objective(case)
-    words, workers, restricted = options(case)
-    limit = ["--time-limit", str(a_limit(case))]
+    limit = ["--time-limit", str(seconds)]
     shared = ["problem.json", "--objective", objective, *limit, *words]
     as_json = case.rng.random() < 0.8
     ran = case.run(
@@ -43,6 +55,7 @@ def case(case: Case) -> None:
         *(["--json"] if as_json else []),
         codes=(*CODES, 2) if restricted else CODES,
         cores=workers,
+        before=before,
     )
     path = case.folder / "out" / "result.json"
     if ran.code not in CODES or not case.expect(path.exists(), "no result.json"):
