@@ -8,6 +8,7 @@ meet modulo six.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
@@ -22,6 +23,7 @@ from pipesat.heuristics.shared.rows import full_backward, schedule_by_rank
 from pipesat.placement.geometry import ranks_of
 
 NAME: Final = "1f1b-v"
+AUTO: Final = f"{NAME}-auto"
 _FORWARDS: Final = 2  # of the four series of a rank: F0, F1, B1, B0
 _WAIT: Final = 3
 
@@ -40,7 +42,7 @@ def one_f_one_b_v(problem: Problem) -> Schedule:
     return pulled_ahead(problem, 0)
 
 
-@published("1f1b-v-auto", placement="vee", slow=True, source="OLMo-core 3.0, 2026")
+@published(AUTO, placement="vee", slow=True, source="OLMo-core 3.0, 2026")
 def one_f_one_b_v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
     """The shortest 1F1B-V that fits, of those with 0, 1, 2, 4, ... up to p more chunks per rank.
 
@@ -60,7 +62,7 @@ def one_f_one_b_v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
             found.append(made)
     if not found:
         raise NotApplicable(f"no {NAME} fits into memory")
-    return min(found, key=lambda made: made.makespan)
+    return replace(min(found, key=lambda made: made.makespan), source=AUTO)
 
 
 def pulled_ahead(problem: Problem, more: int) -> Schedule:
@@ -87,7 +89,7 @@ def pulled_ahead(problem: Problem, more: int) -> Schedule:
             items += [Op(stage, "F", number)] if forward else full_backward(problem, stage, number)
         return items
 
-    return schedule_by_rank(problem, ranks, row, f"{NAME}, {more} more" if more else NAME)
+    return schedule_by_rank(problem, ranks, row, NAME)
 
 
 def _block(p: int) -> list[tuple[int, int, int, int]]:

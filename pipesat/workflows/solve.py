@@ -396,4 +396,4 @@ def _repeated(problem: Problem) -> Iterator[Schedule]:
         best = min(repeats(few, made), key=attrgetter("rate"), default=None)
         if best is not None:
             order = grown(few, made, best, problem)
-            yield time_order(problem, order, source=f"{NAME}, repeated")
+            yield time_order(problem, order, source=NAME)

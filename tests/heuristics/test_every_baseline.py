@@ -29,7 +29,7 @@ SOME = [  # golden has all, the large ones, of half a minute, too
 # each of these has a test of its own with many schedules on random problems
 SEARCHED = {LIST_SCHEDULING, GREEDY_PAIRS, LOCKSTEP}
 HAND_WRITTEN = [name for name in BASELINES if name not in SEARCHED]
-KEEP_CAPACITIES = {"zb-auto", "zb-auto-span", "v-auto"}
+KEEP_CAPACITIES = {"zb-auto", "zb-auto-span", "v-auto", "1f1b-v-auto"}
 TRIED_UP_TO = 2_500  # ops, for these: they try many orders
 REASON = re.compile(r"[a-z][^.\n]{5,90}")  # one phrase, to stand in a table's cell
 
@@ -40,6 +40,7 @@ def rules_broken(name: str, problem: Problem) -> set[str]:
         schedule = BASELINES[name](problem)
     except NotApplicable as error:
         return set() if REASON.fullmatch(str(error)) else {f"no short reason: {error}"}
+    assert schedule.source == name  # what answers call it can be typed
     assert len(schedule.devices) == len(problem.devices)
     return {violation.rule for violation in check(problem, schedule)}
 

@@ -97,6 +97,7 @@ def test_1f1b_v_auto_takes_what_memory_allows() -> None:
             best = min(value for peak, value in rows.values() if peak <= cap)
             made = BASELINES["1f1b-v-auto"](vee(p, m, cap=cap, backward="fused"))
             assert made.makespan == best == makespan
+            assert made.source == "1f1b-v-auto"
         with pytest.raises(NotApplicable, match="fits into memory"):
             BASELINES["1f1b-v-auto"](vee(p, m, cap=rows[0][0] - 1, backward="fused"))
 
