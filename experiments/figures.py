@@ -41,6 +41,7 @@ KINDS = (
     Kind("microbatches that differ", "bench-next", ("class",)),
     Kind("recompute and offload", "bench-next", ("mode",)),
     Kind("mixtures of these", "bench-mix", ("mix",)),
+    Kind("problems of public tools", "bench-peers", ("peer",)),
 )
 
 
@@ -62,8 +63,10 @@ def kinds() -> list[Gaps]:
     found = []
     for what, folder, begins in KINDS:
         names = [path.stem for path in (HERE / folder / "problems").glob("*.json")]
-        own = [rows[name] for name in names if name.startswith(begins)]
-        found.append(Gaps(what, tuple(1 - row["bound"] / row["value"] for row in own)))
+        names = [name for name in names if name.startswith(begins)]
+        if rows.keys() & names:  # a kind has rows from its first run on
+            own = [rows[name] for name in names]
+            found.append(Gaps(what, tuple(1 - row["bound"] / row["value"] for row in own)))
     return found
 
 

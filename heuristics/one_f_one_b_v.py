@@ -44,7 +44,9 @@ def one_f_one_b_v(problem: Problem) -> Schedule:
 
 @published(AUTO, placement="vee", slow=True, source="OLMo-core 3.0, 2026")
 def one_f_one_b_v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
-    """The shortest 1F1B-V that fits, of those with 0, 1, 2, 4, ... up to p more chunks per rank.
+    """1F1B-V with as many more chunks per rank as fit, up to 2p, by bisection.
+
+    Each more chunk takes more memory, and makes it shorter or leaves it as it is.
 
     Raises
     ------
@@ -52,14 +54,18 @@ def one_f_one_b_v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
         Unless every device holds two stages in a V; if none fits into memory; or if told to give
         up.
     """
-    p = len(ranks_of(problem, "vee"))
+    least, most = 0, 2 * len(ranks_of(problem, "vee"))
     found = []
-    for more in (0, *(2**n for n in range(p.bit_length()))):
+    while least <= most:
         unless_given_up(give_up)
+        more = (least + most) // 2
         made = pulled_ahead(problem, more)
         rows = zip(made.order, problem.devices, strict=True)
         if all(fits_in_order(problem, row, device.room) for row, device in rows):
             found.append(made)
+            least = more + 1
+        else:
+            most = more - 1
     if not found:
         raise NotApplicable(f"no {NAME} fits into memory")
     return replace(min(found, key=lambda made: made.makespan), source=AUTO)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -21,7 +20,7 @@ import tables
 from rows import medians
 from runner import HERE, RESULTS, Row, read_rows
 
-REFERENCE = HERE.parent / "bench" / "reference.json"
+REFERENCES = [HERE.parent / f"bench{name}" / "reference.json" for name in ("", "-peers")]
 NOT_RUN = "Not run."
 OTHERS = ("plain CP-SAT", "ILP", "ILP with a start")  # none of our code is in them
 
@@ -41,7 +40,7 @@ def main() -> int:
     parts = sections(solved, ablated, others, *limits)
     parts |= draw(options.page.parent, solved, options.limit)
     for name, content in parts.items():
-        text = replaced(text, name, content)
+        text = tables.replaced(text, name, content)
     options.page.write_text(text)
     print(f"wrote {len(solved)} solves, {len(ablated)} ablated, {len(others)} others")
     return 0
@@ -55,7 +54,7 @@ def sections(
     reduced: float,
 ) -> dict[str, str]:
     """The generated parts by the name of their markers."""
-    references = json.loads(REFERENCE.read_text())
+    plain, references = known(0), known(0) | known(1)
     by_objective = {
         objective: {name: row for (name, _), row in medians(solved, objective, limit).items()}
         for objective in ("makespan", "span")
@@ -69,7 +68,7 @@ def sections(
                 if r["limit"] == reduced and r["variant"] not in OTHERS
             ]
         ),
-        "goals": tables.goals_table(by_objective, references),
+        "goals": tables.goals_table(by_objective, references, plain),
         "missed": tables.missed_table(by_objective, references, solved),
         "ablation": tables.ablation_table(medians(ablated, "makespan", reduced)),
         "comparison": tables.comparison_table(medians(others, "makespan", reduced)),
@@ -80,6 +79,12 @@ def sections(
         each = tables.problems_table(rows, references) if rows else NOT_RUN
         parts[f"problems {objective}"] = each
     return parts
+
+
+def known(place: int) -> tables.References:
+    """What is known of the problems of experiments/bench, or else of bench-peers."""
+    found: tables.References = json.loads(REFERENCES[place].read_text())
+    return found
 
 
 def setting(rows: list[Row]) -> str:
@@ -104,20 +109,10 @@ def setting(rows: list[Row]) -> str:
     return tables.table(("", ""), ([name, "; ".join(sorted(v))] for name, v in lines.items()))
 
 
-def replaced(text: str, name: str, content: str) -> str:
-    """The page with one generated part exchanged."""
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    new, count = pattern.subn(lambda _: f"{begin}\n{content}\n{end}", text)
-    if count != 1:
-        sys.exit(f"the page needs one pair of markers {begin} ... {end}, it has {count}")
-    return new
-
-
 def draw(folder: Path, solved: list[Row], limit: float) -> dict[str, str]:
     """Draw the picture, if there are rows for it, and return what shows it on the page."""
-    known = json.loads(REFERENCE.read_text())
-    own = [r for r in medians(solved, "makespan", limit).values() if r["problem"] in known]
+    plain = known(0)
+    own = [r for r in medians(solved, "makespan", limit).values() if r["problem"] in plain]
     parts = {"quality picture": NOT_RUN}
     if own:
         curves.draw_quality(folder / "benchmark-quality.png", own, limit)

@@ -91,6 +91,12 @@ def _fits(peer: dict[str, Any]) -> bool:
     return bool(peer.get("within_cap"))
 
 
+def not_behind(row: Row, reference: Reference) -> bool:
+    """Never longer than a public tool's own answer."""
+    tools = [peer["makespan"] for peer in reference["peers"].values()]
+    return row.get("value") is not None and bool(row["value"] <= min(tools))
+
+
 def large(problem: str, shape: str) -> bool:
     """One of the two largest problems: ``line`` or ``vee``."""
     return group_of(problem) == "large" and shape == ("vee" if "-vee-" in problem else "line")
@@ -154,6 +160,7 @@ GOALS = (
         is_44,
     ),
     Goal("m = 1024, uneven, cap 0.75", "gap <= 2.5 %", lambda n: n == EXTRA, within(0.025)),
+    Goal("public tools' problems", "not behind the tool", in_groups("peer"), not_behind),
     Goal("long tail, free order", "gap <= 3 %", lambda n: n == FREE, within(0.03)),
 )
 

@@ -16,7 +16,9 @@ from runner import HERE, RESULTS
 from pipesat.core.usable_cores import usable_cores
 
 BEYOND = [
-    x for name in ("next", "mix") for x in ("--folder", f"{HERE.parent}/bench-{name}/problems")
+    x
+    for name in ("next", "mix", "peers")
+    for x in ("--folder", f"{HERE.parent}/bench-{name}/problems")
 ]
 SOLVES = (
     ("1_solve.py",),

@@ -137,16 +137,17 @@ def repeated(
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a file, the last one per case; a line that was cut off is left out."""
-    rows: dict[tuple[Any, ...], Row] = {}
+    """The rows of a file, the last one per case."""
+    return list({tuple(row[name] for name in KEY): row for row in lines_of(path)}.values())
+
+
+def lines_of(path: Path) -> Iterator[Row]:
+    """The lines of a file of rows; one that was cut off is left out."""
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
-            row = json.loads(line)
+            yield json.loads(line)
         except ValueError:
             print(f"{path.name}: left out a broken line", file=sys.stderr)
-        else:
-            rows[tuple(row[name] for name in KEY)] = row
-    return list(rows.values())
 
 
 def run(script: str, cases: list[Case], out: Path, *, plan_only: bool) -> int:
@@ -163,7 +164,7 @@ def run(script: str, cases: list[Case], out: Path, *, plan_only: bool) -> int:
     for number, case in enumerate(todo, 1):
         named = {name: getattr(case, name) for name in KEY}
         row = named | _in_child(script, case) | setting
-        _append(out, row)
+        append(out, row)
         failed += row["status"] == "failed"
         print(f"[{number}/{len(todo)}] {summary(row)}", flush=True)
     return 1 if failed else 0
@@ -209,7 +210,7 @@ def _in_child(script: str, case: Case) -> Row:
     return row | took
 
 
-def _append(path: Path, row: Row) -> None:
+def append(path: Path, row: Row) -> None:
     """Add a line; one that an interrupted run left unfinished is ended first."""
     before = path.read_bytes() if path.exists() else b""
     with path.open("a") as file:

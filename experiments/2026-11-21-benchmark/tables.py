@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from statistics import fmean
 
 from goals import GOALS, MEANS, Goal, MeanGoal, Reference
@@ -24,6 +26,16 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     head = list(head)
     lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def replaced(text: str, name: str, content: str) -> str:
+    """The page with one generated part exchanged."""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    new, count = pattern.subn(lambda _: f"{begin}\n{content}\n{end}", text)
+    if count != 1:
+        sys.exit(f"the page needs one pair of markers {begin} ... {end}, it has {count}")
+    return new
 
 
 def percent(part: float | None) -> str:
@@ -48,8 +60,11 @@ def judged(goal: Goal, medians: Medians, references: References) -> list[tuple[R
     return [(row, goal.passes(row, references.get(row["problem"], {}))) for row in covered]
 
 
-def goals_table(medians: Medians, references: References) -> str:
-    """Every goal, met or missed, with the gaps of its problems; then those of means."""
+def goals_table(medians: Medians, references: References, plain: Collection[str]) -> str:
+    """Every goal, met or missed, with the gaps of its problems; then those of means.
+
+    ``plain`` are the problems of experiments/bench, which goals of all are about.
+    """
     lines: list[list[object]] = []
     for goal in GOALS:
         rows = judged(goal, medians, references)
@@ -71,21 +86,21 @@ def goals_table(medians: Medians, references: References) -> str:
                 largest,
             ]
         )
-    lines += [_mean_line(goal, medians, references) for goal in MEANS]
+    lines += [_mean_line(goal, medians, plain) for goal in MEANS]
     head = ("problems", "objective", "goal", "", "met by", "mean gap", "largest gap")
     return table(head, lines)
 
 
-def _mean_line(goal: MeanGoal, medians: Medians, references: References) -> list[object]:
+def _mean_line(goal: MeanGoal, medians: Medians, plain: Collection[str]) -> list[object]:
     rows = [
         row
         for name, row in medians.get(goal.objective, {}).items()
-        if (name in references if goal.covers is None else goal.covers(name))
+        if (name in plain if goal.covers is None else goal.covers(name))
     ]
     text = f"mean gap <= {100 * goal.gap:g} %"
     if goal.proven:
         text = f"{goal.proven} proven, {text}"
-    short = goal.covers is None and len(rows) < len(references)
+    short = goal.covers is None and len(rows) < len(plain)
     if short or not rows:
         return [goal.group, goal.objective, text, "not run", len(rows), "-", "-"]
     gaps, done = [gap_of(row) for row in rows], sum(map(proven, rows))

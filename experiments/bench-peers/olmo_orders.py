@@ -14,6 +14,7 @@ import sys
 import tempfile
 import zipfile
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ MODULE = "olmo_core/train/train_module/transformer/pipeline/pipeline_schedule.py
 CLASS, TABLE, EXTRA = "CustomSchedule1F1BV", "1f1bv", "_normalize_forward_pull_ahead"
 
 
+@cache
 def generator() -> Any:
     """The published class, without what needs torch."""
     with tempfile.TemporaryDirectory() as folder:

@@ -1,0 +1,100 @@
+"""One measurement of builds.py, in a process of its own: its last line is the row."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from runner import Row, since
+
+SHAPE = {"F": 500, "B": 550, "W": 450, "held_after_F": 3, "held_after_B": 1, "comm": 10}
+
+
+def solve(launched: float, file: str, limit: float, workers: int) -> Row:
+    """What a solve ends with; ``windows`` of all lanes; seconds count from the process's start."""
+    import ours
+
+    import pipesat
+
+    problem = ours.read_problem(file)
+    began = since(launched)
+    result = pipesat.solve(problem, time_limit=limit, workers=workers)
+    row = ours.row_of(result, began)
+    windows = re.findall(r"([\d,]+) windows", row["explanation"])
+    return row | {
+        "windows": sum(int(number.replace(",", "")) for number in windows),
+        "solve_s": round(result.wall_s, 2),
+        "limit": limit,
+    }
+
+
+def starts(_: float, file: str) -> Row:
+    """Processor seconds of every hand-written schedule, ``all_s`` of all."""
+    import ours
+
+    import pipesat
+    from pipesat.core.errors import NotApplicable
+
+    problem, found = ours.read_problem(file), {}
+    for name, entry in pipesat.baselines().items():
+        with contextlib.suppress(NotApplicable):
+            _, found[name] = timed(partial(entry, problem))
+    return {"all_s": round(sum(found.values()), 3), "each_s": found}
+
+
+def million(_: float, ops: int) -> Row:
+    """Processor seconds to list, time and check a V of 8 devices, after a small one."""
+    listed(4_800)
+    return listed(ops)
+
+
+def listed(ops: int) -> Row:
+    """Seconds of list scheduling by one policy, timing included; of timing its order; of a check.
+
+    ``loop_s`` is the compiled loop that times an order as arrays, in a build that has one.
+    """
+    from pipesat.core.checker import check
+    from pipesat.core.problem import Problem
+    from pipesat.core.timing import time_order
+    from pipesat.heuristics.list_scheduling import Policy, list_schedules
+
+    problem = Problem.vee(8, ops // 48, memory=48, **SHAPE)
+    (made, *_), list_s = timed(lambda: [*list_schedules(problem, chosen=[Policy()])])
+    _, timing_s = timed(lambda: time_order(problem, made.order))
+    wrong, check_s = timed(lambda: check(problem, made))
+    assert not wrong
+    row = {"list_s": list_s, "timing_s": timing_s, "check_s": check_s, "loop_s": None}
+    with contextlib.suppress(ImportError):
+        from pipesat.core.arrays_of import coded
+        from pipesat.kernels.timing import makespan_of
+
+        arrays = coded(problem, made.order)
+        row["loop_s"] = min(timed(lambda: makespan_of(*arrays))[1] for _ in range(5))
+    return row
+
+
+def timed(function: Callable[[], Any]) -> tuple[Any, float]:
+    """What it returns, and its processor seconds."""
+    began = time.process_time()
+    made = function()
+    return made, round(time.process_time() - began, 6)
+
+
+def main() -> None:
+    checkout, what, *arguments = json.loads(sys.argv[1])
+    row = globals()[what](*arguments)
+    import pipesat
+
+    assert Path(pipesat.__file__).is_relative_to(checkout), pipesat.__file__
+    print(json.dumps(row))
+
+
+if __name__ == "__main__":
+    main()
