@@ -81,7 +81,7 @@ def cases(limit: float, workers: int) -> Iterator[Case]:
     }.items():
         for file in sorted(path for folder in folders for path in folder.glob("*-p*.json")):
             yield solved(part, file, limit, workers)
-    for file in (MIXTURE, PAIRS, VEE):
+    for file in (MIXTURE, PAIRS, VEE, CHECKED):
         yield Case("starts", file.stem, "starts", (str(file),))
     for file in (MIXTURE, PAIRS, VEE, EXAMPLE):
         yield solved("starts", file, 10, workers)
