@@ -5,7 +5,7 @@
     python experiments/2026-11-21-benchmark/builds.py table [--page PAGE]
 
 Each measurement is a process of its own with one build on its PYTHONPATH. A row is appended as it
-ends; the same command goes on where it stopped. Rows of another commit than the build's are left.
+ends; the same command goes on where it stopped. Rows of another product than the build's are left.
 What differs by less than 2 % is measured three times, after all else.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import lzma
 import os
@@ -25,6 +26,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from runner import FOLDERS, HERE, RESULTS, Row, append, lines_of, machine
 
 FIGURE = {"solve": "value", "starts": "all_s", "startup": "cpu_s", "million": "list_s"}
 CLOSE = 0.02
+PRODUCT = ("pipesat", "solver", "heuristics")
 SAMPLES = 0.25  # seconds between two looks at the processes
 BENCH = FOLDERS[0]
 NEXT, MIX = (HERE.parent / f"bench-{name}" / "problems" for name in ("next", "mix"))
@@ -159,10 +162,14 @@ def watched(process: subprocess.Popen[bytes], until: float) -> Row:
     return {"cpu_s": sum(spent.values()), "pss_mib": round(most)}
 
 
-def commit_of(checkout: Path) -> str:
-    """The commit of a checkout, and whether it was changed."""
-    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--exclude=*"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+def identity(checkout: Path) -> Row:
+    """The commit of a checkout, and a digest of its product, which other commits may share."""
+    git = partial(subprocess.check_output, cwd=checkout, text=True)
+    changed = git(["git", "diff", "HEAD", "--", *PRODUCT])
+    state = git(["git", "ls-tree", "HEAD", *PRODUCT]) + changed
+    commit = git(["git", "rev-parse", "--short=8", "HEAD"]).strip()
+    digest = hashlib.sha256(state.encode()).hexdigest()[:12]
+    return {"commit": commit + "-changed" * bool(changed), "product": digest}
 
 
 def more_runs(rows: dict[tuple[Any, ...], Row], case: Case, most: int, number: int) -> bool:
@@ -181,7 +188,7 @@ def more_runs(rows: dict[tuple[Any, ...], Row], case: Case, most: int, number: i
 def run(options: argparse.Namespace) -> None:
     """Measure what has no row yet, the first runs of all before any is repeated."""
     checkouts = {build: getattr(options, build).resolve() for build in BUILDS}
-    commits = {build: commit_of(path) for build, path in checkouts.items()}
+    products = {build: identity(path) for build, path in checkouts.items()}
     setting = {name: machine()[name] for name in ("date", "machine", "python")}
     chosen = [
         case
@@ -192,7 +199,7 @@ def run(options: argparse.Namespace) -> None:
     rows = {
         (row["part"], row["case"], row["build"], row["run"]): row
         for row in lines_of(options.out)
-        if row["commit"] == commits[row["build"]] and "failed" not in row
+        if row["product"] == products[row["build"]]["product"] and "failed" not in row
     }
     for number in range(MANY):
         again = (case for case in chosen if more_runs(rows, case, options.repeat, number))
@@ -202,7 +209,7 @@ def run(options: argparse.Namespace) -> None:
                 if key in rows or options.plan:
                     continue
                 row = dict(zip(("part", "case", "build", "run"), key, strict=True))
-                row |= measured(case, checkouts[build]) | {"commit": commits[build]} | setting
+                row |= measured(case, checkouts[build]) | products[build] | setting
                 rows[key] = row
                 append(options.out, row)
                 shown = row.get("failed", row.get(FIGURE[case.what]))

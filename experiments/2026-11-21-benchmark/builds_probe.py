@@ -14,6 +14,7 @@ from typing import Any
 
 from runner import Row, since
 
+WINDOWS = re.compile(r"(\d+) windows|windows[ a-z]* [\d.]+ s \((\d+) steps")  # old, new
 SHAPE = {"F": 500, "B": 550, "W": 450, "held_after_F": 3, "held_after_B": 1, "comm": 10}
 
 
@@ -27,9 +28,9 @@ def solve(launched: float, file: str, limit: float, workers: int) -> Row:
     began = since(launched)
     result = pipesat.solve(problem, time_limit=limit, workers=workers)
     row = ours.row_of(result, began)
-    windows = re.findall(r"([\d,]+) windows", row["explanation"])
+    windows = [int(a or b) for a, b in WINDOWS.findall(row["explanation"])]
     return row | {
-        "windows": sum(int(number.replace(",", "")) for number in windows),
+        "windows": sum(windows),
         "solve_s": round(result.wall_s, 2),
         "limit": limit,
     }

@@ -27,19 +27,30 @@ Figure = Callable[[Row], float | None]
 
 def print_table(lines: Iterable[Row], page: Path | None) -> None:
     """Print the table, and put it between its marks in a page."""
-    rows = {(r["part"], r["case"], r["build"], r["run"]): r for r in lines if "failed" not in r}
-    commits = {row["build"]: row["commit"] for row in rows.values()}
+    lines = [*lines]
+    rows = {(row["part"], row["case"], row["build"], row["run"]): row for row in lines}
+    latest = {row["build"]: row for row in lines}
+    failed = []
     parts: defaultdict[str, Runs] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for (part, case, build, _), row in rows.items():
-        if row["commit"] == commits[build]:
+        if row["product"] != latest[build]["product"]:
+            continue
+        if "failed" in row:
+            failed.append(f"\n- {build}, {part}, {case}: {row['failed']}")
+        else:
             parts[part][case][build].append(row)
     made: list[Line] = []
     for part, write in WRITERS.items():
         runs = {case: builds for case, builds in parts[part].items() if len(builds) == len(BUILDS)}
         made += write(part, runs) if runs else ()
-    head = ("what", *(f"{build}, {commits.get(build)}" for build in BUILDS), "goal")
+    head = (
+        "what",
+        *(f"{build}, {latest[build]['commit']}" for build in BUILDS if build in latest),
+        "goal",
+    )
     settings = {f"{r['machine']}, Python {r['python']}, {r['date']}" for r in rows.values()}
     text = f"{table(head, made)}\n\nMeasured on {'; '.join(sorted(settings))}."
+    text += "\n\nFailed:\n" * bool(failed) + "".join(failed)
     print(text)
     if page:
         page.write_text(replaced(page.read_text(), "builds", text))
@@ -115,7 +126,8 @@ def figures(*wanted: tuple[str, Figure, str]) -> Callable[[str, Runs], Iterator[
                 old, new = (middle(builds[build], figure) for build in BUILDS)
                 if new < math.inf:
                     times = f" ({new / old:.3f} times)" if 0 < old < math.inf else ""
-                    yield f"{case}: {name}", f"{old:.4g}", f"{new:.4g}{times}", goal
+                    before = f"{old:.4g}" if old < math.inf else "-"
+                    yield f"{case}: {name}", before, f"{new:.4g}{times}", goal
 
     return write
 
