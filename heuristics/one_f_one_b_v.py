@@ -44,9 +44,9 @@ def one_f_one_b_v(problem: Problem) -> Schedule:
 
 @published(AUTO, placement="vee", slow=True, source="OLMo-core 3.0, 2026")
 def one_f_one_b_v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
-    """1F1B-V with as many more chunks per rank as fit, up to 2p, by bisection.
+    """The shortest 1F1B-V that fits, of those with 0, 1, 2, 4, ... and the most more chunks a rank.
 
-    Each more chunk takes more memory, and makes it shorter or leaves it as it is.
+    At most 2p more. Each takes memory, so the most that fit are found by bisection.
 
     Raises
     ------
@@ -54,18 +54,18 @@ def one_f_one_b_v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
         Unless every device holds two stages in a V; if none fits into memory; or if told to give
         up.
     """
-    least, most = 0, 2 * len(ranks_of(problem, "vee"))
+    fit, more, beyond = 0, 0, 2 * len(ranks_of(problem, "vee")) + 1  # fewer than ``fit`` do fit
     found = []
-    while least <= most:
+    while fit < beyond:
         unless_given_up(give_up)
-        more = (least + most) // 2
         made = pulled_ahead(problem, more)
         rows = zip(made.order, problem.devices, strict=True)
         if all(fits_in_order(problem, row, device.room) for row, device in rows):
             found.append(made)
-            least = more + 1
+            fit = more + 1
         else:
-            most = more - 1
+            beyond = more
+        more = min(max(1, 2 * (fit - 1)), (fit + beyond) // 2)
     if not found:
         raise NotApplicable(f"no {NAME} fits into memory")
     return replace(min(found, key=lambda made: made.makespan), source=AUTO)
