@@ -222,16 +222,19 @@ def test_short_and_deterministic_solves_have_one_lane(
 
 def test_a_solve_ends_in_time_whatever_is_being_done() -> None:
     """A hand-written schedule that never asks whether to give up is left behind."""
-    released, ended = threading.Event(), threading.Event()
+    stop, released, ended = threading.Event(), threading.Event(), threading.Event()
 
     def starts() -> Iterator[Schedule]:
         yield schedules()[0]
+        stop.set()
         released.wait(60)
         ended.set()
         yield schedules()[-1]
 
     heard: list[Improvement] = []
-    result = solve(PROBLEM, warm_starts=starts(), time_limit=0.05, listener=heard.append)
+    result = solve(
+        PROBLEM, warm_starts=starts(), time_limit=600, workers=1, listener=heard.append, stop=stop
+    )
     assert not ended.is_set()
     known = len(heard)
     released.set()
