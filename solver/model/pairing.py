@@ -56,6 +56,19 @@ def time_that_gains(problem: Problem, known: Gains, a: Op, b: Op) -> int | None:
     return time if time is not None and may_coincide(problem, *names) else None
 
 
+def least_time(problem: Problem, op: Op) -> int:
+    """Least time in which an op runs, alone or as a pair with whatever its device has."""
+    if problem.overlap is None:
+        return duration(problem, op)
+    key = ("least time", op.stage, op.kind, problem.class_of(*op[::2]), op.mode)
+    if key not in problem.answers:
+        found = (time_together(problem, op, other) for other in one_of_each(problem))
+        times = [duration(problem, op), *(time for time in found if time is not None)]
+        problem.answers[key] = min(times)
+    found_before: int = problem.answers[key]
+    return found_before
+
+
 def fusing_may_pay(
     problem: Problem, known: Gains, stage: int, kind: int = 0, mode: int = 0
 ) -> bool:

@@ -180,7 +180,7 @@ def add_pairs(v: Variables, known: Gains) -> None:
     if not known:
         return
     tasks = [task for stages in v.tasks.values() for row in stages for task in row]
-    v.pairs = add_pair_choices(v.cp, _candidates(v, known), tasks, v.horizon)
+    v.pairs = add_pair_choices(v.cp, _candidates(v, known), tasks, lambda _: v.horizon)
 
 
 def _candidates(v: Variables, known: Gains) -> Iterator[Candidate[Task]]:

@@ -5,7 +5,7 @@ Literals say what is chosen; they may be known beforehand. A pair has equal star
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -192,11 +192,11 @@ def add_pair_choices(
     cp: cp_model.CpModel,
     candidates: Iterable[Candidate[R]],
     running: Iterable[R],
-    latest: int,
+    latest: Callable[[R], int],
 ) -> PairChoices[R]:
     """Create the literals; give those that may pair an end variable and their intervals anew.
 
-    Each runs as exactly one of its variants, alone or in one of its choices of the same op; with no
+    ``latest`` says when one has ended. Each runs as exactly one of its variants, alone or in one of its choices of the same op; with no
     variant chosen it takes no time.
     """
     choices: PairChoices[R] = PairChoices()
@@ -207,7 +207,7 @@ def add_pair_choices(
             of_op: dict[Op, list[PairChoice[R]]] = {variant.op: [] for variant in x.variants}
             for choice, _, _ in partners:
                 of_op[choice.runs(x)].append(choice)
-            _give_choices(cp, x, of_op, latest)
+            _give_choices(cp, x, of_op, latest(x))
     for choice in choices.all:
         one, other = choice.both
         cp.add(one.start == other.start).only_enforce_if(choice.literal)

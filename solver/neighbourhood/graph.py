@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipesat.core.linear_order import LinearOrder
@@ -141,17 +141,22 @@ def following(problem: Problem, graph: Graph, modelled: Collection[int]) -> dict
         for source, delay in sequence.inputs[item]:
             if source in modelled:
                 path = delay + sequence.duration[item] + graph.tail[item]
-                for event in _awaited_of(problem, sequence.item[item], sequence.item[source]):
+                for event in events_of(graph, source) & _awaited_of(problem, sequence.item[item]):
                     result[event] = max(path, result.get(event, path))
     return result
 
 
-def _awaited_of(problem: Problem, item: Item, source: Item) -> Iterator[Event]:
-    """Events of one item that another one waits for."""
-    if isinstance(source, Op):
-        yield source.event
-        return
-    events = {op.event for op in source}
+def events_of(graph: Graph, item: int) -> set[Event]:
+    """Return what an item completes."""
+    return {op.event for op in members(graph.sequence.item[item])}
+
+
+def _awaited_of(problem: Problem, item: Item) -> set[Event]:
+    """Return what an item waits for; backwards of offloaded microbatches for their F's too."""
+    found: set[Event] = set()
     for op in members(item):
-        if (need := awaited(problem, op)) is not None and need.event in events:
-            yield need.event
+        if (need := awaited(problem, op)) is not None:
+            found.add(need.event)
+        if op.kind in ("B", "BW") and least_trip(problem, op):
+            found.add((op.stage, "F", op.microbatch))
+    return found

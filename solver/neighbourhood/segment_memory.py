@@ -95,8 +95,7 @@ class _Before(Before[Slot]):
         self.position = {id(slot): n for n, slot in enumerate(segment.slots)}
         self.previous = {
             id(after): before
-            for chain in segment.chains()
-            for before, after in pairwise(chain)
+            for before, after in segment.neighbours(segment.slots)
             if before.present is True and after.present is True
         }
         self.earlier = self._closure(segment)
@@ -128,7 +127,11 @@ class _Before(Before[Slot]):
         return earlier
 
     def fixed(self, x: Slot, event: Slot) -> Literal | None:
-        """What the order of stage and phase and each microbatch's way say."""
+        """What the order of stage and phase, each microbatch's way, and the limits say."""
+        if x.node.high <= event.node.low:
+            return x.present
+        if x.node.first_end > event.node.last_start:
+            return False
         if self.earlier[id(event)] >> self.position[id(x)] & 1:
             return True
         if self.earlier[id(x)] >> self.position[id(event)] & 1:

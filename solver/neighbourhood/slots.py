@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
-from typing import cast
+from typing import NamedTuple, TypeVar, cast
 
 from ortools.sat.python import cp_model
 
 from pipesat.core.ops import PHASE_OF, Item, Kind, Op, Pair, Phase, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
-from pipesat.solver.model.pairing import Gains, time_that_gains
+from pipesat.solver.model.pairing import Gains, least_time, time_that_gains
 from pipesat.solver.model.variants import (
     Candidate,
     Literal,
+    PairChoices,
     Running,
     Variant,
     add_pair_choices,
@@ -25,6 +26,7 @@ from pipesat.solver.model.variants import (
 from pipesat.solver.modes.assign import Cell
 from pipesat.solver.modes.cells import ways_of
 from pipesat.solver.neighbourhood.graph import Graph
+from pipesat.solver.neighbourhood.limits import Node
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Slot(Running):
 
     op: Op
     item: int | None
+    node: Node
     backward: Slot | None = None
 
     @property
@@ -97,12 +100,26 @@ def any_of(cp: cp_model.CpModel, literals: Sequence[Literal]) -> Literal:
     return found
 
 
+class Planned(NamedTuple):
+    """A slot before it has variables."""
+
+    op: Op
+    item: int | None
+    variants: list[Variant]
+    present: Literal
+    node: Node
+
+
+S = TypeVar("S", Slot, Planned)
+
+
 class Segment:
     """The free ops of one device, those at places ``[low, high)`` of its row.
 
-    ``earlier`` and ``row`` are the graph's numbers of the items before and in it; ``slots`` are in
-    the present order, their starts in ``[0, latest]``. ``choices`` has every (stage, microbatch)
-    that may run in several ways, ``pairs`` what may run as a pair, those that stand included.
+    ``earlier`` and ``row`` are the graph's numbers of the items before and in it; ``planned`` are
+    in the present order, and so are ``slots`` once :meth:`add_slots` has made them. ``choices`` has
+    every (stage, microbatch) that may run in several ways, ``pairs`` what may run as a pair, those
+    that stand included.
     """
 
     def __init__(
@@ -114,19 +131,38 @@ class Segment:
         places: tuple[int, int],
         known: Gains,
         freedom: Freedom,
-        latest: int,
     ) -> None:
         self.problem, self.graph, self.cp, self.device = problem, graph, cp, device
+        self.known = known
         low, high = places
         self.earlier, self.row = graph.rows[device][:low], graph.rows[device][low:high]
         self.choices = self._choices(known, freedom)
-        self.slots = self._slots(latest)
-        candidates = _candidates(problem, known, self.slots)
-        self.pairs = add_pair_choices(cp, candidates, self.slots, latest)
+        self.planned = list(self._planned())
+        self.slots: list[Slot] = []
+        self.pairs: PairChoices[Slot] = PairChoices()
+
+    def add_slots(self) -> None:
+        """Create the variables, within the limits that the plan has by now."""
+        cp, backwards = self.cp, dict[Cell, Slot]()
+        for op, number, variants, present, node in self.planned:
+            start = node.start = cp.new_int_var(node.low, node.last_start, "")
+            if number is not None:
+                cp.add_hint(start, self.graph.start[number])
+            end, intervals = place(cp, start, variants, present)
+            slot = Slot(start, end, intervals, variants, present, op, number, node)
+            if slot.phase == "B":
+                backwards[op[::2]] = slot
+            elif present is not True:
+                slot.backward = backwards[op[::2]]
+            self.slots.append(slot)
+        candidates = _candidates(self.problem, self.known, self.slots)
+        self.pairs = add_pair_choices(cp, candidates, self.slots, lambda slot: slot.node.high)
         for choice in self.pairs.all:
             one, other = choice.both
             stands = _stand_as_pair(one, other) and choice.ops == (one.op, other.op)
             cp.add_hint(choice.literal, stands)
+        for slot in self.slots:
+            slot.node.end = slot.end
 
     def items(self, numbers: Sequence[int]) -> list[Item]:
         """Items of the graph by their numbers."""
@@ -161,48 +197,52 @@ class Segment:
                 found[op[::2]] = Choice(literals, split, outside)
         return found
 
-    def _slots(self, latest: int) -> list[Slot]:
-        cp, graph = self.cp, self.graph
-        items = {op: number for number in self.row for op in members(graph.sequence.item[number])}
-        backwards: dict[Cell, Slot] = {}
-        slots: list[Slot] = []
+    def _planned(self) -> Iterator[Planned]:
+        items = {op: n for n in self.row for op in members(self.graph.sequence.item[n])}
+        weights = {op[::2] for op in items if op.kind == "W"}
         absent = [
             Op(stage, "W", microbatch)
             for (stage, microbatch), choice in self.choices.items()
-            if choice.split is not False
-            and not any(op[:3] == (stage, "W", microbatch) for op in items)
+            if choice.split is not False and (stage, microbatch) not in weights
         ]
         for op, number in chain(items.items(), ((op, None) for op in absent)):
-            start = cp.new_int_var(0 if number is None else graph.release[self.device], latest, "")
-            if number is not None:
-                cp.add_hint(start, graph.start[number])
             only = Choice({(op.mode, op.kind != "BW"): True}, op.kind != "BW")
             choice = self.choices.get(op[::2], only)
-            variants = choice.variants(self.problem, cp, op)
+            variants = choice.variants(self.problem, self.cp, op)
             present: Literal = True
             if op.kind == "W" and len(choice.ways) > 1:
                 present = choice.split
-            end, intervals = place(cp, start, variants, present)
-            slot = Slot(start, end, intervals, variants, present, op, number)
-            if slot.phase == "B":
-                backwards[op[::2]] = slot
-            elif present is not True:
-                slot.backward = backwards[op[::2]]
-            slots.append(slot)
-        return slots
+            least = min(least_time(self.problem, variant.op) for variant in variants)
+            last = len(self.graph.sequence.item)
+            node = Node(last if number is None else number, least if present is True else 0)
+            yield Planned(op, number, variants, present, node)
 
-    def chains(self) -> list[list[Slot]]:
-        """Slots that keep their order: by stage and phase, by class too where that is free.
+    def chain_of(self, op: Op) -> tuple[int, Phase, int]:
+        """Name the chain of an op: slots that keep their order.
 
-        Only what is ``free`` may change places with another class: windows of some devices must not
-        change an order that all stages have.
+        By stage and phase, by class too where that is free. Only what is ``free`` may change places
+        with another class: windows of some devices must not change an order that all stages have.
         """
-        chains: dict[tuple[int, Phase, int], list[Slot]] = {}
-        for slot in self.slots:
-            op, free = slot.op, self.problem.order == "free" or slot.phase == "W"
-            kind = self.problem.class_of(op.stage, op.microbatch) if free else 0
-            chains.setdefault((op.stage, slot.phase, kind), []).append(slot)
-        return list(chains.values())
+        phase, free = PHASE_OF[op.kind], self.problem.order == "free" or op.kind == "W"
+        return op.stage, phase, self.problem.class_of(*op[::2]) if free else 0
+
+    def neighbours(self, slots: Iterable[S]) -> Iterator[tuple[S, S]]:
+        """Yield every two neighbours of a chain."""
+        last: dict[tuple[int, Phase, int], S] = {}
+        for slot in slots:
+            name = self.chain_of(slot.op)
+            if name in last:
+                yield last[name], slot
+            last[name] = slot
+
+    def may_be_together(self, op: Op) -> bool:
+        """Whether two of a chain may run as a pair."""
+        kinds = [kind for kind, phase in PHASE_OF.items() if phase == PHASE_OF[op.kind]]
+        overlap = self.problem.overlap
+        return overlap is not None and any(
+            overlap.entry((op.stage, one), (op.stage, other)) is not None
+            for one, other in product(kinds, repeat=2)
+        )
 
 
 def _forwards(row: Sequence[Item]) -> dict[Cell, tuple[int, bool]]:
@@ -242,7 +282,13 @@ def _literals(cp: cp_model.CpModel, ways: Sequence[Way], present: Way) -> dict[W
 
 
 def _candidates(problem: Problem, known: Gains, slots: Sequence[Slot]) -> Iterator[Candidate[Slot]]:
+    if problem.overlap is None:
+        return
     for one, other in combinations(slots, 2):
+        begin = max(one.node.low, other.node.low)
+        end = min(one.node.high, other.node.high)
+        if begin + max(one.node.least, other.node.least) > end:
+            continue
         stand = _stand_as_pair(one, other)
         for own, partner in product(one.variants, other.variants):
             ops = own.op, partner.op
@@ -250,7 +296,7 @@ def _candidates(problem: Problem, known: Gains, slots: Sequence[Slot]) -> Iterat
                 time: int | None = duration(problem, Pair(*ops))
             else:
                 time = time_that_gains(problem, known, *ops)
-            if time is not None:
+            if time is not None and begin + time <= end:
                 yield (one, other), ops, time
 
 

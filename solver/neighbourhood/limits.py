@@ -1,0 +1,179 @@
+"""When what a window models can start and end, so that its model lacks what cannot be.
+
+Heads and tails along all that holds whatever the order of the free ops: data flow, the sequence of
+what is not free, the order of microbatches. Solutions that count are no longer than the present
+order, so they keep to these limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ortools.sat.python import cp_model
+
+from pipesat.core.ops import Event, Op, members
+from pipesat.core.problem import Problem
+from pipesat.core.rules import awaited
+from pipesat.solver.neighbourhood.graph import Graph, events_of, following, least_trip
+
+if TYPE_CHECKING:
+    from pipesat.solver.neighbourhood.slots import Planned, Segment
+
+_NONE = -(1 << 62)
+
+
+@dataclass(eq=False)
+class Node:
+    """A free op, or an item between free ones: it lasts ``least`` or more, within ``[low, high]``.
+
+    ``place`` puts all nodes into a sequence, ``tail`` is the longest path from its end that passes
+    no free op. ``fixed`` is what keeps its place. ``start`` and ``end`` are its variables, once it
+    has them.
+    """
+
+    place: int
+    least: int
+    fixed: bool = False
+    low: int = 0
+    high: int = 0
+    tail: int = _NONE
+    start: cp_model.IntVar | None = None
+    end: cp_model.LinearExprT = 0
+
+    @property
+    def first_end(self) -> int:
+        """Earliest end."""
+        return self.low + self.least
+
+    @property
+    def last_start(self) -> int:
+        """Latest start."""
+        return self.high - self.least
+
+
+class Wait(NamedTuple):
+    """One starts ``delay`` after another's end, or later."""
+
+    before: Node
+    after: Node
+    delay: int = 0
+
+
+class Nodes:
+    """The nodes of a window, with their limits.
+
+    ``of_event`` has them by what they complete, ``of_item`` those between free ones; ``waits`` are
+    what holds in every solution and no other constraint says.
+    """
+
+    def __init__(
+        self, problem: Problem, graph: Graph, free: Mapping[int, Segment], between: Set[int]
+    ) -> None:
+        self.problem, self.graph, self.free = problem, graph, free
+        self.of_item = {n: Node(n, graph.sequence.duration[n], fixed=True) for n in sorted(between)}
+        self.of_event: dict[Event, Node] = {}
+        for number, node in self.of_item.items():
+            self.of_event |= dict.fromkeys(events_of(graph, number), node)
+        for plan in self._free():
+            self.of_event[plan.op.event] = plan.node
+        self._set_tails()
+        self.waits = [*self._data_flow(), *self._sequence()]
+        self._set_limits([*self.waits, *self._implied()])
+
+    def forward(self, op: Op) -> tuple[Node | None, int]:
+        """Return the F of a backward if it is modelled, and when that ends at present."""
+        forward: Event = (op.stage, "F", op.microbatch)
+        return self.of_event.get(forward), self.graph.end(self.graph.forwards[op[::2]])
+
+    def _free(self) -> Iterator[Planned]:
+        """Yield what is free and there at present."""
+        for segment in self.free.values():
+            yield from (plan for plan in segment.planned if plan.item is not None)
+
+    def _set_tails(self) -> None:
+        graph = self.graph
+        modelled = {*self.of_item, *(n for segment in self.free.values() for n in segment.row)}
+        for event, tail in following(self.problem, graph, modelled).items():
+            self.of_event[event].tail = max(tail, self.of_event[event].tail)
+        last = [(graph.place[number], number, [node]) for number, node in self.of_item.items()]
+        for segment in self.free.values():
+            nodes = [plan.node for plan in segment.planned]
+            last.append((graph.place[segment.row[-1]], segment.row[-1], nodes))
+        for place, number, nodes in last:
+            row = graph.rows[graph.sequence.device[number]]
+            tail = -graph.release[graph.sequence.device[number]]
+            if place + 1 < len(row):
+                after = row[place + 1]
+                if after in modelled:
+                    continue
+                tail = graph.sequence.duration[after] + graph.tail[after]
+            for node in nodes:
+                node.tail = max(tail, node.tail)
+
+    def _data_flow(self) -> Iterator[Wait]:
+        """What ops wait for; of what is not modelled the end is known."""
+        graph = self.graph
+        ops = [(plan.op, plan.item, plan.node) for plan in self._free()]
+        for number, node in self.of_item.items():
+            ops += [(op, number, node) for op in members(graph.sequence.item[number])]
+        for op, item, node in ops:
+            if (need := awaited(self.problem, op)) is None:
+                continue
+            if (source := self.of_event.get(need.event)) is not None:
+                yield Wait(source, node, need.delay)
+                continue
+            for number, delay in graph.sequence.inputs[item]:
+                if need.event in events_of(graph, number):
+                    node.low = max(node.low, graph.end(number) + delay)
+
+    def _sequence(self) -> Iterator[Wait]:
+        """What stands on its device before a segment, or before an item between free ones."""
+        graph = self.graph
+        first = [(segment.row[0], p.node) for segment in self.free.values() for p in segment.planned]
+        for item, node in (*first, *self.of_item.items()):
+            before, device = graph.sequence.before[item], graph.sequence.device[item]
+            if before in self.of_item:
+                yield Wait(self.of_item[before], node)
+            elif device in self.free and before in self.free[device].row:
+                sure = (plan for plan in self.free[device].planned if plan.present is True)
+                yield from (Wait(plan.node, node) for plan in sure)
+            else:
+                known = graph.release[device] if before < 0 else graph.end(before)
+                node.low = max(node.low, known)
+
+    def _implied(self) -> Iterator[Wait]:
+        """What other constraints say: copies, and the order of microbatches."""
+        backwards = [(p.op, p.node, [v.op for v in p.variants]) for p in self._free()]
+        for number, node in self.of_item.items():
+            ops = members(self.graph.sequence.item[number])
+            backwards += [(op, node, [op]) for op in ops]
+        for op, node, ways in backwards:
+            if op.kind in ("B", "BW") and (trip := min(least_trip(self.problem, w) for w in ways)):
+                forward, end = self.forward(op)
+                if forward is None:
+                    node.low = max(node.low, end + trip)
+                else:
+                    yield Wait(forward, node, trip)
+        for segment in self.free.values():
+            for plan in segment.planned:
+                if plan.item is None:
+                    yield Wait(self.of_event[plan.op.stage, "B", plan.op.microbatch], plan.node)
+            for one, two in segment.neighbours(segment.planned):
+                if one.present is True and two.present is True:
+                    together = segment.may_be_together(one.op)
+                    yield Wait(one.node, two.node, -one.node.least if together else 0)
+
+    def _set_limits(self, waits: list[Wait]) -> None:
+        value, latest = self.graph.value, self.graph.value + max(self.graph.release)
+        plans = (plan for segment in self.free.values() for plan in segment.planned)
+        for node in (*self.of_item.values(), *(plan.node for plan in plans)):
+            node.high = min(latest, value - node.tail)
+        waits.sort(key=lambda wait: wait.after.place)
+        for before, after, delay in waits:
+            after.low = max(after.low, before.first_end + delay)
+        for before, after, delay in reversed(waits):
+            before.high = min(before.high, after.last_start - delay)
+            if after.fixed:
+                before.tail = max(before.tail, delay + after.least + after.tail)
