@@ -7,18 +7,22 @@ order, so they keep to these limits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from ortools.sat.python import cp_model
 
 from pipesat.core.ops import Event, Op, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited
+from pipesat.kernels import windows as kernel
 from pipesat.solver.neighbourhood.graph import Graph, events_of, following, least_trip
 
 if TYPE_CHECKING:
+    from pipesat.kernels.arrays import Ints
     from pipesat.solver.neighbourhood.slots import Planned, Segment
 
 _NONE = -(1 << 62)
@@ -80,7 +84,7 @@ class Nodes:
             self.of_event[plan.op.event] = plan.node
         self._set_tails()
         self.waits = [*self._data_flow(), *self._sequence()]
-        self._set_limits([*self.waits, *self._implied()])
+        self._settle([*self.waits, *self._implied()])
 
     def forward(self, op: Op) -> tuple[Node | None, int]:
         """Return the F of a backward if it is modelled, and when that ends at present."""
@@ -165,15 +169,44 @@ class Nodes:
                     together = segment.may_be_together(one.op)
                     yield Wait(one.node, two.node, -one.node.least if together else 0)
 
-    def _set_limits(self, waits: list[Wait]) -> None:
+    def _settle(self, waits: list[Wait]) -> None:
+        """Tighten limits and sequences (:func:`pipesat.kernels.windows.settle`)."""
         value, latest = self.graph.value, self.graph.value + max(self.graph.release)
-        plans = (plan for segment in self.free.values() for plan in segment.planned)
-        for node in (*self.of_item.values(), *(plan.node for plan in plans)):
-            node.high = min(latest, value - node.tail)
         waits.sort(key=lambda wait: wait.after.place)
-        for before, after, delay in waits:
-            after.low = max(after.low, before.first_end + delay)
         for before, after, delay in reversed(waits):
-            before.high = min(before.high, after.last_start - delay)
             if after.fixed:
                 before.tail = max(before.tail, delay + after.least + after.tail)
+        segments = [*self.free.values()]
+        plans = [plan for segment in segments for plan in segment.planned]
+        nodes = [*(plan.node for plan in plans), *self.of_item.values()]
+        number = {id(node): at for at, node in enumerate(nodes)}
+        rooms = (self.problem.devices[segment.device].room for segment in segments)
+        sizes = [len(segment.planned) for segment in segments]
+
+        def ints(numbers: Iterable[int]) -> Ints:
+            return np.fromiter(numbers, np.int64)
+
+        first = np.zeros((sum(sizes), max(sizes)), np.uint8)
+        begin = [*accumulate(sizes, initial=0)]
+        for segment, at, size in zip(segments, begin, sizes, strict=False):
+            first[at : at + size, :size] = segment.first
+        found = kernel.Nodes(
+            low=ints(node.low for node in nodes),
+            high=ints(min(latest, value - node.tail) for node in nodes),
+            least=ints(node.least for node in nodes),
+            present=ints(plan.present is True for plan in plans),
+            taken=ints(min(variant.taken for variant in plan.variants) for plan in plans),
+            net=ints(min(variant.memory.net for variant in plan.variants) for plan in plans),
+            before=ints(number[id(wait.before)] for wait in waits),
+            after=ints(number[id(wait.after)] for wait in waits),
+            delay=ints(wait.delay for wait in waits),
+            begin=ints(begin),
+            room=ints(kernel.UNLIMITED if room is None else room for room in rooms),
+            held=ints(segment.least_held for segment in segments),
+            apart=ints([self.problem.overlap is None]),
+        )
+        kernel.settle(found, first)
+        for node, low, high in zip(nodes, found.low.tolist(), found.high.tolist(), strict=True):
+            node.low, node.high = low, high
+        for segment, at, size in zip(segments, begin, sizes, strict=False):
+            segment.said, segment.first = segment.first, first[at : at + size, :size]

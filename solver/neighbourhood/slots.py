@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from itertools import chain, combinations, product
 from typing import NamedTuple, TypeVar, cast
 
+import numpy as np
 from ortools.sat.python import cp_model
 
 from pipesat.core.ops import PHASE_OF, Item, Kind, Op, Pair, Phase, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration
+from pipesat.core.rules import duration, memory_in_order
 from pipesat.solver.model.pairing import Gains, least_time, time_that_gains
 from pipesat.solver.model.variants import (
     Candidate,
@@ -27,6 +28,10 @@ from pipesat.solver.modes.assign import Cell
 from pipesat.solver.modes.cells import ways_of
 from pipesat.solver.neighbourhood.graph import Graph
 from pipesat.solver.neighbourhood.limits import Node
+
+
+_NEEDS: dict[Phase, tuple[Phase, ...]] = {"F": ("F",), "B": ("F", "B"), "W": ()}
+"""Phases of a microbatch, on whatever chunk, that come before the next chunk's."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,14 @@ class Planned(NamedTuple):
     node: Node
 
 
+class Otherwise(NamedTuple):
+    """An F before a segment, by place in its row: how much more it holds in a way, if so chosen."""
+
+    place: int
+    more: int
+    literal: Literal
+
+
 S = TypeVar("S", Slot, Planned)
 
 
@@ -140,12 +153,35 @@ class Segment:
         self.planned = list(self._planned())
         self.slots: list[Slot] = []
         self.pairs: PairChoices[Slot] = PairChoices()
+        self.changes = [memory_in_order(problem, item) for item in self.items(self.earlier)]
+        self.otherwise = sorted(self._otherwise(), key=lambda one: one.place)
+        self.first = np.zeros((len(self.planned), len(self.planned)), np.uint8)
+        self.said = self.first
+        for one, two in self.sequence():
+            self.first[one, two] = 1
+
+    @property
+    def least_held(self) -> int:
+        """What the device holds at least when the segment begins."""
+        freed = sum(min(0, one.more) for one in self.otherwise)
+        return sum(change.net for change in self.changes) + freed
+
+    def _otherwise(self) -> Iterator[Otherwise]:
+        for choice in self.choices.values():
+            if choice.outside is None:
+                continue
+            ((now,),) = map(members, self.items([self.earlier[choice.outside]]))
+            held = memory_in_order(self.problem, now).net
+            for (mode, _), literal in choice.ways.items():
+                more = memory_in_order(self.problem, now._replace(mode=mode)).net - held
+                if more:
+                    yield Otherwise(choice.outside, more, literal)
 
     def add_slots(self) -> None:
         """Create the variables, within the limits that the plan has by now."""
         cp, backwards = self.cp, dict[Cell, Slot]()
         for op, number, variants, present, node in self.planned:
-            start = node.start = cp.new_int_var(node.low, node.last_start, "")
+            start = node.start = cp.new_int_var(node.low, max(node.low, node.last_start), "")
             if number is not None:
                 cp.add_hint(start, self.graph.start[number])
             end, intervals = place(cp, start, variants, present)
@@ -155,7 +191,7 @@ class Segment:
             elif present is not True:
                 slot.backward = backwards[op[::2]]
             self.slots.append(slot)
-        candidates = _candidates(self.problem, self.known, self.slots)
+        candidates = self._candidates()
         self.pairs = add_pair_choices(cp, candidates, self.slots, lambda slot: slot.node.high)
         for choice in self.pairs.all:
             one, other = choice.both
@@ -235,6 +271,63 @@ class Segment:
                 yield last[name], slot
             last[name] = slot
 
+    def _candidates(self) -> Iterator[Candidate[Slot]]:
+        problem, known, slots = self.problem, self.known, self.slots
+        if problem.overlap is None:
+            return
+        for (i, one), (j, other) in combinations(enumerate(slots), 2):
+            begin = max(one.node.low, other.node.low)
+            end = min(one.node.high, other.node.high)
+            if begin + max(one.node.least, other.node.least) > end:
+                continue
+            if self.first[i, j] or self.first[j, i]:
+                continue
+            stand = _stand_as_pair(one, other)
+            for own, partner in product(one.variants, other.variants):
+                ops = own.op, partner.op
+                if stand and ops == (one.op, other.op):
+                    time: int | None = duration(problem, Pair(*ops))
+                else:
+                    time = time_that_gains(problem, known, *ops)
+                if time is not None and begin + time <= end:
+                    yield (one, other), ops, time
+
+    def sequence(self) -> Iterator[tuple[int, int]]:
+        """Yield places of two in the plan of which the first ends before the second starts.
+
+        By stage and phase order, and by each microbatch's way; what these imply is left out.
+        """
+        last: dict[tuple[int, str, int], int] = {}
+        before = {
+            id(two.node): one
+            for one, two in self.neighbours(self.planned)
+            if one.present is True and two.present is True
+        }
+        place = {id(plan.node): at for at, plan in enumerate(self.planned)}
+        for at, plan in enumerate(self.planned):
+            op, phase = plan.op, PHASE_OF[plan.op.kind]
+            one = before.get(id(plan.node))
+            if one is not None and self.may_be_together(op):  # not after it, or together with it
+                one = before.get(id(one.node))
+            if one is not None:
+                yield place[id(one.node)], at
+            route = self.problem.route_of[op.stage]
+            needed = [(route, x, op.microbatch) for x in _NEEDS[phase]]
+            if phase == "W":
+                needed = [(-1 - op.stage, "B", op.microbatch)]
+            yield from ((last[key], at) for key in needed if key in last)
+            last[route, phase, op.microbatch] = last[-1 - op.stage, phase, op.microbatch] = at
+
+    def found(self) -> Iterator[tuple[Slot, Slot]]:
+        """Yield what has been found to be in sequence, without what that implies."""
+        sure = np.array([slot.present is True for slot in self.slots])
+        first = self.first * sure[:, None]
+        implied = (first.astype(np.float32) @ first.astype(np.float32)) > 0
+        for i, j in zip(*np.nonzero((first > self.said) & ~implied), strict=True):
+            one, two = self.slots[i], self.slots[j]
+            if one.node.high > two.node.low:
+                yield one, two
+
     def may_be_together(self, op: Op) -> bool:
         """Whether two of a chain may run as a pair."""
         kinds = [kind for kind, phase in PHASE_OF.items() if phase == PHASE_OF[op.kind]]
@@ -279,25 +372,6 @@ def _literals(cp: cp_model.CpModel, ways: Sequence[Way], present: Way) -> dict[W
         cp.add_hint(literal, way == present)
     cp.add_exactly_one(literals)
     return dict(zip(ways, literals, strict=True))
-
-
-def _candidates(problem: Problem, known: Gains, slots: Sequence[Slot]) -> Iterator[Candidate[Slot]]:
-    if problem.overlap is None:
-        return
-    for one, other in combinations(slots, 2):
-        begin = max(one.node.low, other.node.low)
-        end = min(one.node.high, other.node.high)
-        if begin + max(one.node.least, other.node.least) > end:
-            continue
-        stand = _stand_as_pair(one, other)
-        for own, partner in product(one.variants, other.variants):
-            ops = own.op, partner.op
-            if stand and ops == (one.op, other.op):
-                time: int | None = duration(problem, Pair(*ops))
-            else:
-                time = time_that_gains(problem, known, *ops)
-            if time is not None and begin + time <= end:
-                yield (one, other), ops, time
 
 
 def _stand_as_pair(one: Slot, other: Slot) -> bool:

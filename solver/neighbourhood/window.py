@@ -89,6 +89,8 @@ class Window:
                     self.cp.add(after.start >= before.start)
                 elif before.node.high > after.node.low:
                     self.cp.add(after.start >= before.end)
+        for one, two in segment.found():
+            self.cp.add(two.start >= one.end)
         add_memory(segment)
 
     def _add_place(self, item: int) -> None:
