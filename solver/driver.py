@@ -7,7 +7,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import add
+from functools import partial
 
 from pipesat.bounds.feasibility import preflight
 from pipesat.core.claims import Bound, Standing
@@ -19,7 +19,7 @@ from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Listener
 from pipesat.core.usable_cores import usable_cores
 from pipesat.solver import portfolio
-from pipesat.solver.narrower import Search, Solve, allowed, search_narrower
+from pipesat.solver.narrower import Search, Solve, search_all
 from pipesat.solver.run.aside import aside
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent, failure_note
@@ -154,18 +154,9 @@ def _search_by(
     """Return what searches narrower problems, then the one of an incumbent, in all lanes."""
 
     def search(mine: Incumbent, starts: list[Schedule]) -> SearchReport:
-        along = [*allowed(mine.problem, guides)]
-        return portfolio.search(
-            team, mine, starts, seed=seed, parts=parts, guides=along, written_for=written_for
-        )
+        return portfolio.search(team, mine, starts, seed=seed, parts=parts, written_for=written_for)
 
-    def first(mine: Incumbent, starts: list[Schedule]) -> SearchReport:
-        report = search_narrower(search, written_for, mine, starts)
-        if not (mine.proven or mine.clock.over):
-            report = SearchReport(*map(add, report, search(mine, starts)))
-        return report
-
-    return first
+    return partial(search_all, search, written_for, guides, seed=seed)
 
 
 def _noted(schedules: Iterable[Schedule], notes: list[Schedule]) -> Iterator[Schedule]:

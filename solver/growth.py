@@ -7,23 +7,35 @@ shows once it has been repeated a few times.
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from operator import attrgetter
 
-from pipesat.core.problem import Problem
+from pipesat.core.microbatch_order import Permutation, permuted, relabelled
+from pipesat.core.problem import Problem, Route
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver.model.left_out import first_microbatches, with_microbatches
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.packing import justified
-from pipesat.solver.repetition import Name, Repeat, grown, repeated, repeats, with_other_end
+from pipesat.solver.repetition import (
+    Name,
+    Repeat,
+    grown,
+    in_a_row,
+    repeated,
+    repeats,
+    with_other_end,
+)
 from pipesat.solver.run.clock import WINDOW_OPS_PER_SECOND, Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
 
 SOURCE = "growth"
 _MANY = 32  # microbatches of all routes; no more than these are not worth it
-_OPS, _OPS_WITH_PAIRS = 1600, 800  # of the short problem
+_OPS, _OPS_OF_HARDER = 1600, 800  # of the short problem; with pairs or modes
 _PER_DEVICE = 2, 8  # microbatches of it, at least and at most
 _SHORTER = 2  # it has at most this part of the microbatches
 _PASSES = 30  # of justification per start
@@ -31,26 +43,79 @@ _TURNS = 4, 8  # repetitions after which a part's lasting rate is read off
 _PATIENCE = 5.0  # seconds without a better rate, or a better short schedule by windows
 
 
-def few_microbatches(problem: Problem) -> Problem | None:
-    """Return the problem with so few microbatches that windows work well, all routes in proportion.
+@dataclass(frozen=True)
+class Few:
+    """A problem with few of the microbatches, ``problem``, of which schedules can be repeated.
 
-    ``None`` if that would not be much fewer.
+    It has the first ones of ``whole``: the problem with its microbatches in such an order, a
+    ``permutation``, that what is different about them comes again and again.
+    """
+
+    problem: Problem
+    whole: Problem
+    permutation: Permutation
+
+    def orders(self, schedule: Schedule) -> Iterator[Order]:
+        """Yield orders for the whole that repeat a schedule of few: all of it, and its best part.
+
+        The first takes no longer than the schedule as often as it is repeated.
+        """
+        yield self._own(in_a_row(self.problem, schedule.order, self.whole))
+        best = min(repeats(self.problem, schedule), key=attrgetter("rate"), default=None)
+        if best is not None:
+            yield self._own(grown(self.problem, schedule, best, self.whole))
+
+    def _own(self, order: Order) -> Order:
+        return relabelled(self.whole, order, self.permutation) if self.whole.has_lists else order
+
+
+def few_of(problem: Problem) -> Few | None:
+    """Return the problem with so few microbatches that windows work well, all kinds in proportion.
+
+    ``None`` if that would not be much fewer, or where the rule about the order does not let them
+    alternate.
     """
     one = _evenly(problem)
     ops = sum(3 * len(r.stages) * count for r, count in zip(problem.routes, one, strict=True))
     least, most = (per * len(problem.devices) for per in _PER_DEVICE)
-    many = _OPS if problem.overlap is None else _OPS_WITH_PAIRS
+    many = _OPS if problem.overlap is None and not problem.has_modes else _OPS_OF_HARDER
     times = max(least, min(most, many * sum(one) // ops)) // sum(one)
     have = [route.microbatches for route in problem.routes]
     if not times or sum(have) <= _MANY or have[0] < _SHORTER * one[0] * times:
         return None
-    return _in_proportion(problem, times)
+    permutation = [*map(_alternating, problem.routes, one)]
+    whole = problem
+    if problem.has_lists:
+        if problem.order == "given" and any(own != sorted(own) for own in permutation):
+            return None
+        whole = replace(permuted(problem, permutation), order=problem.order)
+    return Few(_in_proportion(whole, times), whole, permutation)
+
+
+def few_microbatches(problem: Problem) -> Problem | None:
+    """Return the problem of few microbatches alone; see :func:`few_of`."""
+    few = few_of(problem)
+    return None if few is None else few.problem
 
 
 def _evenly(problem: Problem) -> list[int]:
-    """The least numbers of microbatches that serve all routes in proportion to what they have."""
-    shared = math.gcd(*(route.microbatches for route in problem.routes))
+    """The least numbers of microbatches that serve all routes, and classes, as all do."""
+    counts = (Counter(r.classes or [0] * r.microbatches) for r in problem.routes)
+    shared = math.gcd(*chain.from_iterable(own.values() for own in counts))
     return [route.microbatches // shared for route in problem.routes]
+
+
+def _alternating(route: Route, one: int) -> Sequence[int]:
+    """Return a route's microbatches in rounds of ``one``, each with as many of every class."""
+    own: defaultdict[int, list[int]] = defaultdict(list)
+    for number, of_class in enumerate(route.classes or [0] * route.microbatches):
+        own[of_class].append(number)
+    rounds = route.microbatches // one
+    shares = (
+        [n[len(n) * r // rounds : len(n) * (r + 1) // rounds] for n in own.values()]
+        for r in range(rounds)
+    )
+    return [number for share in shares for number in sorted(chain.from_iterable(share))]
 
 
 def _in_proportion(problem: Problem, times: int) -> Problem:

@@ -6,11 +6,15 @@ solve begins with the one under the next stricter rule, at a fixed share of its 
 starts that keep to the rule, its own closed forms, and in turn its own stricter rule. What it
 proves meanwhile, it proves of the freest rule: of all others a proof would say nothing.
 
+**Few microbatches.** Where microbatches differ or have modes, a long run begins with a short one,
+searched by all that there is, and repeated (:class:`pipesat.solver.growth.Few`).
+
 **No pairs, one mode.** Where a problem mixes memory modes with pairs, or has several modes, what is
 best of one of them alone is a start that no guide gives: all of the search is for it.
 
 What is found is offered at once. Bounds of a narrower problem say nothing of the wider one, but
-that it has nothing better: then its search ends, and so it does when it stalls.
+that it has nothing better: then it is not searched, or its search ends. So it does when it stalls,
+and it is not searched where what it starts from is far from what is known.
 """
 
 from __future__ import annotations
@@ -32,7 +36,9 @@ from pipesat.core.problem import MicrobatchOrder, Problem
 from pipesat.core.progress import doing
 from pipesat.core.result import Baseline
 from pipesat.core.schedule import Order, Schedule
+from pipesat.solver.growth import few_of
 from pipesat.solver.modes.assign import in_modes_of_stages
+from pipesat.solver.modes.search import start_along
 from pipesat.solver.modes.starts import mode_names, mode_number
 from pipesat.solver.modes.whole import offer_any
 from pipesat.solver.run.incumbent import Incumbent, failure_note
@@ -153,19 +159,26 @@ class Solve:
 _SHARE = 0.4  # of the time left, for all narrower problems together
 _WORTH = 2.0  # seconds: in less, guides with modes put into them are worth more
 _STARTS = 0.25  # of the time of one, at most, goes into hand-written schedules
+_NEAR = 1.1  # times what is known: the best start of one that is worth a search
 _PATIENCE = 1 / 12  # of the time limit, without a better schedule of it
 
 
 class Narrower(NamedTuple):
-    """A narrower problem, and the mode of each stage if it is that of one per stage."""
+    """A narrower problem, and what its schedules are for the problem itself."""
 
     name: str
     problem: Problem
-    modes: tuple[int, ...] | None
+    widened: Callable[[Schedule], Iterable[Order]]
 
-    def widened(self, problem: Problem, order: Order) -> Order:
-        """Return an order of it as one of the problem."""
-        return in_modes_of_stages(problem, order, self.modes) if self.modes else order
+
+def few_alone(problem: Problem) -> Iterator[Narrower]:
+    """Yield the problem of few microbatches whose schedules are repeated, if there is one.
+
+    Where microbatches are alike and have no modes, growth looks for one with better means.
+    """
+    few = None if problem.plain else few_of(problem)
+    if few is not None:
+        yield Narrower("few microbatches", few.problem, few.orders)
 
 
 def narrower(problem: Problem) -> Iterator[Narrower]:
@@ -180,9 +193,13 @@ def narrower(problem: Problem) -> Iterator[Narrower]:
             modes = tuple(mode_number(problem, s, name) for s in range(len(problem.stages)))
             alone = with_modes_of_stages(problem, modes)
             if alone is not None and _fits(alone):
-                yield Narrower(name, alone, modes)
+                yield Narrower(name, alone, partial(_in_modes, problem, modes))
     if problem.overlap is not None:
-        yield Narrower("no pairs", replace(problem, overlap=None), None)
+        yield Narrower("no pairs", replace(problem, overlap=None), lambda found: [found.order])
+
+
+def _in_modes(problem: Problem, modes: Sequence[int], found: Schedule) -> Iterator[Order]:
+    yield in_modes_of_stages(problem, found.order, modes)
 
 
 def _fits(problem: Problem) -> bool:
@@ -192,15 +209,49 @@ def _fits(problem: Problem) -> bool:
     return False
 
 
+def search_all(
+    search: Search,
+    written_for: Callable[[Problem], Iterable[Schedule]],
+    guides: Sequence[Schedule],
+    mine: Incumbent,
+    starts: list[Schedule],
+    *,
+    seed: int,
+) -> SearchReport:
+    """Search what is narrower than a problem, for a share of the time, then the problem itself.
+
+    ``guides`` are schedules without modes, valid or not, for starts with modes along them.
+    """
+    report = SearchReport([], [])
+
+    def within(narrow: Iterable[Narrower]) -> None:
+        found = search_narrower(search, written_for, mine, starts, narrow, seed=seed)
+        report.notes.extend(found.notes)
+        report.failed.extend(found.failed)
+
+    within(few_alone(mine.problem))
+    if mine.problem.has_modes:
+        report.failed.extend(start_along(mine, [*allowed(mine.problem, guides)], seed))
+        within(narrower(mine.problem))
+    if not (mine.proven or mine.clock.over):
+        found = search(mine, starts)
+        report.notes.extend(found.notes)
+        report.failed.extend(found.failed)
+    return report
+
+
 def search_narrower(
     search: Search,
     written_for: Callable[[Problem], Iterable[Schedule]],
     mine: Incumbent,
     starts: Sequence[Schedule],
+    problems: Iterable[Narrower],
+    *,
+    seed: int,
 ) -> SearchReport:
-    """Search the narrower problems for a share of the time; offer what is found to ``mine``."""
+    """Search narrower problems for a share of the time; offer what is found to ``mine``."""
     report = SearchReport([], [])
-    problems = list(narrower(mine.problem)) if mine.clock.left >= _WORTH else []
+    problems = list(problems) if mine.clock.left >= _WORTH else []
     whole = mine.clock.part(_SHARE * mine.clock.left, stop=lambda: mine.proven)
 
     def hopeless() -> bool:
@@ -213,21 +264,31 @@ def search_narrower(
         clock = whole.part(whole.left / (len(problems) - number))
         own = mine.narrower(narrow.problem, clock, partial(_offer, mine, narrow))
         own.wider = mine
+        forms = closed_forms(narrow.problem, mine.objective)
+        for bound in takewhile(lambda _: not hopeless(), forms):
+            own.raise_bound(bound)
+        if hopeless():
+            continue
         with suppress(Infeasible):
             own.offer(sure_order(narrow.problem), ONE_BY_ONE)
         if own.schedule is None:
             continue
+        made: list[Schedule] = []
         known: list[Schedule] = []
         try:
-            mine_too = allowed(narrow.problem, starts if narrow.modes is None else ())
-            made = chain(mine_too, written_for(narrow.problem))
-            known.extend(own.valid(made, clock.part(_STARTS * clock.left)))
+            same = narrow.problem.microbatches == mine.problem.microbatches
+            made.extend(written_for(narrow.problem))
+            mine_too = allowed(narrow.problem, starts) if same else ()
+            known.extend(own.valid(chain(mine_too, made), clock.part(_STARTS * clock.left)))
         except Exception as error:
             report.failed.append(failure_note("a hand-written schedule", error))
         known.sort(key=lambda start: start.value(mine.objective))
-        if not (own.clock.over or own.proven):
+        far = mine.value is not None and own.value is not None and own.value > _NEAR * mine.value
+        if not (own.clock.over or own.proven or far):
             own.clock = clock.part(clock.left, stop=hopeless)
             own.found_at = own.clock.elapsed
+            if narrow.problem.has_modes:
+                report.failed.extend(start_along(own, made, seed))
             with doing(f"the narrower problem {narrow.name}"):
                 found = search(own, known)
             report.notes.extend(f"{narrow.name}: {note}" for note in found.notes)
@@ -246,4 +307,5 @@ def _has_pairs(schedule: Schedule) -> bool:
 
 
 def _offer(mine: Incumbent, narrow: Narrower, found: Schedule) -> None:
-    mine.offer(narrow.widened(mine.problem, found.order), found.source)
+    for order in narrow.widened(found):
+        mine.offer(order, found.source)

@@ -8,7 +8,6 @@ paid so far on this problem (:mod:`pipesat.solver.run.turns`).
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -24,7 +23,6 @@ from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import LARGEST, latest_end, unit_for
 from pipesat.solver.modes.choices import SOURCE as CHOICES
 from pipesat.solver.modes.choices import Choices
-from pipesat.solver.modes.search import start_along
 from pipesat.solver.modes.whole import WHOLE, Whole, whole_applies
 from pipesat.solver.modes.window import ModeWindows
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
@@ -66,8 +64,8 @@ class Part(NamedTuple):
 class Lane:
     """A lane that searches one problem: what its parts share.
 
-    ``starts`` are valid schedules, best first; with memory modes, ``guides`` are schedules without
-    modes, valid or not, and ``written_for`` makes some for problems in which stages have theirs.
+    ``starts`` are valid schedules, best first; with memory modes, ``written_for`` makes some for
+    problems in which stages have theirs.
     """
 
     seat: Seat
@@ -75,7 +73,6 @@ class Lane:
     starts: Sequence[Schedule]
     seed: int
     parts: SearchParts
-    guides: Sequence[Schedule] = ()
     written_for: Written = lambda _: ()
     windows: WindowSearch | None = None
     told: list[Any] = field(default_factory=list)  # parts that have a report
@@ -204,17 +201,6 @@ def _time_for_proofs(lane: Lane) -> bool:
     return lane.proves or lane.seat.alone or _stalled(lane)
 
 
-def _guided(lane: Lane) -> Step | None:
-    chance = random.Random(lane.seed + lane.seat.number)  # noqa: S311
-    guides = lane.guides
-
-    def step() -> bool:
-        start_along(lane.problem, lane.incumbent, guides, chance)
-        return False
-
-    return step if guides else None
-
-
 def _choices(lane: Lane) -> Step | None:
     problem = lane.problem
     if lane.seat.number or problem.mode_choice != "stage" or problem.overlap is not None:
@@ -275,7 +261,6 @@ PAIRS: Final = (
 )
 """Of problems without memory modes, in which ops may pair."""
 MODES: Final = (
-    Part("starts along guides", _guided, 1, 0, first=True),
     Part(CHOICES, _choices, 1, 0),
     Part("windows over time", _windows_over_time, 1, 1, _time_over_time),
     Part("windows", _windows, 1, 1, _time_by_order),
@@ -292,7 +277,6 @@ def search(
     *,
     seed: int,
     parts: SearchParts,
-    guides: Sequence[Schedule] = (),
     written_for: Written = lambda _: (),
 ) -> SearchReport:
     """Improve an incumbent and its bound until proven, out of time or stopped; say what happened.
@@ -300,9 +284,7 @@ def search(
     Needs an incumbent with a schedule.
     """
     travels = travelling(incumbent, starts, seed, parts)
-    ours = partial(
-        work, starts=starts, seed=seed, parts=parts, guides=guides, written_for=written_for
-    )
+    ours = partial(work, starts=starts, seed=seed, parts=parts, written_for=written_for)
     return team.run(incumbent, travels, ours)
 
 

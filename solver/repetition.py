@@ -1,9 +1,9 @@
 """Parts of a schedule between two cuts of the same state, repeated until there are enough.
 
 A *cut* is a moment: what starts before it against what does not. Its *state* says which forwards
-and backwards are pending, of microbatches that have started; each microbatch is named by how many
-of its route have started since. Pending weight gradients are noted beside the state, for they may
-differ.
+and backwards are pending, of microbatches that have started, and in which modes these run; each
+microbatch is named by how many of its route have started since. Pending weight gradients are noted
+beside the state, for they may differ.
 
 Why every rule still holds, device by device in the order given here:
 
@@ -29,16 +29,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from pipesat.core.ops import Event, Item, Op, Pair, Phase, Unreadable, members
-from pipesat.core.problem import Problem
+from pipesat.core.problem import Problem, Route
 from pipesat.core.schedule import Order, Schedule
 
-Name: TypeAlias = tuple[int, Phase, int]
-"""Stage, phase, and how many microbatches of its route have started since the op's own."""
+Name: TypeAlias = tuple[int, Phase, int, int]
+"""Stage, phase, how many microbatches of its route have started since the op's own, and its mode.
+
+The mode is 0 before the microbatch's F on that stage.
+"""
 
 
 class Cut(NamedTuple):
@@ -71,6 +74,8 @@ class Repeat:
 def repeats(problem: Problem, schedule: Schedule) -> Iterator[Repeat]:
     """Yield every part between two cuts of the same state that serves all routes evenly.
 
+    Where microbatches differ, those of its repetitions are as the first time.
+
     Cuts are where an F of the first route's first stage starts. Only what precedes the first
     microbatch that starts out of its turn is looked at.
     """
@@ -80,9 +85,16 @@ def repeats(problem: Problem, schedule: Schedule) -> Iterator[Repeat]:
         earlier = seen.setdefault(cut.state, [])
         for part in (Repeat(begin, cut) for begin in earlier):
             first, *_ = counts = part.microbatches
-            if all(count * m[0] == first * own for count, own in zip(counts, m, strict=True)):
+            evenly = all(count * m[0] == first * own for count, own in zip(counts, m, strict=True))
+            if evenly and all(map(_come_again, problem.routes, counts)):
                 yield part
         earlier.append(cut)
+
+
+def _come_again(route: Route, after: int) -> bool:
+    """Whether so many microbatches later, each is of the same class."""
+    classes = route.classes or ()
+    return classes[after:] == classes[: len(classes) - after]
 
 
 def _cuts(problem: Problem, schedule: Schedule) -> Iterator[Cut]:
@@ -108,11 +120,15 @@ class _Progress:
         self.enters = {route.stages[0]: number for number, route in enumerate(problem.routes)}
         self.started = [0] * len(problem.routes)
         self.pending: set[Event] = set()
+        self.mode: dict[tuple[int, int], int] = {}  # by stage and microbatch, once F has started
 
     def cut(self, time: int) -> Cut:
         """The cut at this time."""
         since = [self.started[route] for route in self.problem.route_of]
-        named = frozenset((s, phase, since[s] - number) for s, phase, number in self.pending)
+        named = frozenset(
+            (s, phase, since[s] - number, self.mode.get((s, number), 0))
+            for s, phase, number in self.pending
+        )
         weights = frozenset(name for name in named if name[1] == "W")
         return Cut(time, tuple(self.started), named - weights, weights)
 
@@ -135,6 +151,8 @@ class _Progress:
         """Start ops."""
         for op in ops:
             self.pending.discard(op.event)
+            if op.mode:
+                self.mode[op[::2]] = op.mode
             if op.kind == "BW":
                 self.pending.discard((op.stage, "W", op.microbatch))
 
@@ -143,6 +161,24 @@ def grown(few: Problem, schedule: Schedule, part: Repeat, problem: Problem) -> O
     """Return an order for ``problem``: a part is repeated until there are enough microbatches."""
     missing = problem.routes[0].microbatches - few.routes[0].microbatches
     return repeated(few, schedule, part, problem, -(-missing // part.microbatches[0]))
+
+
+def in_a_row(few: Problem, order: Order, problem: Problem) -> Order:
+    """Return an order for ``problem``: an order for ``few``, again and again, without overlap.
+
+    It takes no more memory, and no longer than the order as often as it is repeated.
+    """
+    times = max(
+        -(-many // n) for many, n in zip(problem.microbatches, few.microbatches, strict=True) if n
+    )
+    return tuple(
+        tuple(
+            chain.from_iterable(
+                _later(problem, row, few.microbatches, turn) for turn in range(times)
+            )
+        )
+        for row in order
+    )
 
 
 def with_other_end(few: Problem, schedule: Schedule, part: Repeat) -> Order:
@@ -186,19 +222,24 @@ def _row(
     again: list[Item] = [op for op in owed if few.stages[op.stage].device == device]
     again += [item for start, item in timed if begin.time <= start < end.time]
 
-    def later(items: Iterable[Item], turn: int) -> Iterator[Item]:
-        for item in items:
-            ops = []
-            for op in members(item):
-                number = op.microbatch + turn * part.microbatches[few.route_of[op.stage]]
-                if number < problem.microbatches[op.stage]:
-                    ops.append(op._replace(microbatch=number))
-            yield from _together(ops)
-
-    yield from later((item for start, item in timed if start < end.time), 0)
+    step = [part.microbatches[route] for route in few.route_of]
+    yield from _later(problem, (item for start, item in timed if start < end.time), step, 0)
     for turn in range(1, times + 1):
-        yield from later(again, turn)
-    yield from later((item for start, item in timed if start >= end.time), times)
+        yield from _later(problem, again, step, turn)
+    yield from _later(problem, (item for start, item in timed if start >= end.time), step, times)
+
+
+def _later(
+    problem: Problem, items: Iterable[Item], step: Sequence[int], turn: int
+) -> Iterator[Item]:
+    """Yield items of microbatches later by some turns of so many per stage, as far as there are."""
+    for item in items:
+        ops = []
+        for op in members(item):
+            number = op.microbatch + turn * step[op.stage]
+            if number < problem.microbatches[op.stage]:
+                ops.append(op._replace(microbatch=number))
+        yield from _together(ops)
 
 
 def _together(ops: Sequence[Op]) -> Iterator[Item]:
@@ -224,5 +265,5 @@ def _without_repetition(row: Iterable[Item]) -> Iterator[Item]:
 
 
 def _op(problem: Problem, name: Name, cut: Cut) -> Op:
-    stage, phase, ago = name
-    return Op(stage, phase, cut.started[problem.route_of[stage]] - ago)
+    stage, phase, ago, mode = name
+    return Op(stage, phase, cut.started[problem.route_of[stage]] - ago, mode)

@@ -67,9 +67,12 @@ def tail_after(problem: Problem, kept: Collection[int], stage: int) -> int:
 
 
 def with_microbatches(problem: Problem, counts: Sequence[int]) -> Problem:
-    """Return the problem with other numbers of microbatches, one per route."""
-    routes = zip(problem.routes, counts, strict=True)
-    return replace(problem, routes=tuple(replace(r, microbatches=count) for r, count in routes))
+    """Return the problem with other numbers of microbatches, one per route; the first of lists."""
+    routes = (
+        replace(r, microbatches=count, classes=r.classes and r.classes[:count])
+        for r, count in zip(problem.routes, counts, strict=True)
+    )
+    return replace(problem, routes=tuple(routes))
 
 
 def first_microbatches(schedule: Schedule, few: Problem) -> Order:

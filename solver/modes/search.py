@@ -10,17 +10,27 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import earliest_ends, linearize, time_order
 from pipesat.solver.modes.starts import Start, orders_from, pack_by_turns
-from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.incumbent import Incumbent, failure_note
 
 _STARTS = 0.2  # of the time left, at most, goes into starts along guides
 _PACKED, _PACKING = 12, 0.12  # starts that are packed, and the share of the time left for that
 PACKED = "packed with modes"
 
 
-def start_along(
-    problem: Problem, incumbent: Incumbent, guides: Sequence[Schedule], rng: random.Random
-) -> None:
-    """Offer starts along guides, schedules without modes, valid or not; pack the best of them."""
+def start_along(incumbent: Incumbent, guides: Sequence[Schedule], seed: int) -> list[str]:
+    """Offer starts along guides, schedules without modes, valid or not; pack the best of them.
+
+    Returns what failed. They are nearly as short as what windows find in a minute.
+    """
+    try:
+        _start_along(incumbent, guides, random.Random(seed))  # noqa: S311 (not secrecy)
+    except Exception as error:
+        return [failure_note("a start with modes", error)]
+    return []
+
+
+def _start_along(incumbent: Incumbent, guides: Sequence[Schedule], chance: random.Random) -> None:
+    problem = incumbent.problem
     clock = incumbent.clock.part(_STARTS * incumbent.clock.left, stop=lambda: incumbent.proven)
     best: list[tuple[int, Order]] = []
 
@@ -41,7 +51,7 @@ def start_along(
         clock.count_ops(problem.op_count)
         return _offer(problem, incumbent, Start(packed, PACKED))
 
-    pack_by_turns(problem, [order for _, order in best], rng, offer, lambda: clock.over)
+    pack_by_turns(problem, [order for _, order in best], chance, offer, lambda: clock.over)
 
 
 def _offer(problem: Problem, incumbent: Incumbent, start: Start) -> int | None:

@@ -104,7 +104,7 @@ def test_weights_left_pending_come_first_in_the_next_repetition() -> None:
     order = (ops("F0 B0 F1 B1 W0 W1 F2 B2 W2"),)
     begin_to_second = next(p for p in parts(problem, order) if p.end.started == (1,))
     assert begin_to_second.begin.weights == frozenset()
-    assert begin_to_second.end.weights == {(0, "W", 1)}
+    assert begin_to_second.end.weights == {(0, "W", 1, 0)}
     many = with_microbatches(problem, 4)
     again = repeated(problem, time_order(problem, order), begin_to_second, many, 2)
     assert again == (ops("F0 B0 W0 F1 B1 W1 F2 B2 F3 B3 W2 W3"),)
@@ -119,8 +119,8 @@ def test_a_weight_that_is_overtaken_is_done_once() -> None:
     part = next(
         p for p in repeats(problem, schedule) if (p.begin.started, p.end.started) == ((1,), (2,))
     )
-    assert part.begin.weights == {(0, "W", 1)}
-    assert part.end.weights == {(0, "W", 2)}
+    assert part.begin.weights == {(0, "W", 1, 0)}
+    assert part.end.weights == {(0, "W", 2, 0)}
     for m in (4, 5, 9):
         many = with_microbatches(problem, m)
         assert check(many, time_order(many, grown(problem, schedule, part, many))) == []

@@ -8,7 +8,8 @@ import pytest
 
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
-from pipesat.core.ops import Op, Pair
+from pipesat.core.ops import Item, Op, Pair
+from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
@@ -39,6 +40,14 @@ def test_what_is_narrower(memory: int, names: list[str]) -> None:
     assert [narrow.name for narrow in narrower(problem)] == names
 
 
+@pytest.fixture
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known before the search of a narrower problem that would make it needless."""
+    monkeypatch.setattr("pipesat.solver.narrower.closed_forms", lambda *_: ())
+    monkeypatch.setattr("pipesat.solver.narrower._NEAR", 2.0)
+
+
+@pytest.mark.usefixtures("nothing_known")
 def test_starts_with_pairs_are_none_of_the_problem_without() -> None:
     problem = parse_problem(PROBLEM)
     start = time_order(problem, PAIRED)
@@ -50,13 +59,42 @@ def test_starts_with_pairs_are_none_of_the_problem_without() -> None:
         return SearchReport([], [])
 
     mine = Incumbent(problem, "makespan", Clock(60))
-    report = search_narrower(search, lambda _: [], mine, [start])
+    report = search_narrower(search, lambda _: [], mine, [start], narrower(problem), seed=0)
     assert report.failed == []
     assert [alone for alone, _ in searched] == ["False", "False", "True"]
     assert mine.schedule is not None  # what was found in one mode is a schedule of the problem
     assert check(problem, mine.schedule) == []
 
 
+@pytest.mark.parametrize(
+    ("pairs", "given", "names"),
+    [
+        (7, True, []),  # 33: of no other is that much less
+        (6, True, ["keep"]),  # 34: in less it is 41 or more, without pairs 40
+        (6, False, []),  # what there is to start from takes 40, and that is far
+    ],
+)
+def test_one_without_hope_is_not_searched(pairs: int, given: bool, names: list[str]) -> None:
+    problem = parse_problem(PROBLEM | {"microbatches": 8})
+    row: list[Item] = [Op(0, "F", 0)]
+    for number in range(7):
+        both = Op(0, "F", number + 1), Op(0, "BW", number)
+        row += [Pair(*both)] if number < pairs else [*both[::-1]]
+    start = time_order(problem, ((*row, Op(0, "BW", 7)),))
+    assert start.makespan == 40 - pairs
+    mine = Incumbent(problem, "makespan", Clock(60))
+    mine.offer_timed(start)
+    searched: list[Problem] = []
+
+    def search(own: Incumbent, _starts: list[Schedule]) -> SearchReport:
+        searched.append(own.problem)
+        return SearchReport([], [])
+
+    search_narrower(search, lambda _: [], mine, [start] if given else [], narrower(problem), seed=0)
+    assert [one.name for one in narrower(problem) if one.problem in searched] == names
+
+
+@pytest.mark.usefixtures("nothing_known")
 def test_the_search_of_one_ends_when_it_finds_nothing_better_or_cannot() -> None:
     """A deterministic clock of 60 s: of the 24 for all, three have 8 each, and 5 is patience."""
     problem = parse_problem(PROBLEM)
@@ -76,5 +114,5 @@ def test_the_search_of_one_ends_when_it_finds_nothing_better_or_cannot() -> None
         spent[name] = [mine.clock.elapsed - begin]
         return SearchReport([], [])
 
-    search_narrower(search, lambda _: [], mine, [])
+    search_narrower(search, lambda _: [], mine, [], narrower(problem), seed=0)
     assert {name: round(seconds) for name, (seconds,) in spent.items()} == {"0": 8, "1": 3, "2": 6}
