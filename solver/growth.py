@@ -56,7 +56,7 @@ class Few:
     permutation: Permutation
 
     def orders(self, schedule: Schedule) -> Iterator[Order]:
-        """Yield orders for the whole that repeat a schedule of few: all of it, and its best part.
+        """Yield orders for the whole that repeat a schedule of few: all of it, then its best part.
 
         The first takes no longer than the schedule as often as it is repeated.
         """
@@ -83,6 +83,9 @@ def few_of(problem: Problem) -> Few | None:
     have = [route.microbatches for route in problem.routes]
     if not times or sum(have) <= _MANY or have[0] < _SHORTER * one[0] * times:
         return None
+    if not problem.plain:  # all of it can be repeated, so better without a rest
+        rounds = have[0] // one[0]
+        times = next((n for n in range(times, times // 2, -1) if not rounds % n), times)
     permutation = [*map(_alternating, problem.routes, one)]
     whole = problem
     if problem.has_lists:
@@ -90,12 +93,6 @@ def few_of(problem: Problem) -> Few | None:
             return None
         whole = replace(permuted(problem, permutation), order=problem.order)
     return Few(_in_proportion(whole, times), whole, permutation)
-
-
-def few_microbatches(problem: Problem) -> Problem | None:
-    """Return the problem of few microbatches alone; see :func:`few_of`."""
-    few = few_of(problem)
-    return None if few is None else few.problem
 
 
 def _evenly(problem: Problem) -> list[int]:
@@ -139,9 +136,9 @@ def grown_orders(
     or when ``clock`` is over, a part of the runner's (the time of the consumer included). Does not
     begin if that is hardly enough to time and check a schedule of the whole problem.
     """
-    few = few_microbatches(problem)
+    few = few_of(problem)
     if few is not None and problem.op_count < WINDOW_OPS_PER_SECOND * clock.left:
-        yield from _GrowthSearch(problem, few, objective, runner, clock, seed).run(starts)
+        yield from _GrowthSearch(problem, few.problem, objective, runner, clock, seed).run(starts)
 
 
 class _GrowthSearch:

@@ -160,15 +160,18 @@ _SHARE = 0.4  # of the time left, for all narrower problems together
 _WORTH = 2.0  # seconds: in less, guides with modes put into them are worth more
 _STARTS = 0.25  # of the time of one, at most, goes into hand-written schedules
 _NEAR = 1.1  # times what is known: the best start of one that is worth a search
-_PATIENCE = 1 / 12  # of the time limit, without a better schedule of it
 
 
 class Narrower(NamedTuple):
-    """A narrower problem, and what its schedules are for the problem itself."""
+    """A narrower problem, and what its schedules are for the problem itself.
+
+    ``patience`` is the share of the time limit without a better one after which its search ends.
+    """
 
     name: str
     problem: Problem
     widened: Callable[[Schedule], Iterable[Order]]
+    patience: float = 1 / 12
 
 
 def few_alone(problem: Problem) -> Iterator[Narrower]:
@@ -178,7 +181,7 @@ def few_alone(problem: Problem) -> Iterator[Narrower]:
     """
     few = None if problem.plain else few_of(problem)
     if few is not None:
-        yield Narrower("few microbatches", few.problem, few.orders)
+        yield Narrower("few microbatches", few.problem, few.orders, 1 / 6)
 
 
 def narrower(problem: Problem) -> Iterator[Narrower]:
@@ -255,7 +258,7 @@ def search_narrower(
     whole = mine.clock.part(_SHARE * mine.clock.left, stop=lambda: mine.proven)
 
     def hopeless() -> bool:
-        stalls = own.clock.elapsed - own.found_at > _PATIENCE * mine.clock.limit
+        stalls = own.clock.elapsed - own.found_at > narrow.patience * mine.clock.limit
         return stalls or (mine.value is not None and own.bound.value >= mine.value)
 
     for number, narrow in enumerate(problems):

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice, tee, zip_longest
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.arguments import public
@@ -379,21 +378,16 @@ def _in_turns(streams: Iterable[Iterator[Schedule]]) -> Iterator[Schedule]:
 
 
 def _repeated(problem: Problem) -> Iterator[Schedule]:
-    """Yield list scheduling's schedule of a few microbatches, the best part of it repeated.
+    """Yield list scheduling's schedule of a few microbatches, repeated.
 
-    None where that would not be much fewer, where microbatches differ, or where no part can be
-    repeated. It takes as long as timing the order once, and keeps to the memory as the few do
-    (:mod:`pipesat.solver.repetition`).
+    None where that would not be much fewer (:func:`pipesat.solver.growth.few_of`). It takes as long
+    as timing the order once, and keeps to the memory as the few do.
     """
     from pipesat.heuristics.list_scheduling import NAME, list_schedules, policies
-    from pipesat.solver.growth import few_microbatches
-    from pipesat.solver.repetition import grown, repeats
+    from pipesat.solver.growth import few_of
 
-    few = few_microbatches(problem) if problem.plain else None
-    if few is None:
+    if (few := few_of(problem)) is None:
         return
-    for made in list_schedules(few, chosen=islice(policies(few), 1)):
-        best = min(repeats(few, made), key=attrgetter("rate"), default=None)
-        if best is not None:
-            order = grown(few, made, best, problem)
-            yield time_order(problem, order, source=NAME)
+    for made in list_schedules(few.problem, chosen=islice(policies(few.problem), 1)):
+        *_, shortest = few.orders(made)
+        yield time_order(problem, shortest, source=NAME)

@@ -5,26 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
+from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipesat.bounds.feasibility import sure_order
 from pipesat.core.checker import check
 from pipesat.core.metrics import peak_memory
 from pipesat.core.ops import Kind, Op, Pair
 from pipesat.core.problem import Link, Overlap, Problem
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
+from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.solver.growth import few_microbatches, grown_orders
+from pipesat.solver.growth import few_of, grown_orders
 from pipesat.solver.model.left_out import with_microbatches as fewer
+from pipesat.solver.modes.assign import in_modes
+from pipesat.solver.narrower import search_all
 from pipesat.solver.packing import justified
 from pipesat.solver.portfolio import OtherWays
 from pipesat.solver.repetition import Repeat, grown, repeated, repeats, with_other_end
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
+from pipesat.solver.run.team import SearchReport
 from pipesat.solver.search_parts import SearchParts
 from tests.support.periodic import tessel, with_microbatches
 from tests.support.problems import chain, problems, vee
@@ -34,6 +41,12 @@ def in_proportion(problem: Problem, times: int) -> Problem:
     """``times`` the microbatches on every route."""
     routes = (replace(r, microbatches=times * r.microbatches) for r in problem.routes)
     return replace(problem, routes=tuple(routes))
+
+
+def few_microbatches(problem: Problem) -> Problem | None:
+    """The problem of few microbatches, without how they are repeated."""
+    few = few_of(problem)
+    return None if few is None else few.problem
 
 
 def ops(text: str) -> tuple[Op, ...]:
@@ -360,3 +373,70 @@ def test_its_place_in_the_solve(problem: Problem, objective: Objective) -> None:
     assert grown_best.value is not None
     assert grown_best.value < start.value(objective)
     assert "growth" in grown_best.history[-1].source
+
+
+LIST: list[dict[str, Any]] = [
+    {"name": "long", "count": 8, "time": [2, 1]},
+    {"name": "short", "count": 32},
+]
+RECOMPUTE = {"name": "recompute", "backward": "fused", "BW": 3, "held_after_F": 0}
+OFFLOAD = {"name": "offload", "offload": {"out": 1, "in": 2, "held": 0}}
+LONG: dict[str, Any] = {
+    "format": "pipesat.problem/1",
+    "microbatches": 40,
+    "devices": [{"memory": 2}, {"memory": 2}],
+    "stages": [{"device": d, "F": 1, "B": 1, "W": 1, "held_after_F": 1} for d in range(2)],
+}
+
+
+def with_modes(*modes: object) -> Problem:
+    stages = [{"modes": [*modes], **stage} for stage in LONG["stages"]]
+    return parse_problem({**LONG, "stages": stages, "devices": [{"memory": 1}] * 2})
+
+
+@pytest.mark.parametrize(
+    ("problem", "classes"),
+    [
+        (with_modes(RECOMPUTE), None),
+        (with_modes(OFFLOAD), None),
+        (parse_problem({**LONG, "microbatches": LIST, "order": "same"}), (0, 1, 1, 1, 1) * 2),
+    ],
+)
+def test_a_search_is_never_worse_than_a_shorter_one_repeated(
+    problem: Problem, classes: tuple[int, ...] | None
+) -> None:
+    few = few_of(problem)
+    assert few is not None
+    assert few.problem.routes[0].classes == classes
+    found: list[int] = []
+
+    def search(own: Incumbent, starts: list[Schedule]) -> SearchReport:
+        del starts
+        if own.problem == few.problem and own.value is not None:
+            found.append(own.value)
+        return SearchReport([], [])
+
+    mine = Incumbent(problem, "makespan", Clock(60, deterministic=True))
+    report = search_all(search, list_schedules, [], mine, [], seed=0)
+    assert report.failed == []
+    assert mine.schedule is not None
+    assert check(problem, mine.schedule) == []
+    turns = problem.microbatches[0] // few.problem.microbatches[0]
+    assert mine.schedule.makespan <= turns * found[0]
+
+
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=10)
+def test_modes_are_repeated_with_the_ops(seed: int) -> None:
+    """Any modes, in any order that fits: parts have the same modes under way at both ends."""
+    problem = with_microbatches(with_modes(RECOMPUTE, OFFLOAD), 8)
+    chance = Random(seed)
+    modes = {(s, m): chance.randrange(3) for s in range(2) for m in range(8)}
+    guide = time_order(problem, sure_order(problem)).order
+    order = in_modes(problem, guide, modes)
+    timed = time_order(problem, order)
+    assert check(problem, timed) == []
+    many = with_microbatches(problem, 21)
+    for part in islice(repeats(problem, timed), 5):
+        again = time_order(many, grown(problem, timed, part, many))
+        assert check(many, again) == []
