@@ -138,11 +138,16 @@ def _refuse_large(problem: Problem, time: int, memory: int, product: int) -> Non
     """Refuse amounts of which sums, or products with a pair's factor, may be inexact."""
     ops = 4 * sum(problem.microbatches)
     if max(time * ops, memory * ops, 2 * product) >= _EXACT:
-        raise BadInput(
-            "expected times and amounts of memory whose sums over all ops are below 2^61: "
-            "choose larger units",
-            where="stages",
-        )
+        raise too_large()
+
+
+def too_large() -> BadInput:
+    """Return the error of amounts whose sums may be inexact."""
+    return BadInput(
+        "expected times and amounts of memory whose sums over all ops are below 2^61: "
+        "choose larger units",
+        where="stages",
+    )
 
 
 def coded(problem: Problem, order: Order) -> tuple[ProblemArrays, Coded]:

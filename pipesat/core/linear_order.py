@@ -20,7 +20,7 @@ from functools import cached_property
 from itertools import accumulate, chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pipesat.core.deadlock import circle
+from pipesat.core.arrays_of import too_large
 from pipesat.core.rules import duration, memory_change, one_of_each
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pipesat.core.ops import Copy, Item
     from pipesat.core.problem import Problem
     from pipesat.kernels.timing import Sequence as Arrays
-
-    Matrix = NDArray[np.int64]
 
 
 Waits: TypeAlias = Sequence[tuple[int, Any]]
@@ -237,55 +235,19 @@ def _can_end_together(sequence: LinearOrder, members: set[int]) -> bool:
     )
 
 
-_EXACT_IN_INT64 = 1 << 60  # sums of longer paths are added up as Python integers
-
-
 def of_minimum_span(sequence: LinearOrder, devices: int) -> list[int]:
-    """Earliest starts of the devices' first items among all timings of least span."""
-    paths = _longest_paths(sequence, devices)
-    target = max(0, *(int(paths[d, d]) for d in range(devices)))
-    while True:
-        first, cycle_mean = _potentials(paths, target)
-        if cycle_mean is None:
-            return [int(x) for x in first]
-        target = cycle_mean
+    """Earliest starts of the devices' first items among all timings of least span.
 
-
-def _longest_paths(sequence: LinearOrder, devices: int) -> Matrix:
-    """``L[d, e]``: start of d's first item to the end of e's last; hugely negative if no path."""
-    import numpy as np
-
-    from pipesat.kernels.timing import UNREACHABLE, paths_of
-
-    longest = sum(sequence.duration) + sum(abs(d) for inputs in sequence.inputs for _, d in inputs)
-    # no sum of paths through all devices, less a span each, is larger than this
-    furthest = (devices + 2) * longest
-    paths = paths_of(sequence.arrays, devices)
-    if furthest >= _EXACT_IN_INT64:
-        paths = np.where(paths == UNREACHABLE, -4 * furthest, paths.astype(object))
-    return paths
-
-
-def _potentials(paths: Matrix, target: int) -> tuple[Matrix, int | None]:
-    """Least x >= 0 with ``x[e] >= x[d] + L[d, e] - target``, or the mean of a violating cycle.
-
-    Bellman-Ford; the mean, rounded up, is a better lower bound on the span than ``target`` was.
+    Raises
+    ------
+    BadInput
+        If sums of times do not fit into 64 bits.
     """
-    import numpy as np
+    from pipesat.kernels.arrays import UNLIMITED  # importing pipesat stays fast
+    from pipesat.kernels.spans import least_span_starts
 
-    count = len(paths)
-    x = np.zeros(count, dtype=paths.dtype)
-    parent = np.full(count, -1)
-    for _ in range(count + 1):
-        candidates = x[:, None] + paths - target
-        best = candidates.argmax(axis=0)
-        value = candidates[best, np.arange(count)]
-        improved = value > x
-        if not improved.any():
-            return x, None
-        x = np.where(improved, value, x)
-        parent = np.where(improved, best, parent)
-        if cycle := circle({e: [d] for e, d in enumerate(parent.tolist()) if d >= 0}):
-            total = sum(int(paths[d, e]) for d, e in pairwise(cycle))
-            return x, -(-total // (len(cycle) - 1))
-    raise AssertionError("Bellman-Ford neither settled nor closed a cycle")
+    span, starts = least_span_starts(sequence.arrays, devices, UNLIMITED)
+    if span < 0:
+        raise too_large()
+    first: list[int] = starts.tolist()
+    return first

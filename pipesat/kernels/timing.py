@@ -1,4 +1,4 @@
-"""From an order to one sequence and its times: who waits for whom, earliest ends, longest paths."""
+"""From an order to one sequence and its times: who waits for whom, earliest ends, longest tails."""
 
 from __future__ import annotations
 
@@ -203,30 +203,3 @@ def tails_of(sequence: Sequence, begin: Ints) -> Ints:
             source = sequence.source[at]
             tails[source] = max(tails[source], reach + sequence.delay[at])
     return tails
-
-
-@compiled
-def paths_of(sequence: Sequence, devices: int) -> Ints:
-    """Longest path from the start of device d's first item to the end of e's last; D x D.
-
-    :data:`UNREACHABLE` where there is none.
-    """
-    paths = np.full((devices, devices), UNREACHABLE, np.int64)
-    ends = np.empty(len(sequence.device), np.int64)
-    for origin in range(devices):
-        for number in range(len(ends)):
-            before, device = sequence.before[number], sequence.device[number]
-            start = ends[before] if before >= 0 else 0 if device == origin else UNREACHABLE
-            for at in range(sequence.begin[number], sequence.begin[number + 1]):
-                source = sequence.source[at]
-                if ends[source] > UNREACHABLE:
-                    start = max(start, ends[source] + sequence.delay[at])
-            reached = start > UNREACHABLE
-            ends[number] = start + sequence.duration[number] if reached else UNREACHABLE
-            first = sequence.together[number]
-            if first >= 0:
-                ends[first : number + 1] = ends[first : number + 1].max()
-            for member in range(first if first >= 0 else number, number + 1):
-                if sequence.device[member] < devices:
-                    paths[origin, sequence.device[member]] = ends[member]
-    return paths
