@@ -89,7 +89,7 @@ def values(part: str, runs: Runs) -> Iterator[Line]:
             ratios = [found[case] / last[case] for case in runs if found[case] < math.inf]
             kept = sum(found[case] <= last[case] for case in runs)
             cells.append(f"no longer {kept}, mean {fmean(ratios or [math.nan]):.4f}")
-        yield f"value at {seconds} s over old at 60 s, {len(runs)} problems", *cells, goal
+        yield f"value at {seconds} s over old at {min(60, shortest):g} s, {len(runs)}", *cells, goal
     reference = json.loads((PEERS / ("others" * (part == "others")) / "reference.json").read_text())
     tools = {
         case: reference[name]["peers"] for case in runs if (name := case.split()[0]) in reference
