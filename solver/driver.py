@@ -112,8 +112,8 @@ def solve(
                 _take_starts(whole, made, time_limit - longest, found, written=True)
             )
         search = _search_by(team, seed, parts, guides, written_for)
-        for told, found in zip(report, whole.improve(search), strict=True):
-            told.extend(found)
+        for told, more in zip(report, whole.improve(search), strict=True):
+            told.extend(more)
 
     try:
         aside(begin, incumbent, team.begin)
