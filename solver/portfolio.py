@@ -295,8 +295,7 @@ def travelling(
     used = starts[:_STARTS]
     if not incumbent.problem.has_modes and gains(incumbent.problem):
         used = _near(incumbent, starts) or used
-    bare = [Schedule(one.devices, one.source, one.copies) for one in used]
-    return partial(work, starts=bare, seed=seed, parts=parts)
+    return partial(work, starts=[one.bare() for one in used], seed=seed, parts=parts)
 
 
 def _near(incumbent: Incumbent, starts: Sequence[Schedule]) -> list[Schedule]:

@@ -26,7 +26,7 @@ from pipesat.core.settings import (
     Tokens,
     Workers,
 )
-from pipesat.core.solving import Deadline, Listener
+from pipesat.core.solving import Deadline, Listener, study
 from pipesat.placement.geometry import PlacementChoice
 
 if TYPE_CHECKING:  # what a question needs is imported once it is asked: help is for reading
@@ -43,6 +43,7 @@ _TIMED_AGAIN: Final = 0.97
 
 
 @public
+@study()
 def plan(
     layers: Layers | str | Path,
     devices: Devices,
@@ -146,6 +147,7 @@ def plan(
 
 
 @public
+@study()
 def advise(
     model: Layers | Parts | Profile | str | Path,
     devices: Devices,

@@ -93,6 +93,10 @@ class Schedule:
         object.__setattr__(same, "problem", problem)
         return same
 
+    def bare(self) -> Schedule:
+        """Return it without its problem and what was worked out of it, to be sent elsewhere."""
+        return Schedule(self.devices, self.source, self.copies)
+
     @property
     def of(self) -> Problem:
         """The problem.

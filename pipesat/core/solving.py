@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias, TypedDict, Unpack
 
@@ -20,6 +21,29 @@ Starts: TypeAlias = Literal["all", "greedy", "none"]
 scheduling (which fit any capacities and cost little), or none."""
 
 LEAST_SECONDS: Final = 0.05  # a solve with less time left is not worth its start
+
+
+_AFTER: Final[list[Callable[[], None]]] = []
+_DEPTH: Final[list[None]] = []  # of studies within each other
+
+
+@contextmanager
+def study() -> Iterator[None]:
+    """Let what one solve has started serve the next: ``with study():``, or as a decorator."""
+    _DEPTH.append(None)
+    try:
+        yield
+    finally:
+        _DEPTH.pop()
+        for end in _AFTER if not _DEPTH else ():
+            end()
+
+
+def studying(end: Callable[[], None]) -> bool:
+    """Whether there may be a next solve; ``end`` is called when the last study is over."""
+    if end not in _AFTER:
+        _AFTER.append(end)
+    return bool(_DEPTH)
 
 
 class Told(TypedDict):

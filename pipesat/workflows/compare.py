@@ -17,6 +17,7 @@ from pipesat.core.remarks import text_of
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Seconds, Seed, Target, Workers
 from pipesat.core.showing import Displayed, Facts, Table, table_of
+from pipesat.core.solving import study
 from pipesat.core.summary import fullest, statement_of, units_of
 from pipesat.files.problem_file import read_problem
 from pipesat.placement.geometry import label_of
@@ -217,6 +218,7 @@ def _wanted(row: ScheduleRow) -> bool:
 
 
 @public
+@study()
 def compare(
     problem: Problem,
     result: Result | None = None,

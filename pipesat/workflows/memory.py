@@ -14,7 +14,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.remarks import documents_of
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Seconds, Seed, Target, Within, Workers
-from pipesat.core.solving import Deadline
+from pipesat.core.solving import Deadline, study
 from pipesat.placement.geometry import Placement
 from pipesat.workflows.hand_written import published
 from pipesat.workflows.solve import problem_for
@@ -33,6 +33,7 @@ _POINTS: Final = 12
 
 
 @public
+@study()
 def frontier(
     problem: Problem,
     *,
@@ -179,6 +180,7 @@ def telling(listener: Listener | None, name: str | None, began: float = 0.0) -> 
 
 
 @public
+@study()
 def min_memory(
     problem: Problem,
     *,

@@ -17,8 +17,10 @@ from pipesat.core.errors import BadInput, Fault, NotApplicable
 from pipesat.core.microbatch_order import permuted, relabelled
 from pipesat.core.names import named
 from pipesat.core.plain_problems import least_problem, same_but_for_the_order
+from pipesat.core.progress import doing
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Seconds, Seed, Target, Workers
+from pipesat.core.solving import study
 from pipesat.core.timing import time_order
 
 if TYPE_CHECKING:
@@ -99,10 +101,13 @@ def solve(
             listener(_of_all(ways, found, improvement))
 
     ways = problems_for(problem, target)
-    for number, way in enumerate(ways):
-        left = time_limit if deterministic else max(expires - time.monotonic(), _LEAST_SECONDS)
-        share = left / (len(ways) if deterministic else len(ways) - number)
-        found.append(_solved(way, share, asked, heard))
+    several = len(ways) > 1
+    with study() if several else contextlib.nullcontext():
+        for number, way in enumerate(ways):
+            left = time_limit if deterministic else max(expires - time.monotonic(), _LEAST_SECONDS)
+            share = left / (len(ways) if deterministic else len(ways) - number)
+            with doing(_way(way)) if several else contextlib.nullcontext():
+                found.append(_solved(way, share, asked, heard))
     return replace(_best_of(ways, found), problem=problem, target=target)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final
 
 from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.team import HEAD_START
 
 _LOOK: Final = 0.05  # seconds between two looks at the clock and its stop
 _GRACE: Final = 0.6  # seconds that what cannot be interrupted has, once the clock is over
@@ -21,7 +20,7 @@ def aside(search: Callable[[], None], incumbent: Incumbent, later: Callable[[], 
     """Run a search; return when it has ended, or soon after the clock is over.
 
     Work that cannot be interrupted is left behind then: the incumbent has what was found. Without
-    any schedule the search goes on until there is one. ``later`` is called after a moment.
+    any schedule the search goes on until there is one. ``later`` is called now and then.
 
     What the search raises is raised here.
     """
@@ -36,7 +35,7 @@ def aside(search: Callable[[], None], incumbent: Incumbent, later: Callable[[], 
 
     thread = threading.Thread(target=guarded, name="search", daemon=True)
     thread.start()
-    over, started = math.inf, False
+    over = math.inf
     while thread.is_alive():
         thread.join(_LOOK)
         ended = clock.stop() or (not clock.deterministic and clock.over)
@@ -45,8 +44,7 @@ def aside(search: Callable[[], None], incumbent: Incumbent, later: Callable[[], 
             incumbent.close()
             atexit.register(thread.join, _AT_EXIT)
             return
-        if not (started or ended) and clock.seconds > HEAD_START:
-            started = True
+        if not ended:
             later()
     if failure:
         raise failure[0]

@@ -186,7 +186,7 @@ class Incumbent:
         with self.lock:
             known: list[News] = [Refuted(origin, "") for origin in sorted(self._refuted)]
             known += [Raised(bound, origin) for origin, bound in self._bounds.items()]
-            return [*known, *filter(None, [self.schedule])]
+            return known if self.schedule is None else [*known, self.schedule.bare()]
 
     def narrower(
         self, problem: Problem, clock: Clock, offer: Callable[[Schedule], object]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -100,7 +101,8 @@ class Known(NamedTuple):
 class Begin(NamedTuple):
     """A job: the incumbents from the problem asked for to the one to be searched, and the work.
 
-    For the lane of that number ``of`` so many.
+    For the lane of that number ``of`` so many, in one solve: numbers of jobs and incumbents are
+    never used again, and a lane forgets the incumbents of other solves.
     """
 
     job: int
@@ -108,6 +110,7 @@ class Begin(NamedTuple):
     work: Work
     number: int
     of: int
+    solve: int
 
 
 class Stop(NamedTuple):
@@ -124,12 +127,13 @@ class Told(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """What came of a job."""
+    """What came of a job; ``cpu`` is the processor time since the last one ended."""
 
     job: int
     notes: Sequence[str]
     failed: Sequence[str]
     account: Account
+    cpu: float
 
 
 class Ready(NamedTuple):
@@ -158,9 +162,7 @@ class Link:
             and not isinstance(news, Refuted)
         ):
             return
-        if isinstance(news, Schedule):
-            news = Schedule(news.devices, news.source, news.copies)  # nothing worked out of it
-        self.send(Told(number, news))
+        self.send(Told(number, news.bare() if isinstance(news, Schedule) else news))
 
     def hear(self, told: Told, incumbent: Incumbent, *, checked: bool) -> None:
         """Take in news, from the thread that listens."""
@@ -187,21 +189,28 @@ class _Lane:
         self.link, self.parent = Link(connection), os.getppid()
         self.incumbents: dict[int, Incumbent] = {}
         self.jobs: SimpleQueue[tuple[Begin, Incumbent]] = SimpleQueue()
-        self.over = -1  # all jobs up to this one are
+        self.over = self.solve = 0  # the last job that is over, the present solve
+        self.cpu = 0.0
 
     def listen(self) -> None:
         """Take what the main process says, and end when it is gone."""
-        with suppress(EOFError, OSError):
+        try:
             while True:
                 while not self.link.connection.poll(_LOOK):
                     if os.getppid() != self.parent:
                         os._exit(0)
                 self._take(self.link.connection.recv())
-        os._exit(0)
+        except (EOFError, OSError):
+            os._exit(0)
+        except BaseException:  # the main process tells its last line
+            traceback.print_exc()
+            os._exit(1)
 
     def _take(self, message: Begin | Stop | Told) -> None:
         if isinstance(message, Begin):
             wider = None
+            if self.solve != message.solve:
+                self.solve, self.incumbents = message.solve, {}
             for known in message.incumbents:
                 wider = self._incumbent(known, wider)
                 wider.clock = Clock(
@@ -242,7 +251,8 @@ class _Lane:
         seat = Seat(begin.number, lanes.runner, lambda: 1, count=begin.of)
         notes: list[str] = []
         failed = lanes.run([lambda: notes.extend(begin.work(seat, mine))])
-        self.link.send(Ended(begin.job, notes, failed, seat.account))
+        before, self.cpu = self.cpu, time.process_time()
+        self.link.send(Ended(begin.job, notes, failed, seat.account, self.cpu - before))
 
 
 def main() -> None:

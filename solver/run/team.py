@@ -7,23 +7,25 @@ What was decided, and why (what a lane says and hears is in :mod:`pipesat.solver
 - *Lane 0 is here*, in a thread, and starts at once. The others are started beside it when a solve
   has not ended after a moment (``HEAD_START``): many are proven by then. Until they have loaded,
   lane 0 does the work of all (:attr:`pipesat.solver.run.lane.Seat.alone`).
-- *Jobs.* Lanes live as long as the solve. For every narrower problem they are given a job, and an
-  end of it: not of the process, in which proofs of the problem asked for go on.
+- *Jobs.* Lanes live as long as the solve, or the study of many solves. For every narrower problem
+  they are given a job, and an end of it: not of the process, in which proofs of the problem asked
+  for go on.
 - *Nothing waits for a lane.* Messages are sent by threads of their own. At the end lanes are asked
   for what they have spent, then killed: they have nothing to save.
 - *A lane that dies* costs what it was doing. It is noted, and started again once. Where no process
   can be started, or memory does not admit another, fewer lanes search, and a note says so.
-- *Deterministic or short* solves have lane 0 alone.
+- *Deterministic or short* solves have lane 0 alone, the latter unless they are part of a study.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +33,7 @@ from subprocess import Popen
 from typing import IO, Any, Final, NamedTuple
 
 from pipesat.core import children
+from pipesat.core.solving import studying
 from pipesat.core.usable_cores import memory_left
 from pipesat.solver.run.incumbent import Incumbent, failure_note
 from pipesat.solver.run.lane import (
@@ -78,6 +81,14 @@ class _Member:
     ready: bool = False
     jobs: set[int] = field(default_factory=set)
     listener: threading.Thread | None = None
+    team: Team | None = None
+    cpu: float = 0.0  # seconds that it has told
+
+
+_NUMBERS = itertools.count(1)
+_SPARE: Final[list[_Member]] = []
+"""Lanes that wait for the next solve of a study."""
+os.register_at_fork(after_in_child=_SPARE.clear)  # they are not the child's
 
 
 class Team:
@@ -90,23 +101,29 @@ class Team:
     def __init__(self, asked: Incumbent, most: int) -> None:
         clock = asked.clock
         self.asked = asked
-        self.most = 1 if clock.deterministic or clock.limit < _SHORTEST else most
+        short = clock.limit < _SHORTEST and not studying(_end_spare)
+        self.most = 1 if clock.deterministic or short else most
         self.notes: list[str] = []
         self.lost: list[str] = []
         self.accounts: dict[int, Account] = {}
         self.cpu = 0.0
         self.searched = 0  # lanes that have searched
         self.members: dict[int, _Member] = {}
-        self._incumbents: list[Incumbent] = []
-        self._job = 0
+        self._incumbents: dict[int, Incumbent] = {}
+        self._number = self._job = next(_NUMBERS)
         self._current: tuple[Incumbent, Work] | None = None
         self._reports: dict[int, SearchReport] = {}
         self._lock = threading.RLock()
         self._begun = self._closed = False
 
-    def begin(self) -> None:
-        """Start the other lanes, once; each takes up what is being searched."""
+    def begin(self, *, now: bool = False) -> None:
+        """Take or start the other lanes, once; each takes up what is being searched.
+
+        Starts none before ``HEAD_START``, unless ``now``.
+        """
         if self._begun or self._closed or self.most == 1:
+            return
+        if not (now or _SPARE or self.asked.clock.seconds > HEAD_START):
             return
         self._begun = True
         each = _LANE_MEMORY + _PER_OP * self.asked.problem.op_count
@@ -118,7 +135,9 @@ class Team:
                 f"a lane may take {each >> 20} MiB"
             )
         for number in range(1, min(self.most, 1 + fit)):
-            if not self._start(number, again=True):
+            if _SPARE:
+                self._take_up(number, _SPARE.pop())
+            elif not self._start(number, again=True):
                 break
 
     def _start(self, number: int, *, again: bool) -> bool:
@@ -134,14 +153,19 @@ class Team:
             return False
         member = _Member(number, process, Link(connection), words, again)
         member.listener = threading.Thread(
-            target=self._listen, args=(member,), name=f"hub of lane {number}", daemon=True
+            target=_listen, args=(member,), name=f"hub of lane {number}", daemon=True
         )
-        with self._lock:
-            self.members[number] = member
-            if self._current is not None:
-                self._hand(member, *self._current)
+        self._take_up(number, member)
         member.listener.start()
         return True
+
+    def _take_up(self, number: int, member: _Member) -> None:
+        with self._lock:
+            member.number, member.team = number, self
+            self.members[number] = member
+            self.searched += member.ready
+            if self._current is not None:
+                self._hand(member, *self._current)
 
     def run(self, mine: Incumbent, work: Work, ours: Work | None = None) -> SearchReport:
         """Search an incumbent's problem in all lanes until it is proven or its clock is over.
@@ -172,7 +196,7 @@ class Team:
         """
         with self._lock:
             self._end()
-            self._job += 1
+            self._job = next(_NUMBERS)
             self._current = mine, work
             self._reports[self._job] = SearchReport([], [])
             for member in self.members.values():
@@ -203,7 +227,7 @@ class Team:
             one.lock.acquire()
         try:
             known = [self._known(one) for one in reversed(chain)]
-            begin = Begin(self._job, known, work, member.number, self.most)
+            begin = Begin(self._job, known, work, member.number, self.most, self._number)
             member.jobs.add(self._job)
             member.link.send(begin)
         finally:
@@ -211,10 +235,10 @@ class Team:
                 one.lock.release()
 
     def _known(self, one: Incumbent) -> Known:
-        number = next((n for n, own in enumerate(self._incumbents) if own is one), None)
-        if number is None:
-            number = len(self._incumbents)
-            self._incumbents.append(one)
+        number = next((n for n, own in self._incumbents.items() if own is one), 0)
+        if not number:
+            number = next(_NUMBERS)
+            self._incumbents[number] = one
             one.tell = partial(self._tell, number)
         clock = one.clock
         return Known(number, one.problem, one.objective, clock.limit, clock.elapsed, one.news())
@@ -223,47 +247,29 @@ class Team:
         for member in list(self.members.values()):
             member.link.tell(number, news)
 
-    def _listen(self, member: _Member) -> None:
-        """Take what a lane says until it ends."""
-        connection = member.link.connection
-        with suppress(EOFError, OSError):
-            while True:
-                message = connection.recv()
-                try:
-                    self._take(member, message)
-                except Exception as error:  # what it has found is at fault, not the lane
-                    self.lost.append(failure_note("what a lane has found", error))
-        member.link.close()
-        self._ended(member)
-        connection.close()
-
-    def _take(self, member: _Member, message: Told | Ended | Ready) -> None:
+    def take(self, member: _Member, message: Told | Ended) -> None:
+        """Take in what a lane says; what it says of an earlier solve counts no more."""
         if isinstance(message, Told):
-            member.link.hear(message, self._incumbents[message.number], checked=False)
-        elif isinstance(message, Ended):
+            incumbent = self._incumbents.get(message.number)
+            if incumbent is not None:
+                member.link.hear(message, incumbent, checked=False)
+        else:
             with self._lock:
+                self.cpu += message.cpu
+                member.cpu += message.cpu
                 member.jobs.discard(message.job)
                 self._count(member.number, message.account)
                 if (report := self._reports.get(message.job)) is not None:
                     report.notes.extend(message.notes)
                     report.failed.extend(message.failed)
-        else:
-            member.ready = True
-            self.searched += 1
 
-    def _ended(self, member: _Member) -> None:
+    def lose(self, member: _Member, code: int, cpu: float, last: str) -> None:
         """Take note of the end of a lane; start it again if it was not asked for, once."""
-        code = member.process.returncode = 0
-        with suppress(ChildProcessError):  # somebody else has waited for it
-            _, status, used = os.wait4(member.process.pid, 0)
-            code = member.process.returncode = os.waitstatus_to_exitcode(status)
-            self.cpu += used.ru_utime + used.ru_stime
         with self._lock:
+            self.cpu += cpu
             asked_for = self._closed
             if not asked_for:
                 self.members.pop(member.number)
-        last = "".join(f": {line}" for line in children.last_lines(member.words)[-1:])
-        member.words.close()
         if not (asked_for or self.asked.clock.over or self.asked.proven):
             how = f"signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exit code {code}"
             then = "it was started again" if member.again else "the others went on"
@@ -290,11 +296,58 @@ class Team:
         with self._lock:
             self._closed = True
             members = list(self.members.values())
-        for member in members:
-            member.process.kill()
-        for member in members:
-            if member.listener is not None and member.listener.ident:
-                member.listener.join(_LAST_WORDS)
+            self.members = {}
+        if studying(_end_spare):
+            _SPARE.extend(members)
+        else:
+            _end(members)
+
+
+def _end_spare() -> None:
+    """End the lanes that have waited for another solve."""
+    _end(_SPARE)
+    _SPARE.clear()
+
+
+def _end(members: Sequence[_Member]) -> None:
+    for member in members:
+        member.process.kill()
+    for member in members:
+        if member.listener is not None and member.listener.ident:
+            member.listener.join(_LAST_WORDS)
+
+
+def _listen(member: _Member) -> None:
+    """Take what a lane says, for the team that it is in, until it ends."""
+    connection = member.link.connection
+    with suppress(EOFError, OSError):
+        while True:
+            message = connection.recv()
+            team = member.team
+            if isinstance(message, Ready):
+                member.ready = True
+            if team is None:
+                continue
+            if isinstance(message, Ready):
+                team.searched += 1
+                continue
+            try:
+                team.take(member, message)
+            except Exception as error:  # what it has found is at fault, not the lane
+                team.lost.append(failure_note("what a lane has found", error))
+    member.link.close()
+    code, cpu = 0, 0.0
+    with suppress(ChildProcessError):  # somebody else has waited for it
+        _, status, used = os.wait4(member.process.pid, 0)
+        code, cpu = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime - member.cpu
+    member.process.returncode = code
+    last = "".join(f": {line}" for line in children.last_lines(member.words)[-1:])
+    member.words.close()
+    connection.close()
+    if member in _SPARE:
+        _SPARE.remove(member)
+    elif member.team is not None:
+        member.team.lose(member, code, cpu, last)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.result import Improvement
 from pipesat.core.schedule import Schedule
+from pipesat.core.solving import study
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver import portfolio
@@ -37,10 +38,12 @@ from tests.support.lanes import (
     PROBLEM,
     answers,
     begun,
+    offers_and_ends,
     offers_and_stays,
     schedules,
     team_of,
     until,
+    waits_for_the_best,
 )
 from tests.support.paths import ROOT
 from tests.support.problems import chain, vee
@@ -77,7 +80,7 @@ def started(problem: Problem) -> Incumbent:
 def test_many_lanes_share_one_search(problem: Problem) -> None:
     incumbent = started(problem)
     team = Team(incumbent, LANES)
-    team.begin()
+    team.begin(now=True)
     try:
         done = portfolio.search(team, incumbent, [], seed=0, parts=ALL_PARTS)
     finally:
@@ -113,7 +116,7 @@ def test_two_lanes_run_at_the_same_time() -> None:
         seen.append(mine.value)
         return []
 
-    team.begin()
+    team.begin(now=True)
     pids = [member.process.pid for member in team.members.values()]
     try:
         report = team.run(incumbent, answers, ours)
@@ -186,7 +189,7 @@ def test_where_no_process_can_be_started_one_lane_searches(
 
     monkeypatch.setattr("pipesat.core.children.start", refuse)
     team, incumbent = team_of(lanes=3)
-    team.begin()
+    team.begin(now=True)
     report = team.run(incumbent, offers_and_stays, lambda *_: ["lane 0 did it all"])
     team.close()
     assert report.notes == ["lane 0 did it all"]
@@ -204,7 +207,7 @@ def test_there_are_as_many_lanes_as_memory_admits(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("pipesat.core.children.start", start)
     monkeypatch.setattr("pipesat.solver.run.team.memory_left", lambda: 300 << 20)
     team, _ = team_of(lanes=4)
-    team.begin()
+    team.begin(now=True)
     assert started == []
     assert team.notes == ["1 of 4 lanes: there are 300 MiB of memory, and a lane may take 400 MiB"]
 
@@ -216,7 +219,7 @@ def test_short_and_deterministic_solves_have_one_lane(
     monkeypatch.setattr("pipesat.core.children.start", fail)
     incumbent = Incumbent(PROBLEM, "makespan", Clock(seconds, deterministic))
     team = Team(incumbent, 4)
-    team.begin()
+    team.begin(now=True)
     assert team.members == {}
 
 
@@ -299,3 +302,18 @@ def test_a_hand_written_schedule_that_fails_leaves_those_before_it() -> None:
     assert result.value is not None
     assert result.value <= good.makespan
     assert any("Planted: no more" in warning for warning in result.warnings)
+
+
+def test_lanes_serve_the_next_solve_of_a_study() -> None:
+    pids = []
+    with study():
+        for _ in range(2):
+            team, incumbent = team_of()
+            team.begin(now=True)
+            until(lambda: team.members[1].ready)  # noqa: B023
+            report = team.run(incumbent, offers_and_ends, waits_for_the_best)
+            assert report.notes == ["waited", "offered"]
+            pids += [member.process.pid for member in team.members.values()]
+            team.close()
+    assert pids[0] == pids[1]
+    assert not alive(pids[0])

@@ -69,7 +69,21 @@ def begun(*, report: Callable[[list[int]], Any] = print) -> Team:
     team, incumbent = team_of()
     value = schedules()[-1].makespan
     team.hand(incumbent, offers_and_stays)
-    team.begin()
+    team.begin(now=True)
     until(lambda: incumbent.value == value)
     report([member.process.pid for member in team.members.values()])
     return team
+
+
+def offers_and_ends(seat: Seat, incumbent: Incumbent) -> list[str]:
+    """Offer the shortest schedule."""
+    del seat
+    incumbent.offer_timed(schedules()[-1])
+    return ["offered"]
+
+
+def waits_for_the_best(seat: Seat, incumbent: Incumbent) -> list[str]:
+    """Wait until the shortest schedule is known."""
+    del seat
+    until(lambda: incumbent.value == schedules()[-1].makespan)
+    return ["waited"]

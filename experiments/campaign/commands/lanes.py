@@ -30,9 +30,9 @@ def case(case: Case) -> None:
 
 def _kill(chance: float) -> None:
     """Start lanes at once, and kill one of them after some time, again and again."""
-    import pipesat.solver.run.aside
+    import pipesat.solver.run.team
 
-    pipesat.solver.run.aside.HEAD_START = 0.0  # type: ignore[misc]
+    pipesat.solver.run.team.HEAD_START = 0.0  # type: ignore[misc]
     threading.Thread(target=_killing, args=(Random(chance), os.getpid()), daemon=True).start()
 
 
