@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import nsmallest
-from itertools import islice
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.core.arrays_of import arrays_of, too_large
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective, Order, Schedule
-from pipesat.core.timing import time_order
+from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.timing import time_codes
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
-from pipesat.heuristics.shared.gap_filling import Filled, Fuse, Switches, fill_gaps
+from pipesat.heuristics.shared.gap_filling import Fuse, Switches, fill_gaps
 from pipesat.placement.geometry import Ranks, ranks_of
 
+if TYPE_CHECKING:
+    from pipesat.kernels.filling import Filled
+
 _SOURCE = "Qi et al., ICLR 2024, section 3.1"
-# Placed by all settings together, a few seconds; finding an order's minimum span takes longer.
-_MOST_OPS: Final[dict[Objective, int]] = {"makespan": 500_000, "span": 150_000}
-_FEWEST: Final = 2
 _CLIMBS: Final = 3  # settings in which other ranks are fused; 8 found more on 1 of 18 problems
 
 # On each of the benchmark's 52 chains of up to 16 ranks, one of these is the best of all 1,200
 # combinations, for either objective; on 70 random ones their best is 0.02 % behind that of 450.
-# Ahead stand those that come close together, for problems so large that only a few are tried.
+# Ahead stand those that come close together, for those who try only a few.
 _SETTINGS: Final = (
     Switches("slope", critical="idle"),
     Switches("slope", late_first=True, pattern="alternate", part=0.5),
@@ -59,29 +58,18 @@ _SETTINGS_FOR_SPAN: Final = (
 
 
 def settings(problem: Problem, objective: Objective = "makespan") -> Iterator[Switches]:
-    """Yield the combinations of switches to try, the usually best ones first.
-
-    On large problems only as many as can be placed and timed in a few seconds.
-    """
-    bases = _SETTINGS_FOR_SPAN + _SETTINGS if objective == "span" else _SETTINGS
-    every: Iterator[Switches] = iter(bases)
+    """Yield the combinations of switches to try, the usually best ones first."""
+    fuses: list[tuple[Fuse, frozenset[int]]] = [("split", frozenset())]
     if _may_fuse(problem):
         p = len(problem.stages)
         leading = dict.fromkeys(frozenset(range(count)) for count in (0, 1, p // 2, p))
-        fuses: list[tuple[Fuse, frozenset[int]]] = [("split", frozenset())]
         fuses += [("short", ranks) for ranks in leading]
-        every = (
-            replace(base, fuse=fuse, fused_ranks=ranks) for base in bases for fuse, ranks in fuses
-        )
-    yield from islice(every, _most_orders(problem, objective))
+    for base in _SETTINGS_FOR_SPAN + _SETTINGS if objective == "span" else _SETTINGS:
+        yield from (replace(base, fuse=fuse, fused_ranks=ranks) for fuse, ranks in fuses)
 
 
 def _may_fuse(problem: Problem) -> bool:
     return any(stage.backward == "either" and stage.fusing_may_pay for stage in problem.stages)
-
-
-def _most_orders(problem: Problem, objective: Objective) -> int:
-    return max(_FEWEST, _MOST_OPS[objective] // problem.op_count)
 
 
 @published("zb-auto", placement="chain", source=_SOURCE, splits=True, slow=True, equal=True)
@@ -105,7 +93,7 @@ def zb_auto(problem: Problem, give_up: GiveUp) -> Schedule:
     best = min(
         filled_orders(problem, give_up=give_up), key=lambda filled: (filled.makespan, filled.span)
     )
-    return time_order(problem, best.order, source="zb-auto")
+    return time_codes(problem, best.order, source="zb-auto")
 
 
 @published("zb-auto-span", placement="chain", source=_SOURCE, splits=True, slow=True, equal=True)
@@ -113,23 +101,26 @@ def zb_auto_span(problem: Problem, give_up: GiveUp) -> Schedule:
     """As zb-auto, but the order of least span (the paper's own objective), timed earliest.
 
     Some of its orders warm up by just as many forwards as leave the least idling before the first
-    B over all ranks together, which the paper has not. The first that meets the closed form ends
-    the search.
+    B over all ranks together, which the paper has not. Among equals, least makespan.
 
     Raises
     ------
     NotApplicable
         As zb-auto.
     """
-    ranks_of(problem, "chain")  # or else the bound is calculated for nothing
-    least = closed_form_bound(problem, "span").value
-    spans: dict[Order, tuple[int, int]] = {}
-    for makespan, _, order in filled_orders(problem, "span", give_up):
-        if order not in spans:
-            spans[order] = (time_order(problem, order, "span").span, makespan)
-            if spans[order][0] == least:
-                break
-    return time_order(problem, min(spans, key=lambda order: spans[order]), source="zb-auto-span")
+    from pipesat.kernels.arrays import UNLIMITED  # importing pipesat stays fast
+    from pipesat.kernels.spans import least_span_starts
+    from pipesat.kernels.timing import sequenced
+
+    best, value = None, (UNLIMITED, UNLIMITED)
+    for filled in filled_orders(problem, "span", give_up):
+        sequence = sequenced(arrays_of(problem), filled.order)
+        span, _ = least_span_starts(sequence, len(problem.devices), value[0])
+        if span >= 0 and (span, filled.makespan) < value:
+            best, value = filled, (span, filled.makespan)
+    if best is None:
+        raise too_large()
+    return time_codes(problem, best.order, source="zb-auto-span")
 
 
 def filled_orders(
@@ -148,15 +139,18 @@ def filled_orders(
     tried: list[_Tried] = []
     for switches in settings(problem, objective):
         filled = fill_gaps(problem, ranks, switches)
-        tried.append(_Tried(filled.value(objective), switches))
+        tried.append(_Tried(_value(filled, objective), switches))
         yield filled
         unless_given_up(give_up)
     if _may_fuse(problem):
         best = nsmallest(_CLIMBS, tried, key=lambda one: one.value)
-        others = _with_other_ranks_fused(problem, ranks, objective, best)
-        for filled in islice(others, _most_orders(problem, objective) - len(tried)):
+        for filled in _with_other_ranks_fused(problem, ranks, objective, best):
             yield filled
             unless_given_up(give_up)
+
+
+def _value(filled: Filled, objective: Objective) -> int:
+    return filled.makespan if objective == "makespan" else filled.span
 
 
 class _Tried(NamedTuple):
@@ -184,5 +178,5 @@ def _with_other_ranks_fused(
                 seen.add(switches)
                 filled = fill_gaps(problem, ranks, switches)
                 yield filled
-                if (value := filled.value(objective)) < best.value:
+                if (value := _value(filled, objective)) < best.value:
                     best = _Tried(value, switches)

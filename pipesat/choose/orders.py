@@ -9,7 +9,7 @@ from typing import Final
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_order
+from pipesat.core.timing import time_codes
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import Policy, list_schedules
 from pipesat.heuristics.zb_auto import filled_orders
@@ -49,7 +49,7 @@ def quick_orders(problem: Problem, effort: int) -> Iterator[Schedule]:
     if kind == "chain":
         with contextlib.suppress(NotApplicable):
             for _, filled in zip(range(_FILLED), filled_orders(problem), strict=False):
-                yield time_order(problem, filled.order, source=f"zb-auto{SOME_SETTINGS}")
+                yield time_codes(problem, filled.order, source=f"zb-auto{SOME_SETTINGS}")
     yield from list_schedules(problem, chosen=[Policy()] if kind == "chain" else _POLICIES)
 
 

@@ -19,16 +19,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pipesat.core.arguments import public
 from pipesat.core.arrays import nothing_collected
-from pipesat.core.arrays_of import coded
+from pipesat.core.arrays_of import arrays_of, coded, order_of
 from pipesat.core.copies import as_copied, offloads_anything, with_copies
 from pipesat.core.deadlock import explain_deadlock
-from pipesat.core.linear_order import LinearOrder, keep_together, of_minimum_span
+from pipesat.core.linear_order import LinearOrder, instants_matter, keep_together, of_minimum_span
 from pipesat.core.rules import duration
 from pipesat.core.schedule import Objective, Order, Schedule, Timed, TimedCopy
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Schedule, Timed
+    from pipesat.kernels.arrays import Coded, ProblemArrays
 
 
 @public
@@ -45,9 +46,42 @@ def time_order(
     ValueError
         If the order names a stage, device or pair that the problem does not have.
     """
+    timed = _timed(problem, order, *coded(problem, order)) if objective == "makespan" else None
+    if timed is not None:
+        return Schedule(timed, source)
     sequence = with_all_copies(problem, order)
     ends = earliest_ends(sequence, releases(sequence, len(problem.devices), objective))
     return schedule_of(sequence, len(problem.devices), ends, source)
+
+
+@nothing_collected()
+def time_codes(problem: Problem, codes: Coded, source: str = "") -> Schedule:
+    """Time an order of the problem's arrays as early as possible, as :func:`time_order` does."""
+    arrays = arrays_of(problem)
+    order = order_of(problem, arrays, codes)
+    timed = _timed(problem, order, arrays, codes)
+    return time_order(problem, order, source=source) if timed is None else Schedule(timed, source)
+
+
+def _timed(
+    problem: Problem, order: Order, arrays: ProblemArrays, codes: Coded
+) -> tuple[tuple[Timed, ...], ...] | None:
+    """Time items one by one; ``None``: they cannot run, share instants, or may be copied."""
+    import numpy as np  # importing pipesat stays fast
+
+    from pipesat.kernels.timing import ends_of, sequenced
+
+    if arrays.copied.any() or instants_matter(problem):
+        return None
+    found = sequenced(arrays, codes)
+    if len(found.item) < len(codes.first) or found.duration.min(initial=0) < 0:
+        return None
+    ends, starts = np.empty((2, len(found.item)), np.int64)
+    ends[found.item] = ends_of(found, np.zeros(len(order), np.int64))
+    starts[found.item] = ends[found.item] - found.duration
+    times = zip(chain.from_iterable(order), starts.tolist(), ends.tolist(), strict=True)
+    timed = [*map(Timed._make, times)]
+    return tuple(tuple(timed[a:b]) for a, b in pairwise(codes.begin.tolist()))
 
 
 def with_all_copies(problem: Problem, order: Order) -> LinearOrder:

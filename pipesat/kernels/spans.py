@@ -1,4 +1,4 @@
-"""The least span of an order: Bellman-Ford over devices, whose longest paths passes over items find.
+"""The least span of an order: Bellman-Ford over devices, whose longest paths a pass finds.
 
 x[d] is the start of device d's first item, L[d, e] the longest path from there to the end of e's
 last one, T a span. Every pass raises x[e] to the largest x[d] + L[d, e] - T.

