@@ -21,23 +21,22 @@ it most is added, made longer or taken away, until none does.
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import chain, islice, product
 from typing import NamedTuple
 
+from pipesat.core.arrays import Ints
 from pipesat.core.errors import NotApplicable
-from pipesat.core.plain_problems import without_modes
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order, Schedule
+from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
-from pipesat.heuristics.shared.slot_grid import Facts, Microbatch, SlotGrid, no_stops
-from pipesat.heuristics.shared.slot_replay import Alone, SlotReplay
+from pipesat.heuristics.shared.slot_grid import Run, SlotGrid
 
 NAME = "lockstep"
 
-_MOST_OPS = 2_500_000  # placed in all: some three seconds
-_LARGEST = 60_000  # ops of a problem for which it is made at all
+_MOST_OPS = 2_500_000  # placed in all, in each of the two walks
 _CHANGES = (1, 1, 2, 3)  # gaps that change at a time
 _STEPS = (-3, -2, -1, 1, 2, 3, 6)  # by which
 _GAPS = (1, 1, 2, 2, 2, 2, 4, 4, 6, 8, 10, 12)  # of a rhythm
@@ -57,30 +56,27 @@ def lockstep_schedules(
 ) -> Iterator[Schedule]:
     """Yield the schedule in which microbatches enter as soon as they may, then shorter ones.
 
-    At last those in which they stop on their way, each shorter than those of its kind before.
-
-    None if one microbatch alone does not fit, or the problem is very large. ``give_up`` is asked
-    after each try. ``among`` so many orders of microbatches, each has its part of the tries.
+    These are the shortest of each walk, and that of grids in which they stop on their way. None if
+    one microbatch alone does not fit. ``give_up`` is asked after each try. ``among`` so many orders
+    of microbatches, each has its part of the tries.
     """
-    own, problem = problem, without_modes(problem)
-    if problem.op_count > _LARGEST:
-        return
     walk = _Walk(problem, give_up, _MOST_OPS // among)
-    for order in walk.run():
-        yield time_order(own, order, source=NAME)
-    for wait in _WAITS:
-        for order in walk.run(opens_with=wait):
-            yield time_order(own, order, source=NAME)
-    for order in stopping_orders(problem, give_up):
-        yield time_order(own, order, source=NAME)
+    if not walk.shapes.fits:
+        return
+    opening = (walk.run(opens_with=wait) for wait in _WAITS)
+    searches = (walk.run(), *opening, _Descent(walk.grid, give_up).run())
+    shortest = (deque(search, maxlen=1) for search in searches)
+    for run in chain(islice(searches[0], 1), chain.from_iterable(shortest)):
+        yield time_order(problem, walk.grid.order_of(run), source=NAME)
 
 
 class _Place(NamedTuple):
-    """A point of the walk: the gaps, what runs alone, and who enters in which order."""
+    """A point of the walk: gaps, who enters in which order, the grid, and what runs alone."""
 
     gaps: list[int]
-    alone: Alone
-    entering: list[Microbatch]
+    entering: Ints
+    grid: Ints
+    alone: Ints
 
 
 class _Walk:
@@ -88,21 +84,25 @@ class _Walk:
 
     def __init__(self, problem: Problem, give_up: GiveUp, most_ops: int) -> None:
         self.problem, self.give_up, self.most_ops = problem, give_up, most_ops
-        self.grid, self.facts = SlotGrid(problem), Facts(problem)
-        self.best = _Place([1] * len(self.grid.entering), {}, self.grid.entering)
+        self.grid = SlotGrid(problem)
+        self.shapes = self.grid.shapes()
+        self.best: _Place | None = None
         self.may_change_places = problem.has_lists and problem.order != "given"
         self.least = float("inf")
         self.known: dict[bool, float] = {}  # with W's that wait, and with those that do not
 
-    def run(self, *, opens_with: float | None = None) -> Iterator[Order]:
-        """Yield orders, each shorter than all before.
+    def run(self, *, opens_with: float | None = None) -> Iterator[Run]:
+        """Yield runs, each shorter than all before.
 
         ``opens_with`` lets ops run alone, too, from the shortest grid on; W's then wait for a gap
         of so much of their time.
         """
         chance = random.Random(0)  # noqa: S311 (chance, not secrecy)
         opens = opens_with is not None
-        here, at, stale = self.best._replace(alone={}), float("inf"), 0
+        entering, together = self.grid.entering, self.grid.all_together
+        gaps = [1] * len(entering)
+        dense = self.best or self._placed(gaps, entering, together)
+        here, at, stale = dense._replace(alone=together), float("inf"), 0
         patience, slack = (_OPEN_PATIENCE, _OPEN_SLACK) if opens else (_PATIENCE, _SLACK)
         most = self.most_ops // (len(_WAITS) if opens else 1)
         for _ in range(2 + most // self.problem.op_count):
@@ -115,27 +115,23 @@ class _Walk:
             if opens and chance.random() < _OPENS:
                 tried = here._replace(alone=self._opened(here.alone, chance))
             elif not first and self.may_change_places and chance.random() < _EXCHANGES:
-                tried = here._replace(entering=_exchanged(here.entering, chance))
+                entering = _exchanged(here.entering, chance)
+                tried = self._placed(here.gaps, entering, here.alone)
             elif not first:
-                tried = here._replace(gaps=_changed(here.gaps, chance))
-            entries = self.grid.entries(tried.gaps, tried.entering)
-            if entries is None:
-                return
-            value = self._replay(tried, wait=wait).run(entries, tried.entering)
-            self.known.setdefault(bool(wait), value)
+                tried = self._placed(_changed(here.gaps, chance), here.entering, here.alone)
+            run = self.grid.run(tried.grid, wait, tried.alone)
+            self.known.setdefault(bool(wait), run.value)
             stale += 1
-            if value < self.least:
-                stale, self.least, self.best = 0, value, tried
-                replay = self._replay(tried, wait=wait, note=True)
-                replay.run(entries, tried.entering)
-                yield replay.order
-            if first or value <= max(at, self.least * (1 + slack * chance.random() ** 2)):
-                here, at = tried, value
+            if run.value < self.least:
+                stale, self.least, self.best = 0, run.value, tried
+                yield run
+            if first or run.value <= max(at, self.least * (1 + slack * chance.random() ** 2)):
+                here, at = tried, run.value
 
-    def _replay(self, place: _Place, *, wait: float, note: bool = False) -> SlotReplay:
-        return SlotReplay(self.grid, self.facts, wait=wait, alone=place.alone, note=note)
+    def _placed(self, gaps: list[int], entering: Ints, alone: Ints) -> _Place:
+        return _Place(gaps, entering, self.grid.placed(self.shapes, gaps, entering)[0], alone)
 
-    def _opened(self, alone: Alone, chance: random.Random) -> Alone:
+    def _opened(self, alone: Ints, chance: random.Random) -> Ints:
         """Let some microbatches run alone on a part of their way, or no longer."""
         route = chance.choice(self.problem.routes)
         count = min(route.microbatches, chance.choice(_TOGETHER))
@@ -144,13 +140,11 @@ class _Walk:
             first = chance.randint(0, route.microbatches - count)
         turns, anywhere = self._turns(route.stages), range(len(route.stages) + 1)
         begin, end = sorted(chance.sample(anywhere if chance.random() < _ANYWHERE else turns, 2))
-        backward, sooner = chance.random() < 0.5, chance.choice((True, False, None))
-        result = dict(alone)
-        for stage, number in product(route.stages[begin:end], range(first, first + count)):
-            if sooner is None:
-                result.pop((stage, number, backward), None)
-            else:
-                result[stage, number, backward] = sooner
+        backward, sooner = chance.random() < 0.5, chance.choice((1, -1, 0))
+        result = alone.copy()
+        for stage in route.stages[begin:end]:
+            cell = self.grid.first_cell[stage] + first
+            result[cell : cell + count, int(backward)] = sooner
         return result
 
     def _turns(self, stages: Sequence[int]) -> list[int]:
@@ -165,15 +159,14 @@ class _Walk:
         return [*turns, len(stages)]
 
 
-def _exchanged(entering: list[Microbatch], chance: random.Random) -> list[Microbatch]:
+def _exchanged(entering: Ints, chance: random.Random) -> Ints:
     """Let one microbatch enter at another place; each route's own keep to their route's places."""
-    route = chance.choice(entering)[0]
-    places = [place for place, one in enumerate(entering) if one[0] == route]
-    moved = [entering[place] for place in places]
+    route = entering[chance.randrange(len(entering)), 0]
+    places = (entering[:, 0] == route).nonzero()[0]
+    moved = entering[places].tolist()
     moved.insert(chance.randrange(len(moved)), moved.pop(chance.randrange(len(moved))))
-    result = list(entering)
-    for place, one in zip(places, moved, strict=True):
-        result[place] = one
+    result = entering.copy()
+    result[places] = moved
     return result
 
 
@@ -204,63 +197,59 @@ def lockstep(problem: Problem, give_up: GiveUp) -> Schedule:
     Raises
     ------
     NotApplicable
-        If the problem has no pairs, one microbatch alone does not fit, or there are too many ops.
+        If the problem has no pairs, or one microbatch alone does not fit.
     """
     if problem.overlap is None:
         raise NotApplicable("the problem allows no pairs (no `overlap`)")
     made = list(lockstep_schedules(problem, give_up))
     unless_given_up(give_up)
     if not made:
-        few = problem.op_count <= _LARGEST
-        raise NotApplicable("no microbatch fits alone" if few else "made for 60,000 ops at most")
+        raise NotApplicable("no microbatch fits alone")
     return min(made, key=lambda schedule: (schedule.makespan, schedule.span))
 
 
-_MOST_STOPPED = 500_000  # placed in all: less than a second
+_MOST_STOPPED = 500_000  # placed in all
 _STOPS = (1, 2, 3, 4, -1, -2)  # by which a stop changes
 _STOPPED_WAITS = (1.0, 0.0)
 
 
-def stopping_orders(problem: Problem, give_up: GiveUp) -> Iterator[Order]:
-    """Yield orders of grids with stops, each shorter than all before."""
-    descent = _Descent(problem, give_up)
-    longest = max(len(route.stages) for route in problem.routes)
-    for gap in range(1, longest + 2):
-        yield from descent.tried(no_stops(problem), gap)
-    while descent.shortened:
-        descent.shortened = False
-        stops, gap = descent.stops, descent.gap
-        for route, place in [(r, at) for r, one in enumerate(stops) for at in range(1, len(one))]:
-            for step in _STOPS:
-                changed = [list(one) for one in stops]
-                changed[route][place] += step
-                if changed[route][place] < 0:
-                    continue
-                for distance in {1, gap}:
-                    yield from descent.tried(changed, distance)
-
-
 class _Descent:
-    """The shortest grid so far, and what may still be tried."""
+    """The shortest grid with stops so far, and what may still be tried."""
 
-    def __init__(self, problem: Problem, give_up: GiveUp) -> None:
-        self.problem, self.give_up, self.facts = problem, give_up, Facts(problem)
-        self.stops, self.gap, self.shortened = no_stops(problem), 1, False
+    def __init__(self, grid: SlotGrid, give_up: GiveUp) -> None:
+        self.grid, self.give_up = grid, give_up
+        self.stops, self.gap, self.shortened = grid.no_stops, 1, False
         self._left, self._least = _MOST_STOPPED, float("inf")
 
-    def tried(self, stops: list[list[int]], gap: int) -> Iterator[Order]:
-        """Yield the orders of a grid that are shorter than all before."""
+    def run(self) -> Iterator[Run]:
+        """Yield runs of grids with stops, each shorter than all before."""
+        routes = self.grid.problem.routes
+        longest = max(len(route.stages) for route in routes)
+        for gap in range(1, longest + 2):
+            yield from self._tried(self.stops, gap)
+        while self.shortened:
+            self.shortened = False
+            stops, gap = self.stops, self.gap
+            for route, own in enumerate(routes):
+                for place, step in product(range(1, 2 * len(own.stages)), _STOPS):
+                    if stops[route, place] + step < 0:
+                        continue
+                    changed = stops.copy()
+                    changed[route, place] += step
+                    for distance in {1, gap}:
+                        yield from self._tried(changed, distance)
+
+    def _tried(self, stops: Ints, gap: int) -> Iterator[Run]:
+        """Yield the runs of a grid that are shorter than all before."""
         if self._left < 0 or self.give_up():
             return
-        grid = SlotGrid(self.problem, stops)
-        entries = grid.entries([gap for _ in grid.entering])
-        if entries is None:
+        shapes = self.grid.shapes(stops)
+        if not shapes.fits:
             return
+        grid, _ = self.grid.placed(shapes, [gap] * len(self.grid.entering))
         for wait in _STOPPED_WAITS:
-            self._left -= self.problem.op_count
-            value = SlotReplay(grid, self.facts, wait=wait).run(entries)
-            if value < self._least:
-                self._least, self.stops, self.gap, self.shortened = value, stops, gap, True
-                replay = SlotReplay(grid, self.facts, wait=wait, note=True)
-                replay.run(entries)
-                yield replay.order
+            self._left -= self.grid.problem.op_count
+            run = self.grid.run(grid, wait)
+            if run.value < self._least:
+                self._least, self.stops, self.gap, self.shortened = run.value, stops, gap, True
+                yield run

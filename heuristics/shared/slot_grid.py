@@ -11,230 +11,76 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pipesat.core.ops import Kind, Op, OpKind, Phase
+from pipesat.core.arrays import Ints
+from pipesat.core.arrays_of import arrays_of, order_of
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration, link_delay, memory_change, time_together
-
-Microbatch: TypeAlias = tuple[int, int]
-"""Route and number."""
-Cell: TypeAlias = tuple[int, int, bool, int, int]
-"""Slot, device, whether it is a backward, stage, microbatch."""
-Stops: TypeAlias = Sequence[Sequence[int]]
+from pipesat.core.schedule import Order
+from pipesat.kernels.arrays import BW, B, Coded
+from pipesat.kernels.slots import Shapes, placed, replayed, shapes_of
 
 
-def no_stops(problem: Problem) -> list[list[int]]:
-    """Return the stops of microbatches that never stop."""
-    return [[0 for _ in (*route.stages, *route.stages)] for route in problem.routes]
+class Run(NamedTuple):
+    """What a grid runs as: the makespan, and codes as :func:`pipesat.kernels.slots.replayed`'s."""
 
-
-class _Shape(NamedTuple):
-    """What a microbatch of a route wants, by device and slot since it entered."""
-
-    held: NDArray[np.int64]
-    forward: NDArray[np.bool_]
-    backward: NDArray[np.bool_]
-
-    @property
-    def length(self) -> int:
-        """Slots from entering to leaving."""
-        return int(self.held.shape[1])
+    value: int
+    first: Ints
+    second: Ints
+    items: Ints
 
 
 class SlotGrid:
-    """The grid of a problem; memory counts by slot, of each microbatch what its class holds.
-
-    ``stops`` has, for each route of S stages, the slots that its microbatches wait before each of
-    their 2S ops.
-    """
-
-    def __init__(self, problem: Problem, stops: Stops | None = None) -> None:
-        self.problem = problem
-        self.stops = no_stops(problem) if stops is None else stops
-        rooms = [device.room for device in problem.devices]
-        self._shapes: dict[tuple[int, int], _Shape] = {}
-        self.room = np.array(
-            [np.iinfo(np.int64).max if room is None else room for room in rooms], dtype=np.int64
-        )[:, None]
-
-    @cached_property
-    def entering(self) -> list[Microbatch]:
-        """All microbatches in the order in which they enter, routes in proportion."""
-        routes = enumerate(self.problem.routes)
-        places = [
-            ((number + 0.5) / route.microbatches, index, number)
-            for index, route in routes
-            for number in range(route.microbatches)
-        ]
-        return [(index, number) for _, index, number in sorted(places)]
-
-    def _shape_of(self, microbatch: Microbatch) -> _Shape:
-        """What a microbatch wants, looked up by its class."""
-        route, number = microbatch
-        key = route, self.problem.class_of(self.problem.routes[route].stages[0], number)
-        if key not in self._shapes:
-            self._shapes[key] = self._shape(*key)
-        return self._shapes[key]
-
-    def _shape(self, route: int, of_class: int) -> _Shape:
-        problem, stages = self.problem, self.problem.routes[route].stages
-        way = self._ways[route]
-        size = len(problem.devices), way[-1] + 1
-        shape = _Shape(np.zeros(size, np.int64), np.zeros(size, bool), np.zeros(size, bool))
-        for place, stage in enumerate(stages):
-            data = problem.resulting(stage, of_class=of_class)
-            first, last = way[place], way[-1 - place]
-            shape.held[data.device, first:last] += data.held_after_F
-            shape.held[data.device, last] += max(data.held_after_F, data.held_in_backward)
-            if data.may_split:
-                more = data.held_after_B - max(data.held_after_F, data.held_in_backward)
-                shape.held[data.device, last] += max(0, more)
-            shape.forward[data.device, first] = True
-            shape.backward[data.device, last] = True
-        return shape
-
-    def entries(
-        self, gaps: Sequence[int], entering: Sequence[Microbatch] | None = None
-    ) -> list[int] | None:
-        """Earliest slots in which microbatches may enter, a gap or more after their route's last.
-
-        ``entering`` is the order in which they do, by default :attr:`entering`. ``None`` if one
-        alone does not fit.
-        """
-        entering = self.entering if entering is None else entering
-        shapes = [self._shape_of(microbatch) for microbatch in entering]
-        if any((shape.held > self.room).any() for shape in self._shapes.values()):
-            return None
-        longest = max(shape.length for shape in shapes)
-        size = len(self.problem.devices), sum(gaps) + longest * (len(gaps) + 2)
-        busy = _Shape(np.zeros(size, np.int64), np.zeros(size, bool), np.zeros(size, bool))
-        last = [-1] * len(self.problem.routes)
-        result = []
-        for (route, _), shape, gap in zip(entering, shapes, gaps, strict=True):
-            at = last[route] + gap
-            while not self._free(busy, shape, at):
-                at += 1
-            here = slice(at, at + shape.length)
-            busy.held[:, here] += shape.held
-            busy.forward[:, here] |= shape.forward
-            busy.backward[:, here] |= shape.backward
-            last[route] = at
-            result.append(at)
-        return result
-
-    def _free(self, busy: _Shape, shape: _Shape, at: int) -> bool:
-        here = slice(at, at + shape.length)
-        return not (
-            (busy.forward[:, here] & shape.forward).any()
-            or (busy.backward[:, here] & shape.backward).any()
-            or (busy.held[:, here] + shape.held > self.room).any()
-        )
-
-    def cells(
-        self, entries: Sequence[int], entering: Sequence[Microbatch] | None = None
-    ) -> list[Cell]:
-        """What runs, sorted: by slot and device, one op or a forward and then a backward."""
-        found: list[Cell] = []
-        entering = self.entering if entering is None else entering
-        for (route, number), at in zip(entering, entries, strict=True):
-            stages = self.problem.routes[route].stages
-            way = self._ways[route]
-            for place, stage in enumerate(stages):
-                device = self._device[stage]
-                found.append((at + way[place], device, False, stage, number))
-                found.append((at + way[-1 - place], device, True, stage, number))
-        return sorted(found)
-
-    @cached_property
-    def _ways(self) -> list[list[int]]:
-        """Per route, the slot of each op of a microbatch since it entered."""
-        return [[at + place for place, at in enumerate(accumulate(one))] for one in self.stops]
-
-    @cached_property
-    def _device(self) -> list[int]:
-        return [stage.device for stage in self.problem.stages]
-
-
-class OpFacts(NamedTuple):
-    """An op's time, the memory that it takes at its start, and what is held more at its end."""
-
-    time: int
-    takes: int
-    net: int
-
-
-class Facts:
-    """Times and memory of a problem's ops, looked up once: grids are run by the hundred."""
+    """The grid of a problem; memory counts by slot, of each microbatch what its class holds."""
 
     def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.backward: list[Kind] = ["B" if data.may_split else "BW" for data in problem.stages]
-        rooms = (device.room for device in problem.devices)
-        self.room = [float("inf") if room is None else room for room in rooms]
-        self._together: dict[tuple[int, ...], tuple[Kind, int] | None] = {}
+        self.problem, self.arrays = problem, arrays_of(problem)
+        self.first_cell = self.arrays.first_cell.tolist()
+        splits = [data.may_split for data in problem.stages]
+        self._backward = np.where(splits, B, BW)
+        self._fused = np.array([data.may_fuse for data in problem.stages], np.int64)
+        self.all_together = np.zeros((len(self.arrays.stage_of), 2), np.int64)
 
     @cached_property
-    def _classes(self) -> list[list[int]]:
-        """Class of each microbatch, by stage and number."""
-        numbers = enumerate(self.problem.microbatches)
-        return [[self.problem.class_of(s, m) for m in range(n)] for s, n in numbers]
+    def entering(self) -> Ints:
+        """Route and number of all microbatches as they enter, routes in proportion."""
+        places = [
+            ((number + 0.5) / route.microbatches, index, number)
+            for index, route in enumerate(self.problem.routes)
+            for number in range(route.microbatches)
+        ]
+        return np.array([place[1:] for place in sorted(places)], np.int64)
 
     @cached_property
-    def ops(self) -> dict[OpKind, list[OpFacts]]:
-        """Facts of ops, by stage and kind, then by microbatch."""
-        kinds: tuple[Kind, ...] = ("F", "B", "W", "BW")
-        return {
-            (s, kind): self._of_all(s, kind) for s in range(len(self._classes)) for kind in kinds
-        }
+    def no_stops(self) -> Ints:
+        """Slots that a microbatch waits before each of its ops, by route: none."""
+        longest = max(len(route.stages) for route in self.problem.routes)
+        return np.zeros((len(self.problem.routes), 2 * longest), np.int64)
 
-    def _of_all(self, stage: int, kind: Kind) -> list[OpFacts]:
-        classes, known = self._classes[stage], dict[int, OpFacts]()
-        for number, of_class in enumerate(classes):
-            if of_class not in known:
-                op = Op(stage, kind, number)
-                memory = memory_change(self.problem, op)
-                time = duration(self.problem, op)
-                known[of_class] = OpFacts(time, memory.at_start, memory.net)
-        return [known[of_class] for of_class in classes]
+    def shapes(self, stops: Ints | None = None) -> Shapes:
+        """What microbatches want that stop so on their way."""
+        return shapes_of(self.arrays, self._backward, self.no_stops if stops is None else stops)
 
-    @cached_property
-    def before(self) -> list[tuple[int | None, list[int]]]:
-        """Per stage, that before it, and the delay of its outputs by microbatch."""
-        return [(s, self._delays(s, "F")) for s in self.problem.previous]
+    def placed(
+        self, shapes: Shapes, gaps: Sequence[int], entering: Ints | None = None
+    ) -> tuple[Ints, Ints]:
+        """Return the grid and the earliest slots in which microbatches may enter.
 
-    @cached_property
-    def after(self) -> list[tuple[int | None, list[int]]]:
-        """Per stage, that after it, and the delay of its gradients by microbatch."""
-        ends = enumerate(self.problem.next)
-        return [(s, self._delays(None if s is None else here, "B")) for here, s in ends]
+        Each a gap or more after its route's last; ``entering`` is the order in which they do, by
+        default :attr:`entering`. Each has to fit alone.
+        """
+        entering = self.entering if entering is None else entering
+        return placed(self.arrays.room, shapes, entering, np.array(gaps, np.int64))
 
-    def _delays(self, stage: int | None, direction: Phase) -> list[int]:
-        if stage is None:
-            return []
-        numbers = range(self.problem.microbatches[stage])
-        return [link_delay(self.problem, stage, direction, number) for number in numbers]
+    def run(self, grid: Ints, wait: float, alone: Ints | None = None) -> Run:
+        """Run what is in a grid, as :func:`pipesat.kernels.slots.replayed`."""
+        alone = self.all_together if alone is None else alone
+        return Run(*replayed(self.arrays, self._backward, self._fused, grid, alone, wait))
 
-    def pair(self, one: int, number: int, other: int, later: int) -> tuple[Kind, int] | None:
-        """Which kind of backward saves most beside a forward, and the time; None if none does."""
-        key = one, self._classes[one][number], other, self._classes[other][later]
-        if key not in self._together:
-            self._together[key] = self._best(one, number, other, later)
-        return self._together[key]
-
-    def _best(self, one: int, number: int, other: int, later: int) -> tuple[Kind, int] | None:
-        best, most, data = None, 0, self.problem.stages[other]
-        kinds: list[Kind] = ["BW"] if data.may_fuse else []
-        kinds += ["B"] if data.may_split else []
-        for kind in kinds:
-            time = time_together(self.problem, Op(one, "F", number), Op(other, kind, later))
-            if time is None:
-                continue
-            saved = self.ops[one, "F"][number].time + self.ops[other, kind][later].time - time
-            if saved > most:
-                best, most = (kind, time), saved
-        return best
+    def order_of(self, run: Run) -> Order:
+        """What ran, device by device."""
+        ran = run.first >= 0
+        begin = np.concatenate(([0], np.cumsum(run.items)))
+        return order_of(self.problem, self.arrays, Coded(run.first[ran], run.second[ran], begin))

@@ -128,9 +128,18 @@ def time_together(a: ProblemArrays, one: int, other: int) -> int:
     if by == BY_TIME:  # a time is of the stages' own ops, beside which copies may run
         moded = mode_of(a, one) and not a.copied[row]
         moded_there = mode_of(a, other) and not a.copied[row_there]
-        return NONE if moded or moded_there else num
+        if moded or moded_there:
+            return NONE
     alone, alone_there = a.time[row, kind], a.time[row_there, kind_there]
-    together = -(-(alone + alone_there) * num // a.pair_den[device, p, q])
+    return pair_time(by, num, a.pair_den[device, p, q], alone, alone_there)
+
+
+@compiled
+def pair_time(by: int, num: int, den: int, alone: int, alone_there: int) -> int:
+    """Time of two ops that run as one, as it is said of their kinds, from their times alone."""
+    if by == BY_TIME:
+        return num
+    together = -(-(alone + alone_there) * num // den)
     if by == BY_FACTOR:
         return max(1, together)
     return max(together, alone, alone_there)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
 
+import numpy as np
 import pytest
 
 from pipesat.bounds.feasibility import preflight
@@ -16,10 +18,9 @@ from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.lockstep import lockstep_schedules, stopping_orders
+from pipesat.heuristics.lockstep import _Descent, lockstep_schedules
 from pipesat.heuristics.registry import never
-from pipesat.heuristics.shared.slot_grid import Facts, SlotGrid
-from pipesat.heuristics.shared.slot_replay import SlotReplay
+from pipesat.heuristics.shared.slot_grid import SlotGrid
 from tests.support.mixtures import mixture
 from tests.support.pair_problems import drawn
 from tests.support.problems import chain, document, vee
@@ -36,6 +37,23 @@ def paired(problem: Problem, time: int) -> Problem:
         for b in stages
     ]
     return parse_problem(document(problem, overlap={"pairs": pairs}))
+
+
+def entries(problem: Problem) -> list[int]:
+    """Slots in which microbatches enter as soon as they may."""
+    grid = SlotGrid(problem)
+    found: list[int] = grid.placed(grid.shapes(), [1] * len(grid.entering))[1].tolist()
+    return found
+
+
+def row(problem: Problem, wait: float, opened: Mapping[tuple[int, bool], int]) -> tuple[int, str]:
+    """Makespan and order of two microbatches, one device, one stage, which enter in turn."""
+    grid = SlotGrid(problem)
+    alone = grid.all_together.copy()
+    for (microbatch, backward), turn in opened.items():
+        alone[microbatch, int(backward)] = turn
+    run = grid.run(grid.placed(grid.shapes(), [1, 1])[0], wait, alone)
+    return run.value, " ".join(map(str, grid.order_of(run)[0]))
 
 
 def test_every_schedule_keeps_every_rule() -> None:
@@ -57,13 +75,11 @@ def test_every_schedule_keeps_every_rule() -> None:
 
 def test_in_a_v_microbatches_enter_every_other_slot() -> None:
     # a forward and a backward per slot and device, as in DualPipeV: its 2p + 1 chunks are enough
-    grid = SlotGrid(paired(vee(3, 9, cap=7), 5))
-    assert grid.entries([1] * 9) == [2 * number for number in range(9)]
+    assert entries(paired(vee(3, 9, cap=7), 5)) == [2 * number for number in range(9)]
 
 
 def test_in_a_loop_groups_of_p_enter_as_in_interleaved_1f1b() -> None:
-    grid = SlotGrid(paired(Problem.loop(2, 8, F=4, B=4, W=4), 5))
-    assert grid.entries([1] * 8) == [0, 1, 4, 5, 8, 9, 12, 13]
+    assert entries(paired(Problem.loop(2, 8, F=4, B=4, W=4), 5)) == [0, 1, 4, 5, 8, 9, 12, 13]
 
 
 def test_at_a_cap_microbatches_wait_for_room() -> None:
@@ -71,8 +87,7 @@ def test_at_a_cap_microbatches_wait_for_room() -> None:
     # second one, entering at 2, would hold two in slots 4 to 7: four in slot 4. Entering at 1 or 3,
     # it would want device 1 or 0 when the first one does. From 4 on, it holds the first of its
     # chunks in slot 5, two only from slot 6 on; and so on
-    grid = SlotGrid(paired(vee(2, 4, cap=3), 5))
-    assert grid.entries([1] * 4) == [0, 4, 8, 12]
+    assert entries(paired(vee(2, 4, cap=3), 5)) == [0, 4, 8, 12]
 
 
 def test_each_microbatch_counts_what_it_holds_itself() -> None:
@@ -80,7 +95,7 @@ def test_each_microbatch_counts_what_it_holds_itself() -> None:
     overlap = {"pairs": [{"ops": ["0F", "0BW"], "factor": [2, 3]}]}
     ones = [{"name": "one", "count": 2}, {"name": "two", "count": 1, "held": [2, 1]}]
     problem = parse_problem(document(chain(2, 3, cap=2), overlap=overlap, microbatches=ones))
-    assert SlotGrid(problem).entries([1, 1, 1]) == [0, 1, 5]
+    assert entries(problem) == [0, 1, 5]
 
 
 def test_microbatches_that_differ_change_places_where_their_order_is_free() -> None:
@@ -98,23 +113,20 @@ def test_microbatches_that_differ_change_places_where_their_order_is_free() -> N
 
 def test_a_stop_moves_all_that_comes_after_it() -> None:
     # 2 stages, a stop of one slot before the second forward, of two before the last backward
-    grid = SlotGrid(paired(chain(2, 1), 5), [[0, 1, 0, 2]])
-    assert grid.cells([0]) == [
-        (0, 0, False, 0, 0),
-        (2, 1, False, 1, 0),
-        (3, 1, True, 1, 0),
-        (6, 0, True, 0, 0),
-    ]
+    # cells: the first forward in slot 0, the second on device 1 in slot 2, backwards in 3 and 6
+    grid = SlotGrid(paired(chain(2, 1), 5))
+    cells = grid.placed(grid.shapes(np.array([[0, 1, 0, 2]])), [1])[0].reshape(-1, 2, 2)
+    assert np.argwhere(cells >= 0).tolist() == [[0, 0, 0], [2, 1, 0], [3, 1, 1], [6, 0, 1]]
+    assert cells[cells >= 0].tolist() == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize("cap", [2, 3, 4, 5, 6])
 def test_stops_only_shorten(cap: int) -> None:
     problem = paired(vee(3, 8, cap=cap, F=4, B=5, W=2), 8)
     grid = SlotGrid(problem)
-    entries = grid.entries([1 for _ in range(8)])
-    assert entries is not None
-    dense = SlotReplay(grid, Facts(problem), wait=1.0).run(entries)
-    made = [time_order(problem, order) for order in stopping_orders(problem, never)]
+    dense = grid.run(grid.placed(grid.shapes(), [1] * 8)[0], 1.0).value
+    orders = map(grid.order_of, _Descent(grid, never).run())
+    made = [time_order(problem, order) for order in orders]
     values = [schedule.makespan for schedule in made]
     assert [check(problem, schedule) for schedule in made] == [[] for _ in made]
     assert values == sorted(set(values), reverse=True)
@@ -122,39 +134,46 @@ def test_stops_only_shorten(cap: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sooner", "row"),
+    ("opened", "value", "order"),
     [
-        (None, "0F0 (0F1+0BW0) 0B1 0W1"),  # 4 + 11 + 8
-        (True, "0F0 0B0 0F1 0B1 0W0 0W1"),
-        (False, "0F0 0F1 0B0 0B1 0W0 0W1"),
+        ({}, 23, "0F0 (0F1+0BW0) 0B1 0W1"),  # 4 + 11 + 8
+        ({(0, True): 1}, 24, "0F0 0B0 0F1 0B1 0W0 0W1"),
+        ({(0, True): -1}, 24, "0F0 0F1 0B0 0B1 0W0 0W1"),
+        ({(1, False): 1}, 24, "0F0 0F1 0B0 0B1 0W0 0W1"),
+        ({(1, False): -1}, 24, "0F0 0B0 0F1 0B1 0W0 0W1"),
+        ({(0, True): 1, (1, False): 1}, 24, "0F0 0B0 0F1 0B1 0W0 0W1"),  # the backward's counts
     ],
 )
-def test_a_backward_alone_runs_before_or_after_what_it_meets(sooner: bool | None, row: str) -> None:
+def test_an_op_alone_runs_before_or_after_what_it_meets(
+    opened: Mapping[tuple[int, bool], int], value: int, order: str
+) -> None:
     problem = paired(chain(1, 2, F=4, B=4, W=4), 11)
-    alone = {} if sooner is None else {(0, 0, True): sooner}
-    replay = SlotReplay(SlotGrid(problem), Facts(problem), wait=True, alone=alone, note=True)
-    assert replay.run([0, 1]) == (23 if sooner is None else 24)
-    assert " ".join(map(str, replay.order[0])) == row
+    assert row(problem, 1.0, opened) == (value, order)
 
 
-def test_a_forward_alone_runs_on_the_other_side_of_what_it_meets() -> None:
+@pytest.mark.parametrize(
+    ("wait", "order"),
+    [(1.0, "0F0 0B0 0F1 0B1 0W0 0W1"), (0.0, "0F0 0B0 0W0 0F1 0B1 0W1")],
+)
+def test_a_weight_gradient_runs_at_once_or_waits(wait: float, order: str) -> None:
     problem = paired(chain(1, 2, F=4, B=4, W=4), 11)
-    alone = {(0, 1, False): True}
-    replay = SlotReplay(SlotGrid(problem), Facts(problem), wait=True, alone=alone, note=True)
-    assert replay.run([0, 1]) == 24
-    assert " ".join(map(str, replay.order[0])) == "0F0 0F1 0B0 0B1 0W0 0W1"
+    assert row(problem, wait, {(0, True): 1}) == (24, order)
 
 
-def test_a_weight_gradient_runs_in_a_gap_of_enough_of_its_time() -> None:
-    # after F0 and B0, F1 comes after a gap of 3 for W0, which takes 4
-    problem = paired(chain(1, 2, F=4, B=4, W=4), 11)
-    rows = []
-    for wait in (1.0, 0.7, 0.0):
-        replay = SlotReplay(SlotGrid(problem), Facts(problem), wait=wait, note=True)
-        replay._one(0, 0, 0, "B")
-        replay._start(0, replay.busy_until[0] + 3, 0, 0, 4)
-        rows.append(" ".join(map(str, replay.rows[0])))
-    assert rows == ["0B0", "0B0 0W0", "0B0 0W0"]
+@pytest.mark.parametrize(
+    ("wait", "value", "order"),
+    [(1.0, 38, "1F0 1B0 1F1 1B1 1W0 1W1"), (0.7, 39, "1F0 1B0 1W0 1F1 1B1 1W1")],
+)
+def test_a_weight_gradient_runs_in_a_gap_of_enough_of_its_time(
+    wait: float, value: int, order: str
+) -> None:
+    # device 1 runs F0 and B0 from 11 to 19, F1 arrives at 22: 3 units for W0, which takes 4.
+    # With it in between, B1 ends at 31, then come B1 and W1 of stage 0: 31 + 8; without, 30 + 8
+    stages = chain(2, 2, F=4, B=4, W=4).document["stages"]
+    problem = parse_problem(document(chain(2, 2), stages=[stages[0] | {"F": 11}, stages[1]]))
+    grid = SlotGrid(problem)
+    run = grid.run(grid.placed(grid.shapes(), [1, 2])[0], wait)
+    assert (run.value, " ".join(map(str, grid.order_of(run)[1]))) == (value, order)
 
 
 def test_opening_pairs_beats_dualpipev() -> None:

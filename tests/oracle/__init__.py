@@ -1,0 +1,1 @@
+"""Loops that the product has compiled, as they were in Python: what compiled ones must do."""
