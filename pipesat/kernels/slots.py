@@ -56,7 +56,7 @@ def shapes_of(a: ProblemArrays, backward: Ints, stops: Ints) -> Shapes:
             entry[a.route[stage]] = stage
     slot, length = np.zeros((routes, most), np.int64), np.zeros(routes, np.int64)
     wanted, first_cell = np.zeros((routes, most), np.int64), np.zeros((routes, most), np.int64)
-    shape_of, shapes = np.full(len(a.stage_of), NONE, np.int64), 0
+    shape_of, shapes, longest = np.full(len(a.stage_of), NONE, np.int64), 0, 0
     one_of = np.empty(len(a.time), np.int64)  # a microbatch of each shape
     for route in range(routes):
         at, stage = NONE, entry[route]
@@ -70,7 +70,7 @@ def shapes_of(a: ProblemArrays, backward: Ints, stops: Ints) -> Shapes:
                 stage = a.following[stage]
             elif 2 * place + 2 > ops[route]:
                 stage = a.previous[stage]
-        length[route] = at + 1
+        length[route], longest = at + 1, max(longest, at + 1)
         known = np.full(len(a.time), NONE, np.int64)
         for cell in range(a.first_cell[entry[route]], a.first_cell[entry[route] + 1]):
             row = a.variant_of[cell]
@@ -78,7 +78,7 @@ def shapes_of(a: ProblemArrays, backward: Ints, stops: Ints) -> Shapes:
                 known[row], one_of[shapes] = shapes, cell
                 shapes += 1
             shape_of[cell] = known[row]
-    held, fits = np.zeros((shapes, length.max() * devices), np.int64), True
+    held, fits = np.zeros((shapes, longest * devices), np.int64), True
     for shape in range(shapes):
         stage = a.stage_of[one_of[shape]]
         route, number = a.route[stage], one_of[shape] - a.first_cell[stage]
@@ -102,7 +102,7 @@ def placed(room: Ints, shapes: Shapes, entering: Ints, gaps: Ints) -> tuple[Ints
     """
     length, wanted, first_cell = shapes.length, shapes.wanted, shapes.first_cell
     shape_of, held = shapes.shape_of, shapes.held
-    devices, slots, used = len(room), 2 * length.max() + gaps.sum(), 0
+    devices, slots, used = len(room), 4 * wanted.shape[1], 0
     grid, left = np.empty(2 * devices * slots, np.int64), np.empty(devices * slots, np.int64)
     last, entries = np.full(len(length), NONE, np.int64), np.empty(len(gaps), np.int64)
     for place in range(len(gaps)):
@@ -162,11 +162,10 @@ def replayed(
     pair_by, pair_num, pair_den, place_of = a.pair_by, a.pair_num, a.pair_den, a.place_on_device
     devices, cells = len(room), len(stage_of)
     first, second = np.full(3 * cells, NONE, np.int64), np.full(3 * cells, NONE, np.int64)
-    at, items = np.zeros(devices + 1, np.int64), np.zeros(devices, np.int64)
+    at, items = np.zeros(devices, np.int64), np.zeros(devices, np.int64)
     for stage in range(len(device_of)):
-        at[device_of[stage] + 1] += 3 * a.microbatches[stage]
-    at[:] = np.cumsum(at)
-    begin = at.copy()
+        for device in range(device_of[stage] + 1, devices):
+            at[device] += 3 * a.microbatches[stage]
     busy, held = np.zeros(devices, np.int64), np.zeros(devices, np.int64)
     head, tail = np.full(devices, NONE, np.int64), np.full(devices, NONE, np.int64)
     after = np.full(cells, NONE, np.int64)  # of a cell whose W waits: the next one
@@ -219,7 +218,7 @@ def replayed(
                 busy[device] += times[row, W]
                 held[device] += net[row, W]
                 first[at[device]] = cell << shift | W
-                at[device] += 1
+                at[device], items[device] = at[device] + 1, items[device] + 1
                 head[device] = after[cell]
             if last:
                 break
@@ -230,7 +229,7 @@ def replayed(
                 ends[2 * one], one = busy[device], NONE
             else:
                 first[at[device]], second[at[device]] = other, NONE
-            at[device] += 1
+            at[device], items[device] = at[device] + 1, items[device] + 1
             if other >= 0:
                 ends[2 * two + 1] = busy[device]
                 if other & 3 == B:
@@ -240,6 +239,7 @@ def replayed(
                         after[tail[device]] = two
                     tail[device] = two
                 two = NONE
+    makespan = 0
     for device in range(devices):
-        items[device] = at[device] - begin[device]
-    return busy.max(), first, second, items
+        makespan = max(makespan, busy[device])
+    return makespan, first, second, items
