@@ -21,7 +21,7 @@ from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
 from pipesat.files.schedule_file import read_schedule, write_schedule
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.list_scheduling import Policy, Simulation
+from pipesat.heuristics.list_scheduling import Policy, list_schedules
 
 T = TypeVar("T")
 LIMITED = {"held_after_F": 3, "held_after_B": 1, "comm": 10}
@@ -93,9 +93,7 @@ def _row(problem: Problem, name: str) -> list[str]:
 def _order(problem: Problem, name: str) -> Order:
     if name:
         return BASELINES[name](problem).order
-    order = Simulation(problem, Policy()).order(lambda: False)
-    assert order is not None
-    return order
+    return next(list_schedules(problem, chosen=[Policy()])).order
 
 
 def _processor() -> str:

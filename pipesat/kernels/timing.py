@@ -148,15 +148,30 @@ def ends_of(sequence: Sequence, release: Ints) -> Ints:
 
 
 @compiled
+def value_of(a: ProblemArrays, order: Coded) -> tuple[int, int]:
+    """Earliest makespan of an order and the span of that timing; -1 if it cannot run.
+
+    Whether it fits into memory or not; nothing has to end together.
+    """
+    sequence, devices = sequenced(a, order), len(order.begin) - 1
+    if len(sequence.item) < len(order.first):
+        return NONE, NONE
+    ends = ends_of(sequence, np.zeros(devices, np.int64))
+    first = np.full(devices, NONE, np.int64)
+    makespan = span = 0
+    for number in range(len(ends)):
+        device, end = sequence.device[number], ends[number]
+        if first[device] < 0:
+            first[device] = end - sequence.duration[number]
+        makespan, span = max(makespan, end), max(span, end - first[device])
+    return makespan, span
+
+
+@compiled
 def makespan_of(a: ProblemArrays, order: Coded) -> int:
     """Earliest makespan of an order, whether it fits into memory or not; -1 if it cannot run."""
-    sequence = sequenced(a, order)
-    if len(sequence.item) < len(order.first):
-        return NONE
-    latest = 0
-    for end in ends_of(sequence, np.zeros(len(order.begin) - 1, np.int64)):
-        latest = max(latest, end)
-    return latest
+    makespan, _ = value_of(a, order)
+    return makespan
 
 
 @compiled

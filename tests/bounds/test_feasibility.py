@@ -10,7 +10,7 @@ from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem
-from pipesat.heuristics.list_scheduling import list_schedules
+from tests.support.greedy import by_each_policy
 from tests.support.oracle import plain_model_optimum
 from tests.support.problems import chain, document, problems, vee
 
@@ -59,7 +59,7 @@ def test_the_smallest_capacity_works_and_one_less_does_not(problem: Problem) -> 
     ]
     tight = parse_problem(document(problem, devices=devices))
     preflight(tight)
-    assert all(check(tight, schedule) == [] for schedule in list_schedules(tight))
+    assert all(check(tight, schedule) == [] for schedule in by_each_policy(tight))
     for device in range(len(devices)):
         if not devices[device]["memory"]:
             continue

@@ -28,9 +28,9 @@ from pipesat.export.torch.lint import lint
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.files.schedule_file import read_schedule, write_schedule
 from pipesat.hangs.verdict import verdict
-from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.picture.rows import rows_of
 from pipesat.picture.text import text_grid
+from tests.support.greedy import by_each_policy
 from tests.support.orders import order_of
 from tests.support.problems import chain, document, problems
 
@@ -85,7 +85,7 @@ def paired_schedules(draw: st.DrawFn) -> tuple[Problem, Schedule]:
     pairs = [{"ops": [*ops[:: -1 if turn else 1]], "time": t} for ops, t, turn in listed]
     factor = [draw(st.integers(1, 5)), draw(st.integers(1, 5))]
     problem = parse_problem(document(problem, overlap={"FB": factor, "pairs": pairs}))
-    rows = [list(row) for row in draw(st.sampled_from(list(list_schedules(problem)))).order]
+    rows = [list(row) for row in draw(st.sampled_from(list(by_each_policy(problem)))).order]
     for device, row in enumerate(rows):
         index = 0
         while index + 1 < len(row):

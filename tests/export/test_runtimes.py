@@ -26,13 +26,13 @@ from pipesat.core.timing import time_order
 from pipesat.export import EXPORTERS, FILE_NAMES, OLD_NAMES, RUNTIMES
 from pipesat.export.as_run import as_run
 from pipesat.files.problem_file import parse_problem
-from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.workflows.compare import compare
 from pipesat.workflows.exports import export, import_order
 from pipesat.workflows.hand_written import baseline
 from pipesat.workflows.memory import frontier
 from pipesat.workflows.solve import problems_for, solve
 from tests.conftest import Run
+from tests.support.greedy import by_each_policy
 from tests.support.loops import loop
 from tests.support.oracle_by_instants import optimum
 from tests.support.orders import order_of
@@ -221,7 +221,7 @@ def test_what_is_solved_for_a_runtime_runs_there_as_it_is(to: Target, problem: P
     except NotApplicable:
         return
     for searched in ways:
-        for schedule in islice(list_schedules(searched), 2):
+        for schedule in islice(by_each_policy(searched), 2):
             if not check(searched, schedule):
                 made = as_run(problem, schedule, RUNTIMES[to]).schedule
                 assert not check(problem, made)

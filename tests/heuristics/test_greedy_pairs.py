@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from importlib import import_module
 
 import pytest
 
@@ -11,17 +10,13 @@ from pipesat.bounds.feasibility import preflight
 from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.metrics import pair_counts
-from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.greedy_pairs import (
-    PairingSimulation,
-    climbed,
-    paired_schedules,
-    pairing_policies,
-)
-from pipesat.heuristics.list_scheduling import Policy
+from pipesat.heuristics.greedy_pairs import Setting, climbed, pairing_policies
+from pipesat.heuristics.list_scheduling import ListScheduler, Policy
+from pipesat.heuristics.registry import never
 from tests.support import class_documents
+from tests.support.greedy import by_each_setting
 from tests.support.pair_problems import drawn
 from tests.support.problems import chain, document, vee
 
@@ -35,7 +30,7 @@ def test_every_schedule_keeps_every_rule() -> None:
         except Infeasible:
             continue
         chosen = rng.sample(list(pairing_policies(problem)), 3)
-        for schedule in paired_schedules(problem, chosen=chosen):
+        for schedule in by_each_setting(problem, chosen):
             kinds |= pair_counts(schedule).keys()
             assert check(problem, schedule) == [], problem.document
     assert {"F+F", "F+B", "F+W", "F+BW", "B+W", "W+BW", "W+W", "B+B"} <= kinds
@@ -49,7 +44,7 @@ def test_microbatches_that_differ_are_placed_by_their_own_amounts(seed: int) -> 
     except Infeasible:
         return
     chosen = random.Random(seed).sample(list(pairing_policies(problem)), 6)
-    for schedule in paired_schedules(problem, chosen=chosen):
+    for schedule in by_each_setting(problem, chosen):
         assert check(problem, schedule) == [], problem.document
 
 
@@ -65,22 +60,17 @@ def test_uniform_chain_reaches_the_formula() -> None:
     assert BASELINES["greedy-pairs"](problem).makespan == 3 * 12 + 7 * 11
 
 
-def test_climbing_keeps_every_rule_and_gets_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("pipesat.heuristics.greedy_pairs")
-    monkeypatch.setattr(module, "_MOST_TRIES", 40)
+def test_climbing_keeps_every_rule_and_gets_shorter() -> None:
     problem = vee(2, 26, cap=4, F=3, B=3, W=2)  # 4 stages x 26 x 3 ops
     pairs = [{"ops": [f"{a}F", f"{b}BW"], "time": 5} for a, b in ((0, 3), (1, 2), (2, 1), (3, 0))]
     problem = parse_problem(document(problem, overlap={"pairs": pairs}))
-    before = PairingSimulation(problem, Policy(), 0.0)
-    assert before.order(lambda: False) is not None
-    ends = [max(before.busy_until)]
-    for order in climbed(problem, Policy(), 0.0, lambda: False):
-        schedule = time_order(problem, order)
-        assert check(problem, schedule) == []
-        assert schedule.makespan <= ends[-1]
-        ends.append(schedule.makespan)
-    assert len(ends) > 1
-    assert list(climbed(chain(2, 2), Policy(), 0.0, lambda: False)) == []  # searched as a whole
+    scheduler, start = ListScheduler(problem), Setting(Policy(), 0.0)
+    runs = [scheduler.run(*start), *climbed(scheduler, start)]
+    schedules = [*scheduler.shorter(runs, never, "")]
+    assert len(schedules) > 1
+    values = [(schedule.makespan, schedule.span) for schedule in schedules]
+    assert values == sorted(set(values), reverse=True)
+    assert all(check(problem, schedule) == [] for schedule in schedules)
 
 
 def test_without_pairs_it_does_not_apply() -> None:

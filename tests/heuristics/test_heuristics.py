@@ -10,7 +10,7 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.list_scheduling import list_schedules
+from tests.support.greedy import by_each_policy
 from tests.support.problems import chain, problems, vee
 
 
@@ -42,7 +42,7 @@ def test_chain_schedules_say_why_they_do_not_apply(name: str) -> None:
 @given(problems(max_devices=4, max_stages=6, max_microbatches=5))
 def test_every_list_schedule_of_a_feasible_problem_is_valid(problem: Problem) -> None:
     """The strategy makes problems feasible, often with not one memory unit to spare."""
-    for schedule in list_schedules(problem):
+    for schedule in by_each_policy(problem):
         assert check(problem, schedule) == []
 
 
@@ -58,6 +58,6 @@ def test_list_scheduling_falls_back_to_one_microbatch_at_a_time() -> None:
 def test_list_scheduling_keeps_room_for_a_backward_that_adds_memory() -> None:
     # F holds 4, B adds 3, room 11: two forwards (8) leave room for one B (11), three would not (12)
     problem = chain(1, 6, cap=11, held=(4, 7), backward="split")
-    for schedule in list_schedules(problem):
+    for schedule in by_each_policy(problem):
         assert check(problem, schedule) == []
         assert sum(t.item.kind == "F" for t in schedule.devices[0][:3]) <= 2

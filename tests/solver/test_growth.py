@@ -33,6 +33,7 @@ from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
 from pipesat.solver.run.team import SearchReport
 from pipesat.solver.search_parts import SearchParts
+from tests.support.greedy import by_each_policy
 from tests.support.periodic import tessel, with_microbatches
 from tests.support.problems import chain, problems, vee
 
@@ -224,7 +225,7 @@ def test_routes_are_served_evenly() -> None:
     two = tessel("X", 2)
     counts = zip(two.routes, (2, 4), strict=True)
     uneven = replace(two, routes=tuple(replace(r, microbatches=k) for r, k in counts))
-    found = [part for s in list_schedules(uneven) for part in repeats(uneven, s)]
+    found = [part for s in by_each_policy(uneven) for part in repeats(uneven, s)]
     assert all(part.microbatches[1] == 2 * part.microbatches[0] for part in found)
 
 
@@ -234,7 +235,7 @@ def test_routes_are_served_evenly() -> None:
 def schedules(problem: Problem, draw: st.DataObject) -> Iterator[Schedule]:
     """Some list schedules, as they are and packed (what is packed may delay W's)."""
     which = draw.draw(st.integers(0, 12), label="policy")
-    *_, schedule = islice(list_schedules(problem), which + 1)
+    *_, schedule = islice(by_each_policy(problem), which + 1)
     yield schedule
     yield from justified(problem, schedule.order, seed=1, clock=Clock(600), passes=12)
 
@@ -311,7 +312,7 @@ def test_few_microbatches() -> None:
 @pytest.mark.parametrize("objective", ["makespan", "span"])
 def test_the_search_yields_valid_orders(problem: Problem, objective: Objective) -> None:
     problem = with_microbatches(problem, 40)
-    starts = list(list_schedules(problem))[:2]
+    starts = list(by_each_policy(problem))[:2]
     values = []
     clock = Clock(0.6, deterministic=True)
     for order in grown_orders(problem, starts, objective, runner=Runner(clock), clock=clock):
@@ -355,7 +356,7 @@ def test_stop_is_heard() -> None:
 )
 def test_its_place_in_the_solve(problem: Problem, objective: Objective) -> None:
     """It improves a poor start, whatever the load; switched off, it does nothing."""
-    timed = [time_order(problem, s.order, objective, "start") for s in list_schedules(problem)]
+    timed = [time_order(problem, s.order, objective, "start") for s in by_each_policy(problem)]
     start = max(timed, key=lambda schedule: schedule.value(objective))
 
     def outcome(parts: SearchParts) -> Incumbent:

@@ -34,6 +34,7 @@ from pipesat.solver.run.lane import Seat
 from pipesat.solver.run.runner import Lanes
 from pipesat.solver.run.team import Team
 from pipesat.solver.search_parts import ALL_PARTS, SearchParts
+from tests.support.greedy import by_each_policy
 from tests.support.lanes import (
     PROBLEM,
     answers,
@@ -65,7 +66,7 @@ PLANTED = "Planted: this lane is broken"
 def started(problem: Problem) -> Incumbent:
     """An incumbent with the worst list schedule and no bound to speak of."""
     incumbent = Incumbent(problem, "makespan", Clock(600))
-    incumbent.offer_timed(max(list_schedules(problem), key=lambda schedule: schedule.makespan))
+    incumbent.offer_timed(max(by_each_policy(problem), key=lambda schedule: schedule.makespan))
     return incumbent
 
 

@@ -12,7 +12,6 @@ from pipesat.core.checker import check
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver.model.constraints import (
     add_constraints,
     add_dataflow,
@@ -25,6 +24,7 @@ from pipesat.solver.model.model import build_model
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Variables, add_variables
 from tests.support.given import Given
+from tests.support.greedy import by_each_policy
 from tests.support.optimal import solved
 from tests.support.oracle import plain_model_optimum
 from tests.support.problems import chain, problems, vee
@@ -164,7 +164,7 @@ def test_stairs_are_exactly_the_minimal_pairs(problem: Problem) -> None:
 def test_every_schedule_is_feasible_in_the_model_at_its_own_value(problem: Problem) -> None:
     """Replay -> model: all starts pinned (microbatches relabelled into order), nothing free."""
     for objective in ("makespan", "span"):
-        for schedule in list(list_schedules(problem))[::9]:
+        for schedule in list(by_each_policy(problem))[::9]:
             timed = time_order(problem, schedule.order, objective)
             value = timed.value(objective)
             model = build_model(problem, objective, 0, value)

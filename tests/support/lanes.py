@@ -9,11 +9,11 @@ from typing import Any
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
-from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.lane import Seat
 from pipesat.solver.run.team import Team
+from tests.support.greedy import by_each_policy
 from tests.support.problems import chain
 
 PROBLEM = chain(3, 4, F=2, B=3, W=2, cap=2)
@@ -21,7 +21,7 @@ PROBLEM = chain(3, 4, F=2, B=3, W=2, cap=2)
 
 def schedules(problem: Problem = PROBLEM) -> list[Schedule]:
     """List schedules of different lengths, the longest first."""
-    by_length = {schedule.makespan: schedule for schedule in list_schedules(problem)}
+    by_length = {schedule.makespan: schedule for schedule in by_each_policy(problem)}
     return [by_length[length] for length in sorted(by_length, reverse=True)]
 
 
