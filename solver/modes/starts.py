@@ -12,17 +12,19 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import NamedTuple, TypeAlias
+
+import numpy as np
 
 from pipesat.core.ops import Item, Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import earliest_ends, linearize
+from pipesat.kernels.packing import Jobs
 from pipesat.solver.modes.assign import Cell, Lever, fewest, in_modes, in_modes_of_stages
-from pipesat.solver.packing import Jobs, Walk, jobs_of
+from pipesat.solver.packing import Walk, jobs_of
 
 
 class Start(NamedTuple):
@@ -222,8 +224,9 @@ def _shortest(
     """Run some passes, offer what comes out, and return the least of their lengths."""
     least = math.inf
     for _ in range(passes):
-        if over() or walk.step() is None:
+        if over():
             break
+        walk.step()
         length = offer(walk.order)
         least = least if length is None else min(least, length)
     return least
@@ -258,12 +261,9 @@ def packer(problem: Problem, order: Order, spare: Sequence[int], rng: random.Ran
 
 def _with_spare(jobs: Jobs, spare: Sequence[int]) -> Jobs:
     """Leave room for copies under way, where the order allows that."""
-    rooms: list[int | None] = []
-    for device, row in enumerate(jobs.rows):
-        room = jobs.room[device]
-        held = most = 0
-        for number in row:
-            most = max(most, held + jobs.taken[number])
-            held += jobs.net[number]
-        rooms.append(None if room is None else min(room, max(most, room - spare[device])))
-    return replace(jobs, room=rooms)
+    held = np.cumsum(jobs.net) - jobs.net
+    rooms = jobs.room.copy()
+    for device, (begin, end) in enumerate(pairwise(jobs.begin.tolist())):
+        most = max(held[begin:end] + jobs.taken[begin:end] - held[begin], default=0)
+        rooms[device] = min(rooms[device], max(most, rooms[device] - spare[device]))
+    return jobs._replace(room=rooms)

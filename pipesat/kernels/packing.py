@@ -1,0 +1,160 @@
+"""Packing: the items of an order run greedily, each as early as its device can take it safely."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from pipesat.kernels.arrays import NONE, UNLIMITED, Ints
+from pipesat.kernels.compiled import compiled
+from pipesat.kernels.events import popped, pushed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+else:
+    Floats = Any
+
+
+class Waits(NamedTuple):
+    """Who waits: from ``begin[i]`` to ``begin[i + 1]`` what item i is tied to, and the delays."""
+
+    begin: Ints
+    item: Ints
+    delay: Ints
+
+
+class Jobs(NamedTuple):
+    """Items as numbers; in a row of them those of device d are at ``begin[d]`` to ``begin[d + 1]``.
+
+    Attributes
+    ----------
+    room
+        By device, :data:`pipesat.kernels.arrays.UNLIMITED` where it has no capacity.
+    device, duration, taken, net
+        By item; ``taken`` is memory that it takes at its start, ``net`` what is held more after it.
+    chain
+        By item: items of one chain, all of one device, keep their order.
+    inputs, outputs
+        What each item waits for, and what waits for it.
+    """
+
+    begin: Ints
+    room: Ints
+    device: Ints
+    duration: Ints
+    taken: Ints
+    net: Ints
+    chain: Ints
+    inputs: Waits
+    outputs: Waits
+
+
+@compiled
+def pack(jobs: Jobs, row: Ints, backward: bool, patience: float, later: Floats) -> tuple[Ints, int]:
+    """Run the items of a row, the guide, greedily; their new row, and when all are done.
+
+    Of the first items of its chains, an idle device takes the first one of the guide that is there
+    and safe; an item seems ``later`` than its place by so many places. It waits instead for one
+    that comes before it if that is known to arrive within ``patience`` times what the other takes.
+    Safe is what the rest of the guide fits into memory after. If ``backward``, time runs from the
+    end: what waits is waited for, and what an end freed is taken at a start.
+    """
+    begins, rooms, device_of, durations = jobs.begin, jobs.room, jobs.device, jobs.duration
+    taken, nets, chain_of, awaited = jobs.taken, jobs.net, jobs.chain, jobs.inputs.begin
+    following, waiting, delays = jobs.outputs.begin, jobs.outputs.item, jobs.outputs.delay
+    if backward:
+        taken, nets, awaited = taken - nets, -nets, following
+        following, waiting, delays = jobs.inputs.begin, jobs.inputs.item, jobs.inputs.delay
+    items, devices = len(row), len(begins) - 1
+    waits, arrival, rank = np.empty(items, np.int64), np.zeros(items, np.int64), later.copy()
+    chains = 0
+    for item in range(items):
+        waits[item] = awaited[item + 1] - awaited[item]
+        chains = max(chains, chain_of[item] + 1)
+    # the rest of each guide, linked both ways: at the end, the devices' first items
+    after, before = np.empty(items + devices, np.int64), np.empty(items + devices, np.int64)
+    next_of_chain, head = np.full(items, NONE, np.int64), np.full(chains, NONE, np.int64)
+    own_chains, first_chain = np.empty(chains, np.int64), np.zeros(devices + 1, np.int64)
+    for device in range(devices):
+        begin, end = begins[device], begins[device + 1]
+        number, other = first_chain[device], items + device
+        for place in range(end - begin - 1, -1, -1):
+            item = row[end - 1 - place if backward else begin + place]
+            chain = chain_of[item]
+            if head[chain] < 0:
+                own_chains[number] = chain
+                number += 1
+            next_of_chain[item], head[chain] = head[chain], item
+            rank[item] += place
+            after[item], before[other] = other, item
+            other = item
+        after[items + device], before[other] = other, items + device
+        first_chain[device + 1] = number
+    found, done = np.empty(items, np.int64), np.zeros(devices, np.int64)
+    held, busy_until = np.zeros(devices, np.int64), np.zeros(devices, np.int64)
+    times, places = np.zeros(2 * items + devices, np.int64), np.arange(2 * items + devices)
+    events = devices  # every device looks at time 0
+    while events:
+        now, device = times[0], places[0]
+        events = popped(times, places, events)
+        room, origin = rooms[device], items + device
+        tried_rank, tried = -np.inf, NONE  # the last one that was not safe
+        while busy_until[device] <= now:
+            chosen, least = NONE, np.inf
+            for at in range(first_chain[device], first_chain[device + 1]):
+                item = head[own_chains[at]]
+                if item >= 0 and waits[item] == 0 and arrival[item] <= now:
+                    own_rank = rank[item]
+                    if own_rank < tried_rank or (own_rank == tried_rank and item <= tried):
+                        continue
+                    if own_rank < least or (own_rank == least and item < chosen) or chosen < 0:
+                        chosen, least = item, own_rank
+            if chosen < 0:
+                break
+            if room != UNLIMITED and after[origin] != chosen:
+                safe, limit, extra = held[device], room, nets[chosen]
+                fits = safe + taken[chosen] <= limit
+                if fits and extra > 0:
+                    other = after[origin]
+                    while other != chosen:
+                        if safe + taken[other] > limit - extra:
+                            fits = False
+                            break
+                        safe += nets[other]
+                        other = after[other]
+                if not fits:
+                    tried_rank, tried = least, chosen
+                    continue
+            sooner = now + patience * durations[chosen]
+            wait = False
+            for at in range(first_chain[device], first_chain[device + 1]):
+                item = head[own_chains[at]]
+                if item >= 0 and waits[item] == 0 and rank[item] < least and arrival[item] > now:
+                    wait = wait or arrival[item] < sooner
+            if wait:
+                break
+            end = now + durations[chosen]
+            held[device] += nets[chosen]
+            after[before[chosen]], before[after[chosen]] = after[chosen], before[chosen]
+            head[chain_of[chosen]] = next_of_chain[chosen]
+            done[device] += 1
+            place = begins[device + 1] if backward else begins[device] - 1
+            found[place - done[device] if backward else place + done[device]] = chosen
+            busy_until[device] = end
+            events = pushed(times, places, events, end, device)
+            for at in range(following[chosen], following[chosen + 1]):
+                item = waiting[at]
+                arrival[item] = max(arrival[item], end + delays[at])
+                waits[item] -= 1
+                there, home = arrival[item], device_of[item]
+                # a device that is busy for longer looks at its end
+                if waits[item] == 0 and (there > busy_until[home] or busy_until[home] <= now):
+                    events = pushed(times, places, events, there, home)
+            tried_rank, tried = -np.inf, NONE
+    makespan = 0
+    for device in range(devices):
+        makespan = max(makespan, busy_until[device])
+    return found, makespan

@@ -1,0 +1,79 @@
+"""Compiled packing against its definition, op for op, on problems drawn by chance."""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise
+from random import Random
+
+import numpy as np
+import pytest
+
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order
+from pipesat.core.timing import time_order
+from pipesat.files.problem_file import parse_problem
+from pipesat.heuristics.greedy_pairs import paired_schedules
+from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.kernels.packing import pack
+from pipesat.solver.modes.starts import packer
+from pipesat.solver.packing import Walk, jobs_of
+from tests.oracle.packing import packed
+from tests.support.mixtures import mixture
+from tests.support.problems import chain, vee
+from tests.support.zero_lengths import random_document
+
+
+def drawn(seed: int) -> tuple[Problem, Order]:
+    """A problem with some of all that problems have, or one of a usual shape; an order of it."""
+    chance = Random(seed)
+    while True:
+        problem = chance.choice(
+            [
+                lambda: parse_problem(mixture(chance, with_modes=False).document),
+                lambda: parse_problem(random_document(chance)),
+                lambda: chain(3, 6, F=2, B=3, W=2, comm=chance.choice([0, 1]), cap=3),
+                lambda: vee(3, 5, cap=chance.choice([None, 6, 7]), held_after_B=1),
+            ]
+        )()
+        made = paired_schedules if problem.overlap else list_schedules
+        if schedules := [*islice(made(problem), 4)]:
+            return problem, chance.choice(schedules).order
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_pass_decides_as_its_definition_does(seed: int) -> None:
+    problem, order = drawn(seed)
+    jobs, items = jobs_of(problem, order)
+    row = np.arange(len(jobs.device))
+    assert items.order(row) == order
+    chance = Random(seed)
+    for turn in range(6):
+        patience = chance.choice((0.0, 0.25, 0.5, 1.0))
+        # whole numbers of places: some items have equal ranks
+        later = np.array([chance.choice((0.0, 0.0, 1.0, 3.0)) * (turn > 1) for _ in row])
+        expected = packed(jobs, row.tolist(), turn % 2 == 1, patience, later.tolist())
+        row, makespan = pack(jobs, row, turn % 2 == 1, patience, later)
+        assert (row.tolist(), makespan) == expected
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_passes_are_as_long_as_their_orders_and_keep_to_memory(seed: int) -> None:
+    problem, order = drawn(seed)
+    walk = Walk(*jobs_of(problem, order), Random(seed))
+    for _ in range(9):
+        makespan = walk.step()
+        assert time_order(problem, walk.order).makespan == makespan
+        jobs = walk.jobs
+        for device, (begin, end) in enumerate(pairwise(jobs.begin)):
+            own = walk.row[begin:end]
+            held = np.cumsum(jobs.net[own]) - jobs.net[own] + jobs.taken[own]
+            assert max(held, default=0) <= jobs.room[device]
+
+
+def test_room_is_left_for_copies_as_far_as_the_order_allows() -> None:
+    # 1F1B's first stage holds 3, its last one 1: of 4 there, one is spare, and three are
+    problem = chain(3, 4, cap=4)
+    order = next(list_schedules(problem)).order
+    most = [max(np.cumsum([{"F": 1, "B": 0, "W": -1}[op.kind] for op in row])) for row in order]
+    jobs = packer(problem, order, [2, 2, 2], Random(0)).jobs
+    assert jobs.room.tolist() == [max(2, held) for held in most]
