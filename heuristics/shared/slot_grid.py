@@ -77,7 +77,7 @@ class SlotGrid:
     def run(self, grid: Ints, wait: float, alone: Ints | None = None) -> Run:
         """Run what is in a grid, as :func:`pipesat.kernels.slots.replayed`."""
         alone = self.all_together if alone is None else alone
-        return Run(*replayed(self.arrays, self._backward, self._fused, grid, alone, wait))
+        return Run(*replayed(self.arrays, self._backward, self._fused, grid, alone, float(wait)))
 
     def order_of(self, run: Run) -> Order:
         """What ran, device by device."""
