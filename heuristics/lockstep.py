@@ -56,9 +56,9 @@ def lockstep_schedules(
 ) -> Iterator[Schedule]:
     """Yield the schedule in which microbatches enter as soon as they may, then shorter ones.
 
-    These are the shortest of each walk, and that of grids in which they stop on their way. None if
-    one microbatch alone does not fit. ``give_up`` is asked after each try. ``among`` so many orders
-    of microbatches, each has its part of the tries.
+    The others are the shortest of each walk, then that of all grids in which microbatches stop on
+    their way. None if one microbatch alone does not fit. ``give_up`` is asked before each try.
+    ``among`` so many orders of microbatches, each has its part of the tries.
     """
     walk = _Walk(problem, give_up, _MOST_OPS // among)
     if not walk.shapes.fits:

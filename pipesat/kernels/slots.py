@@ -1,8 +1,8 @@
 """A grid of slots: when microbatches may enter it, and what runs in which order.
 
-A grid has a slot after another, in each of them for every device a forward and a backward: cells,
-:data:`pipesat.kernels.arrays.NONE` where there is none. The forward on device d in slot t stands at
-``2 * (t * D + d)``, the backward behind it.
+In each slot of a grid every device has place for a forward and a backward. A grid is an array of
+their cells, :data:`pipesat.kernels.arrays.NONE` where nothing runs: the forward of slot t on device
+d of D stands at ``2 * (t * D + d)``, the backward behind it.
 """
 
 from __future__ import annotations
@@ -95,10 +95,11 @@ def shapes_of(a: ProblemArrays, backward: Ints, stops: Ints) -> Shapes:
 
 @compiled
 def placed(room: Ints, shapes: Shapes, entering: Ints, gaps: Ints) -> tuple[Ints, Ints]:
-    """Let microbatches enter, each in the first slot from which nobody is in its way.
+    """Let microbatches enter, each in the first slot from which the grid is free for all its ops.
 
-    And all devices have room; ``gaps`` or more slots after the one before it of its route.
-    ``entering`` has route and number of each. Returns the grid, and the slots.
+    All devices have room for what it holds then. It enters ``gaps`` slots or more after its route's
+    last one. ``entering`` has route and number of each. Each has to fit alone. Returns the grid,
+    and the slots in which they enter.
     """
     length, wanted, first_cell = shapes.length, shapes.wanted, shapes.first_cell
     shape_of, held = shapes.shape_of, shapes.held
