@@ -249,7 +249,7 @@ def _proofs_of_modes(lane: Lane) -> Step | None:
 
 _WAYS: Final = "growth, packing and exchanges"
 PLAIN: Final = (
-    Part("windows", _windows, 1, 1 / 3),
+    Part("windows", _windows, 1, 1 / 6),
     Part(_WAYS, _other_ways, 1, 1, _stalled, first=True),
     Part("proofs", _proofs, 1, 1, _time_for_proofs),
 )

@@ -188,7 +188,7 @@ class _Lane:
     def __init__(self, connection: Connection) -> None:
         self.link, self.parent = Link(connection), os.getppid()
         self.incumbents: dict[int, Incumbent] = {}
-        self.jobs: SimpleQueue[tuple[Begin, Incumbent]] = SimpleQueue()
+        self.jobs: SimpleQueue[tuple[Begin, list[tuple[Incumbent, Clock]]]] = SimpleQueue()
         self.over = self.solve = 0  # the last job that is over, the present solve
         self.cpu = 0.0
 
@@ -208,18 +208,14 @@ class _Lane:
 
     def _take(self, message: Begin | Stop | Told) -> None:
         if isinstance(message, Begin):
-            wider = None
+            wider, chain = None, []
             if self.solve != message.solve:
                 self.solve, self.incumbents = message.solve, {}
             for known in message.incumbents:
                 wider = self._incumbent(known, wider)
-                wider.clock = Clock(
-                    known.limit,
-                    stop=partial(self._is_over, message.job),
-                    began=time.monotonic() - known.elapsed,
-                )
-            if wider is not None:
-                self.jobs.put((message, wider))
+                over, began = partial(self._is_over, message.job), time.monotonic() - known.elapsed
+                chain.append((wider, Clock(known.limit, stop=over, began=began)))
+            self.jobs.put((message, chain))
         elif isinstance(message, Stop):
             self.over = message.job
         elif (incumbent := self.incumbents.get(message.number)) is not None:
@@ -246,7 +242,9 @@ class _Lane:
         while True:
             self._do(*self.jobs.get())
 
-    def _do(self, begin: Begin, mine: Incumbent) -> None:
+    def _do(self, begin: Begin, chain: list[tuple[Incumbent, Clock]]) -> None:
+        for mine, clock in chain:  # not when the job came: the one before it may have gone on
+            mine.clock = clock
         lanes = Lanes(mine.clock.part(mine.clock.left, lambda: mine.proven))
         seat = Seat(begin.number, lanes.runner, lambda: 1, count=begin.of)
         notes: list[str] = []
