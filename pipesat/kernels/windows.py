@@ -103,7 +103,7 @@ def _by_time(n: Nodes, a: int, b: int, first: Matrix) -> bool:
 
 @compiled
 def _by_memory(n: Nodes, s: int, first: Matrix) -> bool:
-    """If j did not end by the start of e, nor what comes after j: would e fit?"""
+    """If i did not end by the start of e, nor what comes after i, would e fit: else it did."""
     a, b = n.begin[s], n.begin[s + 1]
     found = False
     for e in range(a, b):

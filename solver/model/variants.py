@@ -196,8 +196,8 @@ def add_pair_choices(
 ) -> PairChoices[R]:
     """Create the literals; give those that may pair an end variable and their intervals anew.
 
-    ``latest`` says when one has ended. Each runs as exactly one of its variants, alone or in one of its choices of the same op; with no
-    variant chosen it takes no time.
+    ``latest`` says when one has ended. Each runs as exactly one of its variants, alone or in one of
+    its choices of the same op; with no variant chosen it takes no time.
     """
     choices: PairChoices[R] = PairChoices()
     for candidate in candidates:

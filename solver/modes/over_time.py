@@ -63,7 +63,9 @@ class OverTime:
         }
         tasks = [task for cell in self.cells.values() for task in cell.tasks.values()]
         candidates = _candidates(problem, self.known, self.cells.values())
-        self.choices: PairChoices[Task] = add_pair_choices(self.cp, candidates, tasks, lambda _: latest)
+        self.choices: PairChoices[Task] = add_pair_choices(
+            self.cp, candidates, tasks, lambda _: latest
+        )
         for cell in self.cells.values():
             self._add_sequence(cell.tasks)
         self.turns = Turns()

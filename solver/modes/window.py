@@ -303,7 +303,7 @@ def _last_before(parts: Iterable[Placed], time: int) -> Placed | None:
     return max((x for x in parts if x.end <= time), key=lambda x: x.end, default=None)
 
 
-_LIMIT = 3.0  # seconds per window
+_LIMIT = 0.6  # seconds per window
 
 
 class ModeWindows(Windows):
@@ -328,7 +328,7 @@ class ModeWindows(Windows):
         window = Window(begin, end, frozenset(devices))
         choose = self.problem.mode_choice == "microbatch"
         model = WindowModel(self.problem, state, window, choose=choose)
-        solver = self.solve(model.cp, kind, most=self.problem.op_count, harder=True)
+        solver = self.solve(model.cp, kind, most=self.problem.op_count, harder=True, presolve=False)
         if solver is not None:
             self._take(state, model.schedule(solver, self.source))
         return True

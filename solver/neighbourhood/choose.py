@@ -131,18 +131,18 @@ class Windows:
         return f"{self.source}: {self.windows} windows, {self.improvements} improvements"
 
     def solve(
-        self, cp: cp_model.CpModel, kind: WindowKind, *, most: int, harder: bool
+        self, cp: cp_model.CpModel, kind: WindowKind, *, most: int, harder: bool, presolve: bool
     ) -> CpSolver | None:
         """Solve a window's model; return the solver if it has found something.
 
-        ``most`` is how large a window may get, in items.
-        ``harder`` ones have optional intervals, of which the linear relaxation says little.
+        ``most`` is how large a window may get, in items. ``harder`` ones have optional intervals.
+        ``presolve`` pays where there are many pairs.
         """
         self.windows += 1
         seed, spent = self.rng.randrange(1 << 30), self.runner.spent
         limit = min(self.limit, self.incumbent.clock.left)
         solver, status = self.runner.solve(
-            cp, limit=limit, seed=seed, strong=harder, linear=not harder
+            cp, limit=limit, seed=seed, strong=harder, linear=False, presolve=presolve
         )
         settled, share = status == cp_model.OPTIMAL, (self.runner.spent - spent) / self.limit
         kind.learn(settled=settled, share=share, most=most)

@@ -135,7 +135,9 @@ class Nodes:
     def _sequence(self) -> Iterator[Wait]:
         """What stands on its device before a segment, or before an item between free ones."""
         graph = self.graph
-        first = [(segment.row[0], p.node) for segment in self.free.values() for p in segment.planned]
+        first = [
+            (segment.row[0], p.node) for segment in self.free.values() for p in segment.planned
+        ]
         for item, node in (*first, *self.of_item.items()):
             before, device = graph.sequence.before[item], graph.sequence.device[item]
             if before in self.of_item:

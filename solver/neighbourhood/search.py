@@ -103,7 +103,13 @@ class WindowSearch(Windows):
                 self.rounded, graph, segments, Freedom(splits, modes), self.gains, weights
             )
             # pairs and modes are optional intervals
-            solver = self.solve(window.cp, kind, most=len(graph.sequence.item), harder=self.harder)
+            solver = self.solve(
+                window.cp,
+                kind,
+                most=len(graph.sequence.item),
+                harder=self.harder,
+                presolve=bool(self.gains),
+            )
             if solver is not None:
                 self._take(replaced(graph.order, segments, window.order(solver)))
         return True

@@ -11,11 +11,11 @@ from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Phase
-from pipesat.core.rules import MemoryChange, memory_in_order
+from pipesat.core.rules import MemoryChange
 from pipesat.solver.model.before import Before, changed_by, taken_at
 from pipesat.solver.model.variants import Literal, Sum
-from pipesat.solver.neighbourhood.slots import Segment, Slot
+from pipesat.solver.neighbourhood.slots import Otherwise, Segment, Slot
+
 
 def add_memory(segment: Segment) -> None:
     """Keep a device's memory within its room at every event of its segment."""

@@ -29,7 +29,6 @@ from pipesat.solver.modes.cells import ways_of
 from pipesat.solver.neighbourhood.graph import Graph
 from pipesat.solver.neighbourhood.limits import Node
 
-
 _NEEDS: dict[Phase, tuple[Phase, ...]] = {"F": ("F",), "B": ("F", "B"), "W": ()}
 """Phases of a microbatch, on whatever chunk, that come before the next chunk's."""
 

@@ -36,8 +36,8 @@ Segments: TypeAlias = dict[int, tuple[int, int]]
 class Window:
     """The CP-SAT model of a window.
 
-    ``free[d]`` has the free items of device d's segment. ``weights[d]`` is what the longest path through
-    device d counts in the objective, 1 if it is not there.
+    ``free[d]`` has the free items of device d's segment. ``weights[d]`` is what the longest path
+    through device d counts in the objective, 1 if it is not there.
     """
 
     problem: Problem

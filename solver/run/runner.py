@@ -128,6 +128,7 @@ class Runner:
         strong: bool = False,
         dynamic: bool = False,
         linear: bool = True,
+        presolve: bool = True,
         upwards: bool = False,
         on_solution: Callable[[Callable[[cp_model.IntVar], int]], object] | None = None,
         on_bound: Callable[[float], object] | None = None,
@@ -138,8 +139,9 @@ class Runner:
         other models more slowly. ``dynamic`` precedences prove short runs faster still, but with
         them OR-Tools 9.15 aborts on some models with ops of length zero. Without ``linear``, models
         with optional intervals and memory over time are solved many times faster: their linear
-        relaxation costs much and says little. ``upwards`` proves values too low, one after the
-        other, before it finds a schedule. ``on_solution`` is called with a function that gives
+        relaxation costs much and says little. Models that lack what presolve would find do without
+        ``presolve``. ``upwards`` proves values too low, one after the other, before it finds a
+        schedule. ``on_solution`` is called with a function that gives
         every variable's value, ``on_bound`` with what is proven; what they raise ends the solve.
 
         Raises
@@ -151,6 +153,7 @@ class Runner:
         solver.parameters.use_strong_propagation_in_disjunctive = strong
         solver.parameters.use_dynamic_precedence_in_disjunctive = dynamic
         solver.parameters.use_objective_lb_search = upwards
+        solver.parameters.cp_model_presolve = presolve
         if not linear:
             solver.parameters.linearization_level = 0
         limit = max(0.01, min(limit, self.clock.left))
