@@ -6,22 +6,23 @@ Memory", NeurIPS 2024, section 3 and appendix A.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
-from itertools import accumulate, islice, permutations, product
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterator, Sequence
+from itertools import islice, permutations, product
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from pipesat.core.arrays_of import arrays_of, coded
 from pipesat.core.errors import NotApplicable
-from pipesat.core.event_engine import fits_in_order
-from pipesat.core.problem import Problem, Route
-from pipesat.core.schedule import Order, Schedule
-from pipesat.core.timing import time_order
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
+from pipesat.core.timing import time_codes
 from pipesat.heuristics.registry import GiveUp, published, unless_given_up
-from pipesat.heuristics.shared.building_blocks import PERIOD, order_by_block
-from pipesat.heuristics.shared.refit import refitted
+from pipesat.heuristics.shared.building_blocks import PERIOD, Slots, order_by_block, vee_of
 from pipesat.heuristics.zero_bubble import zb_v
 from pipesat.placement.geometry import Ranks, ranks_of
+
+if TYPE_CHECKING:
+    from pipesat.core.arrays import Ints
+    from pipesat.kernels.arrays import Coded
 
 
 @published("v-half", placement="vee", splits=True, source="Qi et al., NeurIPS 2024")
@@ -36,19 +37,22 @@ def v_half(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds two stages in a V.
     """
-    order = order_by_block(problem, ranks_of(problem, "vee"), _half_block)
-    return time_order(problem, order, source="v-half")
+    ranks = ranks_of(problem, "vee")
+    codes = order_by_block(problem, ranks, half_block(len(ranks)))
+    return time_codes(problem, codes, source="v-half")
 
 
-def _half_block(p: int, rank: int) -> tuple[int, int, int, int]:
+def half_block(p: int) -> list[Slots]:
     """Two slots per rank on the way to a turning point of chunk 0's F and chunk 1's B, else one.
 
     On even p both F's of a rank would meet both B's in one slot modulo 6 without three more
     between the last F and the first B.
     """
     turn = 0 if p % 2 else 3
-    first = 3 * p - rank - 2
-    return 2 * rank, first, 3 * p + turn - 1 + 2 * rank, 3 * p + turn + first
+    return [
+        (2 * rank, 3 * p - rank - 2, 3 * p + turn - 1 + 2 * rank, 6 * p + turn - rank - 2)
+        for rank in range(p)
+    ]
 
 
 @published("v-min", placement="vee", splits=True, source="Qi et al., NeurIPS 2024")
@@ -63,19 +67,21 @@ def v_min(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds two stages in a V.
     """
-    order = order_by_block(problem, ranks_of(problem, "vee"), _min_block)
-    return time_order(problem, order, source="v-min")
+    ranks = ranks_of(problem, "vee")
+    codes = order_by_block(problem, ranks, least_block(len(ranks)))
+    return time_codes(problem, codes, source="v-min")
 
 
-def _min_block(p: int, rank: int) -> tuple[int, int, int, int]:
+def least_block(p: int) -> list[Slots]:
     """One slot per rank all the way.
 
     Where p is a multiple of 3, a rank's F's would meet its B's in one slot modulo 6 without two
     more between the last F and the first B.
     """
     turn = 2 if p % 3 == 0 else 0
-    back = 2 * p - rank - 1
-    return rank, back, 2 * p + turn + rank, 2 * p + turn + back
+    return [
+        (rank, 2 * p - rank - 1, 2 * p + turn + rank, 4 * p + turn - rank - 1) for rank in range(p)
+    ]
 
 
 Hops: TypeAlias = tuple[int, int, int, int]
@@ -92,16 +98,8 @@ _HOPS: Final[tuple[Hops, ...]] = (
 )
 _TURNS: Final = sorted(product(range(4), range(6), range(4)), key=sum)
 _PATIENCE: Final = (1.0, 0.25)
-_MOST_OPS: Final = 60_000  # of all candidates together: a few seconds
-_FEWEST: Final = 2
-_FINALISTS: Final = 2
-_CUTS: Final = 8
+_MOST_OPS: Final = 10_000_000  # of all candidates together: a few seconds
 _FULLEST: Final = 1.1  # times the room: reordering may take less than the estimate
-
-
-class _Found(NamedTuple):
-    makespan: int
-    order: Order
 
 
 @published(
@@ -117,8 +115,8 @@ def v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
 
     A block passes the ranks in some number of slots per hop, and from a rank on in another; the
     fullest that memory allows are tried first. Each order is tried as it is, and refitted
-    (:mod:`pipesat.heuristics.shared.refit`). A device without a capacity may hold what ZB-V
-    holds, p activations of either chunk. Long runs are judged by their first 2p microbatches.
+    (:mod:`pipesat.kernels.refitting`). A device without a capacity may hold what ZB-V holds, p
+    activations of either chunk.
 
     Raises
     ------
@@ -126,31 +124,37 @@ def v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
         Unless every device holds two stages in a V; if none of the orders fits into memory; or if
         told to give up.
     """
+    import numpy as np  # importing pipesat stays fast
+
+    from pipesat.kernels.arrays import UNLIMITED
+    from pipesat.kernels.refitting import refitted
+    from pipesat.kernels.timing import makespan_of, over_room
+
     ranks = ranks_of(problem, "vee")
     room = _room(problem, ranks)
-    trial = _shortened(problem, 2 * len(ranks))
-    most = max(_FEWEST, _MOST_OPS // trial.op_count)
-    orders = [
-        lambda problem: zb_v(problem).order,
-        *islice(_block_orders(problem, ranks, room, give_up), most),
-    ]
-    found = [_best(trial, order_of(trial), room, give_up) for order_of in orders]
-    ranking = sorted((f.makespan, number) for number, f in enumerate(found) if f)
-    if trial is not problem:
-        finalists = _FINALISTS if problem.op_count <= _MOST_OPS else 1
-        again = [orders[number](problem) for _, number in ranking[:finalists]]
-        found = [_best(problem, order, room, give_up) for order in again]
-    best = min((f for f in found if f), key=lambda f: f.makespan, default=None)
+    arrays = arrays_of(problem)._replace(room=np.array(room, np.int64))
+    best, value = None, UNLIMITED
+    for order in _orders(problem, ranks, room):
+        unless_given_up(give_up)
+        if over_room(arrays, order) < 0 and 0 <= (makespan := makespan_of(arrays, order)) < value:
+            best, value = order, makespan
+        for patience in _PATIENCE:
+            changed = refitted(arrays, order, patience)
+            if changed.fits and changed.end < value:
+                best, value = changed.order, changed.end
     if best is None:
         raise NotApplicable("no building block fits into memory")
-    return time_order(problem, best.order, source="v-auto")
+    return time_codes(problem, best, source="v-auto")
 
 
-def _shortened(problem: Problem, m: int) -> Problem:
-    (route,) = problem.routes
-    if m >= route.microbatches:
-        return problem
-    return replace(problem, routes=(Route(route.stages, m),))
+def _orders(problem: Problem, ranks: Ranks, room: Sequence[int]) -> Iterator[Coded]:
+    """ZB-V's, and those of blocks."""
+    from pipesat.kernels.blocks import block_order
+
+    yield coded(problem, zb_v(problem).order)[1]
+    vee = vee_of(problem, ranks, whole=False)
+    for block in islice(blocks(problem, ranks, room), 1 + _MOST_OPS // problem.op_count):
+        yield block_order(vee, block)
 
 
 def _room(problem: Problem, ranks: Ranks) -> list[int]:
@@ -163,71 +167,29 @@ def _room(problem: Problem, ranks: Ranks) -> list[int]:
     return room
 
 
-def _best(problem: Problem, order: Order, room: Sequence[int], give_up: GiveUp) -> _Found | None:
-    """The best of an order and its refitted ones, of those that fit."""
-    unless_given_up(give_up)
-    found = []
-    if all(map(partial(fits_in_order, problem), order, room)):
-        found.append(_Found(time_order(problem, order).makespan, order))
-    for patience in _PATIENCE:
-        changed = refitted(problem, order, room, patience)
-        if changed.fits:
-            found.append(_Found(changed.end, changed.order))
-    return min(found, key=lambda f: f.makespan, default=None)
+def blocks(problem: Problem, ranks: Ranks, room: Sequence[int]) -> Iterator[Ints]:
+    """Yield slots by rank: of blocks without a change of pace, then with one, the fullest first."""
+    import numpy as np
 
+    from pipesat.kernels.blocks import without_conflicts
 
-def _block_orders(
-    problem: Problem, ranks: Ranks, room: Sequence[int], give_up: GiveUp
-) -> Iterator[Callable[[Problem], Order]]:
-    """Functions that make an order: blocks without a change of pace, then the fullest ones."""
-    p = len(ranks)
-    steady = [(hops, hops, p) for hops in _HOPS]
-    cuts = sorted({1 + (p - 2) * i // _CUTS for i in range(_CUTS)})
-    mixed = [(near, far, cut) for near, far in permutations(_HOPS, 2) for cut in cuts]
-    seen: set[tuple[Hops, ...]] = set()
-    for family in (steady, mixed):  # the second is only looked at if the first leaves time
-        ranking = []
+    held = np.array([[problem.stages[s].held_after_F for s in own] for own in ranks.stages])
+    rooms = np.maximum([room[device] for device in ranks.device], 1)
+    turns, hops, p = np.array(_TURNS), np.array(_HOPS), len(ranks)
+    steady = [(pace, pace, p) for pace in range(len(_HOPS))]
+    mixed = [
+        (*paces, cut) for paces in permutations(range(len(_HOPS)), 2) for cut in range(1, p - 1)
+    ]
+    seen: set[bytes] = set()
+    for family in (steady, mixed):
+        ranking: list[tuple[float, list[list[int]]]] = []
         for near, far, cut in family:
-            unless_given_up(give_up)
-            slots = _without_conflicts([near if d < cut else far for d in range(p - 1)])
-            if slots is not None and slots not in seen:
-                seen.add(slots)
-                fullness = _fullness(problem, ranks, room, slots)
+            slots = without_conflicts(hops[[near if d < cut else far for d in range(p - 1)]], turns)
+            if len(slots) and slots.tobytes() not in seen:
+                seen.add(slots.tobytes())
+                lifespans = slots[:, :1:-1] - slots[:, :2] + 1  # of chunk 0 and of chunk 1
+                fullness = float(((lifespans * held).sum(axis=1) / PERIOD / rooms).max())
                 if fullness <= _FULLEST:
-                    ranking.append((abs(1 - fullness), slots))
-        for _, slots in sorted(ranking):
-            yield partial(_order_of_slots, ranks, slots)
-
-
-def _order_of_slots(ranks: Ranks, slots: tuple[Hops, ...], problem: Problem) -> Order:
-    return order_by_block(problem, ranks, lambda _, rank: slots[rank])
-
-
-def _without_conflicts(hops: list[Hops]) -> tuple[Hops, ...] | None:
-    """Slots per rank with the least turns that let no two ops of a rank meet modulo the period."""
-    down, up, back, home = (
-        list(accumulate((hop[series] for hop in hops), initial=0)) for series in range(4)
-    )
-    for turns in _TURNS:
-        f1 = down[-1] + 1 + turns[0]  # on the last rank; B1 is on the first, B0 on the last
-        b1 = f1 + up[-1] + 1 + turns[1]
-        b0 = b1 + back[-1] + 1 + turns[2]
-        slots = tuple(
-            (down[d], f1 + up[-1] - up[d], b1 + back[d], b0 + home[-1] - home[d])
-            for d in range(len(down))
-        )
-        if all(len({slot % PERIOD for slot in place}) == 4 for place in slots):
-            return slots
-    return None
-
-
-def _fullness(
-    problem: Problem, ranks: Ranks, room: Sequence[int], slots: tuple[Hops, ...]
-) -> float:
-    """Lifespans over the period, times what is held, over the room: the largest of all ranks."""
-    worst = 0.0
-    for rank, (f0, f1, b1, b0) in enumerate(slots):
-        first, second = (problem.stages[s].held_after_F for s in ranks.stages[rank])
-        held = ((b0 - f0 + 1) * first + (b1 - f1 + 1) * second) / PERIOD
-        worst = max(worst, held / room[ranks.device[rank]] if room[ranks.device[rank]] else 0)
-    return worst
+                    ranking.append((abs(1 - fullness), slots.tolist()))
+        for _, block in sorted(ranking):
+            yield np.array(block)

@@ -8,23 +8,22 @@ meet modulo six.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import accumulate
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from pipesat.core.arrays_of import arrays_of
 from pipesat.core.errors import NotApplicable
-from pipesat.core.event_engine import fits_in_order
-from pipesat.core.ops import Item, Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.core.timing import time_codes
 from pipesat.heuristics.registry import GiveUp, published, unless_given_up
-from pipesat.heuristics.shared.building_blocks import PERIOD, Lane, earliest, places_by_slot
-from pipesat.heuristics.shared.rows import full_backward, schedule_by_rank
+from pipesat.heuristics.shared.building_blocks import Slots, vee_of
 from pipesat.placement.geometry import ranks_of
+
+if TYPE_CHECKING:
+    from pipesat.kernels.arrays import Coded
 
 NAME: Final = "1f1b-v"
 AUTO: Final = f"{NAME}-auto"
-_FORWARDS: Final = 2  # of the four series of a rank: F0, F1, B1, B0
 _WAIT: Final = 3
 
 
@@ -44,9 +43,9 @@ def one_f_one_b_v(problem: Problem) -> Schedule:
 
 @published(AUTO, placement="vee", slow=True, source="OLMo-core 3.0, 2026")
 def one_f_one_b_v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
-    """The shortest 1F1B-V that fits, of those with 0, 1, 2, 4, ... and the most more chunks a rank.
+    """The shortest 1F1B-V that fits, of those with 0, 1, 2, ... up to 2p more chunks per rank.
 
-    At most 2p more. Each takes memory, so the most that fit are found by bisection.
+    Each takes memory, so the first that does not fit is the last one tried.
 
     Raises
     ------
@@ -54,21 +53,22 @@ def one_f_one_b_v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
         Unless every device holds two stages in a V; if none fits into memory; or if told to give
         up.
     """
-    fit, more, beyond = 0, 0, 2 * len(ranks_of(problem, "vee")) + 1  # fewer than ``fit`` do fit
-    found = []
-    while fit < beyond:
+    from pipesat.kernels.arrays import UNLIMITED  # importing pipesat stays fast
+    from pipesat.kernels.timing import makespan_of, over_room
+
+    p = len(ranks_of(problem, "vee"))
+    arrays = arrays_of(problem)
+    best, value = None, UNLIMITED
+    for more in range(2 * p + 1):
         unless_given_up(give_up)
-        made = pulled_ahead(problem, more)
-        rows = zip(made.order, problem.devices, strict=True)
-        if all(fits_in_order(problem, row, device.room) for row, device in rows):
-            found.append(made)
-            fit = more + 1
-        else:
-            beyond = more
-        more = min(max(1, 2 * (fit - 1)), (fit + beyond) // 2)
-    if not found:
+        codes = _codes(problem, more)
+        if over_room(arrays, codes) >= 0:
+            break
+        if (makespan := makespan_of(arrays, codes)) < value:
+            best, value = codes, makespan
+    if best is None:
         raise NotApplicable(f"no {NAME} fits into memory")
-    return replace(min(found, key=lambda made: made.makespan), source=AUTO)
+    return time_codes(problem, best, source=AUTO)
 
 
 def pulled_ahead(problem: Problem, more: int) -> Schedule:
@@ -79,26 +79,20 @@ def pulled_ahead(problem: Problem, more: int) -> Schedule:
     NotApplicable
         Unless every device holds two stages in a V.
     """
+    return time_codes(problem, _codes(problem, more), NAME)
+
+
+def _codes(problem: Problem, more: int) -> Coded:
+    import numpy as np
+
+    from pipesat.kernels.blocks import pulled_order
+
     ranks = ranks_of(problem, "vee")
-    lanes = _filled(len(ranks), problem.routes[0].microbatches, more)
-
-    def row(rank: int) -> list[Item]:
-        first, second = ranks.stages[rank]
-        items: list[Item] = []
-        for _, series, number in sorted(
-            (slot, series, number)
-            for series, slots in enumerate(lanes[rank])
-            for number, slot in enumerate(slots)
-        ):
-            stage = (first, second, second, first)[series]
-            forward = series < _FORWARDS
-            items += [Op(stage, "F", number)] if forward else full_backward(problem, stage, number)
-        return items
-
-    return schedule_by_rank(problem, ranks, row, NAME)
+    block = np.array(whole_block(len(ranks)), np.int64)
+    return pulled_order(vee_of(problem, ranks, whole=True), block, more)
 
 
-def _block(p: int) -> list[tuple[int, int, int, int]]:
+def whole_block(p: int) -> list[Slots]:
     """Last slots of a microbatch's F0, F1, B1 and B0 on every rank.
 
     Where p is a multiple of 3, the turn waits as well.
@@ -108,35 +102,3 @@ def _block(p: int) -> list[tuple[int, int, int, int]]:
         ends.append(slot)
         slot += 2 + _WAIT * ((hop - 1 - p) % 3 == 0)
     return [(d, 2 * p - 1 - d, ends[d], ends[2 * p - 1 - d]) for d in range(p)]
-
-
-def _filled(p: int, m: int, more: int) -> list[Lane]:
-    """The repeated block, where every op has moved to the first slots with its inputs, if free.
-
-    A forward only goes back through slots in which its rank holds less than the peak of all ranks
-    and ``more``. A backward moves by its own length at least.
-    """
-    lanes = [[[end + PERIOD * n for n in range(m)] for end in ends] for ends in _block(p)]
-    length = 1 + max(slots[-1] for lane in lanes for slots in lane)
-    held, taken = [[0] * length for _ in lanes], [[False] * length for _ in lanes]
-    places = places_by_slot(lanes)
-    for slot, rank, series, _ in places:
-        forward = series < _FORWARDS
-        held[rank][slot] = 1 if forward else -1
-        taken[rank][slot] = taken[rank][slot - (not forward)] = True
-    held = [[*accumulate(changes)] for changes in held]
-    most = max(map(max, held)) + more
-    for place in places:
-        slot, rank, series, number = place
-        forward = series < _FORWARDS
-        before, change = (0, 1) if forward else (1, -1)  # slots before its last one
-        own, now = taken[rank], held[rank]
-        for free in range(earliest(lanes, place) + before, slot):
-            if any(own[free - before : free + 1]) or (forward and max(now[free:slot]) >= most):
-                continue
-            own[slot - before : slot + 1] = own[free - before : free + 1]
-            own[free - before : free + 1] = [True] * (1 + before)
-            now[free:slot] = [chunks + change for chunks in now[free:slot]]
-            lanes[rank][series][number] = free
-            break
-    return lanes

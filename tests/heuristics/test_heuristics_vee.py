@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
+from pipesat.core.arrays_of import coded
+from pipesat.core.arrays_of import order_of as arrays_back
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
 from pipesat.core.metrics import peak_memory
 from pipesat.core.ops import Item, parse_item
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
+from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.one_f_one_b_v import pulled_ahead
-from pipesat.heuristics.shared.refit import refitted
+from pipesat.kernels.refitting import refitted as refitted_codes
 from tests.support.baselines import has_counts_of_the_picture
 from tests.support.paths import ROOT
 from tests.support.problems import chain, document, vee
@@ -139,6 +142,14 @@ def order_of(*rows: str) -> tuple[tuple[Item, ...], ...]:
     return tuple(tuple(map(parse_item, row.split())) for row in rows)
 
 
+def refitted(
+    problem: Problem, order: Order, room: list[int], patience: float
+) -> tuple[Order, int, bool]:
+    arrays, codes = coded(problem, order)
+    found = refitted_codes(arrays._replace(room=np.array(room)), codes, patience)
+    return arrays_back(problem, arrays, found.order), found.end, found.fits
+
+
 FIRST_COME = order_of("0F0 0F1 0B0 0W0 0B1 0W1", "1F0 1B0 1W0 1F1 1B1 1W1")
 
 
@@ -146,31 +157,30 @@ def test_refitting_puts_w_into_gaps() -> None:
     # rank 1 is never without F or B until 5, then runs both W; rank 0 waits for 1B1 from 4 to 5
     problem = two_stages(1)
     assert time_order(problem, FIRST_COME).makespan == 8
-    found = refitted(problem, FIRST_COME, [2, 2], 1.0)
-    assert found.order == order_of("0F0 0F1 0B0 0W0 0B1 0W1", "1F0 1B0 1F1 1B1 1W0 1W1")
-    assert (found.end, found.fits) == (7, True)
+    shorter = order_of("0F0 0F1 0B0 0W0 0B1 0W1", "1F0 1B0 1F1 1B1 1W0 1W1")
+    assert refitted(problem, FIRST_COME, [2, 2], 1.0) == (shorter, 7, True)
 
 
 def test_refitting_runs_w_first_where_memory_is_short() -> None:
     problem = two_stages(1)
     assert refitted(problem, FIRST_COME, [2, 1], 1.0) == (FIRST_COME, 8, True)
-    assert not refitted(problem, FIRST_COME, [2, 0], 1.0).fits
+    assert not refitted(problem, FIRST_COME, [2, 0], 1.0)[2]
 
 
 def test_refitting_lets_a_ready_op_overtake_one_that_waits() -> None:
     # 1F1's input comes at 10: 1B0 (6 to 7) and 1W0 fit before it. Where it comes at 2, none does
     late = order_of("0F0 0F1 0B0 0W0 0B1 0W1", "1F0 1F1 1B0 1W0 1B1 1W1")
-    assert refitted(two_stages(5), late, [2, 2], 1.0).order[1] == FIRST_COME[1]
+    assert refitted(two_stages(5), late, [2, 2], 1.0)[0][1] == FIRST_COME[1]
     quick = two_stages(1)
-    assert refitted(quick, late, [2, 2], 1.0).order[1][:3] == late[1][:3]
+    assert refitted(quick, late, [2, 2], 1.0)[0][1][:3] == late[1][:3]
 
 
 def test_refitting_overtakes_only_where_memory_allows() -> None:
     # rank 0 waits for 1B0 from 1 to 3; 0F1 fits into that time, but into memory only with room 2
     one_by_one = order_of("0F0 0B0 0W0 0F1 0B1 0W1", "1F0 1B0 1W0 1F1 1B1 1W1")
     problem = two_stages(1)
-    assert refitted(problem, one_by_one, [1, 1], 1.0).order == one_by_one
-    assert refitted(problem, one_by_one, [2, 1], 1.0).order[0][:3] == FIRST_COME[0][:3]
+    assert refitted(problem, one_by_one, [1, 1], 1.0)[0] == one_by_one
+    assert refitted(problem, one_by_one, [2, 1], 1.0)[0][0][:3] == FIRST_COME[0][:3]
 
 
 @pytest.mark.slow

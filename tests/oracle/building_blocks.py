@@ -1,14 +1,4 @@
-"""Schedules from building blocks (Qi et al., "Pipeline Parallelism with Controllable Memory").
-
-NeurIPS 2024, section 3: lay out the ops of one microbatch (the building block), repeat it once per
-period, squeeze out what stands idle at both ends. What a microbatch holds, and for how long, is
-visible in the block: its lifespans divided by the period are the peak memory.
-
-Here a rank has two chunks in a V and every op takes one slot, so the period is six slots. A block
-names the slots of F and B; W takes the free slots, the oldest first. Four *series* of slots, one
-slot per microbatch, describe a rank: F of chunk 0, F of chunk 1, B of chunk 1, B of chunk 0, in
-the order in which a microbatch passes them; two neighbouring series meet at the V's turning points.
-"""
+"""Building blocks by their definition, with sorted slots: what the compiled loops do as well."""
 
 from __future__ import annotations
 
@@ -19,13 +9,11 @@ from typing import Final, NamedTuple, TypeAlias
 from pipesat.core.ops import Item, Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order
-from pipesat.heuristics.shared.rows import split_backward
+from pipesat.heuristics.shared.building_blocks import Slots
+from pipesat.heuristics.shared.rows import full_backward, split_backward
 from pipesat.placement.geometry import Ranks
 
 PERIOD: Final = 6
-
-Block: TypeAlias = Callable[[int, int], tuple[int, int, int, int]]
-"""``(p, rank) -> slots`` of one microbatch's F0, F1, B1 and B0 on that rank."""
 
 _F0, _F1, _B1, _B0, _W = range(5)
 Lane: TypeAlias = list[list[int]]
@@ -41,13 +29,42 @@ class Place(NamedTuple):
     number: int
 
 
-def order_by_block(problem: Problem, ranks: Ranks, block: Block) -> Order:
-    """Repeat a block once per microbatch, reorder both ends, squeeze. No times are looked at."""
-    lanes = squeezed(block, len(ranks), problem.routes[0].microbatches)
-    rows: list[tuple[Item, ...]] = [() for _ in problem.devices]
+def order_by_block(problem: Problem, ranks: Ranks, block: list[Slots]) -> Order:
+    """Repeat a block once per microbatch, reorder both ends, squeeze."""
+    lanes = squeezed(block, problem.routes[0].microbatches)
+    return _order(ranks, lanes, lambda stages, lane: _row(problem, stages, lane))
+
+
+def order_pulled_ahead(problem: Problem, ranks: Ranks, block: list[Slots], more: int) -> Order:
+    """Repeat a block with backwards of two slots, every op moved to the first with its inputs."""
+    lanes = _filled(block, problem.routes[0].microbatches, more)
+    return _order(ranks, lanes, lambda stages, lane: _whole_row(problem, stages, lane))
+
+
+def _order(
+    ranks: Ranks, lanes: list[Lane], row: Callable[[tuple[int, ...], Lane], list[Item]]
+) -> Order:
+    rows: list[tuple[Item, ...]] = [() for _ in lanes]
     for device, stages, lane in zip(ranks.device, ranks.stages, lanes, strict=True):
-        rows[device] = tuple(_row(problem, stages, lane))
+        rows[device] = tuple(row(stages, lane))
     return tuple(rows)
+
+
+def _whole_row(problem: Problem, stages: tuple[int, ...], lane: Lane) -> list[Item]:
+    first, second = stages
+    items: list[Item] = []
+    for _, series, number in sorted(
+        (slot, series, number)
+        for series, slots in enumerate(lane)
+        for number, slot in enumerate(slots)
+    ):
+        stage = (first, second, second, first)[series]
+        items += (
+            [Op(stage, "F", number)]
+            if series in (_F0, _F1)
+            else full_backward(problem, stage, number)
+        )
+    return items
 
 
 def _row(problem: Problem, stages: tuple[int, ...], lane: Lane) -> list[Item]:
@@ -71,15 +88,14 @@ def _row(problem: Problem, stages: tuple[int, ...], lane: Lane) -> list[Item]:
     return items
 
 
-def squeezed(block: Block, p: int, m: int) -> list[Lane]:
+def squeezed(block: list[Slots], m: int) -> list[Lane]:
     """Slots of m microbatches on p ranks; the fifth series of a rank is that of its W.
 
     Warm-up and cool-down are reordered within the peak memory of the repeated block. The steady
     state keeps the block's order.
     """
     lanes: list[Lane] = [
-        [list(range(slot, slot + PERIOD * m, PERIOD)) for slot in block(p, rank)]
-        for rank in range(p)
+        [list(range(slot, slot + PERIOD * m, PERIOD)) for slot in slots] for slots in block
     ]
     for lane in lanes:
         lane.append(_weight_slots(lane))
@@ -203,3 +219,35 @@ def _close_gaps(lanes: list[Lane]) -> list[Lane]:
         result[rank][series][number] = slot
         free[rank] = slot + 1
     return result
+
+
+def _filled(block: list[Slots], m: int, more: int) -> list[Lane]:
+    """The repeated block, where every op has moved to the first slots with its inputs, if free.
+
+    A forward only goes back through slots in which its rank holds less than the peak of all ranks
+    and ``more``. A backward moves by its own length at least.
+    """
+    lanes = [[[end + PERIOD * n for n in range(m)] for end in ends] for ends in block]
+    length = 1 + max(slots[-1] for lane in lanes for slots in lane)
+    held, taken = [[0] * length for _ in lanes], [[False] * length for _ in lanes]
+    places = places_by_slot(lanes)
+    for slot, rank, series, _ in places:
+        forward = series < 2
+        held[rank][slot] = 1 if forward else -1
+        taken[rank][slot] = taken[rank][slot - (not forward)] = True
+    held = [[*accumulate(changes)] for changes in held]
+    most = max(map(max, held)) + more
+    for place in places:
+        slot, rank, series, number = place
+        forward = series < 2
+        before, change = (0, 1) if forward else (1, -1)  # slots before its last one
+        own, now = taken[rank], held[rank]
+        for free in range(earliest(lanes, place) + before, slot):
+            if any(own[free - before : free + 1]) or (forward and max(now[free:slot]) >= most):
+                continue
+            own[slot - before : slot + 1] = own[free - before : free + 1]
+            own[free - before : free + 1] = [True] * (1 + before)
+            now[free:slot] = [chunks + change for chunks in now[free:slot]]
+            lanes[rank][series][number] = free
+            break
+    return lanes

@@ -1,61 +1,42 @@
-"""Refitting: an order of B's and F's kept, but for gaps, and its W's placed by the true times.
-
-Orders that are published for equal times leave gaps elsewhere on other times. The order is run
-once; where a device would wait for the input of its next op, it takes
-
-1. a later F or B of its row whose input is there, if that ends before the gap does and the ops
-   that it overtakes still fit into memory; else
-2. the oldest due W, if the gap is long enough for a given part of it.
-
-A W also runs before an op that would not fit into memory otherwise. Nothing can deadlock: an op
-overtakes others only once its input is there. After V-schedules' own ways of filling bubbles
-(Qi et al., ICLR 2024, section 6; NeurIPS 2024, section 3).
-"""
+"""Refitting by its definition, event by event: what the compiled run has to do as well."""
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from pipesat.core.event_engine import EventEngine
 from pipesat.core.ops import Event, Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, memory_change, one_of_each
 from pipesat.core.schedule import Order
 
-_FAR = 64  # overtaken ops, at most
+_FAR = 64
 
 
-class Refitted(NamedTuple):
-    """An order, when its last op ended, and whether it kept within room.
-
-    Timed as early as possible, the order may end sooner.
-    """
-
-    order: Order
-    end: int
-    fits: bool
-
-
-def refitted(problem: Problem, order: Order, room: Sequence[int], patience: float) -> Refitted:
-    """Run an order without pairs anew within ``room`` memory units per device.
-
-    ``patience`` is the least gap that a W is put into, in parts of the W. The result does not fit
-    where the F's and B's of a row need more than the room though every W follows its B.
-    """
+def refitted(
+    problem: Problem, order: Order, room: Sequence[int], patience: float
+) -> tuple[Order, int, bool]:
+    """Order, when its last op ended, and whether it kept within room."""
     run = _Run(problem, order, room, patience)
-    run.run()
-    return Refitted(tuple(map(tuple, run.rows)), max(run.busy_until), run.fits)
+    while run.events:
+        now, device = heapq.heappop(run.events)
+        while run.events and run.events[0] == (now, device):
+            heapq.heappop(run.events)
+        if run.busy_until[device] <= now:
+            run.step(device, now)
+    return tuple(map(tuple, run.rows)), max(run.busy_until), run.fits
 
 
-class _Run(EventEngine[Op]):
+class _Run:
     """Lists are indexed by device. One that has started an item is asked again after others."""
 
     def __init__(
         self, problem: Problem, order: Order, room: Sequence[int], patience: float
     ) -> None:
-        super().__init__(len(order))
+        self.rows: list[list[Op]] = [[] for _ in order]
+        self.busy_until = [0] * len(order)
+        self.events = [(0, device) for device in range(len(order))]
         self.room, self.patience = room, patience
         ops = list(one_of_each(problem))
         self.waits = {op[:2]: need for op in ops if (need := awaited(problem, op)) is not None}
@@ -76,7 +57,15 @@ class _Run(EventEngine[Op]):
         self.asleep: dict[Event, list[int]] = {}
         self.fits = True
 
-    def step(self, device: int, now: int) -> bool:
+    def wake(self, device: int, time: int) -> None:
+        heapq.heappush(self.events, (time, device))
+
+    def occupy(self, device: int, item: Op, end: int) -> None:
+        self.rows[device].append(item)
+        self.busy_until[device] = end
+        self.wake(device, end)
+
+    def step(self, device: int, now: int) -> None:
         """Start the next op, or what fills the gap before it, if anything can."""
         row, position = self.ahead[device], self.position[device]
         while position < len(row) and row[position] is None:
@@ -85,11 +74,11 @@ class _Run(EventEngine[Op]):
         op = row[position] if position < len(row) else None
         if op is None:
             self._weight(device, now)
-            return False
+            return
         arrival = self._arrival(op)
         if arrival is not None and arrival <= now:
             self._in_turn(device, op, now)
-            return False
+            return
         gap = self._least_wait(op) if arrival is None else arrival - now
         if early := self._overtaker(device, now, gap):
             self._execute(device, early, now)
@@ -100,7 +89,6 @@ class _Run(EventEngine[Op]):
         else:
             source = (*self.waits[op[:2]].event[:2], op.microbatch)
             self.asleep.setdefault(source, []).append(device)
-        return False
 
     def _in_turn(self, device: int, op: Op, now: int) -> None:
         if self.used[device] + self.taken[op[:2]] > self.room[device]:
