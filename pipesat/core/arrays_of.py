@@ -43,39 +43,38 @@ def _made(problem: Problem) -> ProblemArrays:
     def ints(numbers: Iterable[int | None]) -> Ints:
         return np.array([-1 if n is None else n for n in numbers], np.int64)
 
-    stages = range(len(problem.stages))
     modes = 1 + max(len(stage.modes) for stage in problem.stages)
     first_cell = [*accumulate(problem.microbatches, initial=0)]
-    stage_of: list[int] = []
-    variant_of: list[int] = []
-    events: list[list[int]] = []
+    variants: list[Ints] = []
+    events: list[Ints] = []
     time: list[list[int]] = []
     taken: list[list[int]] = []
     net: list[list[int]] = []
     delay: list[list[int]] = []
     copied: list[bool] = []
-    for stage in stages:
-        row_of: dict[int, int] = {}
-        for number in range(problem.microbatches[stage]):
-            of_class = problem.class_of(stage, number)
-            if of_class not in row_of:
-                row_of[of_class] = len(time)
-                for mode in range(modes):
-                    own = mode if mode in problem.modes_of(stage) else 0  # a row that no op has
-                    ops = [Op(stage, kind, number, own) for kind in KINDS]
-                    changes = [memory_in_order(problem, op) for op in ops]
-                    time.append([duration(problem, op) for op in ops])
-                    taken.append([change.at_start for change in changes])
-                    net.append([change.net for change in changes])
-                    needs = (awaited(problem, op) for op in ops[:2])
-                    delay.append([0 if need is None else need.delay for need in needs])
-                    copied.append(offload_of(problem, ops[0]) is not None)
-            stage_of.append(stage)
-            events.append([])
-            for need in (awaited(problem, Op(stage, kind, number)) for kind in KINDS[:2]):
-                source = -1 if need is None else 2 * (first_cell[need.event[0]] + number)
-                events[-1].append(source + (need is not None and need.event[1] == "B"))
-            variant_of.append(row_of[of_class])
+    for stage, count in enumerate(problem.microbatches):
+        classes = problem.routes[problem.route_of[stage]].classes or [0] * count
+        numbers = dict(zip(reversed(classes), range(count - 1, -1, -1), strict=True))
+        row_of = np.zeros(1 + max(classes, default=0), np.int64)
+        for of_class, number in numbers.items():  # the first microbatch of each class
+            row_of[of_class] = len(time)
+            for mode in range(modes):
+                own = mode if mode in problem.modes_of(stage) else 0  # a row that no op has
+                ops = [Op(stage, kind, number, own) for kind in KINDS]
+                changes = [memory_in_order(problem, op) for op in ops]
+                time.append([duration(problem, op) for op in ops])
+                taken.append([change.at_start for change in changes])
+                net.append([change.net for change in changes])
+                needs = [awaited(problem, op) for op in ops[:2]]
+                delay.append([0 if need is None else need.delay for need in needs])
+                copied.append(offload_of(problem, ops[0]) is not None)
+        variants.append(row_of[np.array(classes, np.int64)])
+        own_events = np.full((count, 2), -1)
+        for phase, need in enumerate(awaited(problem, Op(stage, k, 0)) for k in KINDS[:2] if count):
+            if need is not None:
+                source, kind, _ = need.event
+                own_events[:, phase] = 2 * (first_cell[source] + np.arange(count)) + (kind == "B")
+        events.append(own_events)
     pair_by, pair_num, pair_den = _pairs(problem)
     longest, travel, most = (max(map(max, table), default=0) for table in (time, delay, taken))
     _refuse_large(problem, longest + travel, most, longest * int(pair_num.max(initial=1)))
@@ -90,9 +89,9 @@ def _made(problem: Problem) -> ProblemArrays:
             problem.stages_on[data.device].index(stage) for stage, data in enumerate(problem.stages)
         ),
         first_cell=ints(first_cell),
-        stage_of=ints(stage_of),
-        variant_of=ints(variant_of),
-        awaited=np.array(events, np.int64),
+        stage_of=np.repeat(np.arange(len(problem.stages)), problem.microbatches),
+        variant_of=np.concatenate(variants),
+        awaited=np.concatenate(events),
         shift=2 + (modes - 1).bit_length(),
         time=np.array(time, np.int64),
         taken=np.array(taken, np.int64),

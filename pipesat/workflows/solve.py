@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pipesat.heuristics.list_scheduling import Policy
     from pipesat.heuristics.registry import Published
 
-_QUICK_OPS = 5_000  # one policy of list scheduling takes 0.2 s at most
+_LARGE = 5_000  # ops: making and checking all quick schedules takes a second or more
 _LEAST_SECONDS: Final = 0.001
 
 
@@ -258,13 +258,11 @@ class _Starts:
     """The schedules to start from, made one by one: quick ones, slow ones, and the portfolio's.
 
     ``give_up`` is asked all along; ``found`` says whether one of them was valid. If none of the
-    quick ones is, the first policy's schedule, which is, comes before the slow ones; where it takes
-    a fraction of a second, even if told to give up. Where it takes longer and memory is limited, a
-    part of one for a few microbatches, repeated, comes first of all. Of the slow ones, those with
-    pairs come first, those of lockstep and of greedy pairs one by one. Where they may enter in
+    quick ones is, the first policy's schedule, which is, comes before the slow ones, even if told
+    to give up. On a large problem of limited memory it comes first of all. Of the slow ones, those
+    with pairs come first, those of lockstep and of greedy pairs one by one. Where they may enter in
     several orders, the portfolio's come before the slow ones, most of which are made for equal
-    ones. ``all_made`` says afterwards whether whoever took them took all, and none was
-    given up.
+    ones. ``all_made`` says afterwards whether whoever took them took all, and none was given up.
     """
 
     problem: Problem
@@ -286,17 +284,15 @@ class _Starts:
         problem = self.problem
         orders = permutations(problem)
         named = [entry for entry in self.entries if entry.name != LIST_SCHEDULING]
-        large = problem.op_count > _QUICK_OPS
+        large = problem.op_count > _LARGE
         usually_best, *_ = _best_first(orders)
         chosen = policies(problem)
+        first = self._listed(usually_best, islice(chosen, 1), never)
         if large and any(device.memory is not None for device in problem.devices):
-            yield from _repeated(problem)
-            if not self.found():  # the others may not fit, and each takes its time
-                yield from self._listed(usually_best, islice(chosen, 1), self.give_up)
+            yield from first  # the others may not fit, and each takes its time
         yield from self._made((entry for entry in named if not entry.slow), orders)
         if not self.found():
-            give_up = self.give_up if large else never
-            yield from self._listed(usually_best, islice(chosen, 1), give_up)
+            yield from first
         several = len(orders) > 1
         if several:
             yield from self._listed_in_each(orders, chosen)
@@ -380,19 +376,3 @@ def _in_turns(streams: Iterable[Iterator[Schedule]]) -> Iterator[Schedule]:
     for made in chain.from_iterable(zip_longest(*streams)):
         if made is not None:
             yield made
-
-
-def _repeated(problem: Problem) -> Iterator[Schedule]:
-    """Yield list scheduling's schedule of a few microbatches, repeated.
-
-    None where that would not be much fewer (:func:`pipesat.solver.growth.few_of`). It takes as long
-    as timing the order once, and keeps to the memory as the few do.
-    """
-    from pipesat.heuristics.list_scheduling import NAME, list_schedules, policies
-    from pipesat.solver.growth import few_of
-
-    if (few := few_of(problem)) is None:
-        return
-    for made in list_schedules(few.problem, chosen=islice(policies(few.problem), 1)):
-        *_, shortest = few.orders(made)
-        yield time_order(problem, shortest, source=NAME)

@@ -323,8 +323,8 @@ def test_list_scheduling_without_a_choice_is_not_tried_by_every_policy(
 def test_with_no_time_at_all_a_large_problem_has_many_microbatches_in_flight() -> None:
     """8 devices, 250 microbatches, 6,000 ops, memory for 5: one after the other takes 250 rounds.
 
-    Each of 8 (F + B) + W = 8 * 7 + 2. Not even a pass over all ops is needed for a quarter of it: a
-    few microbatches are listed, and a part of that is repeated.
+    Each of 8 (F + B) + W = 8 * 7 + 2. One policy of list scheduling, which comes first, takes a
+    quarter of it at most.
     """
     problem = chain(8, 250, F=3, B=4, W=2, cap=5, held=(1, 1))
     (first, *_) = _Starts(problem, [], lambda: True, lambda: False)
