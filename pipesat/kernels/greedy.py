@@ -145,7 +145,7 @@ def scheduled(
     held, active = np.zeros(devices, np.int64), np.zeros(devices, np.int64)
     busy_until = np.zeros(devices, np.int64)
     heap, places = np.zeros(6 * cells + devices, np.int64), np.zeros(6 * cells + devices, np.int64)
-    events = np.int64(devices)  # every device looks at time 0
+    events = devices  # every device looks at time 0
     for device in range(devices):
         places[device] = device
     # what could start, in the order in which pairs are looked for; 0: the first of its queue
@@ -163,7 +163,7 @@ def scheduled(
             events = popped(heap, places, events)
         own, last, room = begin[device], begin[device + 1], rooms[device]
         while busy_until[device] <= now:
-            choice, partner, taking = np.int64(NONE), np.int64(NONE), np.int64(0)
+            choice, partner, taking = NONE, NONE, 0
             soon = False
             if wait >= 0:
                 queued = 0
@@ -197,7 +197,7 @@ def scheduled(
                         if kind == BW and may_split[stage]:
                             alone[queued] = min(times[row, BW], times[row, B] + times[row, W])
                         queued += 1
-                best, urgency, depth = np.int64(0), np.int64(0), np.int64(0)
+                best, urgency, depth = 0, 0, 0
                 for one in range(queued):
                     for other in range(one + 1, queued):
                         late = max(ready[one], ready[other])
@@ -229,7 +229,7 @@ def scheduled(
                         stage, stage_there = stage_of[cell], stage_of[there]
                         number = cell - first_cell[stage]
                         number_there = there - first_cell[stage_there]
-                        early = deep = np.int64(0)
+                        early = deep = 0
                         if p & 3 == F:
                             deep += on_route[stage]
                         elif p & 3 != W:
@@ -262,7 +262,7 @@ def scheduled(
                             # one forward after the other, each as if it ran alone
                             free, safe = room - active[device], True
                             turned = p & 3 != F or (both and number_there < number)
-                            launched = np.int64(NONE)
+                            launched = NONE
                             for turn in range(2 if both else 1):
                                 if turned == (turn == 0):
                                     here, row = stage_there, row_there
@@ -309,7 +309,7 @@ def scheduled(
                             best, urgency, depth = saved, early, deep
             if choice < 0 and not soon:
                 # a backward, of those whose input has been there for longest
-                earliest, lowest = np.int64(0), np.int64(0)
+                earliest, lowest = 0, 0
                 for at in range(own, last):
                     stage = stages[at]
                     number = backwards[stage]
@@ -380,7 +380,7 @@ def scheduled(
                         choice = cell << shift | F
                         break
                 if choice < 0:  # the oldest W, if no backward is about to arrive
-                    oldest = np.int64(0)
+                    oldest = 0
                     for at in range(own, last):
                         stage = stages[at]
                         if due_first[stage] < due_end[stage]:
@@ -419,7 +419,7 @@ def scheduled(
                 stage, row = stage_of[cell], variant_of[cell]
                 number = cell - first_cell[stage]
                 held[device] += nets[row, kind]
-                event, there = np.int64(NONE), np.int64(0)  # whose input is there when it ends
+                event, there = NONE, 0  # whose input is there when it ends
                 if kind == F:
                     forwards[stage] += 1
                     active[device] += taken[row, F]
@@ -458,7 +458,7 @@ def scheduled(
                     # a device that is busy for longer looks at its end
                     if time > busy_until[home] or busy_until[home] <= now:
                         events = pushed(heap, places, events, time, home)
-                choice, partner = partner, np.int64(NONE)
+                choice, partner = partner, NONE
     for stage in range(count):
         if backwards[stage] < number_of[stage]:
             return Coded(first[:0], second[:0], begin), NONE
