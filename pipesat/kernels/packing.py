@@ -158,3 +158,15 @@ def pack(jobs: Jobs, row: Ints, backward: bool, patience: float, later: Floats) 
     for device in range(devices):
         makespan = max(makespan, busy_until[device])
     return found, makespan
+
+
+@compiled
+def over_rooms(jobs: Jobs, row: Ints) -> int:
+    """Return the first device on which a row exceeds the room, item by item; -1: all fit."""
+    for device in range(len(jobs.begin) - 1):
+        held = 0
+        for place in range(jobs.begin[device], jobs.begin[device + 1]):
+            if held + jobs.taken[row[place]] > jobs.room[device]:
+                return device
+            held += jobs.net[row[place]]
+    return NONE

@@ -241,7 +241,7 @@ def _by_makespan(
     from pipesat.solver.permutations.search import best_places
     from pipesat.solver.permutations.times import PermutedOrder
 
-    if not PermutedOrder.applies(problem, start.order):
+    if not PermutedOrder.applies(start.order):
         return None
     return best_places(problem, start.order, clock=clock, seed=seed, enough=enough)
 

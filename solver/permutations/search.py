@@ -1,7 +1,7 @@
 """Local search over which microbatch takes which place of an order.
 
-Two ways: exchange microbatches while the order of ops stays (thousands of permutations a second,
-:mod:`pipesat.solver.permutations.times`), by swaps and shifts, where none helps a few at random
+Two ways: exchange microbatches while the order of ops stays (a permutation costs microseconds,
+:mod:`pipesat.kernels.permutations`), by swaps and shifts, where none helps a few at random
 that lead away from the best; or exchange one or two and let ops run earlier where the new sequence
 leaves gaps, step by step (:mod:`pipesat.solver.permutations.anneal`).
 """
@@ -16,19 +16,20 @@ from pipesat.core.arrays import Ints
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
+from pipesat.kernels.arrays import UNLIMITED
+from pipesat.kernels.permutations import AT_ONCE, improve, value_of
 from pipesat.solver.packing import justified
 from pipesat.solver.permutations.anneal import Annealing
-from pipesat.solver.permutations.times import PermutedOrder, neighbours
+from pipesat.solver.permutations.times import PermutedOrder
 from pipesat.solver.run.clock import Clock
 
 SOURCE = "microbatch order"
-_AT_ONCE = 192  # permutations valued together
+_SLICE = 4_000_000  # ops of permutations between two looks at the clock
+_OPS_PER_SECOND = 1e8  # of permutations
 _STALE = 4  # rounds without an improvement before an order is packed anew
 _ROUND, _QUICK = 3.0, 0.3  # seconds, and share of the time for all, of a start's first round
 _RUNS = 2  # of annealing, from the best starts
-_KICK = 3  # exchanges at random that lead away from the best
 _PASSES = 12
-_LARGEST_VALUE = np.iinfo(np.int64).max
 
 
 def permutations_apply(problem: Problem) -> bool:
@@ -45,7 +46,7 @@ def permuted_schedules(
     times, until the clock is over.
     """
     chance = np.random.default_rng(seed)
-    orders = [start.order for start in starts if PermutedOrder.applies(problem, start.order)]
+    orders = [start.order for start in starts if PermutedOrder.applies(start.order)]
     found: list[Schedule] = []
     for number, order in enumerate(orders):
         part = clock.part(min(_ROUND, _QUICK * clock.left / (len(orders) - number)))
@@ -89,7 +90,7 @@ def best_places(
     exchanged = PermutedOrder(problem, order)
     chance = np.random.default_rng(seed)
     best, value = _exchange(exchanged, clock, chance, None, enough)
-    return None if value == _LARGEST_VALUE else time_order(problem, exchanged.permuted(best))
+    return None if value == UNLIMITED else time_order(problem, exchanged.permuted(best))
 
 
 def _exchange(
@@ -103,33 +104,14 @@ def _exchange(
 
     Ends after ``patience`` rounds in vain; ``None``: when the clock is over.
     """
-    best = here = order.identity
-    value = least = int(_values(order, here[None])[0])
-    stale = 0
-    while (patience is None or stale < patience) and least > enough and not clock.over:
-        tried = neighbours(order, here, chance, _AT_ONCE)
-        if not len(tried):
+    here, best = order.identity, order.identity
+    known = np.array([value_of(order.places, here)] * 2 + [0])
+    state = chance.integers(1 << 62, size=1)
+    ops = AT_ONCE * max(1, len(order.places.sequence))
+    rounds, most = 1 + _SLICE // ops, 1 << 62 if patience is None else patience
+    while order.may_change and not clock.over:
+        done = improve(order.places, here, best, known, state, rounds, most, enough)
+        clock.count(done * ops / _OPS_PER_SECOND)
+        if done < rounds:
             break
-        values = _values(order, tried)
-        clock.count_ops(len(tried))
-        winner = int(values.argmin())
-        if values[winner] < value or (values[winner] == value and chance.random() < 0.5):
-            stale += values[winner] == value
-            here, value = tried[winner], int(values[winner])
-            if value < least:
-                best, least, stale = here, value, 0
-        else:
-            stale += 1
-            here = best
-            for _ in range(_KICK):
-                kicked = neighbours(order, here, chance, 1)
-                if order.fits(kicked)[0]:
-                    here = kicked[0]
-            value = int(_values(order, here[None])[0])
-    return best, least
-
-
-def _values(order: PermutedOrder, tried: Ints) -> Ints:
-    """Makespan of each permutation; the largest number if it exceeds memory."""
-    values: Ints = np.where(order.fits(tried) > 0, order.makespans(tried), _LARGEST_VALUE)
-    return values
+    return best, int(known[1])
