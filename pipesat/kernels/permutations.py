@@ -106,6 +106,13 @@ def exchange(o: Places, permutation: Ints, state: Ints) -> None:
 
 
 @compiled
+def put(numbers: Ints, others: Ints) -> None:
+    """Replace all numbers by others."""
+    for at in range(len(numbers)):
+        numbers[at] = others[at]
+
+
+@compiled
 def improve(
     o: Places, here: Ints, best: Ints, known: Ints, state: Ints, rounds: int, most: int, enough: int
 ) -> int:
@@ -115,29 +122,33 @@ def improve(
     changes, as ``here`` and ``best`` do. A round without anything better leads away from the best.
     Ends after ``most`` such rounds, or at a value of ``enough``.
     """
-    tried, winner = here.copy(), here.copy()
+    tried, winner = np.empty_like(here), np.empty_like(here)
     for number in range(rounds):
         if known[2] >= most or known[1] <= enough:
             return number
         least = UNLIMITED + 1
         for _ in range(AT_ONCE):
-            tried[:] = here
+            put(tried, here)
             exchange(o, tried, state)
             value = value_of(o, tried)
             if value < least:
-                least, winner[:] = value, tried
+                least = value
+                put(winner, tried)
         if least < known[0] or (least == known[0] and drawn(state, 2)):
-            known[2] += least == known[0]
-            here[:], known[0] = winner, least
+            known[2] += 1 if least == known[0] else 0
+            known[0] = least
+            put(here, winner)
             if least < known[1]:
-                best[:], known[1], known[2] = here, least, 0
+                known[1] = least
+                known[2] = 0
+                put(best, here)
         else:
             known[2] += 1
-            here[:] = best
+            put(here, best)
             for _ in range(_KICK):
-                tried[:] = here
+                put(tried, here)
                 exchange(o, tried, state)
                 if value_of(o, tried) < UNLIMITED:
-                    here[:] = tried
+                    put(here, tried)
             known[0] = value_of(o, here)
     return rounds
