@@ -14,10 +14,10 @@ rounded up (all times are integers); the least such x gives the earliest schedul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, chain, pairwise, repeat
+from itertools import accumulate, pairwise, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pipesat.core.arrays_of import too_large
@@ -122,57 +122,6 @@ class LinearOrder:
             groups=tuple(groups),
             copies={place[n]: copy for n, copy in self.copies.items()},
         )
-
-
-def last_ends(
-    rows: Sequence[int],
-    waits: Sequence[Waits],
-    lengths: Iterable[Any],
-    begin: Callable[[int], Any],
-    groups: Mapping[int, range] | None = None,
-) -> dict[int, Any]:
-    """Return the end of every row's last item, each an array: many cases in one pass.
-
-    Parameters
-    ----------
-    rows
-        Row of each item: its device.
-    waits, lengths
-        What each item waits for and how long it takes; every item stands after those. Delays and
-        lengths are numbers or arrays, one number per case.
-    begin
-        The least start of an item, a new array; ``None``: whatever it waits for.
-    groups
-        Items that end at the same time, by the last of them.
-    """
-    import numpy as np
-
-    groups = groups or {}
-    uses = [0] * len(waits)  # how often an item's end is still needed: by what waits, by its group
-    for own in waits:
-        for source, _ in own:
-            uses[source] += 1
-    for member in chain.from_iterable(groups.values()):
-        uses[member] += 1
-    kept: dict[int, Any] = {}
-    last: dict[int, Any] = {}
-    for number, (row, own, length) in enumerate(zip(rows, waits, lengths, strict=True)):
-        end = begin(number)
-        for source, delay in own:
-            reach = kept[source] if delay is None else kept[source] + delay
-            end = reach if end is None else np.maximum(end, reach)
-            uses[source] -= 1
-            if not uses[source]:
-                del kept[source]
-        last[row] = end = end + length
-        if uses[number]:
-            kept[number] = end
-        if number in groups:
-            for member in groups[number]:
-                end = np.maximum(end, kept[member])
-            for member in groups[number]:
-                last[rows[member]] = kept[member] = end
-    return last
 
 
 def keep_together(problem: Problem, sequence: LinearOrder) -> LinearOrder:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints: TypeAlias = NDArray[np.int64]
+    Floats: TypeAlias = NDArray[np.float64]
 else:
-    Ints = Any
+    Ints = Floats = Any
 
 F: Final = 0
 B: Final = 1

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
-from pipesat.kernels.arrays import NONE, UNLIMITED, Ints
+from pipesat.kernels.arrays import NONE, UNLIMITED, Floats, Ints
 from pipesat.kernels.compiled import compiled
 from pipesat.kernels.events import popped, pushed
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats: TypeAlias = NDArray[np.float64]
-else:
-    Floats = Any
 
 
 class Waits(NamedTuple):

@@ -6,7 +6,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pipesat.kernels.arrays import NONE, Coded, Ints, ProblemArrays, W, time_together, variant
+from pipesat.kernels.arrays import (
+    NONE,
+    Coded,
+    Floats,
+    Ints,
+    ProblemArrays,
+    W,
+    time_together,
+    variant,
+)
 from pipesat.kernels.compiled import compiled
 
 UNREACHABLE: Final = -(1 << 62)
@@ -165,6 +174,41 @@ def value_of(a: ProblemArrays, order: Coded) -> tuple[int, int]:
             first[device] = end - sequence.duration[number]
         makespan, span = max(makespan, end), max(span, end - first[device])
     return makespan, span
+
+
+@compiled
+def last_ends(
+    sequence: Sequence, lengths: Floats, delay: Floats, gap: Floats, devices: int, each: bool
+) -> Floats:
+    """Ends of the devices' last items in many cases; shape (cases, 1 or D, D), -inf: never.
+
+    ``lengths`` has shape (cases, items). ``delay`` has one of every input, as the sequence, ``gap``
+    the time before every item in which its device rests. All begin at 0; with ``each``, the second
+    axis is the one device that does: what waits for none of its items never ends.
+    """
+    devices_of, before, begins = sequence.device, sequence.before, sequence.begin
+    sources, together = sequence.source, sequence.together
+    found = np.full((len(lengths), devices if each else 1, devices), -np.inf)
+    ends = np.empty(len(devices_of))
+    for case in range(len(lengths)):
+        for origin in range(devices if each else 1):
+            for number in range(len(ends)):
+                device = devices_of[number]
+                start = 0.0 if not each or device == origin else -np.inf
+                if before[number] >= 0:
+                    start = ends[before[number]] + gap[number]
+                for at in range(begins[number], begins[number + 1]):
+                    start = max(start, ends[sources[at]] + delay[at])
+                ends[number] = start + lengths[case, number]
+                first = together[number]
+                if first >= 0:
+                    for member in range(first, number):
+                        ends[number] = max(ends[number], ends[member])
+                for member in range(first if first >= 0 else number, number + 1):
+                    ends[member] = ends[number]
+                    if 0 <= devices_of[member] < devices:
+                        found[case, origin, devices_of[member]] = ends[number]
+    return found
 
 
 @compiled

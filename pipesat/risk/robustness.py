@@ -17,30 +17,26 @@ its two members', weighted by their times. So differences between schedules are 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pipesat.core.errors import BadInput
-from pipesat.core.linear_order import LinearOrder, last_ends
-from pipesat.core.ops import PHASE_OF, Item, Phase, members
+from pipesat.core.linear_order import LinearOrder
+from pipesat.core.ops import PHASE_OF, Phase, members
 from pipesat.core.rules import duration
 from pipesat.core.schedule import Objective, Order
 from pipesat.core.timing import earliest_ends
 from pipesat.risk.links import Links, Transfer, network_of
 
 if TYPE_CHECKING:
-    from pipesat.core.arrays import Floats
+    from pipesat.core.arrays import Floats, Ints
     from pipesat.core.problem import Problem, Stage
     from pipesat.profile.costs_file import MeasuredCostsModel
     from pipesat.profile.costs_file import Samples as Measured
     from pipesat.profile.cut import Statistic
     from pipesat.profile.file import Profile
-
-    Durations: TypeAlias = Iterable[Floats | float]
-    _Factors: TypeAlias = Mapping[tuple[int, Phase], Floats]
-    """Factors of each stage's ops of a phase: by microbatch, an array with one per sample."""
 
 _PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
 _MOST_NUMBERS = 1 << 23  # of factors, or of path lengths, held at a time: 64 MiB
@@ -146,6 +142,7 @@ def sample_orders(
         longest = sum(network.duration) + sum(d for own in network.inputs for _, d in own)
         if longest >= _EXACT:
             raise BadInput("the times add up to 2^53 units or more: use a coarser unit")
+    shares = [_Shares.of(problem, network) for network in networks]
     slots, paths = len(_PHASES) * sum(problem.microbatches), len(problem.devices) ** 2
     per_sample = max(slots, paths if objective == "span" else 0)
     chunk = max(1, min(samples, _MOST_NUMBERS // max(1, per_sample)))
@@ -153,50 +150,66 @@ def sample_orders(
     for first in range(0, samples, chunk):
         numbers = range(first, min(samples, first + chunk))
         factors = _factors(problem, noise, seed, numbers)
-        for network, result in zip(networks, results, strict=True):
-            times = (
-                _time(problem, node, length, factors)
-                for node, length in zip(network.item, network.duration, strict=True)
-            )
+        for network, share, result in zip(networks, shares, results, strict=True):
             value = makespans if objective == "makespan" else spans
-            result[first : numbers.stop] = value(network, times, len(numbers))
+            result[first : numbers.stop] = value(network, share.times(factors))
     return results
 
 
-def _factors(problem: Problem, noise: Noise, seed: int, samples: range) -> _Factors:
-    """Draw factors; a sample's numbers come from a generator of its own."""
+def _factors(problem: Problem, noise: Noise, seed: int, samples: range) -> Floats:
+    """Draw factors of every stage's ops, phase by phase; a sample's from a generator of its own.
+
+    Shape (samples, slots).
+    """
     import numpy as np
 
-    of_op, counts, home = {}, [], []
-    for stage, m in enumerate(problem.microbatches):
-        for phase in _PHASES:
-            of_op[stage, phase] = _sigma(noise.of(stage, phase))
-            counts.append(m)
-            home.append(problem.stages[stage].device)
-    sigma, device_of = np.repeat([*of_op.values()], counts), np.repeat(home, counts)
-    rows = np.empty((len(sigma), len(samples)))
-    for column, sample in enumerate(samples):
+    parts = [*product(range(len(problem.stages)), _PHASES)]
+    counts = np.repeat(problem.microbatches, len(_PHASES))
+    sigma = np.repeat([_sigma(noise.of(*part)) for part in parts], counts)
+    device_of = np.repeat([problem.stages[stage].device for stage, _ in parts], counts)
+    rows = np.empty((len(samples), len(sigma)))
+    for row, sample in zip(rows, samples, strict=True):
         generator = np.random.default_rng((seed, sample))
         device = _lognormal(_sigma(noise.skew), generator.standard_normal(len(problem.devices)))
         op = _lognormal(sigma, generator.standard_normal(len(sigma)))
-        rows[:, column] = op * device[device_of]
-    return dict(zip(of_op, np.split(rows, np.cumsum(counts)[:-1]), strict=True))
+        row[:] = op * device[device_of]
+    return rows
 
 
-def _time(
-    problem: Problem, node: Item | Transfer, length: int, factors: _Factors
-) -> Floats | float:
-    if isinstance(node, Transfer):
-        return float(length)
-    ops = members(node)
-    alone = [duration(problem, op) for op in ops]
-    if not sum(alone):
-        return float(length)
-    parts: list[Floats] = [
-        part / sum(alone) * factors[op.stage, PHASE_OF[op.kind]][op.microbatch]
-        for part, op in zip(alone, ops, strict=True)
-    ]
-    return length * sum(parts[1:], parts[0])
+class _Shares(NamedTuple):
+    """Of every item: its time, the slots of its members, and how much of it varies with each.
+
+    ``fixed`` is 1 where the time does not vary, else 0.
+    """
+
+    time: Floats
+    fixed: Floats
+    slots: Ints
+    share: Floats
+
+    @classmethod
+    def of(cls, problem: Problem, network: LinearOrder) -> _Shares:
+        """Return those of a sequence."""
+        import numpy as np
+
+        first = np.cumsum([0, *np.repeat(problem.microbatches, len(_PHASES))])
+        items = len(network.item)
+        slots, share = np.zeros((2, items), np.int64), np.zeros((2, items))
+        for number, node in enumerate(network.item):
+            ops = () if isinstance(node, Transfer) else members(node)
+            alone = [duration(problem, op) for op in ops]
+            for member, op in enumerate(ops if sum(alone) else ()):
+                phase = _PHASES.index(PHASE_OF[op.kind])
+                slots[member, number] = first[len(_PHASES) * op.stage + phase] + op.microbatch
+                share[member, number] = alone[member] / sum(alone)
+        fixed = np.where(share.any(axis=0), 0.0, 1.0)
+        return cls(np.array(network.duration, np.float64), fixed, slots, share)
+
+    def times(self, factors: Floats) -> Floats:
+        """Times of all items; shape (samples, items)."""
+        varied = self.fixed + self.share[0] * factors[:, self.slots[0]]
+        varied += self.share[1] * factors[:, self.slots[1]]
+        return varied * self.time
 
 
 def _sigma(variation: float) -> float:
@@ -211,30 +224,35 @@ def _lognormal(sigma: Floats | float, normal: Floats) -> Floats:
     return factors
 
 
-def makespans(network: LinearOrder, durations: Durations, samples: int) -> Floats:
-    """Largest end of any item, per sample.
-
-    ``durations`` has those of every item in turn: one per sample, or one for all.
-    """
-    import numpy as np
-
-    def begin(number: int) -> Floats | None:
-        return None if network.waits[number] else np.zeros(samples)
-
-    ends = last_ends(network.device, network.waits, durations, begin)
-    values: Floats = np.maximum.reduce([np.zeros(samples), *ends.values()])
+def makespans(network: LinearOrder, times: Floats) -> Floats:
+    """Largest end of any item, per sample; ``times`` has shape (samples, items)."""
+    values: Floats = _last_ends(network, times, each=False).max(axis=(1, 2), initial=0.0)
     return values
 
 
-def spans(network: LinearOrder, durations: Durations, samples: int) -> Floats:
+def _last_ends(network: LinearOrder, times: Floats, *, each: bool) -> Floats:
+    import numpy as np
+
+    from pipesat.kernels.timing import last_ends
+
+    arrays = network.arrays
+    gaps, devices = np.zeros(len(arrays.device)), int(arrays.device.max(initial=-1)) + 1
+    ends: Floats = last_ends(arrays, times, arrays.delay.astype(float), gaps, devices, each)
+    return ends
+
+
+def spans(network: LinearOrder, times: Floats) -> Floats:
     """Minimum span of every sample, not rounded up; 0 without items.
 
     With ``L[d, e]`` the longest path from the start of device d's first item to the end of device
     e's last one, it is the largest mean of a cycle of L (:mod:`pipesat.core.timing` has the proof),
     by Karp (Discrete Mathematics 23, 1978, theorem 1).
     """
-    paths = _longest_paths(network, durations, samples)
-    return _largest_cycle_mean(paths) if paths.shape[1] else paths.sum(axis=(1, 2))
+    import numpy as np
+
+    used = np.unique(network.arrays.device[network.arrays.device >= 0])
+    paths = _last_ends(network, times, each=True)[:, used][:, :, used]
+    return _largest_cycle_mean(paths) if len(used) else np.zeros(len(times))
 
 
 def value_without_noise(network: LinearOrder, objective: Objective) -> int:
@@ -244,32 +262,7 @@ def value_without_noise(network: LinearOrder, objective: Objective) -> int:
     """
     if objective == "makespan":
         return max(earliest_ends(network, [0]), default=0)
-    return math.ceil(float(spans(network, map(float, network.duration), 1)[0]))
-
-
-def _longest_paths(network: LinearOrder, durations: Durations, samples: int) -> Floats:
-    """``L[sample, d, e]`` among the devices that have items; -inf where no path leads."""
-    import numpy as np
-
-    used = sorted({device for device in network.device if device >= 0})
-    index = {device: i for i, device in enumerate(used)}
-    begun = set[int]()
-
-    def begin(number: int) -> Floats | None:
-        device = network.device[number]
-        if device < 0 or device in begun:
-            return None
-        begun.add(device)
-        start = np.full((samples, len(used)), -np.inf)
-        start[:, index[device]] = 0
-        return start
-
-    columns = (x if isinstance(x, float) else x[:, None] for x in durations)
-    last = last_ends(network.device, network.waits, columns, begin)
-    paths = np.empty((samples, len(used), len(used)))
-    for device in used:
-        paths[:, :, index[device]] = last[device]
-    return paths
+    return math.ceil(float(spans(network, network.arrays.duration[None].astype(float))[0]))
 
 
 def _largest_cycle_mean(paths: Floats) -> Floats:

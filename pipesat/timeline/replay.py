@@ -8,7 +8,6 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-from pipesat.core.linear_order import Waits, last_ends
 from pipesat.core.ops import Copy, Event, Item, Kind, Op, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited
@@ -146,20 +145,22 @@ class Replay:
         ``delays_as_seen``, a delay is what it was in this step instead of the problem's: from the
         end of the input's op to the start of one that waited for it, at most that for another.
         """
+        import numpy as np  # importing pipesat stays fast
+
+        from pipesat.kernels.timing import last_ends
+
         linear, scale = self.linear, self.timeline.us_per_unit
-        waits: list[Waits] = []
+        delays: list[float] = []
         for number, inputs in enumerate(linear.inputs):
             seen = self._seen_delays(number) if delays_as_seen else {}
-            own = [  # a copy that waits for the start of an op, not for its end: a delay below 0
-                (source, -lengths[source] if delay < 0 else seen.get(source, delay * scale))
+            delays += [  # below 0 where a copy waits for the start of an op, not for its end
+                -lengths[source] if delay < 0 else seen.get(source, delay * scale)
                 for source, delay in inputs
             ]
-            if (before := linear.before[number]) >= 0:
-                own.append((before, gaps[number] if gaps else 0.0))
-            waits.append(own)
-        last = last_ends(linear.device, waits, lengths, lambda _: 0.0)
-        devices = len(self.problem.devices)
-        return max((float(end) for row, end in last.items() if row < devices), default=0.0)
+        rests = np.array(gaps or [0.0] * len(lengths), float)
+        times, devices = np.array([lengths], float), len(self.problem.devices)
+        ends = last_ends(linear.arrays, times, np.array(delays, float), rests, devices, False)
+        return float(ends.max(initial=0.0))
 
     def _seen_delays(self, number: int) -> dict[int, float]:
         """By item that sends to this one from another device: what its delay was in this step."""

@@ -14,13 +14,13 @@ import numpy as np
 from pipesat.core.amounts import in_unit
 from pipesat.core.arrays import Floats
 from pipesat.core.errors import BadInput, Deadlock
-from pipesat.core.linear_order import last_ends
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.timing import linearize
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.strict_json import FORMAT
 from pipesat.heuristics import BASELINES
+from pipesat.kernels.timing import last_ends
 from pipesat.placement.documents import one_each
 from pipesat.timeline.steps import Steps, inputs_of
 from pipesat.timeline.trace_costs import CLASSES, Classes, Costs, Part, Stall
@@ -202,10 +202,10 @@ def replay_of(costs: Costs) -> Replay:
     def makespans(times: Floats, delay: float = 0.0) -> Floats:
         found = np.empty(len(times))
         for line, rows in lines:
-            table = times[rows][:, [column[str(item)] for item in line.item]].T
-            waits = [[(s, by and by * delay) for s, by in own] for own in line.waits]
-            ends = last_ends(line.device, waits, table, lambda _: 0.0)
-            found[rows] = np.max([*ends.values()], axis=0)
+            table = times[np.ix_(rows, [column[str(item)] for item in line.item])]
+            late, gaps = line.arrays.delay * delay, np.zeros(len(line.item))
+            ends = last_ends(line.arrays, table, late, gaps, len(problem.devices), False)
+            found[rows] = ends.max(axis=(1, 2))
         return found
 
     return makespans

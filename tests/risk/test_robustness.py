@@ -81,7 +81,7 @@ def test_spans_of_sampled_times_by_hand() -> None:
         np.array([length, length / 2 if device else length])
         for device, length in zip(network.device, network.duration, strict=True)
     ]
-    assert spans(network, halved, 2).tolist() == [9, 6.5]
+    assert spans(network, np.array(halved).T.copy()).tolist() == [9, 6.5]
 
 
 def test_one_device_s_makespan_is_the_sum_of_lognormal_times() -> None:
