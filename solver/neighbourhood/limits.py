@@ -8,7 +8,7 @@ order, so they keep to these limits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +19,7 @@ from pipesat.core.ops import Event, Op, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited
 from pipesat.kernels import windows as kernel
+from pipesat.kernels.arrays import UNLIMITED
 from pipesat.solver.neighbourhood.graph import Graph, events_of, following, least_trip
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ _NONE = -(1 << 62)
 class Node:
     """A free op, or an item between free ones: it lasts ``least`` or more, within ``[low, high]``.
 
-    ``place`` puts all nodes into a sequence, ``tail`` is the longest path from its end that passes
-    no free op. ``fixed`` is what keeps its place. ``start`` and ``end`` are its variables, once it
-    has them.
+    ``place`` is its item's number in the graph, that of none for an op that is not there at
+    present. ``tail`` is the longest path from its end that passes no free op. ``fixed`` is what
+    keeps its place. ``start`` and ``end`` are its variables, once it has them.
     """
 
     place: int
@@ -43,8 +44,8 @@ class Node:
     low: int = 0
     high: int = 0
     tail: int = _NONE
-    start: cp_model.IntVar | None = None
-    end: cp_model.LinearExprT = 0
+    start: cp_model.IntVar = field(init=False)
+    end: cp_model.LinearExpr = field(init=False)
 
     @property
     def first_end(self) -> int:
@@ -119,16 +120,16 @@ class Nodes:
     def _data_flow(self) -> Iterator[Wait]:
         """What ops wait for; of what is not modelled the end is known."""
         graph = self.graph
-        ops = [(plan.op, plan.item, plan.node) for plan in self._free()]
+        ops = [(plan.op, plan.node) for plan in self._free()]
         for number, node in self.of_item.items():
-            ops += [(op, number, node) for op in members(graph.sequence.item[number])]
-        for op, item, node in ops:
+            ops += [(op, node) for op in members(graph.sequence.item[number])]
+        for op, node in ops:
             if (need := awaited(self.problem, op)) is None:
                 continue
             if (source := self.of_event.get(need.event)) is not None:
                 yield Wait(source, node, need.delay)
                 continue
-            for number, delay in graph.sequence.inputs[item]:
+            for number, delay in graph.sequence.inputs[node.place]:
                 if need.event in events_of(graph, number):
                     node.low = max(node.low, graph.end(number) + delay)
 
@@ -203,7 +204,7 @@ class Nodes:
             after=ints(number[id(wait.after)] for wait in waits),
             delay=ints(wait.delay for wait in waits),
             begin=ints(begin),
-            room=ints(kernel.UNLIMITED if room is None else room for room in rooms),
+            room=ints(UNLIMITED if room is None else room for room in rooms),
             held=ints(segment.least_held for segment in segments),
             apart=ints([self.problem.overlap is None]),
         )
