@@ -84,7 +84,6 @@ _METHODS = {
     "built": "placement.building",
     "changed": "placement.building",
     "export_result": "workflows.exports",
-    "figure_of_parts": "parts.picture",
     "figure_of_plan": "choose.picture",
     "figure_of_result": "picture.gantt",
     "figure_of_schedule": "picture.gantt",

@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from pipesat.files.problem_file import ProblemModel
 from pipesat.files.schedule_file import ScheduleModel
 from pipesat.layers.file import LayersModel
-from pipesat.parts.file import PartsMap, PartsModel
 from pipesat.profile.file import LinksModel, Profile
 from pipesat.replicas.answer import AssignmentModel
 from pipesat.sweep.spec import SpecModel
@@ -25,8 +24,6 @@ MODELS: Final[dict[str, type[BaseModel]]] = {
     "layers": LayersModel,
     "profile": Profile,
     "links": LinksModel,
-    "parts": PartsModel,
-    "parts-map": PartsMap,
     "timeline": TimelineModel,
     "sweep": SpecModel,
     "assignment": AssignmentModel,

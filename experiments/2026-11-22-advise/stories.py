@@ -1,6 +1,6 @@
 """The story of docs/advise.md as its reader runs it: every command, its wall time, its output.
 
-``python experiments/2026-11-22-advise/stories.py [torchtitan] [megatron] [quick] [parts] [moe]``; a
+``python experiments/2026-11-22-advise/stories.py [torchtitan] [megatron] [quick] [moe]``; a
 folder for what is written is made anew under the system's temporary one.
 """
 
@@ -18,13 +18,11 @@ STORY = (
     "--for {runtime} -o out"
 )
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PARTS = EXAMPLES / "parts-deepseek-like.json"
 STORIES = {
     "torchtitan": STORY.format(runtime="torchtitan"),
     "megatron": STORY.format(runtime="megatron"),
     "quick": STORY.format(runtime="torchtitan") + " --time-limit 20",
-    "parts": f"advise {PARTS} --devices 4 --microbatches 16 --link-delay 500 --for megatron -o out",
-    "moe": f"advise {EXAMPLES / 'layers-moe.json'} --parts {PARTS} --devices 4 --microbatches 16 "
+    "moe": f"advise {EXAMPLES / 'layers-moe.json'} --overlap 53/100 --devices 4 --microbatches 16 "
     "--memory 60GiB --link-delay 500 --for megatron -o out",
 }
 

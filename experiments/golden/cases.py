@@ -50,7 +50,7 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """Yield every case; names are stable, whatever is added."""
-    corpus: dict[str, dict[str, Document]] = {"problem": {}, "layers": {}, "parts": {}, "file": {}}
+    corpus: dict[str, dict[str, Document]] = {"problem": {}, "layers": {}, "file": {}}
     for line in (HERE / "corpus.jsonl").read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
         corpus[entry["kind"]][entry["name"]] = entry["document"]
@@ -72,11 +72,6 @@ def cases() -> Iterator[Case]:
         corpus["layers"][f"example-{name}"] = _document(EXAMPLES / f"layers-{name}-like.json")
     for name, document in corpus["layers"].items():
         yield from _of_layers(name, document)
-    corpus["parts"]["example"] = _document(EXAMPLES / "parts-deepseek-like.json")
-    words = "--deterministic --time-limit 5 --json -o pairs.json"
-    pairs = [Ask(f"problem pairs parts.json {words}", label="pairs")]
-    for name, document in corpus["parts"].items():
-        yield Case(f"commands/pairs/{name}", {"parts.json": document}, pairs)
     yield from _of_files(corpus["file"])
     yield from _advice()
     yield _torch()
@@ -222,16 +217,14 @@ def _of_files(world: dict[str, Document]) -> Iterator[Case]:
     ]
     yield Case("commands/profile", world, asks)
     both = "problem.json timeline.json"
-    traces, traced = "trace-0.json trace-1.json", "trace-parts.json --map map.json -o parts.json"
+    traces = "trace-0.json trace-1.json"
     asks = [
         Ask(f"timeline import problem.json {traces} -o timeline.json", label="import"),
         Ask(f"timeline compare {both} --json", label="compare"),
         Ask(f"timeline compare {both} --shortest --json", label="shortest"),
         Ask(f"timeline refit {both} -o again.json", label="refit"),
-        Ask(f"problem pairs {traced}", label="pairs"),
     ]
-    files = world | {"map.json": EXAMPLES / "parts-map-deepseek.json"}
-    yield Case("commands/timeline", files, asks)
+    yield Case("commands/timeline", world, asks)
     asks = [
         Ask(
             f"problem estimate --config {config} --gpu {gpu} --shape length=4096 -o l.json",
@@ -243,15 +236,14 @@ def _of_files(world: dict[str, Document]) -> Iterator[Case]:
     asks.append(Ask("sweep sweep.toml --dry-run --json"))
     asks.append(
         Ask(
-            "advise l.json --parts p.json --devices 4 --microbatches 8 --time-limit 3 --workers 1 "
-            "--json -o out",
+            "advise l.json --overlap 53/100 --devices 4 --microbatches 8 --time-limit 3 "
+            "--workers 1 --json -o out",
             "within",
         )
     )
     files = {
         "sweep.toml": EXAMPLES / "sweep.toml",
         "l.json": EXAMPLES / "layers-moe.json",
-        "p.json": EXAMPLES / "parts-deepseek-like.json",
     }
     yield Case("commands/others", files, list(reversed(asks)))
 
@@ -259,7 +251,7 @@ def _of_files(world: dict[str, Document]) -> Iterator[Case]:
 def _advice() -> Iterator[Case]:
     """The advice on whole models, as docs/advise.md asks for it."""
     model = "llama3-8b --gpu h100 --devices 8 --microbatches 32 --memory 40GiB --link-delay 10"
-    moe = "l.json --parts p.json --devices 4 --microbatches 16 --link-delay 500"
+    moe = "l.json --overlap 53/100 --devices 4 --microbatches 16 --link-delay 500"
     words = "--time-limit 15 --workers 1 --json -o out"
     asks = [
         Ask(f"advise {asked} --for {runtime} {words}", "within", f"{label} {runtime}")
@@ -269,8 +261,7 @@ def _advice() -> Iterator[Case]:
             ("moe", moe, "megatron"),
         )
     ]
-    names = {"l.json": "layers-moe.json", "p.json": "parts-deepseek-like.json"}
-    yield Case("commands/advice", {name: EXAMPLES / path for name, path in names.items()}, asks)
+    yield Case("commands/advice", {"l.json": EXAMPLES / "layers-moe.json"}, asks)
 
 
 def _torch() -> Case:

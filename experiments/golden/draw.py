@@ -26,7 +26,6 @@ from hypothesis.strategies import SearchStrategy  # noqa: E402
 
 from tests.support import class_documents, paired, tiny_modes, zero_lengths  # noqa: E402
 from tests.support.pair_problems import drawn as drawn_pairs  # noqa: E402
-from tests.support.parts import random_parts  # noqa: E402
 from tests.support.placed_problems import opposite_routes, vees  # noqa: E402
 from tests.support.problems import problems  # noqa: E402
 from tests.support.readers import make_world  # noqa: E402
@@ -56,12 +55,12 @@ STRATEGIES: dict[str, SearchStrategy[Any]] = {
     "strategy-opposite": opposite_routes(max_devices=6, max_microbatches=8),
 }
 
-WORLD = ("problem.json", "profile.json", "links.json", "modules.json", "trace-parts.json")
+WORLD = ("problem.json", "profile.json", "links.json", "modules.json")
 WORLD += ("trace-0.json", "trace-1.json")
 
 
 def corpus() -> Iterator[tuple[str, str, Document]]:
-    """Yield what is drawn: its kind (problem, layers or parts), its name, its document."""
+    """Yield what is drawn: its kind (problem or layers), its name, its document."""
     for family, make in PROBLEMS.items():
         for number in range(EACH["campaign"]):
             yield "problem", f"{family}-{number}", make(Random(f"golden {family} {number}"))
@@ -74,8 +73,6 @@ def corpus() -> Iterator[tuple[str, str, Document]]:
     for number in range(40):
         rng = Random(f"golden layers {number}")
         yield "layers", f"layers-{number}", layers(rng, rng.randint(4, 6))
-    for number in range(12):
-        yield "parts", f"parts-{number}", random_parts(Random(f"golden parts {number}"))
     with tempfile.TemporaryDirectory() as folder:
         make_world(Path(folder))
         for name in WORLD:

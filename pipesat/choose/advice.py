@@ -43,8 +43,7 @@ class Advice(Displayed):
     Attributes
     ----------
     plan
-        Our search over partition, placement, recomputation and order; ``None`` where ops may pair:
-        then orders are searched on the best splits found, and each bound is of one split.
+        Our search over partition, placement, recomputation and order.
     left_out
         What has no row, and why.
     ends
@@ -58,7 +57,7 @@ class Advice(Displayed):
 
     question: Question
     rows: tuple[Row, ...]
-    plan: Plan | None
+    plan: Plan
     left_out: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
     any_layers: Bound | None = None
@@ -79,26 +78,15 @@ class Advice(Displayed):
     def bound(self) -> Bound | None:
         """What no schedule of any partition is below, in the shapes that were searched.
 
-        ``None`` if the chosen row lies outside of these. Without a plan, of its own split.
+        ``None`` if the chosen row lies outside of these.
         """
         row = self.chosen
         if row is None:
             return None
-        if self.plan is None:
-            return self._bound_of_split(row)
         homes = {shape.homes for shape in self.plan.space.shapes}
         if row.shape.homes not in homes or not all(row.partition):
             return None
         return self.plan.bound if row.candidate.first is None else self.any_layers
-
-    def _bound_of_split(self, row: Row) -> Bound:
-        """The best bound of the row's split in any order that the runtime runs, or any at all."""
-        runtime = self.question.free
-        found = [self.question.candidate(row.partition, row.shape, (), runtime)]
-        for other in (one.candidate for one in self.rows):
-            same = (other.partition, other.shape.homes) == (row.partition, row.shape.homes)
-            found += [other] if same and other.runtime == runtime else []
-        return max((one.bound for one in found), key=lambda bound: bound.value)
 
     @property
     def standing(self) -> Standing:
@@ -110,15 +98,11 @@ class Advice(Displayed):
     @property
     def shapes(self) -> str:
         """Shapes that were searched, as a list in words."""
-        if self.plan is None:
-            return "" if self.chosen is None else self.chosen.placement
         return ", ".join(shape_name(s.shape) for s in self.plan.known.states if not s.why_not)
 
     @property
     def not_searched(self) -> list[str]:
         """Placements that rows have and our search did not look at."""
-        if self.plan is None:
-            return []
         searched = {shape.homes for shape in self.plan.space.shapes}
         others = {r.placement for r in self.rows if r.shape.homes not in searched}
         return sorted(others, key=lambda name: (len(name), name))  # a loop of 10 is after one of 9
@@ -131,7 +115,7 @@ class Advice(Displayed):
     @property
     def contradictions(self) -> tuple[str, ...]:
         """Proofs that a checked schedule refutes: faults of pipesat."""
-        return () if self.plan is None else self.plan.contradictions
+        return self.plan.contradictions
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
@@ -201,9 +185,7 @@ class Advice(Displayed):
         return [row.document(self.question) for row in self.shown]
 
     def plot(self) -> Figure | None:
-        """Draw our plan's stages, as ``plan.plot()``; ``None`` without a plan."""
-        if self.plan is None:
-            return None
+        """Draw our plan's stages, as ``plan.plot()``."""
         return cast("Figure | None", attached("figure_of_plan")(self.plan))
 
     def save(self, folder: str | Path) -> None:
@@ -238,7 +220,7 @@ class Advice(Displayed):
             "estimate": layers.estimate or None,
             "estimate_range": layers.estimate_range,
             "at_the_ends": [end.document() for end in self.ends],
-            "parts": None if question.parts is None else question.parts.source,
+            "overlap": None if question.overlap is None else [*question.overlap],
             "advice": {label: text for label, text in self.facts() if text},
             "table": table_document(table_of_rows(question, self.shown)),
             "status": standing.status,
@@ -298,7 +280,7 @@ def _left(counts: Mapping[str, Tried]) -> list[str]:
 
 def _bottleneck(advice: Advice, row: Row) -> Iterator[str]:
     question = advice.question
-    if question.parts is not None:
+    if question.overlap is not None:
         every = question.microbatches * len(row.problem.stages)
         yield f"{row.pairs} of its {every} forwards run together with a backward"
         return
@@ -359,8 +341,6 @@ def _searched(advice: Advice, row: Row) -> str:
     """Name what a bound is proven for: schedules that torch runs, or any."""
     question, shapes = advice.question, advice.shapes.replace("vee", "V")
     runs = f" that {question.runtime} runs" if question.any_order else " in any order"
-    if advice.plan is None:
-        return f"schedule{runs} of this split in a {shapes} that pairs F with BW alone"
     keeps = " without offloading" if question.may_offload else ""
     what = "layers" if row.candidate.first is not None else "stages"
     again = f", whichever {what} recompute," if question.may_recompute else ""
@@ -377,7 +357,7 @@ def _proof(advice: Advice, row: Row) -> Iterator[str]:
         least = advice.question.time(standing.bound, rounded_down)
         gap = f"at most {standing.gap_text()} less is possible"
         yield f"{gap}: no {_searched(advice, row)} takes less than {least}"
-    if not standing.proven and advice.plan is not None and advice.question.any_order:
+    if not standing.proven and advice.question.any_order:
         yield of_order(row, "this order")
     if others:
         yield f"in a {' or '.join(others)} only known schedules were tried, and nothing is proven"
@@ -400,9 +380,9 @@ def _doubts(advice: Advice) -> Iterator[str]:
         sizes = question.reserve, question.of_device
         free, all_of_it = (question.amount(x, rounded) for x in sizes)
         yield f"{free} of {all_of_it} per rank are kept free"
-    if question.parts is not None:
-        source = question.parts.source
-        yield f"times are the least that the parts of {source} can take on their streams"
+    if question.overlap is not None:
+        num, den = question.overlap
+        yield f"every pair of F and BW is taken to last {num}/{den} of both"
     if untried := _left(counted(advice.settings, "name")):
         yield f"not tried, as time ended before: {', '.join(untried)}"
     yield from (f"no bound is claimed: {text}" for text in advice.contradictions)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from pipesat.choose.offload import OFFLOAD
 from pipesat.choose.orders import KNOWN, SCHEDULES
-from pipesat.choose.pairs import OFFLOAD
 from pipesat.choose.plan_tables import by_columns
 from pipesat.choose.question import Question
 from pipesat.choose.rows import PLAINEST_FIRST, Row, published_in, rank, shipped_of, stages_text
@@ -68,7 +68,7 @@ def _as_good(other: Row, row: Row) -> bool:
 
 def table_of_rows(question: Question, rows: list[Row]) -> Table:
     """Return rows as a table; columns without an entry are left out."""
-    paired = question.parts is not None
+    paired = question.overlap is not None
     holds = not paired or any(max(row.peaks) for row in rows)
     cells = {
         Column("schedule", number=False): [_named(row) for row in rows],
@@ -135,7 +135,7 @@ def megatron_flags(question: Question, row: Row) -> str:
     roles = {layer.role for layer in question.layers.layers}
     ends = {"embedding": "E (the embedding)", "head": "L (the loss)"}
     silent = " and ".join(text for role, text in ends.items() if role not in roles)
-    if silent and not question.layers.hybrid:  # parts alone have no embedding and no loss
+    if silent and not question.layers.hybrid:
         lines.append(f"# Megatron-LM wants {silent} in its layout, which times here do not count")
     text = layout_text_of(question.layers, row.partition, question.devices)
     if question.layers.hybrid:

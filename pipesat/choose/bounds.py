@@ -19,6 +19,7 @@ from pipesat.choose.cut_terms import (
     certain,
     cheapest,
     two_stages_bound,
+    unpaired,
     variants,
 )
 from pipesat.core.arrays import Ints
@@ -88,14 +89,18 @@ def shape_bound(layers: Layers, shape: Pipeline, objective: Objective) -> Bound:
         If counts, flags or ties leave no partition.
     """
     lines = makespan_lines if objective == "makespan" else load_lines
-    name, least = shape_name(shape), certain(layers, shape)
+    layers, name = unpaired(layers, shape), shape_name(shape)
+    least = certain(layers, shape)
     try:
         loaded = smallest_largest(least, shape, lines=lines)
     except NotApplicable:  # no split was found that fits, none was proven impossible
         loaded = smallest_largest(least, replace(shape, memory=None), lines=lines)
     bounds = [Bound(loaded.lower_bound, f"least largest load over all partitions ({name})")]
     found = best_split(
-        stage_cost(layers, shape, objective), len(layers), shape.stages, masks=_masks(layers, shape)
+        _stage_cost(layers, shape, objective),
+        len(layers),
+        shape.stages,
+        masks=_masks(layers, shape),
     )
     if found is not None:
         bounds.append(Bound(found.value, f"closed forms over all partitions ({name})"))
@@ -118,6 +123,10 @@ def stage_cost(layers: Layers, shape: Pipeline, objective: Objective) -> StageCo
     shortest backward) + tail``: within the window of the first stage's device, so it bounds the
     span too.
     """
+    return _stage_cost(unpaired(layers, shape), shape, objective)
+
+
+def _stage_cost(layers: Layers, shape: Pipeline, objective: Objective) -> StageCost:
     if shape.stages == shape.devices and shape.stages * (len(layers) + 1) ** 2 <= _MOST_CELLS:
         costs = [stage_bound(own, shape, objective, layers) for own in variants(layers)]
         return lambda a, b, stage: np.minimum.reduce([cost(a, b, stage) for cost in costs])
@@ -137,7 +146,7 @@ def flags_below(
     layers: Layers, shape: Pipeline, objective: Objective, partition: Sequence[range], value: int
 ) -> list[list[bool]]:
     """Per stage, the choices of recomputation that its own cost leaves below a value."""
-    kinds = variants(layers)
+    kinds = variants(unpaired(layers, shape))
     chain = shape.stages == shape.devices
     allowed = []
     for stage, part in enumerate(partition):
@@ -163,8 +172,8 @@ def partitions_below(
     count, stages = len(layers), shape.stages
     if stages * (count + 1) ** 2 > _MOST_CELLS:
         return None
-    cost, masks = stage_cost(layers, shape, objective), _masks(layers, shape)
-    layers = certain(layers, shape)
+    layers, masks = unpaired(layers, shape), _masks(layers, shape)
+    cost, layers = _stage_cost(layers, shape, objective), certain(layers, shape)
     a, b = np.arange(count + 1)[:, None], np.arange(count + 1)[None, :]
     fits = [
         (cost(a, b, s) < min(value, FORBIDDEN)) & (a < b) & masks[s][:, None] & masks[s + 1][None]

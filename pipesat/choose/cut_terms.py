@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise, product
 from typing import Final, NamedTuple
@@ -40,6 +41,32 @@ def cheapest(layers: Layers) -> Layers:
     if not layers.recomputable:
         return layers
     return replace(layers, layers=tuple(map(_cheapest, layers.layers)))
+
+
+def unpaired(layers: Layers, shape: Pipeline) -> Layers:
+    """Return layers without pairs whose schedules are no longer than those with the shape's pairs.
+
+    F and BW take the pairs' share ``min(1, num / den)`` of their times, rounded down. A pair takes
+    at least both shares: in its place, F and then BW end no later, and hold no more.
+    """
+    if shape.overlap is None:
+        return layers
+    taken = min(Fraction(1), Fraction(*shape.overlap))
+
+    def paired(costs: Costs) -> Costs:
+        return replace(costs, F=int(costs.F * taken), BW=int((costs.whole - costs.F) * taken))
+
+    return replace(
+        layers,
+        layers=tuple(
+            replace(
+                layer,
+                costs=paired(layer.costs),
+                recomputed=None if layer.recomputed is None else paired(layer.recomputed),
+            )
+            for layer in layers.layers
+        ),
+    )
 
 
 def certain(layers: Layers, shape: Pipeline) -> Layers:

@@ -67,10 +67,10 @@ class End:
 def ends_of(question: Question, rows: Iterable[Row], over: GiveUp) -> Iterator[End]:
     """Yield both ends of every range until it is ``over``.
 
-    None where costs have no range, or are of parts.
+    None where costs have no range.
     """
     about, layers = question.layers.estimate_range, question.layers.layers
-    if about is None or question.parts is not None:
+    if about is None:
         return
     least, most = (Fraction(x, 1000) for x in about)
     heads = least and any(layer.role == "head" for layer in layers)

@@ -92,8 +92,6 @@ def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> 
         if made is None or row is None:
             return {}
         drawn = made.pictures() | {"report.html": report(folder, baselines=False).html}
-        if advice.plan is None:
-            return drawn
         # of the split that is advised: the one that the plan found may be another
         advised = replace(row.candidate, schedules=[row.schedule])
         return plan_pictures(question.layers, advised, advice.standing) | drawn
@@ -116,7 +114,7 @@ def _configuration(advice: Advice, row: Row, place: str = "") -> dict[str, bytes
 
 def result_of(advice: Advice, row: Row) -> Result:
     """Return a row as the result of a solve, with the best that is proven of its problem."""
-    own = None if advice.plan is None else advice.plan.result
+    own = advice.plan.result
     bounds = [row.candidate.bound, *([] if advice.bound is None else [advice.bound])]
     bound = max(bounds, key=lambda bound: bound.value)
     same = [x for x in advice.rows if x.runs and published_in(x.name) and x.problem == row.problem]

@@ -132,12 +132,12 @@ def split_of(name: str, layers: Layers, shape: Pipeline) -> tuple[range, ...] | 
 
 def hand_written_of(question: Question, placement: OneRoutePlacement) -> tuple[str, ...]:
     """Return the names that the table has of a placement, for the runtime."""
-    names, parts = SCHEDULES[placement], question.parts is not None
-    if parts and placement == "loop":
+    names, pairs = SCHEDULES[placement], question.overlap is not None
+    if pairs and placement == "loop":
         names += ("interleaved-overlapped",)
     if question.any_order:
         return names
-    own = (*question.record.built_in, *(["dualpipev"] if parts else []))  # to compare with pairs
+    own = (*question.record.built_in, *(["dualpipev"] if pairs else []))  # to compare with pairs
     return tuple(name for name in names if name in own)
 
 
@@ -148,8 +148,8 @@ def builds(question: Question, left_out: LeftOut) -> list[list[Build]]:
     """
     p, m, any_order = question.devices, question.microbatches, question.any_order
     sizes = group_sizes(p, m) if p > 1 else []
-    if not any_order and question.parts is None:
-        left_out(OVERLAP[0], "searched if --parts says what a layer's ops are made of")
+    if not any_order and question.overlap is None:
+        left_out(OVERLAP[0], "tried if --overlap says what a pair of F and BW takes")
     if not any_order and not sizes:
         names = hand_written_of(question, "loop")
         left_out(" and ".join(names), refusal(p, 2, m) or "")
@@ -287,7 +287,8 @@ def _less_and_less(
         left = {stage for stage, able in enumerate(_all_of(question, partition)) if able}
         flags, row = [False] * len(partition), none
         while len(left) > 1 and not over():
-            if best is not None and max(loads_of(row.problem)) >= best:
+            load = max(loads_of(row.problem))
+            if best is not None and question.overlap is None and load >= best:
                 break
             stage = choose(row, left)
             left.remove(stage)

@@ -1,4 +1,4 @@
-"""What is asked, from what users give: layers from a file, a profile, parts, or a published model.
+"""What is asked, from what users give: layers from a file, a profile, or a published model.
 
 Arguments become one question in the layers' units; what is wrong with one is said of it by name.
 """
@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 
 from pipesat.choose.bounds import why_nothing_fits
 from pipesat.choose.comparison import Hand
-from pipesat.choose.pairs import layers_of_parts, require_one_chunk, with_times
 from pipesat.choose.question import Question
 from pipesat.choose.search import Findings
 from pipesat.core.amounts import SECONDS, amount, rate
@@ -38,8 +37,6 @@ from pipesat.layers.megatron import partition_of_pattern
 from pipesat.layers.pipeline import Delay, Pipeline, link_delay
 from pipesat.layers.roofline import LIKELY
 from pipesat.layers.rules import check_partition
-from pipesat.parts.file import parse_parts, read_parts
-from pipesat.parts.parts import Parts
 from pipesat.profile.file import Profile
 from pipesat.profile.published import SHAPES, named_gpu, named_shape
 from pipesat.workflows.from_profile import estimate_layers
@@ -64,18 +61,13 @@ class Given(NamedTuple):
     memory: int | None = None
     bandwidth: Fraction | None = None
     tokens: int | None = None
-    parts: Parts | None = None
 
 
 @doing("reading costs")
-def given(
-    model: Layers | Parts | Profile | str | Path, gpu: str | None, sizes: Mapping[str, Any]
-) -> Given:
+def given(model: Layers | Profile | str | Path, gpu: str | None, sizes: Mapping[str, Any]) -> Given:
     """Return the layers that are meant."""
     if isinstance(model, Layers):
         return Given(model)
-    if isinstance(model, Parts):
-        return Given(layers_of_parts(model), parts=model)
     if isinstance(model, Profile):
         return Given(layers_of_profile(model))
     if gpu is not None:
@@ -108,9 +100,6 @@ def _of_file(path: str | Path) -> Given:
             "a problem is cut already: pipesat compare answers for it, advise takes layers",
             source=str(path),
         )
-    if kind == "pipesat.parts/1":
-        own = parse_parts(document, str(path))
-        return Given(layers_of_parts(own), parts=own)
     return Given(layers_of_document(document, Path(path)))
 
 
@@ -135,22 +124,6 @@ def with_reserve(layers: Layers, reserve: int | None, memory: int | None = None)
             value=reserve,
         )
     return replace(layers, reserve=layers.reserve + reserve)
-
-
-def with_parts(question: Question, own: Parts | None, also: Parts | str | Path | None) -> Question:
-    """Return a question whose transformer layers take the times of their parts."""
-    if also is not None:
-        if own is not None:
-            raise BadInput("the model has parts already", where="parts", value=str(also))
-        own = also if isinstance(also, Parts) else read_parts(also)
-    if own is None:
-        return question
-    if question.memory is not None and not any(question.layers.amounts("held_after_F")):
-        expected = "parts do not say what layers hold: give layers that do, and parts"
-        raise BadInput(expected, where="memory", value=question.memory)
-    require_one_chunk(own)
-    timed = with_times(question.layers, own)
-    return replace(question, layers=timed, parts=own, untimed=question.layers)
 
 
 def require_units(**amounts: int | str | None) -> None:

@@ -115,8 +115,10 @@ class Plan(Displayed):
             *self.doubts,
             *([] if self.complete or self.status == "optimal" else [_NOT_COMPLETE]),
         ]
-        loads = [device["load"] for device in devices_of(own)]
-        busy = percent(ratio(max(loads), self.value), 1)
+        loads, limit = [device["load"] for device in devices_of(own)], ""
+        if own.shape.overlap is None:  # else ops run together, and loads are more than their time
+            busy = percent(ratio(max(loads), self.value), 1)
+            limit = f"the bottleneck is device {loads.index(max(loads))}, busy {busy} of the time"
         sizes = ", ".join(str(len(part)) for part in own.partition)
         layout, no_layout = layout_text(own, self.space.layers)
         return [
@@ -130,10 +132,7 @@ class Plan(Displayed):
             ("Proof", self._proof()),
             ("This split", "" if self.status == "optimal" else self.result.proof()),
             ("Gain", sentences(self.gains)),
-            (
-                "Limit",
-                f"the bottleneck is device {loads.index(max(loads))}, busy {busy} of the time",
-            ),
+            ("Limit", limit),
             (
                 "Memory",
                 "" if schedule is None else peak_text(problem, peak_memory(problem, schedule)),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipesat.core.amounts import in_unit, one_in_unit, rate
+from pipesat.core.amounts import factor, in_unit, one_in_unit, rate
 from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.schedule import Objective
@@ -33,7 +34,6 @@ if TYPE_CHECKING:  # what a question needs is imported once it is asked: help is
     from pipesat.choose.advice import Advice
     from pipesat.choose.plan import Plan
     from pipesat.layers.layer import Layers
-    from pipesat.parts.parts import Parts
     from pipesat.profile.file import Profile
 
 QUICK: Final = 20.0
@@ -55,6 +55,7 @@ def plan(
     chunks: Sequence[Chunks] = (),
     latency: Amount = 0,
     bandwidth: float | Fraction | str | None = None,
+    overlap: str | None = None,
     recompute: RecomputeChoice = "never",
     layouts: Sequence[str] = (),
     compare: bool = True,
@@ -90,6 +91,8 @@ def plan(
         Delay of every link, in time units.
     bandwidth
         Size units per time unit that links carry: 50, 0.5 or 1/3; ``None``: unlimited.
+    overlap
+        Allow pairs of F and BW of one device, which take NUM/DEN of both.
     recompute
         Which stages may compute activations again.
     layouts
@@ -128,6 +131,7 @@ def plan(
     delay = delay_of(latency, bandwidth, layers)
     with said_of(source):
         some = Pipeline(devices=devices, microbatches=microbatches, memory=capacity, delay=delay)
+        some = replace(some, overlap=None if overlap is None else factor("overlap", overlap))
         _ = some.capacities  # refuses a list of another length
         shapes, left_out = shapes_to_try(layers, some, placement, chunks)
     if target is not None:
@@ -149,7 +153,7 @@ def plan(
 @public
 @study()
 def advise(
-    model: Layers | Parts | Profile | str | Path,
+    model: Layers | Profile | str | Path,
     devices: Devices,
     microbatches: Microbatches,
     *,
@@ -157,7 +161,7 @@ def advise(
     length: Tokens | None = None,
     batch: Tokens = 1,
     tensor_parallel: Tokens = 1,
-    parts: Parts | str | Path | None = None,
+    overlap: str | None = None,
     memory: int | str | None = None,
     reserve: int | str | None = None,
     target: Runtime = "torch",
@@ -178,7 +182,7 @@ def advise(
     Parameters
     ----------
     model
-        A layers, profile or parts file (JSON), or the name of a published model as llama3-8b, with
+        A layers or profile file (JSON), or the name of a published model as llama3-8b, with
         its ``gpu``: costs are estimated. Or what was read from such a file.
     devices
         Pipeline ranks.
@@ -193,9 +197,9 @@ def advise(
         For a published model: sequences per microbatch.
     tensor_parallel
         For a published model: GPUs that share every layer.
-    parts
-        A file with the parts of one transformer layer on streams: schedules that overlap F and BW
-        are searched too. The parts say what all layers take. Nothing recomputes then.
+    overlap
+        Allow pairs of F and BW of one device, which take NUM/DEN of both: schedules that overlap
+        the communication of one with the compute of the other are compared too.
     memory
         Capacity of a device, as 40GiB, or a number in the file's memory unit; ``None``: the GPU's,
         else unlimited.
@@ -241,7 +245,6 @@ def advise(
         given,
         require_room,
         require_units,
-        with_parts,
         with_reserve,
     )
     from pipesat.choose.question import Question
@@ -273,8 +276,8 @@ def advise(
         target,
         known.tokens if tokens is None else tokens,
         None if copy_bandwidth is None else copy_rate(copy_bandwidth, layers),
+        None if overlap is None else factor("overlap", overlap),
     )
-    question = with_parts(question, known.parts, parts)
     require_room(question)
     work = Work(question, Deadline(_SEARCHING * whole.limit, whole.stop), workers, seed, listener)
     found = work.done()

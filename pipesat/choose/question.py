@@ -8,19 +8,17 @@ from fractions import Fraction
 from functools import cached_property
 
 from pipesat.choose.candidates import Candidate, Flags, Space
-from pipesat.choose.pairs import with_offload, with_pairs
+from pipesat.choose.offload import with_offload
 from pipesat.choose.splits import for_runtime, shapes_to_try
 from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
 from pipesat.core.problem import Problem
 from pipesat.core.settings import Runtime
 from pipesat.export import RUNTIMES
 from pipesat.export.runtime import Runtime as Record
-from pipesat.export.runtime import with_pairs_of
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Delay, Pipeline, link_delay
 from pipesat.layers.stages import problem_of_split
-from pipesat.parts.parts import Parts
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
 
 
@@ -39,10 +37,8 @@ class Question:
         Of a microbatch, ``None`` if unknown.
     copy_rate
         What a device copies to the host, and back, per time unit; ``None``: nothing is offloaded.
-    parts
-        Of every transformer layer, on streams: F and BW may run together; ``None``: they may not.
-    untimed
-        The layers before they took the times of ``parts``: what offloading leaves on a device.
+    overlap
+        What a pair of F and BW takes of their sum, (num, den); ``None``: nothing pairs.
     """
 
     layers: Layers
@@ -55,8 +51,7 @@ class Question:
     runtime: Runtime
     tokens: int | None = None
     copy_rate: Fraction | None = None
-    parts: Parts | None = None
-    untimed: Layers | None = None
+    overlap: tuple[int, int] | None = None
 
     @property
     def of_device(self) -> int | None:
@@ -77,7 +72,7 @@ class Question:
     def may_offload(self) -> bool:
         """Whether offloading could help, and a rate is known."""
         limited = self.memory is not None and self.copy_rate is not None
-        return limited and (self.untimed or self.layers).recomputable
+        return limited and self.layers.recomputable
 
     @property
     def may_recompute(self) -> bool:
@@ -107,6 +102,7 @@ class Question:
             chunks=chunks,
             memory=self.memory,
             delay=self.delay,
+            overlap=self.overlap,
         )
 
     @cached_property
@@ -152,8 +148,7 @@ class Question:
         if key not in self.candidates:
             problem = self._problem(partition, shape, recompute, runtime, first)
             if offload and self.copy_rate is not None:
-                layers = self.untimed or self.layers
-                problem = with_offload(problem, layers, partition, self.copy_rate)
+                problem = with_offload(problem, self.layers, partition, self.copy_rate)
             self.candidates[key] = Candidate(
                 shape, partition, recompute, problem, runtime=runtime, first=first, offload=offload
             )
@@ -192,11 +187,7 @@ class Question:
             layers, (shape,) = for_runtime(layers, [shape], runtime)
         if first is not None:
             layers = first_recomputed(layers, partition, first)
-        problem = problem_of_split(layers, partition, shape, recompute=recompute)
-        if self.parts is None:
-            return problem
-        problem = with_pairs(problem, layers, partition, self.parts)
-        return problem if runtime is None else with_pairs_of(problem, RUNTIMES[runtime])
+        return problem_of_split(layers, partition, shape, recompute=recompute)
 
     def work_of(self, layer: int) -> int:
         """Compute of one microbatch in a layer, not recomputed, the least of both ways."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pipesat.choose.candidates import Candidate, has_variant
+from pipesat.choose.offload import OFFLOAD, WHY_NOT
 from pipesat.choose.orders import SOME_SETTINGS
-from pipesat.choose.pairs import OFFLOAD, WHY_NOT
 from pipesat.choose.question import Question
 from pipesat.core.amounts import SECONDS
 from pipesat.core.checker import check
@@ -28,7 +28,7 @@ from pipesat.export import EXPORTERS
 from pipesat.export.as_run import as_run
 from pipesat.export.options import Checkpointing, Options
 from pipesat.layers.layout import layout_of_partition
-from pipesat.layers.megatron import layout_option, refusal
+from pipesat.layers.megatron import OVERLAP, layout_option, refusal
 from pipesat.layers.pipeline import Pipeline, shape_name
 from pipesat.workflows.hand_written import baselines
 
@@ -167,7 +167,7 @@ class Row:
 
         ``None`` where ops may run together: then the work is not a sum.
         """
-        if question.parts is not None:
+        if question.overlap is not None:
             return None
         work = question.microbatches * question.work
         return ratio(work, question.devices * self.makespan)
@@ -306,6 +306,8 @@ def _why_not_its_own(question: Question, row: Row) -> str:
         return "Megatron-LM runs orders of its own: 1F1B, interleaved and combined 1F1B"
     if row.again and not row.all_again(question):
         return "Megatron-LM recomputes on all stages alike"
+    if row.pairs and (row.again or row.candidate.first is not None):
+        return f"{OVERLAP[0]} refuses --recompute-granularity full"
     try:
         layout_option(question.layers, row.partition, question.devices)
     except NotApplicable as error:

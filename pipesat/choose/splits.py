@@ -86,6 +86,8 @@ def for_runtime(
     runtime that runs orders of its own runs all backwards whole.
     """
     record = RUNTIMES[runtime]
+    if not record.runs_pair("F", "BW"):
+        shapes = [replace(shape, overlap=None) for shape in shapes]
     if not record.any_order:
         return layers, [replace(shape, backward="fused") for shape in shapes]
     first, *rest = layers.layers
@@ -98,12 +100,22 @@ def in_each_way(layers: Layers, shapes: Sequence[Pipeline], runtime: str) -> lis
     """Return shapes for a runtime, twice if it splits all backwards but the first stage's or none.
 
     Once, if one of both ways is impossible or never better.
+
+    Raises
+    ------
+    NotApplicable
+        If it runs more than both ways have: whole backwards in pairs beside split ones.
     """
     if not RUNTIMES[runtime].all_or_none:
         return [*shapes]
     ways: tuple[Backward, ...] = ("split", "fused")
     if any(layer.fused for layer in layers.layers[1:]):
         ways = ("fused",)
+    elif shapes[0].overlap is not None:
+        raise NotApplicable(
+            f"{RUNTIMES[runtime].title} splits all backwards or none, but for whole ones in pairs: "
+            "plan without `overlap`, or with layers that are all fused"
+        )
     elif all(
         cost("BW") >= cost("B") + cost("W") and cost("held_after_B") <= cost("held_after_F")
         for layer in layers.layers

@@ -29,8 +29,8 @@ from pipesat.choose.hand_written_rows import (
     plainly_named,
     rows_on,
 )
+from pipesat.choose.offload import OFFLOAD
 from pipesat.choose.orders import KNOWN
-from pipesat.choose.pairs import OFFLOAD
 from pipesat.choose.phases import plan_of
 from pipesat.choose.plan import Plan
 from pipesat.choose.question import Question
@@ -78,7 +78,7 @@ class Work:
     _there: set[tuple[object, ...]] = field(default_factory=set)
     _tried: set[tuple[str, Candidate]] = field(default_factory=set)
 
-    def done(self) -> Plan | None:
+    def done(self) -> Plan:
         """Do all of it; return our search's plan."""
         self.write()
         self.complete(_MOVED_BY)
@@ -188,14 +188,9 @@ class Work:
         """The least makespan of what runs, so far."""
         return min((row.makespan for row in self.rows if row.runs), default=None)
 
-    def search(self) -> Plan | None:
+    def search(self) -> Plan:
         """Search over splits, placements, recomputation and orders; add what was found as rows."""
         question = self.question
-        if question.parts is not None:
-            if question.memory is not None:
-                self.left_out["recomputation"] = "not searched together with pairs"
-            self._search_pairs()
-            return None
         alike = question.may_recompute and question.record.one_switch
         kept = _SETTLING + _OFFLOADING * question.may_offload
         found, row = self._plan(self._kept(kept + _ALIKE * alike))
@@ -239,16 +234,6 @@ class Work:
             self._plan(seconds, all_again=False)
         except Infeasible:
             self._plan(seconds, all_again=True)
-
-    def _search_pairs(self) -> None:
-        """Search orders with pairs: on the best split of a chain, of a V and of a loop."""
-        unlike: dict[str, Row] = {}
-        for row in sorted(self.rows, key=rank):
-            unlike.setdefault(row.shape.placement, row)
-        for number, row in enumerate(unlike.values()):
-            kept = self._kept(_SETTLING + _OFFLOADING * self.question.may_offload)
-            own = self.question.in_any_order(row.candidate)
-            self._search_order(own, row.split, kept / (len(unlike) - number))
 
     def _add_found(self, split: str, candidate: Candidate, schedule: Schedule) -> Row:
         """Add a schedule that a search has found, by the name of who published it."""
@@ -379,13 +364,13 @@ class Work:
 
         return listen
 
-    def any_layers(self, found: Plan | None) -> Bound | None:
+    def any_layers(self, found: Plan) -> Bound | None:
         """Return what no schedule of the searched shapes is below, whichever layers recompute.
 
         ``None`` unless the advice recomputes some layers of a stage: then a plan's bound is enough.
         """
         best = min((row for row in self.rows if row.runs), key=rank, default=None)
-        if found is None or best is None or best.candidate.first is None:
+        if best is None or best.candidate.first is None:
             return None
         least = cheapest(self.question.layers)
         shapes = [state.shape for state in found.known.states if not state.why_not]

@@ -220,13 +220,9 @@ def _read(path: Path, kinds: Any, values: dict[str, Any]) -> Any:
         from pipesat.workflows.schedules import schedule_of
 
         return schedule_of(values["problem"], path)
-    if "Timeline" in kinds:
-        from pipesat.timeline.file import read_timeline
+    from pipesat.timeline.file import read_timeline
 
-        measured = read_timeline(path, values["problem"])
-        if measured.problem_sha256 != values["problem"].sha256:
-            note("this was measured with another problem of the same shape")
-        return measured
-    from pipesat.parts.file import read_parts
-
-    return read_parts(path)
+    measured = read_timeline(path, values["problem"])
+    if measured.problem_sha256 != values["problem"].sha256:
+        note("this was measured with another problem of the same shape")
+    return measured

@@ -35,6 +35,7 @@ _LONGEST_WRITING = 6.0
         "reserve": "AMOUNT",
         "bandwidth": "X",
         "copy_bandwidth": "AMOUNT",
+        "overlap": "NUM/DEN",
     },
     follow={
         "shape": ("length", "batch", "tensor_parallel", "tokens"),
@@ -95,7 +96,12 @@ def solve(asked: Asked) -> int:
     "plan",
     example="pipesat plan layers.json --devices 8 --microbatches 32 --memory 40GiB",
     names={"latency": "--link-delay", "target": "--for"},
-    metavars={"memory": "CAP[,CAP...]", "reserve": "AMOUNT", "bandwidth": "X"},
+    metavars={
+        "memory": "CAP[,CAP...]",
+        "reserve": "AMOUNT",
+        "bandwidth": "X",
+        "overlap": "NUM/DEN",
+    },
     follow={
         "memory": ("reserve",),
         "placement": ("chunks",),

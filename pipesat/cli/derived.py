@@ -37,7 +37,6 @@ _FILES: Final = {
     "as compare --list has them, also as '1f1b, descending' or 'interleaved-1f1b, groups of 4'.",
     "Layers": "",
     "Profile": "",
-    "Parts": "",
     "Timeline": "The timeline file (JSON).",
     "Spec": "",
 }

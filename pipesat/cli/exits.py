@@ -82,12 +82,22 @@ def exit_code_of(error: Exception) -> int | None:
     return code
 
 
+GONE: Final = {
+    "--parts": "state what pairs take with --overlap NUM/DEN",
+    "'pairs'": "state what pairs take with problem new --overlap NUM/DEN",
+}
+"""Options and commands that were there once, and what to do instead."""
+
+
 def _end_of_usage(error: click.UsageError) -> int:
     """Say in one line what is wrong with the command line; help, where nothing else was given."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return BAD_INPUT
     text = " ".join(error.format_message().split()).rstrip(".")
+    if text.startswith("No such"):
+        instead = (said for word, said in GONE.items() if re.search(rf"{word}(?![\w-])", text))
+        text += "".join(f": it is gone, {said}" for said in instead)
     where = "" if error.ctx is None else f"; {error.ctx.command_path} --help says more"
     print_error("error", text[:1].lower() + text[1:] + where)
     return BAD_INPUT

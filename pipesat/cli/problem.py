@@ -1,8 +1,7 @@
-"""The commands profile and problem: new, from-profile, estimate, pairs, examples."""
+"""The commands profile and problem: new, from-profile, estimate, examples."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import click
 
 from pipesat.cli.asked import listing
 from pipesat.cli.commands import Group, command
-from pipesat.cli.derived import Option, file_option, settings
+from pipesat.cli.derived import settings
 from pipesat.cli.exits import note
 from pipesat.cli.terminal import print_answer
 from pipesat.core.amounts import readable, rounded_down, rounded_up
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
     from pipesat.core.problem import Problem
     from pipesat.layers.layer import Layers
-    from pipesat.parts.answer import PairTimes
-    from pipesat.parts.trace import PartsOfTrace
     from pipesat.profile.file import Profile
     from pipesat.profile.problem import Derived
 
@@ -36,7 +33,6 @@ app = Group(
             "new": "problem",
             "from-profile": "problem:from_profile",
             "estimate": "problem",
-            "pairs": "problem",
             "examples": "problem",
         }
     },
@@ -227,87 +223,6 @@ def estimate(asked: Asked) -> None:
         ("Doubt", f"an estimate: {layers.estimate}"),
     ]
     asked.show(Said(said), lambda: layers_document(layers))
-
-
-_MORE = (
-    file_option("--picture", "Draw the streams, a .png, .svg or .pdf.", written=True),
-    Option(
-        ["--draw"],
-        multiple=True,
-        metavar="OPS",
-        help="What to draw: 0F+0BW, or 0BW alone, repeatable.  [default: every pair that saves "
-        "time]",
-    ),
-)
-
-
-@command(
-    "workflows.pair_times:pair_times",
-    example="pipesat problem pairs parts.json --into problem.json -o paired.json",
-    also={"--map": "parts.trace:parts_of_trace"},
-    names={"by": "--as", "mapping": "--map"},
-    metavars={"mapping": "FILE"},
-    without=("path",),
-    extra=_MORE,
-    follow={"picture": ("draw",)},
-    output="FILE",
-)
-def pairs(asked: Asked) -> int:
-    """Find how long pairs of ops take, from their parts.
-
-    Writes the stages' F, B, W, BW and overlap.pairs of a problem into FILE. Ctrl-C ends the search.
-    Times that are not proven to be the least by then are those of the best orders so far.
-    """
-    from pipesat.core.progress import doing
-    from pipesat.files.atomic import write_file
-    from pipesat.files.problem_file import problem_text
-    from pipesat.parts.answer import ops_of_text
-    from pipesat.parts.file import read_parts
-    from pipesat.parts.picture import pictures_of
-
-    if asked["mapping"] is not None:
-        return _write_parts(asked)
-    _require_picture(asked)
-    data, picture = read_parts(asked["parts"]), asked["picture"]
-    for text in asked["draw"]:
-        ops_of_text(text, data)  # refused before the search
-    asked.about = asked["into"]
-    found: PairTimes = asked.answer(parts=data)
-    document = found.document() if found.problem is None else found.problem.document
-    files = {asked["output"]: problem_text(document).encode()}
-    if picture is not None:
-        with doing("drawing"):
-            drawn = pictures_of(found, found.to_draw(asked["draw"]))
-        files[picture] = drawn[picture.suffix[1:]]
-    for path, content in files.items():
-        write_file(path, content)
-    into = asked.read.get("into")
-    gone = f"the overlap that {asked['into']} had is replaced"
-    more = [("Note", gone if into is not None and into.overlap is not None else "")]
-    more += [("Picture", "" if picture is None else str(picture))]
-    asked.show(found, lambda: found.document() | {"times": found.claims()}, more)
-    return asked.interrupts.exit_code
-
-
-def _write_parts(asked: Asked) -> int:
-    """Write the parts of a trace."""
-    from pipesat.files.atomic import write_file
-
-    found: PartsOfTrace = asked.instead("--map").answer(path=asked["parts"])
-    write_file(asked["output"], found.text.encode())
-    for text in found.notes:
-        note(text)
-    asked.show(Said(), json.loads(found.text))
-    return 0
-
-
-def _require_picture(asked: Asked) -> None:
-    picture: Path | None = asked["picture"]
-    if picture is None:
-        asked.refuse(["draw"], "expected --picture FILE with it")
-    elif picture.suffix not in (".png", ".svg", ".pdf"):
-        expected = "expected a name that ends in .png, .svg or .pdf"
-        raise BadInput(expected, where="--picture", value=str(picture))
 
 
 def _configurations() -> Said:

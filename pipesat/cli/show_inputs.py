@@ -49,25 +49,6 @@ def _read(path: Path) -> Displayed:
     return read(path)  # type: ignore[return-value]
 
 
-def _parts(path: Path) -> Displayed:
-    from pipesat.parts.file import read_parts
-    from pipesat.parts.parts import PART_KINDS
-
-    parts = read_parts(path)
-    rows = [
-        {"chunk": chunk.name, "of": kind, "part": part.name}
-        | {"stream": parts.streams[part.stream], "time": part.time}
-        for chunk in parts.chunks
-        for kind in PART_KINDS
-        for part in chunk.of_kind(kind)
-    ]
-    said = [
-        ("Layers", ", ".join(f"{chunk.name}: {chunk.repeat}" for chunk in parts.chunks)),
-        ("Next", f"pipesat problem pairs {path} -o pairs.json"),
-    ]
-    return Said(said, [table_of(rows)])
-
-
 def _timeline(path: Path) -> Displayed:
     from pipesat.files.complaint import validated
     from pipesat.files.strict_json import read_json
@@ -142,7 +123,6 @@ _VIEWS: Final[dict[str, Callable[[Path], Displayed]]] = {
     "problem": _problem,
     "layers": _layers,
     "profile": _read,
-    "parts": _parts,
     "timeline": _timeline,
     "assignment": _read,
 }

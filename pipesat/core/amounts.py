@@ -63,6 +63,7 @@ def _shown(steps: int, digits: int) -> str:
 
 _AMOUNT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KMGT]i?B|B)", re.IGNORECASE)
 _SHARE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(%?)")
+_FACTOR = re.compile(r"([0-9]{1,13})/([0-9]{1,13})")
 _RATE: Final = re.compile(r"[0-9]{1,13}(\.[0-9]{1,12})?|[0-9]{1,13}/[0-9]{1,13}")
 MOST_BYTES: Final = 10**15
 _POWERS: Final = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -180,6 +181,21 @@ def rate(where: str, given: float | Fraction | str) -> Fraction:
         found = Fraction(0)
     if found <= 0:
         raise BadInput("expected a number above 0, as 50, 0.5 or 1/3", where=where, value=given)
+    return found
+
+
+def factor(where: str, text: str) -> tuple[int, int]:
+    """Return ``3/4`` as (num, den), each from 1 to 10^12.
+
+    Raises
+    ------
+    BadInput
+        If it is none.
+    """
+    match = _FACTOR.fullmatch(text)
+    found = (0, 0) if match is None else (int(match[1]), int(match[2]))
+    if not all(1 <= number <= 10**12 for number in found):
+        raise BadInput("expected NUM/DEN, as in 3/4", where=where, value=text)
     return found
 
 

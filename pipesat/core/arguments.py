@@ -88,7 +88,7 @@ _SIMPLE: Final = {
     "Event": Wanted("an event", lambda value: hasattr(value, "is_set")),
 }
 _CLASSES: Final = (
-    *("Bound", "LinksModel", "Layers", "Parts", "PartsMap", "Problem", "Profile", "Result"),
+    *("Bound", "LinksModel", "Layers", "Problem", "Profile", "Result"),
     *("Schedule", "Shape", "Timeline"),
 )
 """Known by their names, so that nothing is imported for a look."""

@@ -34,7 +34,18 @@ def read_json(path: Path, largest: int, *, lenient: bool = False) -> Any:
     if not data.strip():
         raise BadInput("the file is empty, expected a JSON document", source=source)
     text = data.decode("utf-8", "replace") if lenient else decoded(data, source)
-    return parse_json(text, source, lenient=lenient)
+    document = parse_json(text, source, lenient=lenient)
+    stated = document.get("format") if isinstance(document, dict) else None
+    if isinstance(stated, str) and (instead := GONE.get(stated)):
+        raise BadInput(f"this format is gone: {instead}", source=source)
+    return document
+
+
+GONE: Final = dict.fromkeys(
+    ("pipesat.parts/1", "pipesat.parts-map/1"),
+    "state what pairs take, with problem new --overlap NUM/DEN or overlap.pairs of a problem file",
+)
+"""Formats that are read no more, and what to do instead."""
 
 
 def parse_json(text: str, source: str, *, lenient: bool = False) -> Any:

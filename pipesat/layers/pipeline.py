@@ -44,6 +44,8 @@ class Pipeline:
     recompute_whole
         Stages that recompute run their backward whole: as runtimes that recompute in each half of a
         split one.
+    overlap
+        What a pair of F and BW takes of their sum, (num, den); ``None``: nothing pairs.
     """
 
     devices: int
@@ -54,6 +56,7 @@ class Pipeline:
     delay: Delay = no_delay
     backward: Backward = "either"
     recompute_whole: bool = False
+    overlap: tuple[int, int] | None = None
 
     @cached_property
     def geometry(self) -> Geometry:

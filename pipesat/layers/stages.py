@@ -85,6 +85,7 @@ def problem_document(
             for part, flag in zip(partition, again, strict=True)
         ],
         comm=_comm(layers, partition, pipeline),
+        overlap=None if pipeline.overlap is None else {"FB": [*pipeline.overlap]},
         name=name,
         time_unit=layers.time_unit,
         memory_unit=layers.memory_unit,

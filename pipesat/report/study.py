@@ -17,7 +17,6 @@ from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
 from pipesat.files.strict_json import read_json
 from pipesat.layers.file import parse_layers
-from pipesat.parts.file import parse_parts
 from pipesat.profile.file import parse_profile
 from pipesat.replicas.answer import parse_assignment
 from pipesat.report.page import page
@@ -30,12 +29,11 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Schedule
     from pipesat.layers.layer import Layers
-    from pipesat.parts.parts import Parts
     from pipesat.profile.file import Profile
     from pipesat.replicas.answer import Assignment
     from pipesat.timeline.timeline import Timeline
 
-    _Alone: TypeAlias = Problem | Layers | Profile | Parts | Assignment
+    _Alone: TypeAlias = Problem | Layers | Profile | Assignment
 
 MANY_OPS: Final = 20_000  # from here on the hand-written schedules take more than a few seconds
 
@@ -135,13 +133,10 @@ def _case(
 
 
 _LARGEST: Final = 1 << 30
-_PARSERS: Final[
-    dict[str, Callable[[Any, str], Problem | Layers | Profile | Parts | Assignment]]
-] = {
+_PARSERS: Final[dict[str, Callable[[Any, str], Problem | Layers | Profile | Assignment]]] = {
     "problem": parse_problem,
     "layers": parse_layers,
     "profile": parse_profile,
-    "parts": parse_parts,
     "assignment": parse_assignment,
 }
 _READERS: Final[dict[str, Callable[[Path, Problem], Schedule | Timeline]]] = {
@@ -154,7 +149,7 @@ _READERS: Final[dict[str, Callable[[Path, Problem], Schedule | Timeline]]] = {
 @public
 def read(
     path: str | Path, problem: Problem | None = None
-) -> Problem | Layers | Profile | Parts | Assignment | Result | Schedule | Timeline:
+) -> Problem | Layers | Profile | Assignment | Result | Schedule | Timeline:
     """Read a file by the format that it states, or the folder that a solve has written.
 
     What is read has ``write(path)``, a result ``save(folder)``.
@@ -162,7 +157,7 @@ def read(
     Parameters
     ----------
     path
-        A problem, layers, profile, parts or assignment file; the folder of a solve: its result; a
+        A problem, layers, profile or assignment file; the folder of a solve: its result; a
         schedule or timeline file.
     problem
         What a schedule or timeline is of: their files have no costs.

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pipesat.core.amounts import share
+from pipesat.core.amounts import factor, share
 from pipesat.core.arguments import public
 from pipesat.core.building import Backward, Split
 from pipesat.core.errors import BadInput
@@ -22,7 +22,6 @@ from pipesat.placement.geometry import Geometry, Placement, chunks_of
 from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
 
 _PAIR_TIME: Final = re.compile(r"(?:(F|BW|B|W)\+(F|BW|B|W)=)?([0-9]{1,18})(?:/([0-9]{1,18}))?")
-_RATIO: Final = re.compile(r"([0-9]{1,13})/([0-9]{1,13})")
 
 
 @public
@@ -114,7 +113,9 @@ def problem_from_numbers(
     listed = _listed(lengths, reference, quadratic, tolerance, order, microbatches)
     laps = chunks_of(placement, chunks)
     pairs = _pairs(pair_time, Geometry(placement, devices, laps).homes)
-    pairing = stated(FB=None if overlap is None else _ratio(overlap), pairs=pairs or None)
+    pairing = stated(
+        FB=None if overlap is None else [*factor("overlap", overlap)], pairs=pairs or None
+    )
     given |= {"microbatches": listed or microbatches, "chunks": laps, "comm": link_delay}
     given |= {"overlap": pairing or None}
     return warned(parse_problem(document_of(placement, given), "problem new"))
@@ -143,14 +144,6 @@ def _listed(
     source = str(lengths) if isinstance(lengths, Path) else "lengths"
     values = read_lengths(lengths) if isinstance(lengths, Path) else lengths
     return microbatches_from_lengths(values, reference, q, slack, source)
-
-
-def _ratio(text: str) -> list[int]:
-    """Read ``3/4``."""
-    match = _RATIO.fullmatch(text)
-    if match is None:
-        raise BadInput("expected NUM/DEN, as in 3/4", where="overlap", value=text)
-    return [int(match[1]), int(match[2])]
 
 
 def _pairs(texts: Sequence[str], homes: Sequence[int]) -> list[dict[str, Any]]:

@@ -554,7 +554,7 @@ def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path
         assert re.search(rf"makespan {takes}\b", cli("check", *files).out)
 
 
-PARTS = str(ROOT / "examples" / "parts-deepseek-like.json")
+LAYERS_FILE = str(ROOT / "examples" / "layers-moe.json")
 BAD = {
     "no costs": ([], "missing argument 'MODEL'"),
     "no GPU": (["tiny"], "a published model needs a GPU"),
@@ -563,17 +563,15 @@ BAD = {
         "--shape length` and `--shape batch",
     ),
     "a length of a file": (
-        [PARTS, "--shape", "length=9"],
+        [LAYERS_FILE, "--shape", "length=9"],
         "--shape length: got 9, only a published model",
     ),
     "a model": (["my.model:build"], "pipesat profile --model my.model:build"),
-    "a GPU of a file": ([PARTS, "--gpu", "h100"], "--gpu: got 'h100', a file has its costs"),
+    "a GPU of a file": ([LAYERS_FILE, "--gpu", "h100"], "--gpu: got 'h100', a file has its costs"),
     "no rate": (
         ["tiny", "--gpu", "h100", "--memory", "copy_bandwidth=0"],
         "--memory copy_bandwidth: got '0', expected an amount with its unit, as 40GiB",
     ),
-    "parts twice": ([PARTS, "--parts", PARTS], "the model has parts already"),
-    "memory of parts": ([PARTS, "--memory", "9"], "parts do not say what layers hold"),
     "no file": (["x.json"], "cannot read"),
     "a wish": (["tiny", "--gpu", "h100", "--memory", "much"], "--memory: got 'much'"),
     "no unit": (

@@ -1,12 +1,11 @@
-"""``pipesat advise`` with the parts of a layer: rows in which ops run together, by formula."""
+"""``plan`` and ``advise`` where F and BW of a device may pair, by formula and against schedules."""
 
 from __future__ import annotations
 
 import json
+import random
 import shlex
-from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -14,53 +13,33 @@ import pytest
 import pipesat
 from pipesat.choose.advice import Advice
 from pipesat.choose.advice_table import megatron_flags
+from pipesat.choose.bounds import partitions_below, shape_bound
 from pipesat.choose.files import remark_of
-from pipesat.choose.pairs import alone, require_one_chunk, together, with_times
 from pipesat.choose.rows import Row
 from pipesat.core.checker import check
-from pipesat.core.errors import BadInput
-from pipesat.core.ops import KINDS
+from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.files.folder import write_folder
 from pipesat.layers.file import write_layers
 from pipesat.layers.layer import Layers
-from pipesat.parts.file import parse_parts
+from pipesat.layers.pipeline import Pipeline
+from pipesat.layers.stages import problem_of_split
+from pipesat.placement.partition import partition_of
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
-from tests.support.parts import least_by_trying, random_parts
-from tests.support.plans import entry, layers_of
+from tests.support.plans import deterministic, entry, layers_of
 
-# A layer computes 2 and communicates 2, forwards and backwards: F and BW take 4, together 4 too
-DOCUMENT: dict[str, Any] = {
-    "format": "pipesat.parts/1",
-    "time_unit": "ms",
-    "streams": ["main", "comm"],
-    "chunks": [
-        {
-            "name": "moe",
-            "F": [
-                {"name": "f", "stream": "main", "time": 2},
-                {"name": "send", "stream": "comm", "time": 2},
-            ],
-            "B": [
-                {"name": "send", "stream": "comm", "time": 2},
-                {"name": "b", "stream": "main", "time": 2},
-            ],
-        }
-    ],
-    "stages": ["moe"] * 4,
-}
-PARTS = parse_parts(DOCUMENT)
+# F and BW take 4, and together 4 too
+LAYERS = layers_of([entry(4, 4, 0)] * 4, time_unit="ms")
 
 
-def asked(runtime: str, layers: Layers | None = None, **options: Any) -> Advice:
-    given = {"model": PARTS} if layers is None else {"model": layers, "parts": PARTS}
-    options = {"devices": 2, "microbatches": 4, "time_limit": 60.0, "workers": 1} | options
-    return pipesat.advise(**given, target=runtime, **options)
+def asked(runtime: str, layers: Layers = LAYERS, **options: Any) -> Advice:
+    options = {"devices": 2, "microbatches": 4, "time_limit": 1.5, "workers": 1} | options
+    return pipesat.advise(layers, overlap="1/2", target=runtime, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def megatron() -> Advice:
-    return asked("megatron")
+    return asked("megatron", time_limit=20.0)
 
 
 def best(advice: Advice, name: str) -> Row:
@@ -82,18 +61,17 @@ def test_rows_by_formula(megatron: Advice) -> None:
         assert check(row.problem, row.schedule) == []
 
 
-def test_the_advice_and_its_bound_are_of_one_split(megatron: Advice) -> None:
-    """8 forwards and 8 backwards of 4 per device, of which 7 at most can run in pairs."""
+def test_the_advice_has_a_bound_over_all_splits(megatron: Advice) -> None:
+    """8 forwards and 8 backwards of 4 per device, of which every two may run in 4."""
     chosen = megatron.chosen
     assert chosen is not None
     assert (chosen.name, chosen.makespan) == ("interleaved-overlapped", 52)
-    assert megatron.plan is None
     assert megatron.bound is not None
-    least = 16 * 4 - 7 * 4
-    assert least <= megatron.bound.value <= best(megatron, "ours").makespan
+    assert 8 * 4 <= megatron.bound.value <= best(megatron, "ours").makespan
     lines = dict(megatron.facts())
     assert "8 of its 16 forwards run together with a backward" in lines["Limit"]
-    assert "of this split in a loop of 2" in lines["Proof"] or "proven" in lines["Proof"]
+    assert "on any split of chain, V, loop of 2" in lines["Proof"]
+    assert "Every pair of F and BW is taken to last 1/2 of both" in lines["Doubt"]
     assert chosen.share_of_ideal(megatron.question) is None
 
 
@@ -110,41 +88,6 @@ def test_megatrons_flags_of_pairs(megatron: Advice) -> None:
     assert "overlap" not in plain
 
 
-def test_layers_without_parts_run_by_themselves() -> None:
-    """An embedding of F 1, BW 2: F 5 and BW 6 of its stage, together 4 and what it takes alone."""
-    held = [entry(1, 1, 1, 0) | {"name": "E", "role": "embedding"}, *(entry(9, 9, 9, 3),) * 3]
-    layers = replace(layers_of(held), time_unit="ms")
-    advice = asked("torchtitan", layers, memory=100, reserve=0, time_limit=2.0)
-    shape = advice.question.shape("chain")
-    problem = advice.question.candidate((range(2), range(2, 4)), shape, (), "torchtitan").problem
-    first, second = problem.stages
-    assert (first.F, first.BW, first.held_after_F) == (5, 6, 3)
-    assert (second.F, second.BW, second.held_after_F) == (8, 8, 6)
-    pairs = problem.document["overlap"]["pairs"]
-    assert pairs == [{"ops": ["0F", "0BW"], "time": 7}, {"ops": ["1F", "1BW"], "time": 8}]
-    paired = [row for row in advice.rows if row.pairs and row.runs]
-    assert all("OVERLAP_F_B" in row.by_hand for row in paired)
-    assert all("function for OVERLAP_F_B" in remark_of(advice, row) for row in paired)
-    assert ("recomputation", "not searched together with pairs") in advice.left_out
-
-
-@pytest.mark.parametrize("seed", range(25))
-def test_stages_and_pairs_take_the_least_of_all_orders(seed: int) -> None:
-    """Stages of one and two layers, against trying every order of the parts."""
-    document = random_parts(Random(seed))
-    chunk = document["chunks"][0] | {"repeat": 1}
-    one = document | {"chunks": [chunk], "stages": [chunk["name"]], "devices": [0]}
-    parts = parse_parts(one)
-    sizes = {"chunks": [chunk | {"name": f"{n}", "repeat": n} for n in (1, 2)]}
-    for count in (1, 2):
-        for kind in KINDS:
-            least = least_by_trying(document | sizes, [(f"{count}", kind)])
-            assert alone(parts, count, kind) == least
-    for forwards, backwards in ((1, 1), (2, 1), (1, 2)):
-        ops = [(f"{forwards}", "F"), (f"{backwards}", "BW")]
-        assert together(parts, forwards, backwards) == least_by_trying(document | sizes, ops)
-
-
 def test_megatrons_folder_has_what_megatron_takes(
     megatron: Advice, cli: Run, tmp_path: Path
 ) -> None:
@@ -155,47 +98,113 @@ def test_megatrons_folder_has_what_megatron_takes(
     assert names >= {"megatron.txt", "advice.json", "report.html", "schedule.json"}
     assert not [name for name in names if name.endswith((".csv", ".hazards.txt", ".toml"))]
     document = json.loads((tmp_path / "advice.json").read_text())
-    assert document["parts"] == "parts"
+    assert document["overlap"] == [1, 2]
     assert document["chosen"]["pairs"] == 8
     (name,) = [x["files"] for x in document["rows"] if x["files"] and x["pairs"] == 8 and x["runs"]]
     files = (tmp_path / f"{name}.problem.json", tmp_path / f"{name}.json")
     assert "makespan 52" in cli("check", *files).out
 
 
-def test_what_does_not_go_with_parts() -> None:
-    second = DOCUMENT["chunks"][0] | {"name": "dense"}
-    two = parse_parts(DOCUMENT | {"chunks": [*DOCUMENT["chunks"], second]})
-    with pytest.raises(BadInput, match=r"chunks: got 2, expected one chunk"):
-        require_one_chunk(two)
-    layers = replace(layers_of([entry(1, 1, 1)] * 2), time_unit="us")
-    with pytest.raises(BadInput, match="time_unit: got 'ms', the layers have"):
-        with_times(layers, PARTS)
+def test_only_runtimes_that_run_pairs_of_f_and_bw_get_them() -> None:
+    question = asked("d9d", time_limit=1.0).question
+    split, shape = (range(2), range(2, 4)), question.shape("chain")
+    pairing = {name: question.candidate(split, shape, (), name) for name in ("d9d", "torch")}  # type: ignore[arg-type]
+    assert pairing["d9d"].problem.overlap is None
+    overlap = pairing["torch"].problem.overlap
+    assert overlap is not None
+    assert overlap.factor == (1, 2)
+
+
+def test_pairs_and_recomputing_go_together_where_a_runtime_can() -> None:
+    """Megatron-LM's combined 1F1B refuses full recomputation; torch's pairs are work by hand."""
+    again = {"recompute": {"F": 4, "B": 6, "W": 0, "held_after_F": 1}}
+    layers = layers_of([entry(4, 4, 0, 4, role="block", **again)] * 4, time_unit="ms")
+    own = asked("megatron", layers, memory=10, reserve=0)
+    refused = [row for row in own.rows if row.pairs and row.again and row.fits and not row.runs]
+    assert any("refuses --recompute-granularity full" in row.why_not for row in refused)
+    torch = asked("torchtitan", layers, memory=10, reserve=0)
+    paired = [row for row in torch.rows if row.pairs and row.runs and not row.again]
+    assert all("OVERLAP_F_B" in row.by_hand for row in paired)
+    assert all("function for OVERLAP_F_B" in remark_of(torch, row) for row in paired)
+    assert [row for row in torch.rows if row.pairs and row.runs and row.again]
 
 
 def test_offloading_goes_with_pairs() -> None:
-    """Capacity 10: a microbatch of two layers holds 8, copied out 2; F and BW pair in 8."""
-    again = {"recompute": {"F": 2, "B": 3, "W": 1, "held_after_F": 1}}
-    layers = replace(layers_of([entry(2, 2, 1, 4, role="block", **again)] * 4), time_unit="ms")
-    advice = asked("torch", layers, memory=10, reserve=0, copy_bandwidth=6, time_limit=6.0)
+    """Capacity 10: a microbatch of two layers holds 8, copied out 2."""
+    again = {"recompute": {"F": 4, "B": 6, "W": 1, "held_after_F": 1}}
+    layers = layers_of([entry(4, 4, 0, 4, role="block", **again)] * 4, time_unit="ms")
+    advice = asked("torch", layers, memory=10, reserve=0, copy_bandwidth=6)
     (row, *_) = [row for row in advice.rows if row.candidate.offload]
     assert check(row.problem, row.schedule) == []
     assert max(row.peaks) <= 10
-    overlap = row.problem.overlap
-    assert overlap is not None
-    assert overlap.times[(0, "F"), (0, "BW")] < 2 * 8
-    assert advice.chosen is not None
-    assert not advice.chosen.candidate.offload
+    assert row.problem.overlap is not None
 
 
-def test_the_command_line_takes_parts_alone_or_beside_layers(cli: Run, tmp_path: Path) -> None:
-    parts, layers = tmp_path / "parts.json", tmp_path / "layers.json"
-    parts.write_text(json.dumps(DOCUMENT))
-    write_layers(layers, replace(layers_of([entry(1, 1, 1)] * 4), time_unit="ms"))
-    words = ["--devices", 2, "--microbatches", 4, "--for", "megatron", "--time-limit", 60]
-    alone = cli("advise", parts, *words)
-    beside = cli("advise", layers, "--parts", parts, *words)
-    assert alone.code == beside.code == 0, alone.err + beside.err
-    for outcome in (alone, beside):
-        assert "--overlap-moe-expert-parallel-comm" in outcome.out
-        assert f"the least that the parts of {parts} can take" in " ".join(outcome.out.split())
-    one_bad_line(cli("advise", layers, "--parts", layers, *words), "layers.json")
+@pytest.mark.parametrize("seed", range(6))
+def test_no_bound_over_partitions_is_above_a_schedule_with_pairs(seed: int) -> None:
+    """Every partition of four layers, its pairs and its memory, solved: no value is below."""
+    draw = random.Random(f"pairs {seed}")
+    costs = [(draw.randint(1, 6), draw.randint(1, 6), draw.randint(0, 4)) for _ in range(4)]
+    layers = layers_of([entry(*three, held=draw.randint(1, 3)) for three in costs])
+    shape = Pipeline(
+        devices=2,
+        microbatches=3,
+        placement=draw.choice(["chain", "vee", "loop"]),  # type: ignore[arg-type]
+        memory=draw.choice([None, 14]),
+        overlap=draw.choice([(1, 2), (11, 20), (4, 5), (5, 4)]),
+    )
+    cuts = [(0, 1, 2, 3, 4)] if shape.stages == 4 else [(0, c, 4) for c in (1, 2, 3)]
+    found = {}
+    for partition in map(partition_of, cuts):
+        problem = problem_of_split(layers, partition, shape)
+        result = deterministic(problem, starts="greedy", time_limit=0.05)
+        assert problem.overlap is not None
+        if result.value is not None:
+            found[partition] = result.value
+    least = min(found.values())
+    assert shape_bound(layers, shape, "makespan").value <= least
+    below = partitions_below(layers, shape, "makespan", least + 1)
+    assert below is not None
+    assert {split for split, value in found.items() if value == least} <= set(below)
+
+
+def test_a_plan_pairs_and_says_no_load(cli: Run, tmp_path: Path) -> None:
+    """Half the work may run under the other half, so the plan is shorter than without pairs."""
+    write_layers(tmp_path / "l.json", LAYERS)
+    words = ("plan", tmp_path / "l.json", "--devices", 2, "--microbatches", 4, "--time-limit", 2)
+    words += ("--placement", "vee", "--workers", 1, "--json")
+    plain = json.loads(cli(*words).out)
+    paired = json.loads(cli(*words, "--overlap", "1/2").out)
+    assert paired["value"] < plain["value"]
+    assert paired["result"]["pairs"]["F+BW"] > 0
+    assert 32 <= paired["lower_bound"] <= paired["value"]
+
+
+def test_a_runtime_that_mixes_ways_is_planned_without_pairs() -> None:
+    """JaxPP splits all or none, but for whole ones in pairs: two searches would not have all."""
+    layers = layers_of([entry(4, 4, 2)] * 4)
+    with pytest.raises(NotApplicable, match="plan without `overlap`"):
+        pipesat.plan(layers, 2, 4, overlap="1/2", target="jaxpp", time_limit=1.0)
+
+
+@pytest.mark.parametrize("text", ["0/2", "2", "1/0", "x", "1/2/3", f"1/{10**13}"])
+def test_a_share_that_is_none(text: str) -> None:
+    with pytest.raises(BadInput, match=r"overlap: .*expected NUM/DEN"):
+        pipesat.plan(LAYERS, 2, 4, overlap=text)
+
+
+GONE = {
+    "advise layers.json --parts p.json --devices 2 --microbatches 4": "--overlap NUM/DEN",
+    "problem pairs p.json -o n.json": "problem new --overlap NUM/DEN",
+    "show p.json": "this format is gone: state what pairs take",
+    "advise p.json --devices 2 --microbatches 4": "this format is gone: state what pairs take",
+}
+
+
+@pytest.mark.parametrize("words", GONE)
+def test_a_parts_file_is_told_what_to_use_instead(
+    cli: Run, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.json").write_text('{"format": "pipesat.parts/1"}')
+    one_bad_line(cli(*words.split()), GONE[words])

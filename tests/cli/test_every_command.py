@@ -17,19 +17,6 @@ Document = dict[str, Any]
 LISTED = [{"name": "long", "count": 1, "time": [2, 1], "held": [2, 1]}, {"name": "a", "count": 2}]
 AGAIN = {"name": "again", "backward": "fused", "BW": 7, "held_after_F": 1}
 HOST = {"name": "host", "offload": {"out": 2, "in": 2, "held": 1}}
-PARTS = {
-    "format": "pipesat.parts/1",
-    "streams": ["main", "comm"],
-    "chunks": [
-        {
-            "name": "moe",
-            "F": [{"name": "f", "stream": "main", "time": 4}],
-            "B": [{"name": "b", "stream": "comm", "time": 5}],
-            "W": [{"name": "w", "stream": "main", "time": 3, "after": "b"}],
-        }
-    ],
-    "stages": ["moe", "moe"],
-}
 
 
 def plain() -> Document:
@@ -81,7 +68,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "min-memory": ("frontier", "p.json", "--within", "5%", *LIMIT, "--workers", "1"),
     "frontier": ("frontier", "p.json", *LIMIT, "--workers", "1", "--caps", "points=2"),
     "levers": ("frontier", "p.json", *LIMIT, "--workers", "1", "--caps", "points=2", "--by-mode"),
-    "pairs": ("problem", "pairs", "parts.json", "--into", "p.json", "-o", "pi.json", *LIMIT),
 }
 
 NO_LIST = "all are alike, so their order changes nothing"
@@ -122,7 +108,6 @@ def test_it_works_or_says_why_not(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.json").write_text(json.dumps(PROBLEMS[name]))
-    (tmp_path / "parts.json").write_text(json.dumps(PARTS))
     assert cli("export", "p.json", "list-scheduling", "--to", "schedule", "-o", "s.json").code == 0
     for command, words in COMMANDS.items():
         ran = cli(*words)

@@ -14,7 +14,6 @@ import pytest
 import pipesat
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
-from tests.support.paths import ROOT
 from tests.support.problems import chain, document
 from tests.support.profiles import document as measured_profile
 
@@ -48,7 +47,6 @@ LINES = (
         "--shape length=64,batch=2 -o new.json",
         r"Layers +\d+",
     ),
-    ("problem pairs parts.json --time-limit 5 -o new.json", "take less together than in turn"),
     ("balance l.json --schedule 1f1b --time-limit 0.2 -o new", r"Take +1f1b: \d+"),
     (
         "balance p.json --lengths n.json --reference 4 --quadratic 10% --objective span "
@@ -105,7 +103,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "p.json": plain,
         "l.json": plain | {"microbatches": classes},
         "profile.json": measured_profile(),
-        "parts.json": json.loads((ROOT / "examples" / "parts-deepseek-like.json").read_text()),
         "layers.json": {
             "format": "pipesat.layers/1",
             "layers": [layer | {"name": f"l{k}"} for k in range(4)],

@@ -57,7 +57,7 @@ def test_the_schemas_take_the_examples_and_refuse_what_reading_does(script: Modu
             with pytest.raises(jsonschema.ValidationError):
                 jsonschema.validate(document | {"no such key": 1}, schema)
             taken.add(name)
-    assert taken >= {"problem", "layers", "parts", "parts-map"}
+    assert taken >= {"problem", "layers"}
     problem = Problem.chain(2, 2, F=1, B=1, W=1)
     document = json.loads(schedule_bytes(problem, problem.schedule("1f1b")))
     schema = json.loads(script.schema_of("schedule"))

@@ -28,11 +28,9 @@ from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import ScheduleModel
 from pipesat.layers.file import parse_layers
-from pipesat.parts.file import parse_parts
 from pipesat.timeline.file import write_timeline
 from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 from tests.conftest import Run
-from tests.support.annotated_trace import write_annotated_trace
 from tests.support.paths import ROOT
 from tests.support.timelines import TRACES
 
@@ -56,8 +54,6 @@ STANDS_FOR = {
     "SCHEDULE": "given/schedule.json",
     "NAME": "1f1b",
     "FILE": "made.json",
-    "TRACE": "given/trace.json",
-    "MAPPING": "examples/parts-map-deepseek.json",
 }
 
 # The problem.json of a reader who has one: four stages with the costs of a 6.2B model.
@@ -281,8 +277,6 @@ class Reader:
             ScheduleModel.model_validate_json(block.text)
         elif kind == "pipesat.layers":
             parse_layers(document)
-        elif kind == "pipesat.parts":
-            parse_parts(document)
         else:
             parse_problem(document)
 
@@ -318,7 +312,6 @@ def reader(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
     (tmp_path / "profile.json").write_bytes(PROFILE.read_bytes())
     (tmp_path / "problem.json").write_text(json.dumps(OWN_PROBLEM))
     (tmp_path / "given").mkdir()
-    write_annotated_trace(tmp_path / "given" / "trace.json")
     for rank, trace in enumerate(TRACES):
         (tmp_path / "given" / f"rank{rank}.json").write_text(json.dumps(trace))
     monkeypatch.chdir(tmp_path)

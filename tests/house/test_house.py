@@ -85,7 +85,6 @@ core record
 files bounds
 placement
 picture
-parts
 heuristics solver
 profile
 layers risk replicas

@@ -22,8 +22,6 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from pipesat.cli import main
-from tests.support.annotated_trace import MAPPING, write_annotated_trace
-from tests.support.parts import BY_HAND
 
 Path_ = tuple[str | int, ...]
 
@@ -100,9 +98,6 @@ _LINES = [
     "advise {profile.json} --devices 2 --microbatches 4",
     "sweep {sweep.toml} --dry-run",
     "sweep {sweep.toml} --dry-run --json",
-    "problem pairs {parts.json} -o {new}",
-    "problem pairs {parts.json} --into {vee.json} -o {new}",
-    "problem pairs {trace-parts.json} --map {parts-map.json} -o {new}",
     "show {result} --html {new}",
     "show {result} --html {new} --html baselines=no",
 ]
@@ -141,7 +136,6 @@ def _done(*_: object, **__: object) -> None:
 
 _LONG_WORK = (
     "pipesat.solver.solve",
-    "pipesat.solver.job_shop.least_time",
     "pipesat.frontier.trace.trace",
     "pipesat.choose.time_shares.Work",
     "pipesat.choose.phases.run_plan",
@@ -183,9 +177,6 @@ def make_world(folder: Path) -> None:
     modules = [["tok_embeddings", "layers.0", "layers.1"], ["layers.2", "norm", "output"]]
     _dump(folder / "modules.json", modules)
     _write_traces(folder)
-    _dump(folder / "parts.json", BY_HAND | {"stages": ["moe"] * 4, "devices": [0, 1, 1, 0]})
-    write_annotated_trace(folder / "trace-parts.json")
-    shutil.copy(MAPPING, folder / "parts-map.json")
     (folder / "sweep.toml").write_text(_SWEEP)
     _make_files(folder)
     with reading_only():

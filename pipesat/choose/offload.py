@@ -1,0 +1,31 @@
+"""Splits whose stages may copy activations to the host instead of recomputing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil
+from typing import Final
+
+from pipesat.core.problem import Problem
+from pipesat.files.folder import changed_problem
+from pipesat.layers.layer import Layers
+
+OFFLOAD: Final = "offload"
+WHY_NOT: Final = "no runtime copies beside its ops yet: docs/memory.md has what runs"
+
+
+def with_offload(
+    problem: Problem, layers: Layers, partition: Sequence[range], rate: Fraction
+) -> Problem:
+    """Return a split's problem whose stages may offload, at so much memory per time unit."""
+    stages = list[dict[str, object]]()
+    for part in partition:
+        held = sum(layers.layers[k].amount("held_after_F") for k in part)
+        stays = min(
+            held, sum(layers.layers[k].amount("held_after_F", recompute=True) for k in part)
+        )
+        copy = ceil((held - stays) / rate)
+        mode = {"name": OFFLOAD, "offload": {"out": copy, "in": copy, "held": stays}}
+        stages.append({"modes": [mode]} if held > stays else {})
+    return changed_problem(problem, "problem of layers", stages=stages)
