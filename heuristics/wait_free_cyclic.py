@@ -12,9 +12,9 @@ from itertools import zip_longest
 from typing import Final, Literal, NamedTuple
 
 from pipesat.core.errors import NotApplicable
-from pipesat.core.event_engine import DeviceMemory
 from pipesat.core.ops import Item, Op
 from pipesat.core.problem import Problem
+from pipesat.core.rules import memory_change
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import published
@@ -63,7 +63,7 @@ class _Cycles:
         for route in problem.routes:
             self.ready[_Queue(route.stages[0], "F")].extend(range(route.microbatches))
         self.rows: list[list[Item]] = [[] for _ in problem.devices]
-        self.memory = [DeviceMemory(problem, device.room) for device in problem.devices]
+        self.held = [0] * len(problem.devices)
         self.known: set[tuple[int, int, int]] = set()  # (device, route, microbatch)
 
     def run(self) -> int:
@@ -97,11 +97,13 @@ class _Cycles:
         if queue.phase == "B":
             items = full_backward(self.problem, queue.stage, microbatch)
         name = device, self.problem.route_of[queue.stage], microbatch
-        if name not in self.known and not self.memory[device].fits(items[0]):
+        changes = [memory_change(self.problem, item) for item in items]
+        room = self.problem.devices[device].room
+        full = room is not None and self.held[device] + changes[0].at_start > room
+        if full and name not in self.known:
             return False
         self.known.add(name)
-        for item in items:
-            self.memory[device].run(item)
+        self.held[device] += sum(change.net for change in changes)
         self.rows[device] += items
         return True
 
