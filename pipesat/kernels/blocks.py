@@ -66,7 +66,7 @@ def pulled_order(vee: Vee, slots: Ints, more: int) -> Coded:
     """
     at, grid = _repeated(slots, vee.microbatches)
     p, length = grid.shape
-    held, taken = np.zeros((p, length), np.int64), np.zeros((p, length), np.bool_)
+    held, taken = np.empty((p, length), np.int64), np.zeros((p, length), np.bool_)
     most = 0
     for rank in range(p):
         now = 0
@@ -87,7 +87,8 @@ def pulled_order(vee: Vee, slots: Ints, more: int) -> Coded:
                 continue
             series, number = place & 7, place >> 3
             forward = series < _FORWARDS
-            before, change = (0, 1) if forward else (1, -1)  # slots before its last one
+            before = 0 if forward else 1  # slots before its last one
+            change = 1 if forward else -1
             start = _earliest(at, rank, series, number) + before
             if forward:
                 start = _after_full(held, rank, start, slot, most)
@@ -114,7 +115,8 @@ def _repeated(slots: Ints, m: int) -> tuple[Ints, Ints]:
         for series in range(_W):
             length = max(length, slots[rank, series])
     length += PERIOD * (m - 1) + 2 * m + 2
-    at, grid = np.zeros((p, _W + 1, 2 * m), np.int64), np.full((p, length), NONE, np.int64)
+    at = np.empty((p, _W + 1, 2 * m), np.int64)
+    grid = np.full((p, length), NONE, np.int64)
     for rank in range(p):
         for series in range(_W):
             for number in range(m):
@@ -153,7 +155,7 @@ def _earliest(at: Ints, rank: int, series: int, number: int) -> int:
     after = at[rank, series, number - 1] if number else NONE
     if series == _W:
         return 1 + max(after, _slot_of_backward(at, rank, number))
-    neighbour = rank - 1 if series in (0, _B1) else rank + 1
+    neighbour = rank - 1 if series & 1 == 0 else rank + 1
     if 0 <= neighbour < len(at):
         return 1 + max(after, at[neighbour, series, number])
     if series:
@@ -194,7 +196,7 @@ def _reorder_with_weights(at: Ints, grid: Ints) -> None:
     The ends are what runs until rank 0's first backward of chunk 0, and after its last F of it.
     """
     p, length = grid.shape
-    held, peak = np.zeros((p, length), np.int64), 0
+    held, peak = np.empty((p, length), np.int64), 0
     for rank in range(p):
         now = 0
         for slot in range(length):
@@ -239,8 +241,9 @@ def _reorder_before_weights(at: Ints, grid: Ints) -> None:
                     grid[rank, slot] = NONE
     # chunks held, and W's due, before every slot
     held, due = np.zeros((p, length + 1), np.int64), np.zeros((p, length + 1), np.int64)
+    tried = np.empty((2, length), np.int64)
     for rank in range(p):
-        _fits(grid, held, due, rank, 0, 0, peak, True)
+        _fits(grid, held, due, tried, rank, 0, 0, peak)
     cool = at[0, 0, at.shape[2] // 2 - 1]
     for slot in range(cool, length):
         for rank in range(1 if slot == cool else 0, p):
@@ -251,8 +254,7 @@ def _reorder_before_weights(at: Ints, grid: Ints) -> None:
                 if grid[rank, free] >= 0:
                     continue
                 _move(at, grid, rank, slot, free)
-                if _fits(grid, held, due, rank, free, slot, peak, False):
-                    _fits(grid, held, due, rank, free, slot, peak, True)
+                if _fits(grid, held, due, tried, rank, free, slot, peak):
                     break
                 _move(at, grid, rank, free, slot)
     _run_weights(at, grid)
@@ -260,28 +262,31 @@ def _reorder_before_weights(at: Ints, grid: Ints) -> None:
 
 @compiled
 def _fits(
-    grid: Ints, held: Ints, due: Ints, rank: int, start: int, end: int, peak: int, keep: bool
+    grid: Ints, held: Ints, due: Ints, tried: Ints, rank: int, start: int, end: int, peak: int
 ) -> bool:
-    """Whether a rank's chunks keep within the peak if W's take free slots; known before ``start``.
+    """Whether a rank's chunks keep within the peak if W's take free slots; if so, note counts.
 
-    What is known after ``end`` still holds once both counts are the same again.
+    They are known before ``start``, and after ``end`` once both are what they were.
     """
-    now, waiting = held[rank, start], due[rank, start]
-    for slot in range(start, grid.shape[1]):
+    now, waiting, stop = held[rank, start], due[rank, start], grid.shape[1]
+    for slot in range(start, stop):
         if slot > end > 0 and now == held[rank, slot] and waiting == due[rank, slot]:
+            stop = slot
             break
-        if keep:
-            held[rank, slot], due[rank, slot] = now, waiting
+        tried[0, slot], tried[1, slot] = now, waiting
         place = grid[rank, slot]
         if place < 0:
             if waiting:
-                waiting, now = waiting - 1, now - 1
+                waiting -= 1
+                now -= 1
         elif place & 7 >= _FORWARDS:
             waiting += 1
         else:
             now += 1
             if now > peak:
                 return False
+    for slot in range(start, stop):
+        held[rank, slot], due[rank, slot] = tried[0, slot], tried[1, slot]
     return True
 
 
@@ -289,7 +294,7 @@ def _fits(
 def _closed_gaps(at: Ints, grid: Ints) -> tuple[Ints, Ints]:
     """Run every op as early as its rank's order and its inputs allow ("squeezing")."""
     p, length = grid.shape
-    new, result = np.full((p, length), NONE, np.int64), np.zeros(at.shape, np.int64)
+    new, result = np.full((p, length), NONE, np.int64), np.empty_like(at)
     free = np.zeros(p, np.int64)
     for slot in range(length):
         for rank in range(p):
@@ -327,7 +332,7 @@ def _coded(vee: Vee, grid: Ints, at_once: bool) -> Coded:
                 continue
             items[rank, count[rank]] = code
             count[rank] += 1
-            if series in (_B1, _B0):
+            if _B1 <= series <= _B0:
                 weight = NONE if code & 3 == BW else code + 1
                 if at_once and weight >= 0:
                     items[rank, count[rank]] = weight
