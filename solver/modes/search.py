@@ -9,11 +9,13 @@ from pipesat.core.errors import Deadlock
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import earliest_ends, linearize, time_order
+from pipesat.solver.modes.annealing import Annealer, annealing_applies
 from pipesat.solver.modes.starts import Start, orders_from, pack_by_turns
 from pipesat.solver.run.incumbent import Incumbent, failure_note
 
 _STARTS = 0.2  # of the time left, at most, goes into starts along guides
 _PACKED, _PACKING = 12, 0.12  # starts that are packed, and the share of the time left for that
+_ANNEALING = 0.2  # of the time left, at most, goes into annealing the shortest
 PACKED = "packed with modes"
 
 
@@ -52,6 +54,10 @@ def _start_along(incumbent: Incumbent, guides: Sequence[Schedule], chance: rando
         return _offer(problem, incumbent, Start(packed, PACKED))
 
     pack_by_turns(problem, [order for _, order in best], chance, offer, lambda: clock.over)
+    if annealing_applies(problem, incumbent.objective):
+        clock = incumbent.clock.part(_ANNEALING * incumbent.clock.left, lambda: incumbent.proven)
+        annealer = Annealer(problem, incumbent, chance.randrange(1 << 30))
+        annealer.by_turns(best, lambda: clock.over)
 
 
 def _offer(problem: Problem, incumbent: Incumbent, start: Start) -> int | None:
