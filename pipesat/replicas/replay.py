@@ -1,9 +1,8 @@
 """Makespans and memory of one hand-written schedule under many microbatches at once.
 
 The schedule fixes the order of ops; what a microbatch costs changes from case to case. All arrays
-have the cases as their last axis, and ops that wait for equally many others in a row (a *level*)
-are timed together: with p stages and m microbatches, 1F1B has some 2 (m + p) levels of at most p
-ops, so a replay of K cases takes that many operations on arrays of p x K numbers.
+have the cases as their last axis, and one compiled pass over the ops times them all
+(:mod:`pipesat.kernels.replicas`).
 """
 
 from __future__ import annotations
@@ -16,13 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pipesat.core.arrays import Floats, Ints
+from pipesat.core.arrays_of import arrays_of
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.ops import Op
+from pipesat.core.ops import KINDS, Op
 from pipesat.core.problem import MicrobatchClass, Route
 from pipesat.core.rules import awaited
 from pipesat.core.settings import MOST_AMOUNT
 from pipesat.core.stage import AMOUNTS, HELD
 from pipesat.core.timing import linearize
+from pipesat.kernels.replicas import Ops, ends_in_cases, excess_in_cases
 from pipesat.placement.lengths import DEN, Factors, factors_of
 
 if TYPE_CHECKING:
@@ -43,54 +44,43 @@ class Replay:
     columns
         The amounts that matter, numbers of :func:`column`: the first axis of all costs. ``timed``
         are those of them that are times of ops.
-    length, delay, at
-        Of each op, by level: where its time is, and the delay of its input (-1: there is none), and
-        the place of its microbatch.
-    before, source
-        Numbers, from 1, of the op before each on its device, and of its input; 0: there is none.
+    ops, arrays
+        The ops in an order that respects what they wait for, as such and as arrays.
     """
 
     def __init__(self, problem: Problem, order: Order) -> None:
         sequence = linearize(problem, order)
         if sequence.copies or not all(isinstance(item, Op) for item in sequence.item):
             raise NotApplicable("it runs pairs or copies, which are not timed over replicas")
-        depth: list[int] = []
-        for before, inputs in zip(sequence.before, sequence.inputs, strict=True):
-            waits = [before, *(source for source, _ in inputs)]
-            depth.append(1 + max((depth[w] for w in waits if w >= 0), default=-1))
-        by_level = sorted(range(len(depth)), key=depth.__getitem__)
-        number = {old: new for new, old in enumerate(by_level, 1)} | {-1: 0}
         self.places = problem.routes[0].microbatches
-        self.ops: list[Op] = [sequence.item[old] for old in by_level]  # type: ignore[misc]
-        self.at = np.array([op.microbatch for op in self.ops])
-        self.before = np.array([number[sequence.before[old]] for old in by_level])
-        self.source = np.array(
-            [next((number[j] for j, _ in sequence.inputs[old]), 0) for old in by_level]
-        )
+        self.ops: list[Op] = [*sequence.item]  # type: ignore[list-item]
         rows: list[list[int]] = [[] for _ in problem.devices]
-        for old, device in enumerate(sequence.device):
-            rows[device].append(number[old] - 1)
+        for number, device in enumerate(sequence.device):
+            rows[device].append(number)
         self.last = np.array([row[-1] + 1 for row in rows if row])
         self.rooms = [
             (device.room, row)
             for device, row in zip(problem.devices, rows, strict=True)
             if device.room is not None and row
         ]
-        levels = [depth[old] for old in by_level]
-        self.levels = np.searchsorted(levels, range(levels[-1] + 2)).tolist()
-        self._number_columns(problem)
-
-    def _number_columns(self, problem: Problem) -> None:
+        self.room = arrays_of(problem).room
         lengths = [column(op.stage, op.kind) for op in self.ops]
         delays = [_delay_of(problem, op) for op in self.ops]
-        held = {column(op.stage, key) for op in self.ops for key in HELD if self.rooms}
-        self.columns = sorted({*lengths, *delays, *held} - {-1})
+        held = [column(op.stage, HELD[0]) if self.rooms else -1 for op in self.ops]
+        more = {column(op.stage, key) for op in self.ops for key in HELD if self.rooms}
+        self.columns = sorted({*lengths, *delays, *more} - {-1})
         place = {number: at for at, number in enumerate(self.columns)} | {-1: -1}
-        self.length = np.array([place[number] for number in lengths])
-        self.delay = np.array([place[number] for number in delays])
-        self.delayed = np.flatnonzero(self.delay >= 0)
-        self.timed = np.unique(self.length)
-        self.held = {op.stage: place.get(column(op.stage, HELD[0]), -1) for op in self.ops}
+        self.arrays = Ops(
+            device=sequence.arrays.device,
+            kind=np.array([KINDS.index(op.kind) for op in self.ops]),
+            at=np.array([op.microbatch for op in self.ops]),
+            length=np.array([place[number] for number in lengths]),
+            delay=np.array([place[number] for number in delays]),
+            held=np.array([place[number] for number in held]),
+            before=np.array(sequence.before) + 1,
+            source=np.array([next((j + 1 for j, _ in own), 0) for own in sequence.inputs]),
+        )
+        self.timed = np.unique(self.arrays.length)
 
     def makespans(self, costs: Ints) -> Ints:
         """Makespan of each case; ``costs`` has shape (columns, m, cases)."""
@@ -99,30 +89,17 @@ class Replay:
 
     def ends(self, costs: Any) -> Any:
         """End of every op, shape (1 + ops, cases); row 0 is the start of time."""
-        lengths = costs[self.length, self.at]
-        ends = np.zeros((1 + len(self.ops), costs.shape[2]), dtype=lengths.dtype)
-        late = None
-        if len(self.delayed):
-            late = np.zeros_like(lengths)
-            late[self.delayed] = costs[self.delay[self.delayed], self.at[self.delayed]]
-        for begin, end in zip(self.levels, self.levels[1:], strict=False):
-            own = slice(begin, end)
-            reach = ends[self.source[own]]
-            if late is not None:
-                reach += late[own]
-            np.maximum(reach, ends[self.before[own]], out=reach)
-            np.add(reach, lengths[own], out=ends[begin + 1 : end + 1])
-        return ends
+        return ends_in_cases(self.arrays, np.ascontiguousarray(costs))
 
     def longest_path(self, costs: Any) -> Floats:
         """How often each amount is on the longest path of the first case; shape (m, columns)."""
-        ends = self.ends(costs[:, :, :1])[:, 0]
+        ends, ops = self.ends(costs[:, :, :1])[:, 0], self.arrays
         found = np.zeros((self.places, len(self.columns)))
         number = int(self.last[ends[self.last].argmax()])
         while number:
-            op, at = number - 1, int(self.at[number - 1])
-            found[at, self.length[op]] += 1
-            before, source, delay = int(self.before[op]), int(self.source[op]), int(self.delay[op])
+            op, at = number - 1, int(ops.at[number - 1])
+            found[at, ops.length[op]] += 1
+            before, source, delay = int(ops.before[op]), int(ops.source[op]), int(ops.delay[op])
             late = costs[delay, at, 0] if delay >= 0 else 0
             if by_source := bool(source and ends[source] + late >= ends[before]):
                 found[at, delay] += delay >= 0
@@ -146,24 +123,10 @@ class Replay:
 
     def excess(self, costs: Ints) -> Ints:
         """Most by which each case exceeds a device's memory, op by op; 0: it fits."""
-        found = np.zeros(costs.shape[2], dtype=np.int64)
-        places = [*map(HELD.index, ("held_after_F", "held_after_B", "held_in_backward"))]
-        for room, row in self.rooms:
-            held = np.zeros(costs.shape[2], dtype=np.int64)
-            for op in (self.ops[number] for number in row):
-                at = self.held[op.stage]
-                first, second, most = (costs[at + place, op.microbatch] for place in places)
-                if op.kind == "F":
-                    start = net = first
-                elif op.kind == "BW":
-                    start, net = np.maximum(most - first, 0), -first
-                elif op.kind == "B":
-                    start, net = np.maximum(np.maximum(most, second) - first, 0), second - first
-                else:
-                    start, net = second * 0, -second
-                np.maximum(found, held + start - room, out=found)
-                held = held + net
-        return found
+        if not self.rooms:
+            return np.zeros(costs.shape[2], np.int64)
+        excess: Ints = excess_in_cases(self.arrays, np.ascontiguousarray(costs), self.room)
+        return excess
 
 
 def column(stage: int, name: str) -> int:

@@ -203,7 +203,7 @@ def _require_room(load: Load) -> None:
     if not load.costs[:, load.replay.timed].min() or not load.replay.rooms or m > _PLACES:
         return  # an op of no length may hold nothing
     for room, row in load.replay.rooms:
-        places = {load.replay.held[load.replay.ops[number].stage] for number in row}
+        places = {*load.replay.arrays.held[row].tolist()}
         total, instants = int(load.costs[:, [*places]].sum()), load.replay.instants(row)
         if total > room * load.replicas * instants:
             raise Infeasible(

@@ -98,13 +98,13 @@ class _Programme:
             for column, variable in enumerate(own):
                 here = {row[j]: -float(c) for row, c in zip(shares, costs[:, column], strict=True)}
                 self._row(0, 0, {variable: 1, **here})
-        ends = [None, *(new() for _ in replay.ops)]
+        ends, ops = [None, *(new() for _ in replay.ops)], replay.arrays
         self.arcs: list[list[tuple[int, bool, Any]]] = []
         for number, (length, at, delay) in enumerate(
-            zip(replay.length.tolist(), replay.at.tolist(), replay.delay.tolist(), strict=True), 1
+            zip(ops.length.tolist(), ops.at.tolist(), ops.delay.tolist(), strict=True), 1
         ):
             arcs = []
-            before, source = int(replay.before[number - 1]), int(replay.source[number - 1])
+            before, source = int(ops.before[number - 1]), int(ops.source[number - 1])
             by_source = [(source, delay >= 0)] if source else []
             by_device = [(before, False)] if before or not source else []
             for waits, late in by_device + by_source:
@@ -139,13 +139,13 @@ class _Programme:
         for number in range(len(replay.ops), 0, -1):
             if not flow[number]:
                 continue
-            at = replay.at[number - 1]
-            found[at, replay.length[number - 1]] += flow[number]
+            at = replay.arrays.at[number - 1]
+            found[at, replay.arrays.length[number - 1]] += flow[number]
             arcs = self.arcs[number - 1]
             for (waits, late), part in _parts([((w, late), row) for w, late, row in arcs]):
                 flow[waits] += flow[number] * part
                 if late:
-                    found[at, replay.delay[number - 1]] += flow[number] * part
+                    found[at, replay.arrays.delay[number - 1]] += flow[number] * part
         return found
 
 
