@@ -207,9 +207,10 @@ class _Shares(NamedTuple):
 
     def times(self, factors: Floats) -> Floats:
         """Times of all items; shape (samples, items)."""
-        varied = self.fixed + self.share[0] * factors[:, self.slots[0]]
+        varied: Floats = self.fixed + self.share[0] * factors[:, self.slots[0]]
         varied += self.share[1] * factors[:, self.slots[1]]
-        return varied * self.time
+        varied *= self.time
+        return varied
 
 
 def _sigma(variation: float) -> float:
