@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipesat.kernels.arrays import BW, NONE, Coded, Ints
-from pipesat.kernels.compiled import compiled
+from pipesat.kernels.compiled import compiled, compiled_meanwhile
 
 PERIOD: Final = 6
 _B1: Final = 2  # the first of the two series of backwards
@@ -41,7 +41,7 @@ class Vee(NamedTuple):
     shift: int
 
 
-@compiled
+@compiled_meanwhile
 def block_order(vee: Vee, slots: Ints) -> Coded:
     """Repeat a block of one slot per op once per microbatch, reorder both ends, squeeze.
 
@@ -57,7 +57,7 @@ def block_order(vee: Vee, slots: Ints) -> Coded:
     return _coded(vee, grid, False)
 
 
-@compiled
+@compiled_meanwhile
 def pulled_order(vee: Vee, slots: Ints, more: int) -> Coded:
     """Repeat a block whose backwards take two slots; every op moves to the first with its inputs.
 

@@ -9,18 +9,19 @@ numpy that is newer than it knows, loops run as the Python that they are: the sa
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import platform
 import stat
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, update_wrapper
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,30 +29,109 @@ R = TypeVar("R")
 _lock = threading.RLock()
 
 
-class Compiled:
-    """A function that is compiled when it is first called; others of its kind may call it."""
+_WAIT: Final = 0.25  # seconds in which a loop is there if another run has compiled it
+_LARGEST: Final = 20_000  # numbers in an array of which Python makes short work
+_AT_EXIT: Final = 0.5  # seconds that what is being compiled has, when the interpreter goes
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+
+class Compiled:
+    """A function that is compiled when it is first called; others of its kind may call it.
+
+    With ``meanwhile``, calls on small arrays run as Python until it is compiled: one order is timed
+    sooner than that. Of several processes one compiles, and the others read what it has kept.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, meanwhile: bool) -> None:
         update_wrapper(self, function)
-        self.function = function
+        self.function, self.meanwhile = function, meanwhile
         self._dispatcher: Any = None
+        self._ready: Any = None
+        self._failure: Exception | None = None
+        self._compiling: threading.Thread | None = None
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run it, compiled."""
-        return (self._dispatcher or self.dispatcher)(*arguments)
+        """Run it, compiled if it is by now."""
+        if self._ready is not None:
+            return self._ready(*arguments)
+        if _here.interprets or why_interpreted():
+            return self.function(*arguments)
+        self._compile(arguments)
+        if self._ready is not None:
+            return self._ready(*arguments)
+        _here.interprets = True
+        try:
+            return self.function(*arguments)
+        finally:
+            _here.interprets = False
+
+    def _compile(self, arguments: tuple[Any, ...]) -> None:
+        """Compile it for such arguments; come back before that, if they are of few numbers."""
+        with _lock:
+            if self._compiling is None:
+                types = tuple(map(_numba().typeof, arguments))
+                self._compiling = threading.Thread(target=self._make, args=(types,), daemon=True)
+                self._compiling.start()
+                atexit.register(self._compiling.join, _AT_EXIT)
+        small = self.meanwhile and _most(arguments) <= _LARGEST
+        self._compiling.join(_WAIT if small else None)
+        if self._failure is not None:
+            raise self._failure
+
+    def _make(self, types: tuple[Any, ...]) -> None:
+        try:
+            with _one_process_at_a_time(self.function.__name__):
+                self.dispatcher.compile(types)
+            self._ready = self.dispatcher
+        except Exception as error:
+            self._failure = error
 
     @property
     def dispatcher(self) -> Any:
         """What numba makes of it."""
         with _lock:
             if self._dispatcher is None:
-                self._dispatcher = _dispatcher(self.function)
+                with _cached_in(_folder()) as kept:
+                    self._dispatcher = _numba().njit(nogil=True, cache=kept)(self.function)
             return self._dispatcher
+
+
+class _Here(threading.local):
+    """Of one thread: whether it is within a loop that runs as Python."""
+
+    interprets = False
+
+
+_here = _Here()
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function of module level that numba can compile; it lets other threads run."""
-    return cast("Callable[P, R]", Compiled(function))
+    return cast("Callable[P, R]", Compiled(function, meanwhile=False))
+
+
+def compiled_meanwhile(function: Callable[P, R]) -> Callable[P, R]:
+    """As :func:`compiled`, for one whose calls take moments: they do not wait for a compiler."""
+    return cast("Callable[P, R]", Compiled(function, meanwhile=True))
+
+
+def _most(arguments: Iterable[Any]) -> int:
+    """Most numbers in an array among arguments, or among their members."""
+    sizes = (_most(one) if isinstance(one, tuple) else getattr(one, "size", 0) for one in arguments)
+    return max(sizes, default=0)
+
+
+@contextmanager
+def _one_process_at_a_time(name: str) -> Iterator[None]:
+    """Wait until no other process compiles a loop of this name; where none can be kept, do not."""
+    folder = _folder()
+    if folder is None:
+        yield
+        return
+    import fcntl
+
+    with open(Path(folder) / f"{name}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @cache
@@ -62,14 +142,6 @@ def why_interpreted() -> str:
     except ImportError as error:
         return f"numba does not load: {error}"
     return ""
-
-
-def _dispatcher(function: Callable[..., Any]) -> Any:
-    if why_interpreted():
-        return function
-    numba = _numba()
-    with _cached_in(_folder()) as kept:
-        return numba.njit(nogil=True, cache=kept)(function)
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipesat.kernels.arrays import BW, NONE, B, Coded, F, Ints, W
-from pipesat.kernels.compiled import compiled
+from pipesat.kernels.compiled import compiled, compiled_meanwhile
 
 DEPTHS: Final = ("memory", "1f1b", "eager", "slope", "slope+1", "least idle")
 PATTERNS: Final = ("free", "alternate", "skip")
@@ -73,7 +73,7 @@ class Filled(NamedTuple):
     order: Coded
 
 
-@compiled
+@compiled_meanwhile
 def filled(
     chain: Chain,
     depth: int,

@@ -22,7 +22,7 @@ from pipesat.kernels.arrays import (
     ProblemArrays,
     W,
 )
-from pipesat.kernels.compiled import compiled
+from pipesat.kernels.compiled import compiled, compiled_meanwhile
 from pipesat.kernels.events import popped, pushed
 
 
@@ -76,7 +76,7 @@ def _all_can_finish(
     return True
 
 
-@compiled
+@compiled_meanwhile
 def scheduled(
     a: ProblemArrays,
     may_split: Ints,

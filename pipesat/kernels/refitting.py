@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipesat.kernels.arrays import NONE, B, Coded, ProblemArrays, W
-from pipesat.kernels.compiled import compiled
+from pipesat.kernels.compiled import compiled_meanwhile
 
 _FAR: Final = 64  # overtaken ops, at most
 
@@ -23,7 +23,7 @@ class Refitted(NamedTuple):
     fits: bool
 
 
-@compiled
+@compiled_meanwhile
 def refitted(a: ProblemArrays, order: Coded, patience: float) -> Refitted:
     """Run an order without pairs anew within the room.
 

@@ -11,13 +11,13 @@ from typing import Final
 import numpy as np
 
 from pipesat.kernels.arrays import NONE, UNLIMITED, Ints
-from pipesat.kernels.compiled import compiled
+from pipesat.kernels.compiled import compiled_meanwhile
 from pipesat.kernels.timing import Sequence
 
 TOO_LARGE: Final = -2
 
 
-@compiled
+@compiled_meanwhile
 def least_span_starts(sequence: Sequence, devices: int, most: int) -> tuple[int, Ints]:
     """Return the least span of a sequence's items, and the least starts of devices with it.
 

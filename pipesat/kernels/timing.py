@@ -16,7 +16,7 @@ from pipesat.kernels.arrays import (
     time_together,
     variant,
 )
-from pipesat.kernels.compiled import compiled
+from pipesat.kernels.compiled import compiled, compiled_meanwhile
 
 UNREACHABLE: Final = -(1 << 62)
 
@@ -52,7 +52,7 @@ class Sequence(NamedTuple):
     reached: Ints
 
 
-@compiled
+@compiled_meanwhile
 def sequenced(a: ProblemArrays, order: Coded) -> Sequence:
     """Put an order into one sequence. O(items).
 
@@ -137,7 +137,7 @@ def sequenced(a: ProblemArrays, order: Coded) -> Sequence:
     )
 
 
-@compiled
+@compiled_meanwhile
 def ends_of(sequence: Sequence, release: Ints) -> Ints:
     """Earliest ends of a sequence's items if device d does not start before ``release[d]``.
 
@@ -156,7 +156,7 @@ def ends_of(sequence: Sequence, release: Ints) -> Ints:
     return ends
 
 
-@compiled
+@compiled_meanwhile
 def value_of(a: ProblemArrays, order: Coded) -> tuple[int, int]:
     """Earliest makespan of an order and the span of that timing; -1 if it cannot run.
 
@@ -211,14 +211,14 @@ def last_ends(
     return found
 
 
-@compiled
+@compiled_meanwhile
 def makespan_of(a: ProblemArrays, order: Coded) -> int:
     """Earliest makespan of an order, whether it fits into memory or not; -1 if it cannot run."""
     makespan, _ = value_of(a, order)
     return makespan
 
 
-@compiled
+@compiled_meanwhile
 def over_room(a: ProblemArrays, order: Coded) -> int:
     """Return the first device on which an order's items exceed the room, copies counted as done.
 
