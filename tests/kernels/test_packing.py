@@ -12,12 +12,12 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
-from pipesat.heuristics.greedy_pairs import paired_schedules
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.kernels.packing import pack
 from pipesat.solver.modes.starts import packer
 from pipesat.solver.packing import Walk, jobs_of
 from tests.oracle.packing import packed
+from tests.support.greedy import by_each_policy, by_each_setting
 from tests.support.mixtures import mixture
 from tests.support.problems import chain, vee
 from tests.support.zero_lengths import random_document
@@ -35,7 +35,7 @@ def drawn(seed: int) -> tuple[Problem, Order]:
                 lambda: vee(3, 5, cap=chance.choice([None, 6, 7]), held_after_B=1),
             ]
         )()
-        made = paired_schedules if problem.overlap else list_schedules
+        made = by_each_setting if problem.overlap else by_each_policy
         if schedules := [*islice(made(problem), 4)]:
             return problem, chance.choice(schedules).order
 
