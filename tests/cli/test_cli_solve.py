@@ -270,6 +270,23 @@ def test_one_clock_in_all_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clocks == ["2.0 of 12.5 s", "6.0 of 12.5 s"]
 
 
+def test_lines_never_go_back_and_say_why_they_go_on_at_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A deterministic search has counted 3 s when 9 have passed; then value and bound meet."""
+    now = [100.0]
+    monkeypatch.setattr("pipesat.cli.progress.time.monotonic", lambda: now[0])
+    progress = Progress(Console(file=io.StringIO(), width=100))
+    progress(Improvement(2.0, 8, 6, "load"))
+    now[0] += 7
+    assert progress._now().split() == "9.0 s best 8 bound 6 gap 25.00 % load".split()
+    progress(Improvement(3.0, 8, 8, "CP-SAT"))
+    assert progress.lines[-1].split() == "9.0 s best 8 bound 8 gap 0 % CP-SAT".split()
+    assert progress._now().endswith("CP-SAT; now ending: value and bound meet")
+    with doing("the narrower problem keep"):
+        assert progress._now().endswith("CP-SAT; now the narrower problem keep")
+
+
 def test_long_work_is_named_while_nothing_improves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until there is a value, its name alone; then what is known, which is not logged again."""
     monkeypatch.setattr("pipesat.cli.progress.SILENCE", 0.01)
