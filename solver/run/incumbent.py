@@ -27,6 +27,7 @@ def failure_note(what: str, error: BaseException) -> str:
     return f"{what} failed, please report it: {type(error).__name__}: {error}"
 
 
+_LONGEST_WAIT = 0.5  # seconds for who takes note of something
 NOTHING = Bound(0, "nothing takes less than no time")
 
 
@@ -210,8 +211,10 @@ class Incumbent:
 
     def close(self) -> None:
         """Keep everything as it is: nothing that is found later counts, nor is anybody told."""
-        with self.lock:
-            self.closed = True
+        held = self.lock.acquire(timeout=_LONGEST_WAIT)  # whoever has it may be left behind
+        self.closed = True
+        if held:
+            self.lock.release()
 
     def trusts(self, origin: str) -> bool:
         """Whether nothing that came from there has been refuted."""

@@ -126,6 +126,13 @@ class Team:
         if not (now or _SPARE or self.asked.clock.seconds > HEAD_START):
             return
         self._begun = True
+        if now:
+            self._fill()
+        else:  # nobody who looks at the clock waits for the start of a process
+            threading.Thread(target=self._fill, name="start of lanes", daemon=True).start()
+
+    def _fill(self) -> None:
+        """Take lanes of the study, or start some, as many as fit into memory."""
         each = _LANE_MEMORY + _PER_OP * self.asked.problem.op_count
         left = memory_left()
         fit = self.most - 1 if left is None else int(_SHARE_OF_MEMORY * left / each)
@@ -162,6 +169,9 @@ class Team:
     def _take_up(self, number: int, member: _Member) -> None:
         with self._lock:
             member.number, member.team = number, self
+            if self._closed:
+                member.process.kill()
+                return
             self.members[number] = member
             self.searched += member.ready
             if self._current is not None:
@@ -284,19 +294,19 @@ class Team:
 
     def accounted(self) -> list[str]:
         """Say what the time of each lane went into, and what it brought."""
-        with self._lock:
-            return [
-                f"lane {number}: {', '.join(f'{name} {spent}' for name, spent in own.items())}"
-                for number, own in sorted(self.accounts.items())
-                if own
-            ]
+        return [
+            f"lane {number}: {', '.join(f'{name} {spent}' for name, spent in own.items())}"
+            for number, own in sorted(self.accounts.items())
+            if own
+        ]
 
     def close(self) -> None:
         """End all lanes; none is left."""
-        with self._lock:
-            self._closed = True
-            members = list(self.members.values())
-            self.members = {}
+        held = self._lock.acquire(timeout=_LAST_WORDS)  # whoever has it may be left behind
+        self._closed = True
+        members, self.members = list(self.members.values()), {}
+        if held:
+            self._lock.release()
         if studying(_end_spare):
             _SPARE.extend(members)
         else:
