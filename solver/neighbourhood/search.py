@@ -19,7 +19,7 @@ from pipesat.solver.run.runner import Runner
 _FREE_SPLITS = 0.5
 _FREE_MODES = 0.6
 _APART = 0.2  # of the time: most that windows spend on another schedule at once
-_LIMIT, _LIMIT_OF_HARDER = 2.0, 0.7  # seconds per window
+_LIMIT, _LIMIT_OF_HARDER = 0.8, 0.7  # seconds per window
 _WEIGHTS = (0, 0, 1, 2, 3)  # of the longest path through a device, where they are drawn
 
 

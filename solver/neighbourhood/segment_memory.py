@@ -32,12 +32,13 @@ def add_memory(segment: Segment) -> None:
     if most + sum(max(x.memory.at_start for x in slot.variants) for slot in slots) <= room:
         return
     before = _Before(segment)
+    changing = [slot for slot in slots if any(x.memory.net for x in slot.variants)]
     for event in slots:
         for total, condition in taken_at(event, pairs):
             total.add_all(held)
-            for slot in slots:
-                if slot is not event and any(x.memory.net for x in slot.variants):
-                    for change, literal in changed_by(cp, slot, before(slot, event)):
+            for slot in changing:
+                if slot is not event and (earlier := before(slot, event)) is not False:
+                    for change, literal in changed_by(cp, slot, earlier):
                         total.add(change, literal)
             total.at_most(cp, room, condition)
 

@@ -141,8 +141,8 @@ class Runner:
         with optional intervals and memory over time are solved many times faster: their linear
         relaxation costs much and says little. Models that lack what presolve would find do without
         ``presolve``. ``upwards`` proves values too low, one after the other, before it finds a
-        schedule. ``on_solution`` is called with a function that gives
-        every variable's value, ``on_bound`` with what is proven; what they raise ends the solve.
+        schedule. ``on_solution`` is called with a function that gives every variable's value,
+        ``on_bound`` with what is proven; what they raise ends the solve.
 
         Raises
         ------
