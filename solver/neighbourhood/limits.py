@@ -8,12 +8,10 @@ order, so they keep to these limits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from ortools.sat.python import cp_model
 
 from pipesat.core.ops import Event, Op, members
 from pipesat.core.problem import Problem
@@ -21,41 +19,11 @@ from pipesat.core.rules import awaited
 from pipesat.kernels import windows as kernel
 from pipesat.kernels.arrays import UNLIMITED
 from pipesat.solver.neighbourhood.graph import Graph, events_of, following, least_trip
+from pipesat.solver.neighbourhood.node import Node
+from pipesat.solver.neighbourhood.slots import Planned, Segment
 
 if TYPE_CHECKING:
     from pipesat.kernels.arrays import Ints
-    from pipesat.solver.neighbourhood.slots import Planned, Segment
-
-_NONE = -(1 << 62)
-
-
-@dataclass(eq=False)
-class Node:
-    """A free op, or an item between free ones: it lasts ``least`` or more, within ``[low, high]``.
-
-    ``place`` is its item's number in the graph, that of none for an op that is not there at
-    present. ``tail`` is the longest path from its end that passes no free op. ``fixed`` is what
-    keeps its place. ``start`` and ``end`` are its variables, once it has them.
-    """
-
-    place: int
-    least: int
-    fixed: bool = False
-    low: int = 0
-    high: int = 0
-    tail: int = _NONE
-    start: cp_model.IntVar = field(init=False)
-    end: cp_model.LinearExpr = field(init=False)
-
-    @property
-    def first_end(self) -> int:
-        """Earliest end."""
-        return self.low + self.least
-
-    @property
-    def last_start(self) -> int:
-        """Latest start."""
-        return self.high - self.least
 
 
 class Wait(NamedTuple):

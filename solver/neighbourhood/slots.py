@@ -27,7 +27,7 @@ from pipesat.solver.model.variants import (
 from pipesat.solver.modes.assign import Cell
 from pipesat.solver.modes.cells import ways_of
 from pipesat.solver.neighbourhood.graph import Graph
-from pipesat.solver.neighbourhood.limits import Node
+from pipesat.solver.neighbourhood.node import Node
 
 _NEEDS: dict[Phase, tuple[Phase, ...]] = {"F": ("F",), "B": ("F", "B"), "W": ()}
 """Phases of a microbatch, on whatever chunk, that come before the next chunk's."""

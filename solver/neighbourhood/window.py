@@ -22,7 +22,8 @@ from pipesat.solver.model.pairing import NO_GAINS, Gains
 from pipesat.solver.model.variants import Literal, joined
 from pipesat.solver.modes.assign import Cell
 from pipesat.solver.neighbourhood.graph import Graph, between, least_trip
-from pipesat.solver.neighbourhood.limits import Node, Nodes
+from pipesat.solver.neighbourhood.limits import Nodes
+from pipesat.solver.neighbourhood.node import Node
 from pipesat.solver.neighbourhood.segment_memory import add_memory
 from pipesat.solver.neighbourhood.slots import Freedom, Segment, Slot
 

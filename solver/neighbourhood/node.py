@@ -1,0 +1,38 @@
+"""What a window models: a free op, or an item between free ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ortools.sat.python import cp_model
+
+_NONE = -(1 << 62)
+
+
+@dataclass(eq=False)
+class Node:
+    """A free op, or an item between free ones: it lasts ``least`` or more, within ``[low, high]``.
+
+    ``place`` is its item's number in the graph, that of none for an op that is not there at
+    present. ``tail`` is the longest path from its end that passes no free op. ``fixed`` is what
+    keeps its place. ``start`` and ``end`` are its variables, once it has them.
+    """
+
+    place: int
+    least: int
+    fixed: bool = False
+    low: int = 0
+    high: int = 0
+    tail: int = _NONE
+    start: cp_model.IntVar = field(init=False)
+    end: cp_model.LinearExpr = field(init=False)
+
+    @property
+    def first_end(self) -> int:
+        """Earliest end."""
+        return self.low + self.least
+
+    @property
+    def last_start(self) -> int:
+        """Latest start."""
+        return self.high - self.least
