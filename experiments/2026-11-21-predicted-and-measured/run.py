@@ -1,8 +1,7 @@
-"""Predicted against measured: a small real model on 2 local ranks, virtual devices on 8.
+"""Predicted against measured: a small real model on 2 local ranks.
 
-``python run.py real`` and ``python run.py virtual`` write ``real.json`` and ``virtual.json`` with
-their pictures beside this file and print the tables of README.md. Needs torch. ``real`` profiles
-the model first if ``profile.json`` is not there.
+``python run.py`` writes ``real.json`` with its pictures beside this file and prints the tables of
+README.md. Needs torch. It profiles the model first if ``profile.json`` is not there.
 """
 
 from __future__ import annotations
@@ -27,11 +26,6 @@ CASES = {  # stages on 2 ranks: placement, and hand-written orders beside the sy
     ),
 }
 ROUNDS = 3  # every order runs in each; the middle one by makespan counts
-UNEVEN = "50,40,60,50,55,45,60,40"
-VIRTUAL = {
-    "even": ["--times", "F=50,B=50,W=50"],
-    "uneven": ["--times", f"F={UNEVEN},B={UNEVEN},W={UNEVEN}"],
-}
 
 
 def pipesat(*arguments: object) -> str:
@@ -165,48 +159,5 @@ def real() -> None:
     (HERE / "real.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
-def virtual() -> None:
-    document = {}
-    for title, costs in VIRTUAL.items():
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            problem = folder / "problem.json"
-            pipesat(
-                "problem",
-                "new",
-                "--devices",
-                8,
-                "--microbatches",
-                16,
-                *costs,
-                "--link-delay",
-                1,
-                "--memory",
-                "held_after_F=100,held_after_B=50",
-                "--memory",
-                "1f1b",
-                "--units",
-                "time=ms",
-                "--name",
-                f"8 virtual devices, {title}",
-                "-o",
-                problem,
-            )
-            options = ["--virtual", "--steps", "3,warm_up=1"]
-            schedules = orders(problem, ["1f1b", "zb-h1"], folder)
-            results = measure(problem, schedules, 1, *options)
-            show(title, results)
-            ours, theirs = results["synthesized"], results["1f1b"]
-            margins = [theirs[key] - ours[key] for key in ("predicted", "measured")]
-            print(
-                f"\nbeats 1F1B by {margins[1] / 1000:.0f} ms, predicted {margins[0] / 1000:.0f} ms "
-                f"({100 * margins[1] / margins[0] - 100:+.1f} %)"
-            )
-            picture = HERE / f"virtual-{title}.png"
-            pipesat("timeline", "compare", problem, ours["timeline"], "--png", picture)
-            document[title] = {order: kept(run) for order, run in results.items()}
-    (HERE / "virtual.json").write_text(json.dumps(document, indent=1) + "\n")
-
-
 if __name__ == "__main__":
-    {"real": real, "virtual": virtual}[sys.argv[1]]()
+    real()

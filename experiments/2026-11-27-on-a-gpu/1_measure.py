@@ -15,7 +15,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -101,43 +100,6 @@ def gpu_lane(device: str, quick: bool, *, modes: bool) -> list[tuple[str, int, l
     return steps
 
 
-def cpu_lane(devices: int, quick: bool) -> list[tuple[str, int, list[str]]]:
-    """Orders of a real model on as many idle cores as there are ranks."""
-    name = f"cpu-{devices}"
-    shape = "width=64,length=64,batch=2" if quick else "width=192,length=128,batch=4"
-    measured = [
-        "--samples",
-        "3" if quick else "20",
-        "--measure",
-        "links",
-        "-o",
-        f"{name}.layers.json",
-    ]
-    words = ["--devices", str(devices), "--microbatches", str(2 * devices), "--memory", "8GiB"]
-    loop = ["--model", f"{name}.layers.json", "--tune", "--steps", "12", "--time-limit", "5"]
-    return [
-        (
-            f"{name}.layers",
-            60,
-            [*PIPESAT, "profile", "--config", "tiny", "--shape", f"{shape},layers=16", *measured],
-        ),
-        (
-            name,
-            30,
-            [
-                *PIPESAT,
-                "problem",
-                "from-profile",
-                f"{name}.layers.json",
-                *words,
-                "-o",
-                f"{name}.json",
-            ],
-        ),
-        (f"{name}.tune", 400, [*PIPESAT, "run", f"{name}.json", "1f1b", *loop, "-o", name]),
-    ]
-
-
 def work(
     folder: Path, steps: list[tuple[str, int, list[str]]], cores: set[int], end: float
 ) -> None:
@@ -182,16 +144,7 @@ def main() -> None:
     cores = sorted(os.sched_getaffinity(0))
     end = time.monotonic() + 60 * asked.minutes
     device = "cpu" if asked.rehearse else "cuda"
-    lanes = [
-        (gpu_lane(device, asked.rehearse, modes=asked.modes), set(cores[:4])),
-        (cpu_lane(4, asked.rehearse), set(cores[4:8] or cores)),
-        (cpu_lane(8, asked.rehearse), set(cores[8:16] or cores)),
-    ][: 1 if asked.modes else 3]
-    threads = [threading.Thread(target=work, args=(folder, *lane, end)) for lane in lanes]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    work(folder, gpu_lane(device, asked.rehearse, modes=asked.modes), set(cores[:4]), end)
     (folder / "machine.json").write_text(json.dumps({"cores": len(cores), "uname": os.uname()}))
 
 

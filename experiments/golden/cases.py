@@ -273,7 +273,7 @@ def _torch() -> Case:
     asks = [
         Ask("export p.json 1f1b --to schedule -o s.json", label="baseline"),
         Ask("run p.json s.json --verify --json", "code", "parity"),
-        Ask("run p.json s.json --virtual --steps 1,warm_up=1 -o t.json", "code"),
+        Ask("run p.json s.json --shape width=8 --steps 1,warm_up=1 -o t.json", "code"),
         Ask(f"profile {size} --samples 1,warm_up=0 -o profile.json", "code"),
     ]
     return Case("commands/torch", {"p.json": document}, asks)

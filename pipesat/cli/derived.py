@@ -379,7 +379,7 @@ def writable(ctx: click.Context, param: click.Parameter, path: Path | None) -> P
     """Refuse a file that cannot be written, before any work."""
     from pipesat.files.atomic import require_writable
 
-    del param
-    if path is not None and not ctx.params.get("tune"):  # then it is a folder
+    del ctx, param
+    if path is not None:
         require_writable(path)
     return path

@@ -84,6 +84,8 @@ def exit_code_of(error: Exception) -> int | None:
 
 GONE: Final = {
     "--parts": "state what pairs take with --overlap NUM/DEN",
+    "--tune": "run with -o, then use timeline refit, solve, and run what it finds",
+    "--virtual": "show draws when each op runs, compare --noise how much its times may vary",
     "'pairs'": "state what pairs take with problem new --overlap NUM/DEN",
 }
 """Options and commands that were there once, and what to do instead."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pipesat.core.errors import Violation
     from pipesat.core.schedule import Exported
     from pipesat.runtime.run import Measured, ParityReport
-    from pipesat.runtime.tuned import Tuned
 
 
 _ASSIGNMENT = "an assignment file"
@@ -122,23 +121,15 @@ _ALONE = "--verify without -o"
 
 @command(
     "run",
-    also={"--tune": "workflows.tuning:tune", _ALONE: "workflows.torch_runs:parity"},
+    also={_ALONE: "workflows.torch_runs:parity"},
     example="pipesat run problem.json 1f1b --verify -o timeline.json",
     follow={
-        "steps": ("warm_up", "timeout", "scale"),
+        "steps": ("warm_up", "timeout"),
         "model": {"cut": "split"},
         "measure": {"memory": "measure_memory"},
     },
     metavars={"model": "MODEL", "shape": "KEY=VALUE[,...]"},
-    extra=(
-        settings("measure", "Measure this, too."),
-        click.Option(
-            ["--tune"],
-            is_flag=True,
-            is_eager=True,
-            help="Run, take the costs, solve, run again. Then -o is a folder, and steps are 20.",
-        ),
-    ),
+    extra=(settings("measure", "Measure this, too."),),
     output="[FILE]",
 )
 def run(asked: Asked) -> int:
@@ -147,14 +138,11 @@ def run(asked: Asked) -> int:
     With --verify alone: does it compute the same as one process? Starts one local gloo process
     per rank. Under torchrun, is one rank:
     torchrun --nproc-per-node 4 -m pipesat run PROBLEM SCHEDULE -o FILE.
-    With --tune: which order is the fastest here? What does it gain over 1F1B and torch's
-    best, and is that more than noise?
+    Then `pipesat timeline refit` takes its costs, and `pipesat solve` finds a better order.
     Needs PyTorch: pip install 'torch>=2.13'.
     """
     from pipesat.runtime.run import leave, under_torchrun
 
-    if asked["tune"]:
-        return _tune(asked)
     if asked.output is None:
         return _verify(asked)
     more = {"stop": None} if under_torchrun() else {}  # torchrun ends its ranks itself
@@ -166,20 +154,6 @@ def run(asked: Asked) -> int:
         print_failure(error)
         leave(CHECK_FAILED)
     return 0 if measured is None else _report(asked, measured)
-
-
-def _tune(asked: Asked) -> int:
-    """Find the best order where it runs."""
-    from pipesat.files.folder import write_folder
-    from pipesat.workflows.tuning import tuned_files
-
-    asked = asked.instead("--tune")
-    asked.limit = 0.0  # of each search, not of all
-    found: Tuned = asked.answer(
-        lambda found, folder, _: write_folder(folder, tuned_files(found), keep=())
-    )
-    asked.show(found, found.document)
-    return 0
 
 
 def _verify(asked: Asked) -> int:

@@ -55,7 +55,6 @@ Steps: TypeAlias = Annotated[int, Within(0, 10**6)]
 RunSteps: TypeAlias = Annotated[int, Within(1, 10_000)]
 """Of a measured run, and microbatches of a profile."""
 Ratio: TypeAlias = Annotated[float, Within(1, 10**6, "RATIO")]
-Stretch: TypeAlias = Annotated[float, Within(0, 10**9, "X", above=True)]
 Tokens: TypeAlias = Annotated[int, Within(1, 10**9)]
 Part: TypeAlias = Annotated[float, Within(0, 1, "X", above=True)]
 """Of a whole."""

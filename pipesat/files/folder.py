@@ -46,12 +46,11 @@ FILES: Final = frozenset(
         "layers": "json",
         "megatron": "txt",
         **{f"{name}_order": "py" for name in get_args(Target)},
-        "tuned": "json",
     }.items()
     for kind in kinds.split()
 )
 """Names of all files that commands write at the top of a folder."""
-FOLDERS: Final = frozenset({"caps", "rows", "nothing-by-hand", "timelines"})
+FOLDERS: Final = frozenset({"caps", "rows", "nothing-by-hand"})
 
 
 def json_file(document: object) -> bytes:

@@ -11,7 +11,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.settings import Keys, keyed
 from pipesat.export.torch.companions import ModeRow, read_mode_rows, require_rows_of
 from pipesat.export.torch.csv_file import rows_of_csv
-from pipesat.export.torch.lint import Action, Cell
+from pipesat.export.torch.lint import Action
 
 MOST_RANKS = 16  # processes on one machine
 
@@ -21,14 +21,12 @@ class TorchOrder:
     """One order for torch's runtime.
 
     ``rows[r]`` are rank r's actions, ``stages_on[r]`` its stages in ascending order, as torch wants
-    them. ``overlapped`` are cells of several actions, ``modes`` the (stage, microbatch) that are
-    not kept.
+    them. ``modes`` are the (stage, microbatch) that are not kept.
     """
 
     rows: tuple[tuple[Action, ...], ...]
     stages_on: tuple[tuple[int, ...], ...]
     microbatches: int
-    overlapped: tuple[Cell, ...]
     modes: tuple[ModeRow, ...] = ()
 
     @property
@@ -76,8 +74,7 @@ def order_of_csv(text: str, modes: str = "") -> TorchOrder:
     listed = read_mode_rows(modes, "memory modes") if modes else ()
     require_rows_of(listed, (action for row in rows for action in row), "memory modes")
     microbatches = 1 + max(action.microbatch for row in rows for action in row)
-    overlapped = tuple(cell for row in cells for cell in row if len(cell) > 1)
-    return TorchOrder(rows, stages_on, microbatches, overlapped, listed)
+    return TorchOrder(rows, stages_on, microbatches, listed)
 
 
 DTYPES: Final = ("bfloat16", "float32", "float64")
@@ -136,23 +133,6 @@ _MEASURED: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Virtual:
-    """Compute as timed waits, in seconds.
-
-    Attributes
-    ----------
-    durations
-        Of every action, ``2I7``, and of every overlapped cell, ``(0F2;7B0)OVERLAP_F_B``.
-    delays
-        From the end of an action to the arrival of its result on another rank: ``0F3`` of the
-        activation that stage 0 sends for microbatch 3, ``1B3`` of the gradient that stage 1 sends.
-    """
-
-    durations: Mapping[str, float]
-    delays: Mapping[str, float]
-
-
-@dataclass(frozen=True)
 class Job:
     """A measured run.
 
@@ -162,8 +142,8 @@ class Job:
         The order, in torch's ``compute_only`` CSV.
     steps, warm_up
         Steps that are measured, and those before them that are not.
-    shape, virtual, module
-        The built-in transformer, timed waits, or a profile, function or module as
+    shape, module
+        The built-in transformer, or a profile, function or module as
         :func:`pipesat.runtime.models.load_model` takes it.
     folder
         Where relative paths and imports of ``module`` are looked for.
@@ -181,15 +161,12 @@ class Job:
         What that peak is to be on every device, in the problem's unit.
     numbers
         The problem's own number of each of torch's microbatches; empty where they are the same.
-    own
-        Whether the built-in transformer is the model that is to be trained.
     """
 
     csv: str
     steps: int
     warm_up: int
     shape: Shape = field(default_factory=Shape)
-    virtual: Virtual | None = None
     module: str = ""
     folder: str = ""
     split: str = "even"
@@ -199,12 +176,11 @@ class Job:
     memory: bool = False
     predicted: tuple[int, ...] = ()
     numbers: tuple[int, ...] = ()
-    own: bool = False
 
     @property
     def toy(self) -> bool:
         """Whether the built-in transformer runs, whatever model the problem's costs are of."""
-        return self.virtual is None and not self.module and not self.own
+        return not self.module
 
     @cached_property
     def order(self) -> TorchOrder:

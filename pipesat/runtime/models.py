@@ -1,4 +1,4 @@
-"""Models that run or are measured: layers that can be cut anywhere, waits, or the user's own."""
+"""Models that run or are measured: layers that can be cut anywhere, or the user's own."""
 
 from __future__ import annotations
 
@@ -246,27 +246,12 @@ class TrainedModel(Protocol):
     def loss_of(self, output: Any, target: Any) -> Any: ...  # noqa: D102
 
 
-def waits(stages: int) -> LayeredModel:
-    """Return almost nothing to compute: what virtual devices train between their waits."""
-
-    def microbatch(number: int) -> tuple[Any, Any]:
-        row = torch.linspace(1, 2, 4, dtype=torch.float64)[None] + number
-        return row, row.flip(1)
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(_SEED)
-        layers = [nn.Linear(4, 4, dtype=torch.float64) for _ in range(stages)]
-    return own_model(layers, microbatch, nn.functional.mse_loss, torch.device("cpu"))
-
-
 def load_model(job: Job) -> TrainedModel:
     """Return a job's model.
 
     ``module`` is a profile (``.json``), ``package.module:function`` as ``pipesat profile`` takes
     it, or a module (an import path or a ``.py`` file) with the functions of :class:`TrainedModel`.
     """
-    if job.virtual is not None:
-        return waits(job.order.stages)
     if not job.module:
         return transformer(job.shape, job.order.stages)
     if job.module.endswith(".json"):

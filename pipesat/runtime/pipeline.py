@@ -21,7 +21,6 @@ from pipesat.runtime.launch import TorchApi, load_torch_api, progress_file
 from pipesat.runtime.memory_modes import MemoryModes
 from pipesat.runtime.meters import HostClock, clock_and_meter
 from pipesat.runtime.models import TrainedModel, load_model
-from pipesat.runtime.virtual import VirtualDevice
 
 Around: TypeAlias = Callable[[str], AbstractContextManager[Any]]
 """Called with an action in torch's letters (``0F3``); entered before it is computed."""
@@ -159,23 +158,16 @@ class Found(NamedTuple):
 def run_local_rank(folder: Path, rank: int, jobs: Sequence[Job], timeout: float) -> Found | None:
     """Run jobs as a local rank."""
     with connected(timeout, **local_rank(folder, rank, len(jobs[0].order.rows))):
-        return run_in_turns(load_torch_api(), jobs, rank, folder)
+        return run_jobs(load_torch_api(), jobs, rank, folder)
 
 
-def run_in_turns(api: TorchApi, jobs: Sequence[Job], rank: int, folder: Path) -> Found | None:
-    """Run a step of every job, then the next of every job: what disturbs one disturbs all.
-
-    Jobs that are not checked are orders of one model on the same stages, and share its weights.
-    Each is the first in its turn. The process is connected to the other ranks already.
-    """
+def run_jobs(api: TorchApi, jobs: Sequence[Job], rank: int, folder: Path) -> Found | None:
+    """Run jobs one after the other; the process is connected to the other ranks already."""
     clocks = gathered(offsets(rank, distributed.get_world_size(), jobs[0].device))
-    ours: list[_RankJob] = []
-    for number, job in enumerate(jobs):
-        modules = ours[0].modules if ours and not job.check else None
-        ours.append(_RankJob(api, job, number, rank, folder, modules))
-    for step in range(jobs[0].warm_up + jobs[0].steps):
-        for turn in range(len(jobs)):
-            ours[(step + turn) % len(jobs)].run(step)
+    ours = [_RankJob(api, job, number, rank, folder) for number, job in enumerate(jobs)]
+    for one in ours:
+        for step in range(one.job.warm_up + one.job.steps):
+            one.run(step)
     documents = gathered([one.document() for one in ours])
     checks = [one.check() for one in ours]
     if rank:
@@ -187,7 +179,7 @@ class _RankJob:
     """A job on one rank: its stages with their batch, in the order of a CSV file.
 
     The loss scales gradients, not the runtime, which would scale old ones or a shared weight's
-    twice. Another job's pipeline of the same stages may have built its ``modules`` already.
+    twice.
     """
 
     def __init__(
@@ -197,22 +189,18 @@ class _RankJob:
         number: int,
         rank: int,
         folder: Path,
-        modules: dict[int, Any] | None,
     ) -> None:
         wanted = job.order
         self.job, self.wanted, self.on = job, wanted, torch.device(job.device)
         clock, self.meter = clock_and_meter(job.device)
-        self.recorder = Recorder(clock, counts_cores=job.device == "cpu" and job.virtual is None)
-        self.virtual: VirtualDevice | None = None
-        if job.virtual is not None:
-            self.virtual = VirtualDevice(job.virtual, wanted, rank, folder / f"ends.{number}")
+        self.recorder = Recorder(clock, counts_cores=job.device == "cpu")
         self.model: TrainedModel = load_model(job)
         self.progress_file = progress_file(folder, f"rank {rank}")
         self.progress: TextIO
         self.losses: list[Any] = []
         self.steps: list[Any] = []
 
-        self.modules = modules or {
+        self.modules = {
             stage: self.model.build_stage(stage, wanted.stages).to(self.on)
             for stage in wanted.stages_on[rank]
         }
@@ -238,20 +226,11 @@ class _RankJob:
 
     @contextmanager
     def _around(self, action: str) -> Iterator[None]:
-        """Compute an action; what is waited for is the whole cell that it is a member of."""
-        cell, first, last = action, True, True
-        if self.virtual is not None:
-            cell, first, last = self.virtual.cells.get(action, (action, True, True))
-        if first:
-            self.progress.write(f"{cell}\n")
-            if self.virtual is not None:
-                self.virtual.await_input(cell)
-            self.recorder.begin(cell)
-            self.begun = time.monotonic()
+        """Compute an action."""
+        self.progress.write(f"{action}\n")
+        self.recorder.begin(action)
         with self.meter.computing():
             yield
-        if last and self.virtual is not None:
-            self.virtual.compute(cell, self.begun)
 
     def run(self, step: int) -> None:
         """Run a training step, and keep it if it is measured."""
@@ -280,8 +259,6 @@ class _RankJob:
                 module.zero_grad(set_to_none=False)
             if metered:
                 self.meter.start()
-            if self.virtual is not None:
-                self.virtual.begin()
             distributed.barrier()
             self.recorder.restart()
             self.runtime.step(

@@ -152,38 +152,21 @@ class Measured(Displayed):
         ]
 
 
-def run_orders(
-    problem: Problem,
-    jobs: Sequence[Job],
-    *,
-    scale: float = 1.0,
-    timeout: float = 600.0,
-    stop: threading.Event | None = None,
-) -> list[Measured]:
-    """Run jobs in turns, a step of each, on local gloo ranks.
-
-    They are orders of one model on the same ranks, with as many steps. ``scale``: seconds of the
-    run per second of the problem (virtual devices only).
-    """
+def run_order(
+    problem: Problem, job: Job, *, timeout: float = 600.0, stop: threading.Event | None = None
+) -> Measured:
+    """Run a job on local gloo ranks."""
     load = f"{os.getloadavg()[0]:.2f}"
-    found = _on_local_ranks(jobs, timeout, stop)
+    found = _on_local_ranks([job], timeout, stop)
     environment = {"ranks": f"{len(found.clocks)} local, gloo", "load before": load}
-    return _measured(problem, jobs, found, environment, scale)
+    return _measured(problem, job, found, environment)
 
 
-def _measured(
-    problem: Problem,
-    jobs: Sequence[Job],
-    found: Found,
-    environment: Mapping[str, str],
-    scale: float = 1.0,
-) -> list[Measured]:
-    """Put together what the ranks found of every job."""
-    answers = []
-    for job, documents, check in zip(jobs, found.documents, found.checks, strict=True):
-        timeline = timeline_of(problem, job, documents, found.clocks, environment, scale)
-        answers.append(Measured(timeline, check, peaks_of(problem, job, documents)))
-    return answers
+def _measured(problem: Problem, job: Job, found: Found, environment: Mapping[str, str]) -> Measured:
+    """Put together what the ranks found of a job."""
+    (documents,), (check,) = found.documents, found.checks
+    timeline = timeline_of(problem, job, documents, found.clocks, environment)
+    return Measured(timeline, check, peaks_of(problem, job, documents))
 
 
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -201,14 +184,12 @@ def run_this_rank(problem: Problem, job: Job, *, timeout: float) -> Measured | N
     import torch
 
     from pipesat.runtime.connection import connected
-    from pipesat.runtime.pipeline import run_in_turns
+    from pipesat.runtime.pipeline import run_jobs
 
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     wanted = len(job.order.rows)
     if wanted != ranks:
         raise BadInput(f"torchrun started {ranks} ranks, expected {wanted}, one per device")
-    if job.virtual is not None:
-        raise BadInput("local ranks only: run it without torchrun", where="virtual")
     if job.device == "cuda" and not torch.cuda.is_available():
         raise BadInput("no GPU that torch can use is there", where="device", value=job.device)
     backend = "nccl" if job.device == "cuda" else "gloo"
@@ -218,7 +199,7 @@ def run_this_rank(problem: Problem, job: Job, *, timeout: float) -> Measured | N
             if job.device == "cuda":
                 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
             with connected(timeout, backend):
-                found = run_in_turns(api, [job], rank, folder)
+                found = run_jobs(api, [job], rank, folder)
         except (BadInput, RunFailed):
             raise
         except Exception as error:
@@ -226,8 +207,7 @@ def run_this_rank(problem: Problem, job: Job, *, timeout: float) -> Measured | N
             raise RunFailed(f"rank {rank} failed ({where}): {error}") from error
     if found is None:
         return None
-    (answer,) = _measured(problem, [job], found, {"ranks": f"{ranks} under torchrun, {backend}"})
-    return answer
+    return _measured(problem, job, found, {"ranks": f"{ranks} under torchrun, {backend}"})
 
 
 def leave(code: int) -> NoReturn:
@@ -258,7 +238,6 @@ def timeline_of(
     documents: Sequence[Mapping[str, Any]],
     clocks: Sequence[tuple[int, int]],
     environment: Mapping[str, str],
-    scale: float = 1.0,
 ) -> Timeline:
     """Put together what the ranks wrote."""
     numbers = job.numbers or range(job.order.microbatches)
@@ -267,13 +246,13 @@ def timeline_of(
     timeline = Timeline(
         problem.sha256,
         assemble(own, steps, [offset for offset, _ in clocks]),
-        us_per_unit(problem) * scale,
-        "pipesat run --virtual" if job.virtual else TOY_SOURCE if job.toy else "pipesat run",
+        us_per_unit(problem),
+        TOY_SOURCE if job.toy else "pipesat run",
         2 * max(error for _, error in clocks) / 1000,
         {
             "torch": documents[0]["torch"],
             "device": documents[0]["device"],
-            "model": "timed waits" if job.virtual else job.module or f"transformer {job.shape}",
+            "model": job.module or f"transformer {job.shape}",
             "warm-up steps": str(job.warm_up),
             **environment,
         },

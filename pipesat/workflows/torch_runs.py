@@ -1,4 +1,4 @@
-"""Schedules that torch runs: measured, compared with one process, or waiting instead."""
+"""Schedules that torch runs: measured, or compared with one process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import Pair
 from pipesat.core.progress import doing
 from pipesat.core.rules import kept
-from pipesat.core.settings import RunSteps, Seconds, Stretch
+from pipesat.core.settings import RunSteps, Seconds
 from pipesat.workflows.schedules import valid_schedule
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ def run(
     model: str | None = None,
     split: Literal["even", "balanced"] = "even",
     shape: str | Mapping[str, Any] | None = None,
-    virtual: bool = False,
-    scale: Stretch = 1.0,
     measure_memory: bool = False,
     without_modes: bool = False,
     device: Literal["cpu", "cuda"] = "cpu",
@@ -65,10 +63,6 @@ def run(
     shape
         Sizes of that transformer, as width=64,blocks=2,3: vocabulary, width, heads, length, batch,
         blocks per stage, dtype.
-    virtual
-        Wait the problem's times instead of computing.
-    scale
-        Stretches the times of ``virtual``.
     measure_memory
         Measure each device's peak memory, in one more step.
     without_modes
@@ -98,9 +92,9 @@ def run(
         If a rank fails, dies or hangs, a loss is not finite, or ``stop`` was set.
     """
     from pipesat.runtime.job import measured_shape
-    from pipesat.runtime.run import run_orders, run_this_rank, under_torchrun
+    from pipesat.runtime.run import run_order, run_this_rank, under_torchrun
 
-    require_together(model, split, shape, virtual, scale)
+    _require_together(model, split, shape)
     if device == "cuda" and not under_torchrun():
         text = "local ranks run on the CPU: start it with torchrun, one GPU per rank"
         raise BadInput(text, where="device", value=device)
@@ -113,7 +107,6 @@ def run(
         module=model or "",
         split=split,
         shape=measured_shape(shape),
-        scale=scale if virtual else None,
         device=device,
         memory=measure_memory,
         without_modes=without_modes,
@@ -122,26 +115,17 @@ def run(
     if under_torchrun():
         return run_this_rank(problem, job, timeout=timeout)
     with doing(f"running in torch: {warm_up} + {steps} steps"):
-        speed = scale if virtual else 1.0
-        return run_orders(problem, [job], scale=speed, timeout=timeout, stop=stop)[0]
+        return run_order(problem, job, timeout=timeout, stop=stop)
 
 
-def require_together(
-    model: str | None, split: str, shape: object, virtual: bool, scale: float
-) -> None:
+def _require_together(model: str | None, split: str, shape: object) -> None:
     """Refuse what would say nothing beside the rest."""
-    if virtual and model is not None:
-        raise BadInput("expected `virtual` or a model, not both", where="model", value=model)
-    if shape is not None and (virtual or model is not None):
-        why = "devices that wait have no model" if virtual else "not of another model"
-        text = f"this is of the built-in transformer: {why}"
+    if shape is not None and model is not None:
+        text = "this is of the built-in transformer: not of another model"
         raise BadInput(text, where="shape", value=shape)
     if split != "even" and not (model or "").endswith(".json"):
         text = "only a profile is cut here: `model` FILE.json"
         raise BadInput(text, where="split", value=split)
-    if scale != 1.0 and not virtual:
-        text = "only times of `virtual` can be stretched"
-        raise BadInput(text, where="scale", value=scale)
 
 
 @public
@@ -195,14 +179,12 @@ def torch_job(
     module: str = "",
     split: str = "even",
     device: str = "cpu",
-    scale: float | None = None,
     memory: bool = False,
     without_modes: bool = False,
     note: Callable[[str], None] | None = None,
 ) -> Job:
     """Return what ranks are asked to run; say how the order was changed for torch.
 
-    ``scale`` stretches the problem's times, for waits instead of compute; ``None``: compute.
     ``memory`` measures peaks, ``without_modes`` keeps every microbatch.
     """
     from pipesat.core.metrics import peak_memory
@@ -213,10 +195,7 @@ def torch_job(
     from pipesat.export.torch.hazards import makespan_in_turn
     from pipesat.profile.file import read_profile
     from pipesat.runtime.job import Job
-    from pipesat.runtime.virtual import virtual_times
 
-    if memory and scale is not None:
-        raise BadInput("waits hold no memory: no peaks to measure", where="measure_memory")
     shape.require(len(problem.stages))
     if module.endswith(".json"):
         read_profile(module)  # every rank reads it again; what is wrong with it is known now
@@ -224,13 +203,12 @@ def torch_job(
     notes = [f"changed for torch: {change}" for change in adapted.changes]
     now, entering = adapted.schedule, adapted.entering
     if problem.has_lists:
-        ours = "the waits are each one's own" if scale is not None else "the model has one shape"
-        notes.append(f"microbatches differ in the problem: {ours}")
+        notes.append("microbatches differ in the problem: the model has one shape")
     if pairs := sum(isinstance(item, Pair) for row in now.order for item in row):
         stock = makespan_in_turn(adapted.problem, now.order)
-        how = "stock torch runs their members in turn" if scale is None else "these wait together"
         notes.append(
-            f"overlapped pairs ({pairs}): {how}; makespan {now.makespan}, in stock torch {stock}"
+            f"overlapped pairs ({pairs}): stock torch runs their members in turn; "
+            f"makespan {now.makespan}, in stock torch {stock}"
         )
     modes = modes_text(adapted.problem, now)
     if modes and without_modes:
@@ -240,7 +218,7 @@ def torch_job(
     if copied := sum(map(len, now.copies)) // 2:
         notes.append(
             f"offloaded microbatches ({copied}): torch's save_on_cpu copies within ops, which take "
-            "longer than scheduled; on CPU ranks nothing is copied, and virtual ones wait for none"
+            "longer than scheduled; on CPU ranks nothing is copied"
         )
     if note is not None:
         for text in notes:
@@ -250,7 +228,6 @@ def torch_job(
         steps=steps,
         warm_up=warm_up,
         shape=shape,
-        virtual=None if scale is None else virtual_times(adapted.problem, scale, now.order),
         module=module,
         folder=str(Path.cwd()),
         split=split,

@@ -375,15 +375,8 @@ def test_pictures_and_tables_too(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            "run P S -o N --steps scale=2",
-            "--steps scale: got 2.0, only times of `--virtual` can be stretched",
-        ),
-        (
-            "run P S -o N --virtual --shape width=64",
-            "--shape: got 'width=64', this is of the built-in",
-        ),
-        ("run P S -o N --virtual --model m", "--model: got 'm', expected `--virtual` or a"),
+        ("run P S -o N --tune", "it is gone, run with -o, then use timeline refit, solve"),
+        ("run P S -o N --virtual", "it is gone, show draws when each op runs"),
         (
             "run P S -o N --model m --shape blocks=2",
             "--shape: got 'blocks=2', this is of the built",

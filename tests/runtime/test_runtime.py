@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from pipesat.core.errors import BadInput, RunFailed
-from pipesat.export.torch.lint import cell_text
 from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.runtime.answers import Check, Deviation, relative_error
@@ -152,7 +151,6 @@ def test_an_interrupt_ends_all(tmp_path):
 def test_a_plan_says_who_holds_what():
     plan = order_of_csv("0F0,2F0,2B0,,0B0\n1F0,(1F1;1B0)OVERLAP_F_B\n")
     assert [" ".join(map(str, row)) for row in plan.rows] == ["0F0 2F0 2B0 0B0", "1F0 1F1 1B0"]
-    assert [*map(cell_text, plan.overlapped)] == ["(1F1;1B0)OVERLAP_F_B"]
     assert (plan.stages_on, plan.stages, plan.microbatches) == (((0, 2), (1,)), 3, 2)
 
 

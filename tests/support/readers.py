@@ -78,7 +78,6 @@ _LINES = [
     "compare {measured.json} {measured-schedule.json} --noise samples=2 --noise {profile.json}",
     f"run {_PAIR} --verify",
     f"run {_PAIR} -o {{new}}",
-    f"run {_PAIR} -o {{new}} --virtual",
     "run {measured.json} {measured-schedule.json} -o {new} --model {profile.json}",
     "export {problem.json} {order.csv} --to schedule -o {new}",
     "timeline compare {problem.json} {timeline.json}",
@@ -141,7 +140,7 @@ _LONG_WORK = (
     "pipesat.choose.phases.run_plan",
     "pipesat.frontier.least_memory.least_memory",
     "pipesat.runtime.run.check_parity",
-    "pipesat.runtime.run.run_orders",
+    "pipesat.runtime.run.run_order",
 )
 
 

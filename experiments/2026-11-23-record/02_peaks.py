@@ -1,6 +1,6 @@
 """The peak of live storages against the predicted one, for ten orders of a small decoder.
 
-python experiments/2026-11-23-tune/02_peaks.py peaks.json
+python experiments/2026-11-23-record/02_peaks.py peaks.json
 """
 
 from __future__ import annotations
