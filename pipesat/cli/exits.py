@@ -197,7 +197,7 @@ def with_options(text: str) -> str:
     return re.sub(r"`([A-Za-z_]+)`", lambda name: f"`{options.get(name[1], name[1])}`", text)
 
 
-_ENDINGS: Final = {".json", ".csv", ".py", ".toml", ".gz", ".sqlite"}
+_ENDINGS: Final = {".json", ".csv", ".py", ".toml", ".gz"}
 
 
 def require_files(context: click.Context) -> None:

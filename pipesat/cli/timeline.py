@@ -85,10 +85,10 @@ def refit(asked: Asked) -> None:
 @command(
     "workflows.traces:import_trace",
     example="pipesat timeline import pp_data -o imported",
-    metavars={"paths": "TRACE", "patterns": "FILE"},
+    metavars={"paths": "TRACE"},
     follow={
         "memory": ("static", "held"),
-        "shape": ("chunks", "microbatches", "replica", "skip", "patterns"),
+        "shape": ("chunks", "microbatches", "replica", "skip"),
     },
     extra=(settings("shape", "What the files do not say."),),
     output="DIR",
@@ -96,8 +96,8 @@ def refit(asked: Asked) -> None:
 def import_(asked: Asked) -> int:
     """Say what traces of a real run tell, and make a problem of them.
 
-    Reads torch's profiler (d9d's too), Primus dump_pp_data, NDTimeline, Megatron's VPP simulator,
-    OpenTelemetry spans and timers, and Nsight Systems (sqlite): files of one run, or its folder.
+    Reads torch's profiler, Primus dump_pp_data, NDTimeline, Megatron's timers and what
+    pipesat.record wrote: files of one run, or its folder.
 
     Writes problem.json with the costs seen, schedule.json, the order that ran, timeline.json and
     best.json, the best order found, into DIR.

@@ -38,7 +38,6 @@ def import_trace(
     replica: Steps | None = None,
     chunks: Chunks | None = None,
     microbatches: Microbatches | None = None,
-    patterns: str | Path | None = None,
     link_delay: str | None = None,
     memory: str | None = None,
     static: str | None = None,
@@ -65,8 +64,6 @@ def import_trace(
         Chunks (virtual stages) of each rank, where the trace does not say it; ``None``: 1.
     microbatches
         Microbatches of a step, for a log of timers that does not say it; ``None``: as it says.
-    patterns
-        A JSON file of patterns of NVTX ranges by kind; ``None``: sail-sg's names.
     link_delay
         Delay of every link, as 1.5ms; ``None``: what explains the measured step.
     memory
@@ -93,7 +90,7 @@ def import_trace(
     from pipesat.timeline.trace_problem import Memory, laid_out, predict, problem_of
     from pipesat.workflows.trace_answer import TraceAnswer
 
-    told = Told(chunks, microbatches, {} if patterns is None else _patterns(Path(patterns)))
+    told = Told(chunks, microbatches)
     given = None if link_delay is None else _microseconds(link_delay)
     found = skipped(steps_of(read_trace(paths, told)), skip)
     found = found if found.trace.timed else laid_out(found)
@@ -151,16 +148,6 @@ def _best_orders(
         return sorted((a - b for a, b in zip(held, before, strict=True)), reverse=True)
 
     return within, replace(more, schedule=min(alike, key=added))
-
-
-def _patterns(path: Path) -> Mapping[str, str]:
-    from pipesat.files.strict_json import read_json
-
-    content = read_json(path, _MOST_PATTERNS)
-    if not isinstance(content, dict) or not content:
-        text = 'expected patterns by kind, as {"F": "F(?P<microbatch>[0-9]+)"}'
-        raise BadInput(text, source=str(path))
-    return content
 
 
 def _microseconds(text: str) -> float:

@@ -7,9 +7,7 @@ their definitions, and each op as early as its device and its input allow.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -131,17 +129,6 @@ def ndtimeline(*runs: Sequence[Traced]) -> list[dict[str, object]]:
     ]
 
 
-def vescale(run: Sequence[Traced]) -> list[dict[str, object]]:
-    """veScale's own: ranks by name, no microbatches; ranks of two tensor groups."""
-    return [
-        event
-        | {"tid": rank * 10, "args": {"rank": rank, "step": op.step, "tp": tensor, "pp": op.rank}}
-        for event, op in zip(ndtimeline(run), run, strict=True)
-        for tensor in (0, 1)
-        for rank in (2 * op.rank + tensor,)
-    ]
-
-
 def torch_traces(
     run: Sequence[Traced], prefix: str = "PP:", *, receives: bool = True
 ) -> list[dict[str, object]]:
@@ -198,163 +185,6 @@ def recorded(run: Sequence[Traced]) -> dict[str, object]:
         steps.append({"devices": [{"ops": row} for row in rows]})
     head = {"format": "pipesat.timeline/1", "problem_sha256": "", "us_per_time_unit": 1}
     return head | {"steps": steps}
-
-
-def tasks(run: Sequence[Traced]) -> dict[str, dict[str, object]]:
-    """``task_durations.json`` of Megatron's VPP simulator."""
-    words = {"F": "forward", "B": "backward"}
-    return {
-        f"pp_{op.rank}-mbs_{op.microbatch}-model_chunk_{op.chunk}-task_type_{words[op.kind]}": {
-            "duration_ms": op.end - op.start,
-            "pp_rank": op.rank,
-            "microbatch_id": op.microbatch,
-            "model_chunk_id": op.chunk,
-            "task_type": words[op.kind],
-        }
-        for op in run
-        if op.step == 0
-    }
-
-
-def spans(run: Sequence[Traced], *, around: bool = True) -> list[tuple[str, float, float, int]]:
-    """Megatron's spans: name, start, end and rank; one ``around`` each step."""
-    words = {"F": "megatron.microbatch.forward", "B": "megatron.microbatch.backward"}
-    found = [(words[op.kind], op.start, op.end, op.rank) for op in in_order(run)]
-    for rank in {op.rank for op in run} if around else ():
-        for step in {op.step for op in run}:
-            own = [op for op in run if (op.rank, op.step) == (rank, step)]
-            start, end = min(op.start for op in own), max(op.end for op in own)
-            found.append(("megatron.train.iteration.forward_backward", start - 1, end + 1, rank))
-    return found
-
-
-def otlp(run: Sequence[Traced]) -> list[dict[str, object]]:
-    """OTLP's JSON, one document per process, as a collector's file exporter writes lines."""
-
-    def text(value: str) -> dict[str, str]:
-        return {"stringValue": value}
-
-    return [
-        {
-            "resourceSpans": [
-                {
-                    "resource": {
-                        "attributes": [
-                            {"key": "service.instance.id", "value": text(f"job-rank{rank}")}
-                        ]
-                    },
-                    "scopeSpans": [
-                        {
-                            "spans": [
-                                {
-                                    "name": name,
-                                    "startTimeUnixNano": str(round(start * 1e6)),
-                                    "endTimeUnixNano": str(round(end * 1e6)),
-                                }
-                                for name, start, end, of in spans(run)
-                                if of == rank
-                            ]
-                        }
-                    ],
-                }
-            ]
-        }
-        for rank in sorted({op.rank for op in run})
-    ]
-
-
-def console(run: Sequence[Traced], *, around: bool = True) -> str:
-    """What the console exporter of the Python SDK prints."""
-
-    def stamp(ms: float) -> str:
-        return datetime.fromtimestamp(1.7e9 + ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-    return "\n".join(
-        json.dumps(
-            {
-                "name": name,
-                "context": {"trace_id": "0x1", "span_id": "0x2"},
-                "start_time": stamp(start),
-                "end_time": stamp(end),
-                "resource": {"attributes": {"service.instance.id": f"job-rank{rank}"}},
-            },
-            indent=4,
-        )
-        for name, start, end, rank in spans(run, around=around)
-    )
-
-
-def jaeger(run: Sequence[Traced]) -> dict[str, object]:
-    """What Jaeger's page downloads."""
-    ranks = {op.rank for op in run}
-    return {
-        "data": [
-            {
-                "spans": [
-                    {
-                        "operationName": name,
-                        "startTime": round(start * 1000),
-                        "duration": round((end - start) * 1000),
-                        "processID": f"p{rank}",
-                    }
-                    for name, start, end, rank in spans(run)
-                ],
-                "processes": {
-                    f"p{rank}": {
-                        "tags": [{"key": "service.instance.id", "value": f"job-rank{rank}"}]
-                    }
-                    for rank in ranks
-                },
-            }
-        ]
-    }
-
-
-def nsys(path: Path, run: Sequence[Traced], *, kernels: bool = True, threads: bool = False) -> Path:
-    """``nsys export --type sqlite`` of sail-sg's ranges: one process per rank.
-
-    Kernels run at the op's times; ranges on the host are earlier and shorter. Backwards are
-    launched by another thread of the process. With ``threads``, ranks are threads of one process.
-    """
-    with sqlite3.connect(path) as db:
-        db.execute("CREATE TABLE NVTX_EVENTS(start INT, end INT, globalTid INT, text TEXT)")
-        db.execute("CREATE TABLE StringIds(id INT, value TEXT)")
-        db.executemany("INSERT INTO StringIds VALUES (?, ?)", [(1, "gemm"), (2, "ncclDevKernel")])
-        if kernels:
-            db.execute(
-                "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INT, end INT, globalPid INT, "
-                "deviceId INT, correlationId INT, shortName INT)"
-            )
-            db.execute(
-                "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME(start INT, end INT, globalTid INT, "
-                "correlationId INT)"
-            )
-        for number, op in enumerate(in_order(run)):
-            process = (1 << 48) + ((100 - op.rank) << 24)  # later ranks, lower process ids
-            thread, launching = process + 7, process + 9
-            if threads:
-                process = 1 << 48
-                thread = launching = process + 100 - op.rank
-            start, end = round(op.start * 1e6), round(op.end * 1e6)
-            host = (start - 5_000_000, start - 4_000_000) if kernels else (start, end)
-            name = f"{op.kind}{op.microbatch}.{op.chunk}.0"
-            db.execute("INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?)", (*host, thread, name))
-            if kernels:
-                middle = (start + end) // 2
-                parts = ((1, start, middle), (1, middle, end), (2, end, end + 3_000_000))
-                for part, (kind, a, b) in enumerate(parts):
-                    key = 3 * number + part
-                    db.execute(
-                        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, ?, ?, ?)",
-                        (a, b, process, op.rank, key, kind),
-                    )
-                    launched = host[0] + 1000 * part + 1
-                    db.execute(
-                        "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?)",
-                        (launched, launched + 10, launching, key),
-                    )
-    db.close()
-    return path
 
 
 def timer_log(totals: Sequence[Mapping[str, Sequence[float]]], arguments: str = "") -> str:

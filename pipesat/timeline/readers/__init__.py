@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from pipesat.core.errors import BadInput, shorten
 from pipesat.files.strict_json import parse_json, read_bytes
-from pipesat.timeline.readers import chrome, megatron, nsight, rows
+from pipesat.timeline.readers import chrome, megatron, rows
 from pipesat.timeline.readers.rows import Told, Trace, Value
 
 LARGEST_FILE: Final = 1 << 30
@@ -23,7 +23,7 @@ _NAMELESS: Final = (
     "record these with pipesat.record (docs/files.md), or run the order in torch's multi-stage "
     "runtime, which names its ranges PP:0F0"
 )
-_TRACE: Final = re.compile(r".*\.(json|json\.gz|jsonl|sqlite|log|txt)|trace_step[0-9_]+")
+_TRACE: Final = re.compile(r".*\.(json|json\.gz|jsonl|log|txt)")
 
 
 class Format(NamedTuple):
@@ -61,22 +61,7 @@ FORMATS: Final = (
         megatron.read_primus,
         "--dump_pp_data true, which writes config.json and pp_rank_*.json",
     ),
-    Format("Megatron VPP simulator", megatron.is_tasks, megatron.read_tasks, "task_durations.json"),
-    Format(
-        "Megatron OpenTelemetry",
-        megatron.is_spans,
-        megatron.read_spans,
-        "--otel-enabled --otel-span-groups forward_backward,microbatch on all ranks "
-        "(MEGATRON_OTEL_RANK_STRATEGY=all_ranks)",
-    ),
     Format("pipesat timeline", rows.is_recorded, rows.read_recorded, "pipesat.record"),
-    Format(
-        "Nsight Systems",
-        nsight.is_sqlite,
-        nsight.read_sqlite,
-        "nsys export --type sqlite, with NVTX ranges of each op (Megatron's --nvtx-ranges has "
-        "none), and `patterns` for their names",
-    ),
     Format(
         "Megatron timers",
         megatron.is_timers,
@@ -126,17 +111,15 @@ def _files(paths: Sequence[str | Path]) -> Iterator[Path]:
         named = (one for one in path.iterdir() if _TRACE.fullmatch(one.name) and one.is_file())
         inside = sorted(named)
         if not inside:
-            text = "no .json, .json.gz, .jsonl, .sqlite, .log or .txt is in it"
+            text = "no .json, .json.gz, .jsonl, .log or .txt is in it"
             raise BadInput(text, source=str(path))
         yield from inside
 
 
 def _content(path: Path) -> Any:
-    """Return a file's JSON, all documents of several in a row, its text, or its path if sqlite."""
+    """Return a file's JSON, all documents of several in a row, or its text."""
     source = str(path)
     data = read_bytes(path, LARGEST_FILE, packed=True)
-    if data.startswith(b"SQLite format 3\0"):
-        return path
     text = data.decode("utf-8", "replace").lstrip("\ufeff").strip()
     if not text:
         raise BadInput("the file is empty, expected a trace", source=source)

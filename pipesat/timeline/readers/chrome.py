@@ -1,6 +1,6 @@
-"""Chrome traces: torch's profiler (also d9d's ranges), and ByteDance's and veScale's NDTimeline.
+"""Chrome traces: torch's profiler, and ByteDance's NDTimeline.
 
-torch's runtime names its ranges ``PP:0F0``, d9d ``0F0``; torch's plain GPipe has ``Forward 0`` and
+torch's runtime names its ranges ``PP:0F0``; torch's plain GPipe has ``Forward 0`` and
 ``Backward 0``. One file has one rank, or each rank is a process or thread of it. A range of the
 host begins with the wait for its input. ``gloo:recv`` ends when an op has waited for it (torch
 2.13), so the one that ends within a range tells when its input was there: these ranges overlap
@@ -9,8 +9,7 @@ message.
 
 NDTimeline has all ranks: ``forward-compute`` and so on, the replica as ``pid``, a rank's stream as
 ``tid``, and ``step``, ``model_chunk``, ``mb_id`` as arguments (ByteDance-Seed/StragglerAnalysis,
-``analyzer/to_timeline.py``). veScale's own have ``pp`` and ``tp`` instead of the latter two
-(``ndtimeline/handlers/local_timeline_handler.py``).
+``analyzer/to_timeline.py``).
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ _SEND: Final = re.compile(r"c10d::send|\w+:send\b.*")
 _MESSAGE: Final = re.compile(r"PP:([0-9]{1,7})RECV_([FB])([0-9]{1,7})")
 _GPU: Final = "gpu_user_annotation"
 _DIGITS: Final = re.compile(r"[0-9]{1,18}")
-_THREAD: Final = re.compile(r"PP rank ([0-9]{1,7}), TP rank ([0-9]{1,7})\b.*")
 
 
 def events_of(content: Any) -> list[dict[str, Any]] | None:
@@ -97,9 +95,9 @@ def _cell(event: dict[str, Any]) -> Sequence[Action] | str:
     if name.startswith("PP:"):
         with suppress(ValueError):
             return parse_cell(name[3:]) or ""
-    actions = [parse_action(part) for part in name.split("|")]
-    plain = name if _PLAIN.fullmatch(name) else ""
-    return plain if None in actions else [one for one in actions if one is not None]
+    if (action := parse_action(name)) is not None:
+        return [action]
+    return name if _PLAIN.fullmatch(name) else ""
 
 
 def read_torch(files: Sequence[Value], _told: Told) -> Trace:
@@ -234,29 +232,21 @@ def _times(event: Value, late: float = 0.0) -> tuple[float, float]:
 def read_ndtimeline(files: Sequence[Value], told: Told) -> Trace:
     """Read NDTimeline's traces: any number of files, all ranks of all replicas."""
     found: list[tuple[tuple[int, int], Value]] = []
-    said: dict[tuple[Any, Any], tuple[int, int]] = {}
     threads: dict[int, set[int]] = defaultdict(set)
     for file in files:
         for place, content in enumerate(events_of(file.content) or ()):
             event = Value(file.source, content, f"[{place}]")
-            args = event["args"]
             if str(content.get("name")) in _COMPUTE and content.get("ph") == "X":
                 pid, tid = event["pid"].whole(), event["tid"].whole()
                 threads[pid].add(tid)
                 found.append(((pid, tid), event))
-                if (pp := args["pp"].whole_if_any()) is not None:
-                    said[pid, tid] = pp, args["tp"].content or 0
-            elif name := _THREAD.fullmatch(str(args["name"].content)):
-                said[content.get("pid"), content.get("tid")] = int(name[1]), int(name[2])
     alone = len(threads) > 1 and all(len(own) == 1 for own in threads.values())
     at: dict[tuple[int, int], tuple[int, int]] = {}
     for replica, (pid, own) in enumerate(sorted(threads.items())):
         for place, tid in enumerate(sorted(own)):
-            rank, tensor = said.get((pid, tid), (place, 0))
-            if tensor == 0:  # ranks of one tensor group run the same ops
-                at[pid, tid] = (replica, 0) if alone else (rank, replica)
+            at[pid, tid] = (replica, 0) if alone else (place, replica)
     rows = []
-    for (rank, replica), event in ((at[key], event) for key, event in found if key in at):
+    for (rank, replica), event in ((at[key], event) for key, event in found):
         step, chunk, microbatch = (
             event["args"][key].whole_if_any() for key in ("step", "model_chunk", "mb_id")
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -125,7 +125,6 @@ class Told:
 
     chunks: int | None = None
     microbatches: int | None = None
-    patterns: Mapping[str, str] = field(default_factory=dict)
 
 
 def chunks_in(rows: Iterable[Row]) -> int:
