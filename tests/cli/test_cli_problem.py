@@ -112,7 +112,7 @@ def test_names_of_any_characters(cli: Run) -> None:
         (["--memory", "1,2,3"], "--memory: 3 values, expected 2, one per device"),
         (["--memory", "static=1,2,3"], "static: 3 values, expected 2"),
         (["--overlap", "0.75"], "--overlap: got '0.75', expected NUM/DEN"),
-        (["--overlap", "0/4"], r"overlap.FB\[0\]: got 0"),
+        (["--overlap", "0/4"], "--overlap: got '0/4', expected NUM/DEN"),
         (["--overlap", "pair=F+I=3"], r"--overlap pair: got 'F\+I=3', expected KIND\+KIND=TIME"),
         (["--overlap", "pair=BW+F=3", "--overlap", "pair=9"], r"F\+BW is there already"),
         (["--overlap", "pair=0"], r"overlap.pairs\[0\].time: got 0"),

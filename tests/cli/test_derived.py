@@ -153,12 +153,13 @@ def test_help_is_the_first_sentence_with_options_for_parameters() -> None:
     assert texts["time_limit"] == "How many.  [default: 2.5]"
     assert texts["shapes"] == "With --twice: shapes."
     assert texts["layouts"] == "Lays of it.  [default: anyhow]"
-    assert texts["workers"] == "Threads of the search.  [default: the cores it may use]"
+    lanes = "Lanes of the search, the first in this process, each other one in its own."
+    assert texts["workers"] == f"{lanes}  [default: the cores it may use]"
 
 
 def test_shared_entries_are_in_the_functions_help() -> None:
     text = pipesat.solve.__doc__ or ""
-    assert text.count("workers\n    Threads of the search") == 1
+    assert text.count("workers\n    Lanes of the search") == 1
     assert text.index("workers\n") < text.index("\n\nRaises\n------\n")
 
 
