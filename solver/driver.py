@@ -104,7 +104,7 @@ def solve(
 
         def found() -> None:
             """Let the other lanes improve the first valid schedule while others are made."""
-            team.hand(incumbent, portfolio.travelling(incumbent, whole.starts, seed, parts))
+            _hand(team, seed, parts, incumbent, whole.starts)
 
         with doing("hand-written schedules"):
             report.failed.extend(_take_starts(whole, schedules, 0, found, written=False))
@@ -116,15 +116,15 @@ def solve(
             told.extend(more)
 
     try:
-        aside(begin, incumbent, team.begin)
+        aside(begin, incumbent, team.begin, at_last=whole.offer_sure)
     finally:
         team.close()
     incumbent.close()
     infeasible = bool(incumbent.impossible)
     warnings = [*incumbent.faults, *report.failed, *team.lost]
     said = [*report.notes, *team.notes, *team.accounted(), *warnings]
-    if infeasible and incumbent.impossible not in said:
-        said = [incumbent.impossible, *said]
+    if incumbent.schedule is None:
+        said = [incumbent.impossible or "no schedule found", *said]
     return Result(
         problem=problem,
         status=Standing(incumbent.value, incumbent.bound.value, infeasible).status,
@@ -156,7 +156,16 @@ def _search_by(
     def search(mine: Incumbent, starts: list[Schedule]) -> SearchReport:
         return portfolio.search(team, mine, starts, seed=seed, parts=parts, written_for=written_for)
 
-    return partial(search_all, search, written_for, guides, seed=seed)
+    return partial(
+        search_all, search, partial(_hand, team, seed, parts), written_for, guides, seed=seed
+    )
+
+
+def _hand(
+    team: Team, seed: int, parts: SearchParts, mine: Incumbent, starts: list[Schedule]
+) -> None:
+    """Let the other lanes search meanwhile."""
+    team.hand(mine, portfolio.travelling(mine, starts, seed, parts))
 
 
 def _noted(schedules: Iterable[Schedule], notes: list[Schedule]) -> Iterator[Schedule]:

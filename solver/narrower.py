@@ -121,11 +121,11 @@ class Solve:
         report = SearchReport([], [])
         mine = self.incumbent
         if mine.schedule is None:
-            mine.offer(sure_order(mine.problem), ONE_BY_ONE)
+            self.offer_sure()
         if mine.schedule is None and mine.problem.has_modes:
             report.failed.extend(offer_any(mine))
         if mine.schedule is None:
-            return SearchReport([mine.impossible or "no schedule found"], report.failed)
+            return report
         if self.inner is not None and not (mine.proven or mine.clock.over):
             strict = self.inner.incumbent
             limit = SHARES[mine.problem.order] * mine.clock.left
@@ -140,6 +140,13 @@ class Solve:
             report.notes.extend(found.notes)
             report.failed.extend(found.failed)
         return report
+
+    def offer_sure(self) -> None:
+        """Offer one microbatch after the other: it fits wherever anything does, but for modes."""
+        try:
+            self.incumbent.offer(sure_order(self.incumbent.problem), ONE_BY_ONE)
+        except Infeasible as error:
+            self.incumbent.impossible = str(error)
 
     @property
     def baseline(self) -> Baseline | None:
@@ -214,6 +221,7 @@ def _fits(problem: Problem) -> bool:
 
 def search_all(
     search: Search,
+    hand: Callable[[Incumbent, list[Schedule]], object],
     written_for: Callable[[Problem], Iterable[Schedule]],
     guides: Sequence[Schedule],
     mine: Incumbent,
@@ -223,7 +231,8 @@ def search_all(
 ) -> SearchReport:
     """Search what is narrower than a problem, for a share of the time, then the problem itself.
 
-    ``guides`` are schedules without modes, valid or not, for starts with modes along them.
+    ``hand`` lets the other lanes search it meanwhile. ``guides`` are schedules without modes, valid
+    or not, for starts with modes along them.
     """
     report = SearchReport([], [])
 
@@ -234,6 +243,7 @@ def search_all(
 
     within(few_alone(mine.problem))
     if mine.problem.has_modes:
+        hand(mine, starts)
         report.failed.extend(start_along(mine, [*allowed(mine.problem, guides)], seed))
         within(narrower(mine.problem))
     if not (mine.proven or mine.clock.over):

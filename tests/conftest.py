@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis.vendor import pretty
 
 from pipesat.cli import main
-from pipesat.cli.process import SIGNALS
+from pipesat.cli.process import SIGNALS, ending
 from pipesat.core.problem import Problem
 from tests.support.warm import WarmHosts
 
@@ -40,6 +40,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_sessionfinish() -> None:
     """Collect what tests left behind, so that its warnings count; once will do."""
+    ending.clear()  # this process ends with pytest's exit code
     gc.collect()
     gc.freeze()
 

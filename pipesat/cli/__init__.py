@@ -12,7 +12,7 @@ def main() -> None:
     With 0, 1 check failed, 2 bad input, 3 infeasible, 130 or 143 stopped by a signal. A bug is 1
     with one line that says so; ``PIPESAT_TRACEBACK=1`` shows where it is.
     """
-    from pipesat.cli.process import Stopped, end_quietly, keep_streams, unwritten
+    from pipesat.cli.process import Stopped, end_quietly, end_with, keep_streams, unwritten
 
     begin = end_quietly()  # before anything slow is imported
     keep_streams()
@@ -47,4 +47,6 @@ def main() -> None:
             code = print_bug(error)
     if why := unwritten():
         print_error("error", why)
-    sys.exit(code or (BAD_INPUT if why else 0))
+    code = code or (BAD_INPUT if why else 0)
+    end_with(code)
+    sys.exit(code)

@@ -8,10 +8,14 @@ asks a solve to end instead; the best schedule so far is then written.
 Standard output and error never end a command. A reader leaves (``| head``, ``| tee`` after Ctrl-C),
 a disk is full, or there is no stream at all (``>&-``). The work goes on and files are written; at
 the end :func:`unwritten` says what is wrong.
+
+What a solve has left behind (:mod:`pipesat.solver.run.aside`) may still run in threads when a
+command has ended: then the process ends at once (:func:`end_with`).
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import os
@@ -78,6 +82,29 @@ def _keep_quiet() -> None:
         unraisable(what)
 
     sys.excepthook, sys.unraisablehook = uncaught, ignored
+
+
+ending: dict[str, int] = {}
+"""The exit code, once it is known; whoever calls :func:`pipesat.cli.main` and goes on clears it."""
+
+
+def end_with(code: int) -> None:
+    """Let the process end with this code, even where threads still run.
+
+    The interpreter takes apart what they use: compilers and CP-SAT would crash.
+    """
+    if not ending:
+        atexit.register(_end)
+    ending["code"] = code
+
+
+def _end() -> None:
+    import threading
+
+    if ending and threading.active_count() > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(ending["code"])
 
 
 class Interrupts:

@@ -26,8 +26,8 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_lock = threading.RLock()
-
+_lock = threading.RLock()  # of numba's settings
+_starting = threading.Lock()
 
 _WAIT: Final = 0.25  # seconds in which a loop is there if another run has compiled it
 _LARGEST: Final = 20_000  # numbers in an array of which Python makes short work
@@ -51,25 +51,24 @@ class Compiled:
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it, compiled if it is by now."""
+        if self._ready is None and not _here.interprets:
+            self._compile(arguments)
         if self._ready is not None:
             return self._ready(*arguments)
-        if _here.interprets or why_interpreted():
-            return self.function(*arguments)
-        self._compile(arguments)
-        if self._ready is not None:
-            return self._ready(*arguments)
-        _here.interprets = True
+        before, _here.interprets = _here.interprets, True
         try:
             return self.function(*arguments)
         finally:
-            _here.interprets = False
+            _here.interprets = before
 
     def _compile(self, arguments: tuple[Any, ...]) -> None:
-        """Compile it for such arguments; come back before that, if they are of few numbers."""
-        with _lock:
+        """Compile it for such arguments; come back before that, if they are of few numbers.
+
+        All that may take long, numba's own import too, is done in a thread.
+        """
+        with _starting:
             if self._compiling is None:
-                types = tuple(map(_numba().typeof, arguments))
-                self._compiling = threading.Thread(target=self._make, args=(types,), daemon=True)
+                self._compiling = threading.Thread(target=self._make, args=arguments, daemon=True)
                 self._compiling.start()
                 atexit.register(self._compiling.join, _AT_EXIT)
         small = self.meanwhile and _most(arguments) <= _LARGEST
@@ -77,11 +76,13 @@ class Compiled:
         if self._failure is not None:
             raise self._failure
 
-    def _make(self, types: tuple[Any, ...]) -> None:
+    def _make(self, *arguments: Any) -> None:
         try:
-            with _one_process_at_a_time(self.function.__name__):
-                self.dispatcher.compile(types)
-            self._ready = self.dispatcher
+            if not why_interpreted():
+                types = tuple(map(_numba().typeof, arguments))
+                with _one_process_at_a_time(self.function.__name__):
+                    self.dispatcher.compile(types)
+                self._ready = self.dispatcher
         except Exception as error:
             self._failure = error
 

@@ -13,14 +13,20 @@ from pipesat.solver.run.incumbent import Incumbent
 
 _LOOK: Final = 0.05  # seconds between two looks at the clock and its stop
 _GRACE: Final = 0.6  # seconds that what cannot be interrupted has, once the clock is over
+_FIRST: Final = 3.0  # seconds that it has for a first schedule
 _AT_EXIT: Final = 2.0  # seconds for what was left behind to end, before the interpreter goes
 
 
-def aside(search: Callable[[], None], incumbent: Incumbent, later: Callable[[], None]) -> None:
+def aside(
+    search: Callable[[], None],
+    incumbent: Incumbent,
+    later: Callable[[], None],
+    at_last: Callable[[], object],
+) -> None:
     """Run a search; return when it has ended, or soon after the clock is over.
 
-    Work that cannot be interrupted is left behind then: the incumbent has what was found. Without
-    any schedule the search goes on until there is one. ``later`` is called now and then.
+    Work that cannot be interrupted is left behind then: the incumbent has what was found. Where
+    that is no schedule, ``at_last`` offers one, if it can. ``later`` is called now and then.
 
     What the search raises is raised here.
     """
@@ -40,7 +46,9 @@ def aside(search: Callable[[], None], incumbent: Incumbent, later: Callable[[], 
         thread.join(_LOOK)
         ended = clock.stop() or (not clock.deterministic and clock.over)
         over = min(over, time.monotonic()) if ended else over
-        if time.monotonic() > over + _GRACE and incumbent.schedule is not None:
+        if time.monotonic() > over + (_FIRST if incumbent.schedule is None else _GRACE):
+            if incumbent.schedule is None and not incumbent.impossible:
+                at_last()
             incumbent.close()
             atexit.register(thread.join, _AT_EXIT)
             return

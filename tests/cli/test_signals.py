@@ -109,3 +109,21 @@ except Stopped:
 """
     done = subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT)
     assert done.returncode == -signal.SIGINT
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_process_ends_at_once_where_a_solve_left_something_behind(runs: bool) -> None:
+    """The interpreter would take apart what a compiler in a thread uses."""
+    code = f"""
+import atexit, sys, threading
+atexit.register(print, "the interpreter ends")
+if {runs}:
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+sys.argv = ["pipesat", "show", "nothing.json"]
+from pipesat.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("pipesat: error: ")
+    assert done.stdout == ("" if runs else "the interpreter ends\n")

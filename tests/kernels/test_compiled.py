@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from pipesat.kernels import compiled
 from tests.support.paths import ROOT
 
 LOOP = """
@@ -90,6 +93,17 @@ def test_without_numba_loops_run_as_python(tmp_path: Path, error: str) -> None:
     value, _, why = said(started(tmp_path, hide))
     assert value == "16"
     assert why.startswith("numba does not load: ")
+
+
+def test_small_calls_wait_for_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even for numba's own import, and what a loop calls runs as Python with it."""
+    released = threading.Event()
+    monkeypatch.setattr(compiled, "why_interpreted", lambda: str(released.wait(60)))
+    inner = compiled.compiled(lambda numbers: 2 * numbers.sum())
+    outer = compiled.compiled_meanwhile(lambda numbers: inner(numbers) + 1)
+    assert outer(np.arange(4)) == 13
+    assert not released.is_set()
+    released.set()
 
 
 def test_numba_of_others_keeps_its_own_folder(tmp_path: Path) -> None:

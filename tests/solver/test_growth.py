@@ -418,7 +418,7 @@ def test_a_search_is_never_worse_than_a_shorter_one_repeated(
         return SearchReport([], [])
 
     mine = Incumbent(problem, "makespan", Clock(60, deterministic=True))
-    report = search_all(search, list_schedules, [], mine, [], seed=0)
+    report = search_all(search, lambda *_: None, list_schedules, [], mine, [], seed=0)
     assert report.failed == []
     assert mine.schedule is not None
     assert check(problem, mine.schedule) == []

@@ -248,6 +248,23 @@ def test_a_solve_ends_in_time_whatever_is_being_done() -> None:
     assert len(heard) == known
 
 
+def test_a_solve_ends_in_time_without_any_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first hand-written schedule waits for a compiler: one microbatch after the other is."""
+    monkeypatch.setattr("pipesat.solver.run.aside._FIRST", 0.0)
+    stop, released = threading.Event(), threading.Event()
+
+    def starts() -> Iterator[Schedule]:
+        stop.set()
+        released.wait(60)
+        yield schedules()[0]
+
+    result = solve(PROBLEM, warm_starts=starts(), time_limit=600, workers=1, stop=stop)
+    assert not released.is_set()
+    released.set()
+    assert result.schedule is not None
+    assert result.schedule.source == "one microbatch after the other"
+
+
 def test_what_a_search_raises_is_raised_to_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipesat.solver.driver.preflight", fail)
     with pytest.raises(Planted):
