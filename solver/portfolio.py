@@ -40,6 +40,7 @@ from pipesat.solver.search_parts import SearchParts
 
 _NEAR = 1.05  # times the best start's value: of those that windows begin from
 _PATIENCE = 5.0  # seconds of window search without an improvement
+_VAIN = 20.0  # seconds of a lane's proofs without a better bound
 
 Step = Callable[[], bool]
 Written = Callable[[Problem], Iterable[Schedule]]
@@ -76,6 +77,7 @@ class Lane:
     parts: SearchParts
     written_for: Written = lambda _: ()
     windows: WindowSearch | None = None
+    vain: float = 0.0  # seconds of proofs since they raised the bound
     told: list[Any] = field(default_factory=list)  # parts that have a report
 
     def __post_init__(self) -> None:
@@ -90,7 +92,8 @@ class Lane:
     @cached_property
     def proofs(self) -> ProofSearch:
         """What raises the bound of the problem that was asked for."""
-        share = (self.seat.number // 2, self.seat.count // 2) if self.proves else (0, 1)
+        number, provers = self.seat.number // 2, self.seat.count // 2
+        share = (number, provers) if self.proves else (provers + number, 1)
         asked = self.incumbent.wider is None
         found = proofs_for(self.incumbent, seed=self.seed, parts=self.parts, share=share)
         self.told += [found] if asked else []
@@ -187,7 +190,10 @@ def _proofs(lane: Lane) -> Step | None:
     runner = lane.seat.runner()
 
     def step() -> bool:
+        clock, asked = lane.incumbent.clock, lane.incumbent.asked
+        begin, raised = clock.elapsed, asked.raised
         lane.proofs.step(runner, helping=not (lane.proves or lane.seat.alone))
+        lane.vain = lane.vain + clock.elapsed - begin if asked.raised == raised else 0.0
         return not lane.proofs.finished
 
     return step
@@ -196,6 +202,11 @@ def _proofs(lane: Lane) -> Step | None:
 def _stalled(lane: Lane) -> bool:
     """Whether windows have found nothing for a while, or there are none."""
     return lane.windows is None or lane.windows.idle >= _PATIENCE
+
+
+def _time_for_windows(lane: Lane) -> bool:
+    """In a lane that proves, once proofs raise the bound no more."""
+    return not lane.proves or lane.vain >= _VAIN or lane.proofs.finished
 
 
 def _time_for_proofs(lane: Lane) -> bool:
@@ -256,13 +267,13 @@ def _proofs_of_modes(lane: Lane) -> Step | None:
 
 _WAYS: Final = "growth, packing and exchanges"
 PLAIN: Final = (
-    Part("windows", _windows, 1, 1 / 6),
+    Part("windows", _windows, 1, 1 / 6, _time_for_windows),
     Part(_WAYS, _other_ways, 1, 1, _stalled, first=True),
     Part("proofs", _proofs, 1, 1, _time_for_proofs),
 )
 """Of problems without memory modes, in which no ops may pair."""
 PAIRS: Final = (
-    Part("windows", _windows, 1, 1),  # they gain more than proofs beyond closed forms
+    Part("windows", _windows, 1, 1 / 3),  # they gain more than proofs beyond closed forms
     Part(_WAYS, _other_ways, 1, 1, _stalled, first=True),
     Part("proofs", _proofs, 1, 1, _time_for_proofs),
 )

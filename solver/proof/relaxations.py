@@ -43,13 +43,14 @@ class Relaxations:
         self.staircase = parts.staircase
         self.all = frozenset(d for d, stages in enumerate(problem.stages_on) if stages)
         singles = _tightest_first(problem, self.all) if parts.relaxations else []
-        singles = singles[share[0] % max(1, len(singles)) :: share[1]]
+        first = share[0] % max(1, len(singles))
+        singles = singles[first :: share[1]] + (singles[:first] if share[1] == 1 else [])
         self.pairs = bool(gains(problem))
         self.queue = Attempts(
             self.all,
             singles,
             problem.op_count,
-            seed=seed + share[0],
+            seed=seed,
             fits=self._fits,
             small=self.pairs and problem.op_count <= SMALL_WITH_PAIRS,
         )

@@ -25,8 +25,9 @@ class ProofSearch:
     """Raises an incumbent's bound.
 
     Where several lanes prove, each is one ``share`` (number, count): it has its part of what is
-    tried first, and relaxations drawn by a chance of its own. A bound of CP-SAT's that a checked
-    schedule refutes ends them all.
+    tried first, and relaxations drawn by a chance of its own. Lanes that only help have numbers
+    beyond those, of one: they begin elsewhere and ask nothing twice. A bound of CP-SAT's that a
+    checked schedule refutes ends them all.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class ProofSearch:
         share: tuple[int, int] = (0, 1),
     ) -> None:
         self.incumbent = incumbent
+        seed += share[0]
         self.relaxations = Relaxations(problem, incumbent, seed=seed, parts=parts, share=share)
         self.others: dict[str, _Other] = {}  # by what they try
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
@@ -60,9 +62,9 @@ class ProofSearch:
             self.others["models of places"] = PlacesProofs(problem, incumbent, seed=seed)
         elif parts.relaxations and problem.overlap is not None and not problem.plain:
             self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
-        mine, count = share
+        number, count = share
         dealt = list(self.others.items())
-        self.others = dict(one for number, one in enumerate(dealt) if number % count == mine)
+        self.others = dict(dealt[number % count :: count])
 
     @property
     def report(self) -> str:
