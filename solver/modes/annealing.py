@@ -20,7 +20,7 @@ from pipesat.solver.run.incumbent import Incumbent
 ANNEALED = "annealed with modes"
 _MOVES, _MOST_MOVES = 60_000_000, 400_000  # of a first walk: so many over the number of ops
 _SECONDS = 0.2  # that these take, in the terms of a deterministic clock
-_HEATS = (0.003, 0.001)  # of the order's length: what is so much longer may be kept at first
+_HEATS = (0.001, 0.0003)  # of the order's length: what is so much longer may be kept at first
 _LINES = 6  # orders that are annealed round by round
 
 

@@ -40,19 +40,18 @@ def _start_along(incumbent: Incumbent, guides: Sequence[Schedule], chance: rando
         value = incumbent.value
         return incumbent.objective == "span" or value is None or length < value
 
+    def offer(order: Order, source: str = PACKED) -> int | None:
+        length = _offer(problem, incumbent, Start(order, source))
+        clock.count_ops(problem.op_count)
+        if length is not None and length not in [known for known, _ in best]:
+            best[:] = sorted([*best, (length, order)], key=lambda found: found[0])[:_PACKED]
+        return length
+
     for start in orders_from(problem, guides, worth):
         if clock.over:
             break
-        length = _offer(problem, incumbent, start)
-        clock.count_ops(problem.op_count)
-        if length is not None and length not in [known for known, _ in best]:
-            best = sorted([*best, (length, start.order)], key=lambda found: found[0])[:_PACKED]
+        offer(*start)
     clock = incumbent.clock.part(_PACKING * incumbent.clock.left, stop=lambda: incumbent.proven)
-
-    def offer(packed: Order) -> int | None:
-        clock.count_ops(problem.op_count)
-        return _offer(problem, incumbent, Start(packed, PACKED))
-
     pack_by_turns(problem, [order for _, order in best], chance, offer, lambda: clock.over)
     if annealing_applies(problem, incumbent.objective):
         clock = incumbent.clock.part(_ANNEALING * incumbent.clock.left, lambda: incumbent.proven)
