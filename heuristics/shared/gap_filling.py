@@ -132,6 +132,7 @@ def _made(problem: Problem, ranks: Ranks) -> Chain:
         time=np.array([[stage.F, stage.B, stage.W, stage.BW] for stage in stages]),
         held=np.array([stage.held_after_F for stage in stages]),
         kept=np.array([stage.held_after_B for stage in stages]),
+        running=np.array([stage.held_in_backward for stage in stages]),
         room=arrays.room[[*ranks.device]],
         may_split=np.array([stage.may_split for stage in stages], np.int64),
         may_fuse=np.array([stage.may_fuse for stage in stages], np.int64),

@@ -12,16 +12,9 @@ from pipesat.kernels.compiled import compiled, compiled_meanwhile
 DEPTHS: Final = ("memory", "1f1b", "eager", "slope", "slope+1", "least idle")
 PATTERNS: Final = ("free", "alternate", "skip")
 CRITICAL: Final = ("never", "idle", "load", "end")
-_LIMITED: Final = DEPTHS.index("1f1b")
-_EAGER: Final = DEPTHS.index("eager")
-_SLOPE: Final = DEPTHS.index("slope")
-_STEEPER: Final = DEPTHS.index("slope+1")
-_LEAST_IDLE: Final = DEPTHS.index("least idle")
-_FREE: Final = PATTERNS.index("free")
-_SKIP: Final = PATTERNS.index("skip")
-_NEVER: Final = CRITICAL.index("never")
-_LOAD: Final = CRITICAL.index("load")
-_END: Final = CRITICAL.index("end")
+_MEMORY, _LIMITED, _EAGER, _SLOPE, _STEEPER, _LEAST_IDLE = range(len(DEPTHS))
+_FREE, _ALTERNATE, _SKIP = range(len(PATTERNS))
+_NEVER, _IDLE, _LOAD, _END = range(len(CRITICAL))
 
 
 class Chain(NamedTuple):
@@ -33,8 +26,8 @@ class Chain(NamedTuple):
         The rank's device, and the code of its F of microbatch 0.
     time
         By rank and kind.
-    held, kept, room
-        What a microbatch holds after F and after B, and the room for all.
+    held, kept, running, room
+        What a microbatch holds after F and after B and while a backward runs, and the room for all.
     may_split, may_fuse
         1 where the stage may.
     delay, delay_back
@@ -52,6 +45,7 @@ class Chain(NamedTuple):
     time: Ints
     held: Ints
     kept: Ints
+    running: Ints
     room: Ints
     may_split: Ints
     may_fuse: Ints
@@ -94,14 +88,18 @@ def filled(
     may_fuse, room, held, kept = chain.may_fuse, chain.room, chain.held, chain.kept
     first_backward = chain.first_backward
     whole, limit = np.empty(p, np.bool_), np.empty(p, np.int64)
-    excess, exact = np.empty(p, np.int64), np.full(p, NONE, np.int64)
+    # what B takes beside F's, and what BW does
+    excess, excess_fused = np.empty(p, np.int64), np.empty(p, np.int64)
+    exact = np.full(p, NONE, np.int64)
     for d in range(p):
         whole[d] = may_fuse[d] == 1 and (fused[d] == 1 or chain.may_split[d] == 0)
-        excess[d] = max(0, kept[d] - held[d])
+        excess_fused[d] = max(0, chain.running[d] - held[d])
+        excess[d] = max(excess_fused[d], kept[d] - held[d])
         most = m
         if held[d]:
             splits = not whole[d] and not (short and may_fuse[d] == 1)
-            most = max(1, min(m, (room[d] - (excess[d] if splits else 0)) // held[d]))
+            extra = excess[d] if splits else excess_fused[d]
+            most = max(1, min(m, (room[d] - extra) // held[d]))
         slope = -(-most * (p - d) // p)
         if depth == _LIMITED:
             limit[d] = min(most, p - d)
@@ -144,29 +142,25 @@ def filled(
 
             backward, kind, freed = NONE, B, 0
             if back < gradients[d]:
-                backward = fusing = max(now, gradient[d, back])
-                if whole[d]:
-                    kind = BW
-                elif excess[d] > space:
-                    freed = -((space - excess[d]) // kept[d]) if kept[d] else waiting + 1
-                    backward = max(now + freed * length, gradient[d, back])
+                freed = _drained(excess[d], space, kept[d], waiting)
+                backward = max(now + freed * length, gradient[d, back])
+                if may_fuse[d] == 1 and (whole[d] or freed > 0):
+                    first = _drained(excess_fused[d], space, kept[d], waiting)
+                    fusing = max(now + first * length, gradient[d, back])
                     sooner = fusing + time[d, BW] <= backward + time[d, B]
-                    if may_fuse[d] == 1 and (sooner or freed > waiting):
-                        backward, kind, freed = fusing, BW, 0
+                    if whole[d] or (first <= waiting and (sooner or freed > waiting)):
+                        backward, kind, freed = fusing, BW, first
 
-            forward, drained = NONE, 0
+            forward, drained = NONE, _drained(held[d], space, kept[d], waiting)
             flying = number - back
-            if number < activations[d] and flying < limit[d]:
-                if held[d] > space:
-                    drained = -((space - held[d]) // kept[d]) if kept[d] else waiting + 1
-                if drained <= waiting:
-                    forward = max(now + drained * length, activation[d, number])
-                    if back:
-                        if pattern != _FREE and flying >= warm_up[d]:
-                            forward = NONE
-                    elif number and not late_first and exact[d] < 0:
-                        early = forward + time[d, F] <= first_backward[d]
-                        forward = forward if early else NONE
+            if number < activations[d] and flying < limit[d] and drained <= waiting:
+                forward = max(now + drained * length, activation[d, number])
+                if back:
+                    if pattern != _FREE and flying >= warm_up[d]:
+                        forward = NONE
+                elif number and not late_first and exact[d] < 0:
+                    early = forward + time[d, F] <= first_backward[d]
+                    forward = forward if early else NONE
 
             due_for_forward = pattern != _FREE and back > 0
             if due_for_forward:
@@ -242,6 +236,14 @@ def filled(
                 gradients[there] += 1
         placed[d] = at + 1
     return _completed(chain, items, placed, due, oldest, newest, backwards, free_at, first_start)
+
+
+@compiled
+def _drained(amount: int, space: int, kept: int, waiting: int) -> int:
+    """How many W have to run before there is space; more than wait: it will not do."""
+    if amount <= space:
+        return 0
+    return -((space - amount) // kept) if kept else waiting + 1
 
 
 @compiled

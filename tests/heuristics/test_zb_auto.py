@@ -175,6 +175,14 @@ def test_room_is_kept_for_a_backward_that_adds_memory() -> None:
         assert sum(isinstance(item, Op) and item.kind == "F" for item in order[0][:3]) <= 2
 
 
+@pytest.mark.parametrize("backward", ["split", "fused", "either"])
+def test_room_is_kept_for_what_a_backward_holds_while_it_runs(backward: str) -> None:
+    # F holds 4, a backward 7 as it runs: as above, though B leaves 2 alone
+    problem = chain(1, 6, cap=11, held=(4, 2), backward=backward, BW=2, held_in_backward=7)
+    for switches in settings(problem):
+        assert check(problem, time_order(problem, filled(problem, switches))) == []
+
+
 def test_unlimited_memory_needs_no_capacity() -> None:
     schedule = zb_auto(chain(3, 9))
     assert check(chain(3, 9), schedule) == []

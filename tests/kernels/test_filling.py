@@ -26,6 +26,7 @@ def drawn(chance: Random) -> Problem:
     def stage(device: int) -> dict[str, Any]:
         times = {kind: chance.randint(0, 6) for kind in ("F", "B", "W")}
         held = {"held_after_F": chance.randint(0, 4), "held_after_B": chance.randint(0, 6)}
+        held["held_in_backward"] = chance.choice([0, chance.randint(0, 9)])
         way = {"backward": chance.choice(["split", "fused", "either"]), "BW": chance.randint(0, 12)}
         return {"device": device} | times | held | way
 

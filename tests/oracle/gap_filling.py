@@ -89,7 +89,8 @@ class _Rank:
         self.switches = switches
         self.length: dict[Kind, int] = {"F": data.F, "B": data.B, "W": data.W, "BW": data.BW}
         self.held, self.kept = data.held_after_F, data.held_after_B
-        self.excess = max(0, self.kept - self.held)
+        self.excess_fused = max(0, data.held_in_backward - self.held)
+        self.excess = max(self.excess_fused, self.kept - self.held)
         self.room = problem.devices[data.device].room
         self.microbatches = problem.microbatches[self.stage]
         self.may_fuse = data.may_fuse
@@ -117,7 +118,7 @@ class _Rank:
         most = self.microbatches
         if self.room is not None and self.held:
             splits = self.switches.fuse == "split" or not self.may_fuse
-            reserve = self.excess if splits and self.backward == "B" else 0
+            reserve = self.excess if splits and self.backward == "B" else self.excess_fused
             most = max(1, min(most, (self.room - reserve) // self.held))
         if self.switches.depth in ("memory", "least idle"):
             return most
@@ -171,12 +172,13 @@ class _Rank:
         if self.backwards == len(self.gradients):
             return None
         arrival = self.gradients[self.backwards]
-        fused = _Step(max(self.free_at, arrival), "BW", 0)
+        fusing = self._drains(self.excess_fused)
+        fused = _Step(max(self.free_at + fusing * self.length["W"], arrival), "BW", fusing)
         if self.backward == "BW":
             return fused
         drains = self._drains(self.excess)
         split = _Step(max(self.free_at + drains * self.length["W"], arrival), "B", drains)
-        if drains and self.may_fuse:
+        if drains and self.may_fuse and fusing <= len(self.due):
             sooner = fused.start + self.length["BW"] <= split.start + self.length["B"]
             return fused if sooner or drains > len(self.due) else split
         return split
