@@ -14,19 +14,17 @@ rounded up (all times are integers); the least such x gives the earliest schedul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pipesat.core.arrays import ints
 from pipesat.core.arrays_of import too_large
 from pipesat.core.rules import duration, memory_change, one_of_each
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from pipesat.core.ops import Copy, Item
     from pipesat.core.problem import Problem
     from pipesat.kernels.timing import Sequence as Arrays
@@ -79,9 +77,6 @@ class LinearOrder:
 
         from pipesat.kernels.timing import Sequence as Arrays
 
-        def ints(numbers: Iterable[int]) -> NDArray[np.int64]:
-            return np.fromiter(numbers, np.int64)
-
         together = ints(repeat(-1, len(self.device)))
         for group in self.groups:
             together[group[-1]] = group[0]
@@ -96,11 +91,6 @@ class LinearOrder:
             together=together,
             reached=np.empty(0, np.int64),
         )
-
-    @cached_property
-    def group_ending_with(self) -> dict[int, range]:
-        """Each group by the last of its items."""
-        return {group[-1]: group for group in self.groups}
 
     @cached_property
     def waits(self) -> list[Waits]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import Event, Item, Op, members
@@ -11,6 +13,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, offload_of
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import earliest_ends, linearize, releases, schedule_of
+from pipesat.kernels.timing import tails_of
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def graph_of(problem: Problem, order: Order, objective: Objective) -> Graph:
         place.append(len(rows[device]))
         rows[device].append(item)
     begin = release if objective == "makespan" else [start[r[0]] if r else 0 for r in rows]
-    tail = _tails(sequence, rows, begin)
+    tail = tails_of(sequence.arrays, np.array(begin, np.int64)).tolist()
     value = max((ends[row[-1]] - begin[d] for d, row in enumerate(rows) if row), default=0)
     return Graph(order, sequence, rows, place, start, tail, begin, value, forwards)
 
@@ -91,24 +94,6 @@ def least_trip(problem: Problem, op: Op) -> int:
     """Least time from the end of a F to its backward for its copies; 0 if it is not offloaded."""
     offload = offload_of(problem, op)
     return 0 if offload is None else offload.time_out + offload.time_in
-
-
-def _tails(sequence: LinearOrder, rows: Sequence[Sequence[int]], begin: Sequence[int]) -> list[int]:
-    unknown = -(1 << 90)
-    tail = [unknown] * len(sequence.item)
-    for device, row in enumerate(rows):
-        if row:
-            tail[row[-1]] = -begin[device]
-    groups = sequence.group_ending_with
-    for item in range(len(tail) - 1, -1, -1):
-        if (group := groups.get(item)) is not None:
-            tail[group.start : group.stop] = [max(tail[group.start : group.stop])] * len(group)
-        reach = tail[item] + sequence.duration[item]
-        if (before := sequence.before[item]) >= 0 and reach > tail[before]:
-            tail[before] = reach
-        for source, delay in sequence.inputs[item]:
-            tail[source] = max(tail[source], reach + delay)
-    return tail
 
 
 def between(graph: Graph, free: Collection[int]) -> set[int]:
