@@ -16,8 +16,7 @@ from pipesat.files.problem_file import read_problem
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from pipesat.solver.modes.whole import least_schedule  # noqa: E402
-from pipesat.solver.proof.devices import least_end  # noqa: E402
+from tests.support.optimum import least_end, least_schedule  # noqa: E402
 
 PROBLEMS = ROOT / "experiments" / "bench-next" / "problems"
 NAME = "mode-recompute-chain-p4-m12-cap0.5"

@@ -55,14 +55,6 @@ _MOST_STEPS = 20_000_000  # of cells times microbatches
 _ROUNDED = 1 + 1e-12  # so that rounding errors cannot make an upper bound too low
 
 
-def most_work(items: Iterable[tuple[int, int, int]], room: int | None) -> int:
-    """Upper bound on the work that memory admits, of items ``(size, work, count)``."""
-    listed = list(items)
-    kinds = Knapsack([[(size, work)] for size, work, _ in listed])
-    found: int = kinds.most([count for *_, count in listed], room)
-    return found
-
-
 def in_use(room: Number, held: Iterable[Number]) -> Number:
     """Return some memory as far as sums of what is held can fill it."""
     if is_table(room):

@@ -21,7 +21,7 @@ from pipesat.core.timing import retime
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import LARGEST, latest_end
 from pipesat.solver.modes.over_time import OverTime, Time
-from pipesat.solver.proof.questions import Questions, solved
+from pipesat.solver.proof.questions import Questions
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Lanes, Runner, Share
 
@@ -223,12 +223,3 @@ def _all_in_a_row(problem: Problem) -> int:
             if (link := problem.link(stage, k)) is not None:
                 total += link.F + link.B
     return total
-
-
-def least_schedule(
-    problem: Problem, most: int, objective: Objective = "makespan", *, one_order: bool = False
-) -> tuple[int, Schedule] | None:
-    """Solve the whole model to its optimum, ``most`` at most; ``None`` if there is none."""
-    model = WholeModel(problem, most, objective, one_order=one_order)
-    solver = solved(model.cp, model.value)
-    return None if solver is None else (solver.value(model.value), model.schedule(solver, WHOLE))

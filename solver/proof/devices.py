@@ -13,7 +13,7 @@ from pipesat.core.problem import Problem
 from pipesat.solver.model.left_out import lag_before, tail_after
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.modes.over_time import PARTS, OverTime
-from pipesat.solver.proof.questions import Questions, solved
+from pipesat.solver.proof.questions import Questions
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner, Share
 
@@ -122,10 +122,3 @@ class DeviceAlone(OverTime):
                 tail = tail_after(least, kept, stage)
                 self.cp.add(self.value >= cell.tasks["B"].end + tail)
             self.add_end(cell, self.value)
-
-
-def least_end(problem: Problem, device: int, most: int, *, absolute: bool) -> int | None:
-    """Solve a device's model to its optimum, ``most`` at most; ``None`` if there is none."""
-    model = DeviceAlone(problem, device, most, absolute=absolute)
-    solver = solved(model.cp, model.value)
-    return None if solver is None else solver.value(model.value)

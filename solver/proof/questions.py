@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from ortools.sat.python import cp_model
 
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import PROOFS, Runner, Share
 
@@ -40,12 +37,3 @@ class Questions:
         self.refuted += 1
         self.incumbent.raise_bound(Bound(target + 1, source), PROOFS)
         share.refuted()
-
-
-def solved(cp: cp_model.CpModel, value: cp_model.IntVar) -> cp_model.CpSolver | None:
-    """Solve a model to its least ``value``, however long it takes; ``None`` if there is none."""
-    cp.minimize(value)
-    solver, status = Runner(Clock(math.inf)).solve(
-        cp, limit=math.inf, seed=0, strong=True, linear=False
-    )
-    return solver if status == cp_model.OPTIMAL else None

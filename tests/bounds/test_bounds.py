@@ -12,9 +12,9 @@ from hypothesis import given, settings
 
 from pipesat.bounds.closed_form import closed_form_bound, closed_form_bounds
 from pipesat.bounds.feasibility import preflight
-from pipesat.bounds.memory_counts import most_work
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem, read_problem
+from tests.support.optimum import most_work
 from tests.support.oracle import brute_force, order_count, plain_model_optimum
 from tests.support.paths import ROOT
 from tests.support.problems import chain, document, problems, vee

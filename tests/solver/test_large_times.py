@@ -13,7 +13,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pipesat.bounds.feasibility import sure_order
-from pipesat.bounds.memory_counts import most_work
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.core.metrics import memory_profiles
@@ -32,6 +31,7 @@ from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
 from pipesat.workflows.solve import solve
 from tests.support.optimal import solved
+from tests.support.optimum import most_work
 from tests.support.oracle import brute_force, order_count, plain_model_optimum
 from tests.support.problems import chain, document, problems, vee
 

@@ -15,8 +15,8 @@ from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.solver.modes.assign import fewest, in_modes
 from pipesat.solver.modes.starts import orders_from, packer
-from pipesat.solver.modes.whole import WHOLE, least_schedule
-from pipesat.solver.proof.devices import least_end
+from pipesat.solver.modes.whole import WHOLE
+from tests.support.optimum import least_end, least_schedule
 from tests.support.oracle_by_instants import optimum
 from tests.support.tiny_modes import tiny, tiny_chain
 

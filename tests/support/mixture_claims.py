@@ -17,10 +17,9 @@ from pipesat.core.schedule import Objective, Schedule, Timed, TimedCopy
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import in_mode
 from pipesat.solver.model.model import build_model
-from pipesat.solver.modes.whole import least_schedule
-from pipesat.solver.proof.devices import least_end
 from pipesat.solver.run.runner import FOUND, new_solver
 from tests.support.mixtures import mixture
+from tests.support.optimum import least_end, least_schedule
 from tests.support.oracle_by_instants import Found, Undecided, solve
 
 _SECONDS, _EFFORT = 0.05, 3.0  # deterministic: of a solve, of a question

@@ -1,0 +1,48 @@
+"""Optima of models and counts that the product asks yes or no questions of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ortools.sat.python import cp_model
+
+from pipesat.bounds.memory_counts import Knapsack
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Objective, Schedule
+from pipesat.solver.modes.whole import WHOLE, WholeModel
+from pipesat.solver.proof.devices import DeviceAlone
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.runner import Runner
+
+
+def solved(cp: cp_model.CpModel, value: cp_model.IntVar) -> cp_model.CpSolver | None:
+    """Solve a model to its least ``value``, however long it takes; ``None`` if there is none."""
+    cp.minimize(value)
+    solver, status = Runner(Clock(math.inf)).solve(
+        cp, limit=math.inf, seed=0, strong=True, linear=False
+    )
+    return solver if status == cp_model.OPTIMAL else None
+
+
+def least_end(problem: Problem, device: int, most: int, *, absolute: bool) -> int | None:
+    """Solve a device's model to its optimum, ``most`` at most; ``None`` if there is none."""
+    model = DeviceAlone(problem, device, most, absolute=absolute)
+    solver = solved(model.cp, model.value)
+    return None if solver is None else solver.value(model.value)
+
+
+def least_schedule(
+    problem: Problem, most: int, objective: Objective = "makespan", *, one_order: bool = False
+) -> tuple[int, Schedule] | None:
+    """Solve the whole model to its optimum, ``most`` at most; ``None`` if there is none."""
+    model = WholeModel(problem, most, objective, one_order=one_order)
+    solver = solved(model.cp, model.value)
+    return None if solver is None else (solver.value(model.value), model.schedule(solver, WHOLE))
+
+
+def most_work(items: Sequence[tuple[int, int, int]], room: int | None) -> int:
+    """Upper bound on the work that memory admits, of items ``(size, work, count)``."""
+    kinds = Knapsack([[(size, work)] for size, work, _ in items])
+    found: int = kinds.most([count for *_, count in items], room)
+    return found
