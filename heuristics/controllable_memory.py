@@ -16,7 +16,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_codes
 from pipesat.heuristics.registry import GiveUp, published, unless_given_up
-from pipesat.heuristics.shared.building_blocks import PERIOD, Slots, order_by_block, vee_of
+from pipesat.heuristics.shared.building_blocks import Slots, order_by_block, vee_of
 from pipesat.heuristics.zero_bubble import zb_v
 from pipesat.placement.geometry import Ranks, ranks_of
 
@@ -171,7 +171,7 @@ def blocks(problem: Problem, ranks: Ranks, room: Sequence[int]) -> Iterator[Ints
     """Yield slots by rank: of blocks without a change of pace, then with one, the fullest first."""
     import numpy as np
 
-    from pipesat.kernels.blocks import without_conflicts
+    from pipesat.kernels.blocks import PERIOD, without_conflicts
 
     held = np.array([[problem.stages[s].held_after_F for s in own] for own in ranks.stages])
     rooms = np.maximum([room[device] for device in ranks.device], 1)

@@ -13,7 +13,7 @@ the order in which a microbatch passes them; two neighbouring series meet at the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pipesat.core.arrays_of import arrays_of
 from pipesat.core.ops import KINDS, Kind
@@ -23,8 +23,6 @@ from pipesat.placement.geometry import Ranks
 if TYPE_CHECKING:
     from pipesat.kernels.arrays import Coded
     from pipesat.kernels.blocks import Vee
-
-PERIOD: Final = 6
 
 Slots: TypeAlias = tuple[int, int, int, int]
 """Of one microbatch's F0, F1, B1 and B0 on a rank; of longer ops, their last slots."""

@@ -24,18 +24,12 @@ if TYPE_CHECKING:
 else:
     Ints = Floats = Any
 
-F: Final = 0
-B: Final = 1
-W: Final = 2
-BW: Final = 3
+F, B, W, BW = range(4)
 NONE: Final = -1
 UNLIMITED: Final = 1 << 61
 """Room of a device without a capacity."""
 
-NO_PAIR: Final = 0
-BY_TIME: Final = 1
-BY_FACTOR: Final = 2
-BY_LONGER: Final = 3
+NO_PAIR, BY_TIME, BY_FACTOR, BY_LONGER = range(4)
 
 
 class ProblemArrays(NamedTuple):
@@ -147,8 +141,19 @@ def pair_time(by: int, num: int, den: int, alone: int, alone_there: int) -> int:
 
 
 @compiled
-def item_time(a: ProblemArrays, first: int, second: int) -> int:
-    """Time of an item; -1 where its members may not pair."""
-    if second < 0:
-        return a.time[variant(a, first), first & 3]
-    return time_together(a, first, second)
+def in_devices_order(items: Ints, counts: Ints, device: Ints) -> Coded:
+    """Return ranks' rows of ops, each as far as it is in use, as an order of their devices.
+
+    ``items`` has shape (ranks, longest row); ``device`` is by rank, and each has one.
+    """
+    devices, at = len(device), 0
+    begin, rank_of = np.zeros(devices + 1, np.int64), np.empty(devices, np.int64)
+    first = np.empty(counts.sum(), np.int64)
+    for rank in range(devices):
+        rank_of[device[rank]] = rank
+    for place in range(devices):
+        for number in range(counts[rank_of[place]]):
+            first[at] = items[rank_of[place], number]
+            at += 1
+        begin[place + 1] = at
+    return Coded(first, np.full(at, NONE, np.int64), begin)

@@ -12,14 +12,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pipesat.kernels.arrays import BW, NONE, Coded, Ints
+from pipesat.kernels.arrays import BW, NONE, Coded, Ints, in_devices_order
 from pipesat.kernels.compiled import compiled, compiled_meanwhile
 
 PERIOD: Final = 6
-_B1: Final = 2  # the first of the two series of backwards
-_B0: Final = 3
-_W: Final = 4
 _FORWARDS: Final = 2  # series below are forwards
+_B1, _B0, _W = range(_FORWARDS, 5)
 
 
 class Vee(NamedTuple):
@@ -66,20 +64,14 @@ def pulled_order(vee: Vee, slots: Ints, more: int) -> Coded:
     """
     at, grid = _repeated(slots, vee.microbatches)
     p, length = grid.shape
-    held, taken = np.empty((p, length), np.int64), np.zeros((p, length), np.bool_)
-    most = 0
+    held, taken = _held(grid, _FORWARDS), np.zeros((p, length), np.bool_)
+    most = held.max() + more
     for rank in range(p):
-        now = 0
         for slot in range(length):
             if grid[rank, slot] >= 0:
-                forward = grid[rank, slot] & 7 < _FORWARDS
-                now += 1 if forward else -1
                 taken[rank, slot] = True
-                if not forward:
+                if grid[rank, slot] & 7 >= _FORWARDS:
                     taken[rank, slot - 1] = True
-            held[rank, slot] = now
-            most = max(most, now)
-    most += more
     for slot in range(length):
         for rank in range(p):
             place = grid[rank, slot]
@@ -181,6 +173,20 @@ def _slot_of_backward(at: Ints, rank: int, number: int) -> int:
 
 
 @compiled
+def _held(grid: Ints, freeing: int) -> Ints:
+    """Chunks that a rank holds after every slot, if series from ``freeing`` on free one."""
+    held = np.empty_like(grid)
+    for rank in range(len(grid)):
+        now = 0
+        for slot in range(grid.shape[1]):
+            place = grid[rank, slot]
+            if place >= 0:
+                now += 1 if place & 7 < _FORWARDS else -1 if place & 7 >= freeing else 0
+            held[rank, slot] = now
+    return held
+
+
+@compiled
 def _after_full(held: Ints, rank: int, start: int, slot: int, most: int) -> int:
     """First slot from ``start`` on from which to ``slot`` less than ``most`` is held."""
     for full in range(slot - 1, start - 1, -1):
@@ -196,15 +202,8 @@ def _reorder_with_weights(at: Ints, grid: Ints) -> None:
     The ends are what runs until rank 0's first backward of chunk 0, and after its last F of it.
     """
     p, length = grid.shape
-    held, peak = np.empty((p, length), np.int64), 0
-    for rank in range(p):
-        now = 0
-        for slot in range(length):
-            place = grid[rank, slot]
-            if place >= 0:
-                now += 1 if place & 7 < _FORWARDS else -1 if place & 7 == _W else 0
-            held[rank, slot] = now
-            peak = max(peak, now)
+    held = _held(grid, _W)
+    peak = held.max()
     warm, cool = at[0, _B0, 0], at[0, 0, at.shape[2] // 2 - 1]
     for slot in range(length):
         for rank in range(p):
@@ -229,16 +228,11 @@ def _reorder_with_weights(at: Ints, grid: Ints) -> None:
 def _reorder_before_weights(at: Ints, grid: Ints) -> None:
     """Move F and B of the cool-down as early as memory allows; W's take what is then free."""
     p, length = grid.shape
-    peak = 0
+    peak = _held(grid, _W).max()
     for rank in range(p):
-        now = 0
         for slot in range(length):
-            place = grid[rank, slot]
-            if place >= 0:
-                now += 1 if place & 7 < _FORWARDS else -1 if place & 7 == _W else 0
-                peak = max(peak, now)
-                if place & 7 == _W:
-                    grid[rank, slot] = NONE
+            if grid[rank, slot] >= 0 and grid[rank, slot] & 7 == _W:
+                grid[rank, slot] = NONE
     # chunks held, and W's due, before every slot
     held, due = np.zeros((p, length + 1), np.int64), np.zeros((p, length + 1), np.int64)
     tried = np.empty((2, length), np.int64)
@@ -318,9 +312,7 @@ def _coded(vee: Vee, grid: Ints, at_once: bool) -> Coded:
     first, shift = vee.first, vee.shift
     items, count = np.empty((p, 6 * vee.microbatches), np.int64), np.zeros(p, np.int64)
     weights = np.empty(2 * vee.microbatches, np.int64)  # by number; -1: fused
-    begin, rank_of = np.zeros(p + 1, np.int64), np.empty(p, np.int64)
     for rank in range(p):
-        rank_of[vee.device[rank]] = rank
         backwards = 0
         for slot in range(length):
             place = grid[rank, slot]
@@ -339,13 +331,7 @@ def _coded(vee: Vee, grid: Ints, at_once: bool) -> Coded:
                     count[rank] += 1
                 weights[backwards] = weight
                 backwards += 1
-    for device in range(p):
-        begin[device + 1] = begin[device] + count[rank_of[device]]
-    codes, second = np.empty(begin[p], np.int64), np.full(begin[p], NONE, np.int64)
-    for device in range(p):
-        for at in range(count[rank_of[device]]):
-            codes[begin[device] + at] = items[rank_of[device], at]
-    return Coded(codes, second, begin)
+    return in_devices_order(items, count, vee.device)
 
 
 @compiled

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pipesat.kernels.arrays import BW, NONE, B, Coded, F, Ints, W
+from pipesat.kernels.arrays import BW, NONE, B, Coded, F, Ints, W, in_devices_order
 from pipesat.kernels.compiled import compiled, compiled_meanwhile
 
 DEPTHS: Final = ("memory", "1f1b", "eager", "slope", "slope+1", "least idle")
@@ -259,23 +259,14 @@ def _completed(
     first_start: Ints,
 ) -> Filled:
     """Run the W that are still due, and put the ranks' items into the order of their devices."""
-    p = len(chain.device)
-    begin, rank = np.zeros(p + 1, np.int64), np.empty(p, np.int64)
     makespan = span = 0
-    for d in range(p):
+    for d in range(len(chain.device)):
         for place in range(oldest[d], newest[d]):
             items[d, placed[d]] = chain.first[d] + (due[d, place] << chain.shift) + W
             placed[d] += 1
             free_at[d] += chain.time[d, W]
-        rank[chain.device[d]] = d
         makespan = max(makespan, free_at[d])
         span = max(span, free_at[d] - first_start[d])
-    for device in range(p):
-        begin[device + 1] = begin[device] + placed[rank[device]]
-        if backwards[device] < chain.microbatches:
-            makespan = span = NONE
-    first, second = np.empty(begin[p], np.int64), np.full(begin[p], NONE, np.int64)
-    for device in range(p):
-        for place in range(placed[rank[device]]):
-            first[begin[device] + place] = items[rank[device], place]
-    return Filled(makespan, span, Coded(first, second, begin))
+    if backwards.min() < chain.microbatches:
+        makespan = span = NONE
+    return Filled(makespan, span, in_devices_order(items, placed, chain.device))

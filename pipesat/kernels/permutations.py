@@ -72,15 +72,6 @@ def value_of(o: Places, permutation: Ints) -> int:
 
 
 @compiled
-def values_of(o: Places, permutations: Ints) -> Ints:
-    """Value of each row's permutation."""
-    values = np.empty(len(permutations), np.int64)
-    for row in range(len(permutations)):
-        values[row] = value_of(o, permutations[row])
-    return values
-
-
-@compiled
 def drawn(state: Ints, below: int) -> int:
     """Draw a number from 0 to ``below`` - 1; the state moves on, by Knuth's constants for MMIX."""
     state[0] = state[0] * 6364136223846793005 + 1442695040888963407
