@@ -23,6 +23,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pipesat.bounds.feasibility import capacities_by_order, lacking, preflight, sure_order
+from pipesat.core.arrays import ints
 from pipesat.core.arrays_of import arrays_of, order_of
 from pipesat.core.errors import Fault, Infeasible, NotApplicable
 from pipesat.core.plain_problems import without_modes
@@ -33,7 +34,6 @@ from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
 
 if TYPE_CHECKING:
-    from pipesat.core.arrays import Ints
     from pipesat.kernels.arrays import Coded
 
 NAME = "list-scheduling"
@@ -90,10 +90,6 @@ def affordable(problem: Problem, settings: Iterable[Setting], among: int = 1) ->
 
 def policies(problem: Problem) -> Iterator[Policy]:
     """Yield the policies that differ on this problem, the usually best ones first."""
-    yield from affordable(problem, _all_policies(problem))
-
-
-def _all_policies(problem: Problem) -> Iterator[Policy]:
     fuses: tuple[Fuse, ...] = ("split",)
     if any(stage.backward == "either" and stage.fusing_may_pay for stage in problem.stages):
         fuses = ("split", "first", "fused")
@@ -125,7 +121,8 @@ def list_schedules(
     """
     scheduler = ListScheduler(problem)
     if scheduler.applies:
-        chosen = policies(scheduler.problem) if chosen is None else chosen
+        if chosen is None:
+            chosen = affordable(problem, policies(scheduler.problem))
         yield from scheduler.shorter(map(scheduler.run, chosen), give_up, NAME)
         return
     with contextlib.suppress(Infeasible):
@@ -163,11 +160,9 @@ class ListScheduler:
         stages, needs = self.problem.stages, capacities_by_order(self.problem)
         self.applies = not lacking(self.problem, needs)
         self.arrays = arrays_of(self.problem)
-        self.may_split = _ints(stage.may_split for stage in stages)
-        self.may_fuse = _ints(stage.may_fuse for stage in stages)
-        self.need = _ints(
-            need.capacity - self.problem.devices[need.device].static for need in needs
-        )
+        self.may_split = ints(stage.may_split for stage in stages)
+        self.may_fuse = ints(stage.may_fuse for stage in stages)
+        self.need = ints(need.capacity - self.problem.devices[need.device].static for need in needs)
 
     def run(self, policy: Policy, wait: float = -1.0, limits: Sequence[int] = ()) -> Run:
         """Run a policy, or it with other ``limits`` per stage.
@@ -183,8 +178,8 @@ class ListScheduler:
             self.may_split,
             self.may_fuse,
             self.need,
-            _ints(fuses),
-            _ints(limits or self.limits(policy)),
+            ints(fuses),
+            ints(limits or self.limits(policy)),
             float(policy.patience),
             policy.deep_first,
             float(wait),
@@ -216,12 +211,6 @@ class ListScheduler:
                 best = run.value
                 order = order_of(self.problem, self.arrays, run.order)
                 yield time_order(self.own, order, source=source)
-
-
-def _ints(numbers: Iterable[int]) -> Ints:
-    import numpy as np
-
-    return np.fromiter(numbers, np.int64)
 
 
 def _fuses(problem: Problem, fuse: Fuse, stage: int) -> bool:

@@ -30,12 +30,11 @@ from pipesat.bounds.closed_form import closed_forms
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.core.claims import Bound
 from pipesat.core.errors import Infeasible
-from pipesat.core.ops import Pair
 from pipesat.core.plain_problems import memory_varies, with_modes_of_stages
 from pipesat.core.problem import MicrobatchOrder, Problem
 from pipesat.core.progress import doing
 from pipesat.core.result import Baseline
-from pipesat.core.schedule import Order, Schedule
+from pipesat.core.schedule import Order, Schedule, has_pairs
 from pipesat.solver.growth import few_of
 from pipesat.solver.modes.assign import in_modes_of_stages
 from pipesat.solver.modes.search import start_along
@@ -133,12 +132,10 @@ class Solve:
             under = f"with order {strict.problem.order}: "
             with doing(f"the problem {under[:-2]}"):
                 found = self.inner.improve(search)
-            report.notes.extend(under + note for note in found.notes)
-            report.failed.extend([*strict.faults, *found.failed])
+            report.failed.extend(strict.faults)
+            report.add(found, under)
         if not (mine.proven or mine.clock.over):
-            found = search(mine, self.starts)
-            report.notes.extend(found.notes)
-            report.failed.extend(found.failed)
+            report.add(search(mine, self.starts))
         return report
 
     def offer_sure(self) -> None:
@@ -237,9 +234,7 @@ def search_all(
     report = SearchReport([], [])
 
     def within(narrow: Iterable[Narrower]) -> None:
-        found = search_narrower(search, written_for, mine, starts, narrow, seed=seed)
-        report.notes.extend(found.notes)
-        report.failed.extend(found.failed)
+        report.add(search_narrower(search, written_for, mine, starts, narrow, seed=seed))
 
     within(few_alone(mine.problem))
     if mine.problem.has_modes:
@@ -247,9 +242,7 @@ def search_all(
         report.failed.extend(start_along(mine, [*allowed(mine.problem, guides)], seed))
         within(narrower(mine.problem))
     if not (mine.proven or mine.clock.over):
-        found = search(mine, starts)
-        report.notes.extend(found.notes)
-        report.failed.extend(found.failed)
+        report.add(search(mine, starts))
     return report
 
 
@@ -303,20 +296,14 @@ def search_narrower(
             if narrow.problem.has_modes:
                 report.failed.extend(start_along(own, made, seed))
             with doing(f"the narrower problem {narrow.name}"):
-                found = search(own, known)
-            report.notes.extend(f"{narrow.name}: {note}" for note in found.notes)
-            report.failed.extend(found.failed)
+                report.add(search(own, known), f"{narrow.name}: ")
         report.failed.extend(own.faults)
     return report
 
 
 def allowed(problem: Problem, schedules: Iterable[Schedule]) -> Iterator[Schedule]:
     """Those schedules that have no pairs, where a problem allows none."""
-    return (each for each in schedules if problem.overlap is not None or not _has_pairs(each))
-
-
-def _has_pairs(schedule: Schedule) -> bool:
-    return any(isinstance(item, Pair) for row in schedule.order for item in row)
+    return (each for each in schedules if problem.overlap is not None or not has_pairs(each.order))
 
 
 def _offer(mine: Incumbent, narrow: Narrower, found: Schedule) -> None:

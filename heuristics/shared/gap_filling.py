@@ -22,7 +22,7 @@ from pipesat.bounds.closed_form import least_warm_ups
 from pipesat.bounds.feasibility import capacities_by_order, lacking
 from pipesat.core.arrays_of import arrays_of
 from pipesat.core.errors import Fault, NotApplicable
-from pipesat.core.problem import Problem
+from pipesat.core.problem import Problem, once
 from pipesat.core.rules import link_delay, round_trip
 from pipesat.placement.geometry import Ranks
 
@@ -103,15 +103,9 @@ def fill_gaps(problem: Problem, ranks: Ranks, switches: Switches) -> Filled:
     return made
 
 
+@once
 def _chain(problem: Problem, ranks: Ranks) -> Chain:
     """Return a chain for loops; it is made once."""
-    known: Chain | None = problem.answers.get(("gap filling",))
-    if known is None:
-        known = problem.answers["gap filling",] = _made(problem, ranks)
-    return known
-
-
-def _made(problem: Problem, ranks: Ranks) -> Chain:
     import numpy as np
 
     from pipesat.kernels.filling import Chain

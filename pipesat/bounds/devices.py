@@ -15,7 +15,7 @@ from operator import add
 from pipesat.bounds.device_terms import DeviceTerms, Way, Work
 from pipesat.bounds.feasibility import certain_activations
 from pipesat.core.plain_problems import least_problem, of_each_class
-from pipesat.core.problem import Problem
+from pipesat.core.problem import Problem, once
 from pipesat.core.rules import link_delay, round_trip
 
 
@@ -35,15 +35,10 @@ class Line:
     home: Sequence[int]
 
 
+@once
 def line_of(problem: Problem, route: int) -> Line:
     """Return the line of a route's stages, worked out once for a problem."""
-    known: Line | None = problem.answers.get(("line", route))
-    if known is None:
-        known = problem.answers["line", route] = _line_of(problem, problem.routes[route].stages)
-    return known
-
-
-def _line_of(problem: Problem, stages: Sequence[int]) -> Line:
+    stages = problem.routes[route].stages
     forward = [problem.stages[s].F for s in stages]
     backward = [problem.stages[s].shortest_backward for s in stages]
     there = [link_delay(problem, s, "F") for s in stages]

@@ -35,7 +35,7 @@ from pipesat.core.arguments import public
 from pipesat.core.errors import Infeasible
 from pipesat.core.ops import Item, Kind, Op
 from pipesat.core.plain_problems import of_each_class
-from pipesat.core.problem import Problem, Stage
+from pipesat.core.problem import Problem, Stage, once
 from pipesat.core.rules import round_trip
 from pipesat.core.schedule import Order
 
@@ -84,6 +84,7 @@ def passes_in_an_instant(problem: Problem, stage: int) -> bool:
     return data.F == data.shortest_backward == round_trip(problem, stage) == 0
 
 
+@once
 def certain_activations(problem: Problem) -> list[int]:
     """What a microbatch surely holds after F on each stage: what to prove bounds from.
 
@@ -92,13 +93,10 @@ def certain_activations(problem: Problem) -> list[int]:
     reason nothing is certain about what a backward takes on top: B may be over in an instant.
     Worked out once for a problem: every device's bounds ask.
     """
-    known: list[int] | None = problem.answers.get(("certain activations",))
-    if known is None:
-        known = problem.answers["certain activations",] = [
-            0 if passes_in_an_instant(problem, number) else stage.held_after_F
-            for number, stage in enumerate(problem.stages)
-        ]
-    return known
+    return [
+        0 if passes_in_an_instant(problem, number) else stage.held_after_F
+        for number, stage in enumerate(problem.stages)
+    ]
 
 
 def further_need(chunks: Sequence[Holding], up: int, down: int) -> int:

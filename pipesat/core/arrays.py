@@ -1,7 +1,9 @@
 """Names of numpy's arrays, for annotations; and what makes millions of small objects quickly."""
 
+from __future__ import annotations
+
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,6 +13,13 @@ if TYPE_CHECKING:
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Ints: TypeAlias = "NDArray[np.int64]"
+
+
+def ints(numbers: Iterable[int]) -> Ints:
+    """Return numbers as an array of int64."""
+    import numpy as np  # importing pipesat stays fast
+
+    return np.fromiter(numbers, np.int64)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Item, Op, OpKind, Pair
-from pipesat.core.problem import Problem
+from pipesat.core.problem import Problem, once
 from pipesat.core.rules import awaited, duration, in_order, memory_in_order, offload_of
 from pipesat.core.schedule import Order
 
@@ -21,6 +21,7 @@ _NUMBER_OF: Final = {kind: number for number, kind in enumerate(KINDS)}
 _EXACT: Final = 1 << 61  # sums of times and memory, and products of times, stay below it
 
 
+@once
 def arrays_of(problem: Problem) -> ProblemArrays:
     """Return a problem's arrays; they are made once.
 
@@ -29,13 +30,6 @@ def arrays_of(problem: Problem) -> ProblemArrays:
     BadInput
         If times or memory are so large that their sums do not fit into 64 bits.
     """
-    known: ProblemArrays | None = problem.answers.get(("arrays",))
-    if known is None:
-        known = problem.answers["arrays",] = _made(problem)
-    return known
-
-
-def _made(problem: Problem) -> ProblemArrays:
     import numpy as np  # importing pipesat stays fast
 
     from pipesat.kernels.arrays import UNLIMITED, ProblemArrays

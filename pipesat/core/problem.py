@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import product
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar, TypeVarTuple
 
 from pipesat.core.attached import attached
 from pipesat.core.building import Building
@@ -35,6 +35,9 @@ __all__ = [
 
 MicrobatchOrder: TypeAlias = Literal["given", "same", "free"]
 ModeChoice: TypeAlias = Literal["microbatch", "stage"]
+
+R = TypeVar("R")
+Rest = TypeVarTuple("Rest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +222,7 @@ class Problem(Building):
         return tuple(map(tuple, homes))
 
     @cached_property
-    def answers(self) -> dict[tuple[int | str, ...], Any]:
+    def answers(self) -> dict[tuple[Hashable, ...], Any]:
         """What :mod:`pipesat.core.rules` and bounds have worked out of this problem so far."""
         return {}
 
@@ -360,3 +363,17 @@ class Problem(Building):
     def device_name(self, device: int) -> str:
         """Name of a device for messages: its own, or ``device 3``."""
         return self.devices[device].name or f"device {device}"
+
+
+def once(answer: Callable[[Problem, *Rest], R]) -> Callable[[Problem, *Rest], R]:
+    """Decorate a question about a problem: its answer is worked out once and kept there."""
+
+    @wraps(answer)
+    def known(problem: Problem, *rest: *Rest) -> R:
+        key = (answer.__qualname__, *rest)
+        if key not in problem.answers:
+            problem.answers[key] = answer(problem, *rest)
+        found: R = problem.answers[key]
+        return found
+
+    return known

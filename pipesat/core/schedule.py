@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from pipesat.core.attached import attached
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Copy, Item, Unreadable, members
+from pipesat.core.ops import Copy, Item, Pair, Unreadable, members
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,6 +54,11 @@ Objective: TypeAlias = Literal["makespan", "span"]
 
 Order: TypeAlias = tuple[tuple[Item, ...], ...]
 """Per device, the items in execution order."""
+
+
+def has_pairs(order: Order) -> bool:
+    """Whether some items are pairs."""
+    return any(isinstance(item, Pair) for row in order for item in row)
 
 
 class Timed(NamedTuple):

@@ -14,7 +14,7 @@ from pipesat.core.errors import BadInput, Deadlock, NotApplicable
 from pipesat.core.ops import Item, Pair, members, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
-from pipesat.core.schedule import Exported, Schedule
+from pipesat.core.schedule import Exported, Schedule, has_pairs
 from pipesat.core.settings import Target
 from pipesat.core.timing import time_order
 from pipesat.export.as_run import as_run, by_place, is_split
@@ -207,6 +207,6 @@ def _words(problem: Problem, schedule: Schedule, options: Options) -> dict[str, 
         "microbatches": problem.routes[0].microbatches,
         "style": "v" if vee else "loop",
         "algorithm": "zbv-formatted" if vee else chain if chunks == 1 else "1f1b-interleaved",
-        "combined": str(any(isinstance(i, Pair) for row in schedule.order for i in row)).lower(),
+        "combined": str(has_pairs(schedule.order)).lower(),
         "stem": options.output.stem,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os.path
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -13,7 +12,7 @@ from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.result import Result
 from pipesat.export import EXPORTERS, FILE_NAMES
 from pipesat.export.options import Options
-from pipesat.files.folder import write_folder
+from pipesat.files.folder import json_file, write_folder
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.picture.gantt import gantt, title_of
 
@@ -61,8 +60,8 @@ def result_files(
     problem, schedule = result.problem, result.schedule
     path = None if schedule is None else str(folder / home / "schedule.json")
     files = {
-        "problem.json": _json_bytes(problem.document),
-        "result.json": _json_bytes(result.document(path)),
+        "problem.json": json_file(problem.document),
+        "result.json": json_file(result.document(path)),
     }
     shown, told = [*log], ""
     if schedule is not None:
@@ -122,7 +121,3 @@ def _order(folder: Path, result: Result, to: str) -> tuple[dict[str, bytes], lis
     files = {Path(name).with_suffix(suffix).name: data for suffix, data in made.beside.items()}
     notes = [f"{name}: {note}" for note in made.notes]
     return files | {name: made.data}, notes, f"{name}: {made.changed}" if made.changed else ""
-
-
-def _json_bytes(document: object) -> bytes:
-    return (json.dumps(document, indent=1) + "\n").encode()  # ASCII: paths may be no text

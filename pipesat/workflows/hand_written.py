@@ -15,6 +15,7 @@ from pipesat.core.claims import ratio, ratio_to_least
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.metrics import bubbles, peak_memory
 from pipesat.core.names import hint, named, spelled
+from pipesat.core.problem import once
 from pipesat.core.timing import retime, time_order
 
 if TYPE_CHECKING:
@@ -253,6 +254,7 @@ def _worth(row: ScheduleRow, objective: Objective) -> tuple[bool, float]:
     return not row.valid, math.inf if value is None else value
 
 
+@once
 def usual(problem: Problem, objective: Objective) -> tuple[str, int | None] | None:
     """Return what most runs use today, and its value: 1F1B, in a loop interleaved 1F1B.
 

@@ -21,7 +21,7 @@ from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.microbatch_order import microbatch_order, relabelled
 from pipesat.core.names import named
 from pipesat.core.progress import doing
-from pipesat.core.schedule import Objective
+from pipesat.core.schedule import Objective, has_pairs
 from pipesat.core.settings import Count, Seconds, Seed, Tokens
 from pipesat.core.timing import retime, time_order
 from pipesat.files.atomic import digest
@@ -239,9 +239,8 @@ def _by_makespan(
     problem: Problem, start: Schedule, *, clock: Clock, seed: int, enough: int
 ) -> Schedule | None:
     from pipesat.solver.permutations.search import best_places
-    from pipesat.solver.permutations.times import PermutedOrder
 
-    if not PermutedOrder.applies(start.order):
+    if has_pairs(start.order):
         return None
     return best_places(problem, start.order, clock=clock, seed=seed, enough=enough)
 

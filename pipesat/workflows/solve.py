@@ -275,7 +275,7 @@ class _Starts:
         from pipesat.heuristics.greedy_pairs import NAME as GREEDY_PAIRS
         from pipesat.heuristics.greedy_pairs import greedy_schedules
         from pipesat.heuristics.list_scheduling import NAME as LIST_SCHEDULING
-        from pipesat.heuristics.list_scheduling import policies
+        from pipesat.heuristics.list_scheduling import affordable, policies
         from pipesat.heuristics.lockstep import NAME as LOCKSTEP
         from pipesat.heuristics.lockstep import lockstep_schedules
         from pipesat.heuristics.microbatch_orders import permutations
@@ -286,7 +286,7 @@ class _Starts:
         named = [entry for entry in self.entries if entry.name != LIST_SCHEDULING]
         large = problem.op_count > _LARGE
         usually_best, *_ = _best_first(orders)
-        chosen = policies(problem)
+        chosen = affordable(problem, policies(problem))
         first = self._listed(usually_best, islice(chosen, 1), never)
         if large and any(device.memory is not None for device in problem.devices):
             yield from first  # the others may not fit, and each takes its time

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from pipesat.core.arrays_of import coded
 from pipesat.core.errors import Deadlock
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
-from pipesat.core.timing import earliest_ends, linearize, time_order
+from pipesat.core.timing import time_order
+from pipesat.kernels.timing import makespan_of
 from pipesat.solver.modes.annealing import Annealer, annealing_applies
 from pipesat.solver.modes.starts import Start, orders_from, pack_by_turns
 from pipesat.solver.run.incumbent import Incumbent, failure_note
@@ -66,8 +68,7 @@ def _offer(problem: Problem, incumbent: Incumbent, start: Start) -> int | None:
     """
     try:
         if incumbent.objective == "makespan" and incumbent.value is not None:
-            sequence = linearize(problem, start.order)
-            least = max(earliest_ends(sequence, [0 for _ in problem.devices]), default=0)
+            least = makespan_of(*coded(problem, start.order))
             if least >= incumbent.value:
                 return least
         timed = time_order(problem, start.order, incumbent.objective, start.source)

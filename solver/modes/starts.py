@@ -18,11 +18,12 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from pipesat.core.arrays_of import coded
 from pipesat.core.ops import Item, Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
-from pipesat.core.timing import earliest_ends, linearize
 from pipesat.kernels.packing import Jobs
+from pipesat.kernels.timing import makespan_of
 from pipesat.solver.modes.assign import Cell, Lever, fewest, in_modes, in_modes_of_stages
 from pipesat.solver.packing import Walk, jobs_of
 
@@ -64,16 +65,11 @@ def orders_from(
     for guide in guides:
         for start in (Start(guide.order, guide.source), _weights_at_once(problem, guide)):
             known.setdefault(start.order, start.source)
-    lengths = {order: _length(problem, order) for order in known}
+    lengths = {order: makespan_of(*coded(problem, order)) for order in known}  # without memory
     for way in _ways(problem):
         for order in sorted(known, key=lambda order: lengths[order]):
             if worth(lengths[order]) and (found := way(Start(order, known[order]))) is not None:
                 yield found
-
-
-def _length(problem: Problem, order: Order) -> int:
-    """Earliest makespan of an order, whether it fits into memory or not."""
-    return max(earliest_ends(linearize(problem, order), [0 for _ in problem.devices]), default=0)
 
 
 _Way: TypeAlias = Callable[[Start], Start | None]

@@ -7,12 +7,13 @@ order, so they keep to these limits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from pipesat.core.arrays import ints
 from pipesat.core.ops import Event, Op, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited
@@ -23,7 +24,7 @@ from pipesat.solver.neighbourhood.node import Node
 from pipesat.solver.neighbourhood.slots import Planned, Segment
 
 if TYPE_CHECKING:
-    from pipesat.kernels.arrays import Ints
+    pass
 
 
 class Wait(NamedTuple):
@@ -153,9 +154,6 @@ class Nodes:
         number = {id(node): at for at, node in enumerate(nodes)}
         rooms = (self.problem.devices[segment.device].room for segment in segments)
         sizes = [len(segment.planned) for segment in segments]
-
-        def ints(numbers: Iterable[int]) -> Ints:
-            return np.fromiter(numbers, np.int64)
 
         first = np.zeros((sum(sizes), max(sizes)), np.uint8)
         begin = [*accumulate(sizes, initial=0)]

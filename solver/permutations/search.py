@@ -14,7 +14,7 @@ import numpy as np
 
 from pipesat.core.arrays import Ints
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order, Schedule
+from pipesat.core.schedule import Order, Schedule, has_pairs
 from pipesat.core.timing import time_order
 from pipesat.kernels.arrays import UNLIMITED
 from pipesat.kernels.permutations import AT_ONCE, improve, value_of
@@ -46,7 +46,7 @@ def permuted_schedules(
     times, until the clock is over.
     """
     chance = np.random.default_rng(seed)
-    orders = [start.order for start in starts if PermutedOrder.applies(start.order)]
+    orders = [start.order for start in starts if not has_pairs(start.order)]
     found: list[Schedule] = []
     for number, order in enumerate(orders):
         part = clock.part(min(_ROUND, _QUICK * clock.left / (len(orders) - number)))

@@ -10,17 +10,16 @@ import numpy as np
 
 from pipesat.core.arrays import Ints
 from pipesat.core.microbatch_order import relabelled
-from pipesat.core.ops import Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order
-from pipesat.kernels.arrays import UNLIMITED, W
-from pipesat.kernels.permutations import Places, values_of
+from pipesat.kernels.arrays import W
+from pipesat.kernels.permutations import Places
 from pipesat.kernels.timing import sequenced
 from pipesat.solver.packing import jobs_of
 
 
 class PermutedOrder:
-    """An order whose microbatches may change places.
+    """An order without pairs whose microbatches may change places.
 
     A permutation is an array with, per place, the number of the microbatch that is there; places
     are the microbatches of all routes, one route after the other (``offset[route] + microbatch``).
@@ -65,11 +64,6 @@ class PermutedOrder:
             end=self.offset[1:][mixed],
         )
 
-    @staticmethod
-    def applies(order: Order) -> bool:
-        """Whether this can value an order: no pairs."""
-        return not any(isinstance(item, Pair) for row in order for item in row)
-
     @property
     def may_change(self) -> bool:
         """Whether there are microbatches that differ and whose order is not given."""
@@ -80,11 +74,6 @@ class PermutedOrder:
         kinds = self.places.kind[permutation][self.places.place]
         own: Ints = self.places.amounts[np.arange(len(kinds)), kinds]
         return own
-
-    def makespans(self, permutations: Ints) -> Ints:
-        """Makespan of each permutation, -1 if it exceeds memory; (K, places) in, (K,) out."""
-        values = values_of(self.places, permutations)
-        return np.where(values == UNLIMITED, -1, values)
 
     def permuted(self, permutation: Ints) -> Order:
         """The order with its microbatches in these places."""

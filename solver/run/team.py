@@ -68,6 +68,11 @@ class SearchReport(NamedTuple):
     notes: list[str]
     failed: list[str]
 
+    def add(self, other: SearchReport, under: str = "") -> None:
+        """Take over what another says, its notes after some words."""
+        self.notes.extend(under + note for note in other.notes)
+        self.failed.extend(other.failed)
+
 
 @dataclass
 class _Member:
@@ -270,8 +275,7 @@ class Team:
                 member.jobs.discard(message.job)
                 self._count(member.number, message.account)
                 if (report := self._reports.get(message.job)) is not None:
-                    report.notes.extend(message.notes)
-                    report.failed.extend(message.failed)
+                    report.add(SearchReport([*message.notes], [*message.failed]))
 
     def lose(self, member: _Member, code: int, cpu: float, last: str) -> None:
         """Take note of the end of a lane; start it again if it was not asked for, once."""
