@@ -13,8 +13,8 @@ sys.path.insert(0, str(ROOT))
 
 from pipesat.core.schedule import Objective  # noqa: E402
 from pipesat.files.problem_file import parse_problem  # noqa: E402
-from tests.support.oracle_by_instants import optimum  # noqa: E402
 from tests.support.optimum import least_end  # noqa: E402
+from tests.support.oracle_by_instants import optimum  # noqa: E402
 from tests.support.tiny_modes import tiny_chain  # noqa: E402
 
 FAR = 60  # no optimum of these problems is longer

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from pipesat.files.problem_file import parse_problem  # noqa: E402
-from tests.support.oracle_by_instants import optimum  # noqa: E402
 from tests.support.optimum import least_schedule  # noqa: E402
+from tests.support.oracle_by_instants import optimum  # noqa: E402
 from tests.support.tiny_modes import tiny  # noqa: E402
 
 FAR = 60  # no optimum of these problems is longer
