@@ -112,8 +112,7 @@ def solve(
                 _take_starts(whole, made, time_limit - longest, found, written=True)
             )
         search = _search_by(team, seed, parts, guides, written_for)
-        for told, more in zip(report, whole.improve(search), strict=True):
-            told.extend(more)
+        report.add(whole.improve(search))
 
     try:
         aside(begin, incumbent, team.begin, at_last=whole.offer_sure)
