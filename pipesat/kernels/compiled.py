@@ -16,8 +16,9 @@ import platform
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, update_wrapper
 from importlib.metadata import version
 from pathlib import Path
@@ -28,10 +29,15 @@ R = TypeVar("R")
 
 _lock = threading.RLock()  # of numba's settings
 _starting = threading.Lock()
+_turn = threading.Lock()  # one thread compiles
+os.register_at_fork(  # a child finds it free
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+)
 
 _WAIT: Final = 0.25  # seconds in which a loop is there if another run has compiled it
 _LARGEST: Final = 20_000  # numbers in an array of which Python makes short work
-_AT_EXIT: Final = 0.5  # seconds that what is being compiled has, when the interpreter goes
+_OTHERS: Final = 20.0  # seconds that another process may take to compile: it may be stopped
+_TICK: Final = 0.02  # seconds between two looks at whether it has
 
 
 class Compiled:
@@ -48,6 +54,7 @@ class Compiled:
         self._ready: Any = None
         self._failure: Exception | None = None
         self._compiling: threading.Thread | None = None
+        self._soon = 0.0  # until when all wait for it
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it, compiled if it is by now."""
@@ -68,11 +75,12 @@ class Compiled:
         """
         with _starting:
             if self._compiling is None:
+                self._soon = time.monotonic() + _WAIT
                 self._compiling = threading.Thread(target=self._make, args=arguments, daemon=True)
                 self._compiling.start()
-                atexit.register(self._compiling.join, _AT_EXIT)
+                _end_before_python(self._compiling)
         small = self.meanwhile and _most(arguments) <= _LARGEST
-        self._compiling.join(_WAIT if small else None)
+        self._compiling.join(max(0.0, self._soon - time.monotonic()) if small else None)
         if self._failure is not None:
             raise self._failure
 
@@ -80,7 +88,7 @@ class Compiled:
         try:
             if not why_interpreted():
                 types = tuple(map(_numba().typeof, arguments))
-                with _one_process_at_a_time(self.function.__name__):
+                with _one_at_a_time(self.function.__name__):
                     self.dispatcher.compile(types)
                 self._ready = self.dispatcher
         except Exception as error:
@@ -93,7 +101,20 @@ class Compiled:
             if self._dispatcher is None:
                 with _cached_in(_folder()) as kept:
                     self._dispatcher = _numba().njit(nogil=True, cache=kept)(self.function)
+                if kept:  # a disk may be full, or a folder gone
+                    cache = self._dispatcher._cache
+                    cache.save_overload = _or_not(cache.save_overload)
             return self._dispatcher
+
+
+def _or_not(save: Callable[..., None]) -> Callable[..., None]:
+    """Keep what is compiled, or go on without."""
+
+    def saved(*what: Any) -> None:
+        with suppress(OSError):
+            save(*what)
+
+    return saved
 
 
 class _Here(threading.local):
@@ -122,17 +143,55 @@ def _most(arguments: Iterable[Any]) -> int:
 
 
 @contextmanager
-def _one_process_at_a_time(name: str) -> Iterator[None]:
-    """Wait until no other process compiles a loop of this name; where none can be kept, do not."""
-    folder = _folder()
-    if folder is None:
+def _one_at_a_time(name: str) -> Iterator[None]:
+    """Wait until no other thread compiles anything, and no other process a loop of this name.
+
+    While another process compiles this one, threads of this process may compile others.
+    """
+    until = time.monotonic() + _OTHERS
+    with ExitStack() as stack:
+        lock = _lock_of(name, stack)
+        _turn.acquire()
+        stack.callback(_turn.release)
+        while time.monotonic() < until and not lock():
+            _turn.release()
+            leaving = _leaving.wait(_TICK)
+            _turn.acquire()
+            if leaving:
+                raise SystemExit
         yield
-        return
+
+
+def _lock_of(name: str, stack: ExitStack) -> Callable[[], bool]:
+    """Return what tries to lock a loop against other processes; where nothing can, that it did."""
     import fcntl
 
-    with open(Path(folder) / f"{name}.lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    def tried() -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return not isinstance(error, BlockingIOError)
+        return True
+
+    try:
+        kept = open(Path(_folder() or os.devnull) / f"{name}.lock", "w")  # noqa: SIM115
+        file = stack.enter_context(kept)
+    except OSError:
+        return lambda: True
+    return tried
+
+
+_leaving = threading.Event()  # the interpreter goes
+
+
+def _end_before_python(thread: threading.Thread) -> None:
+    """End a thread that compiles before the interpreter ends, within one step of its work."""
+
+    def end() -> None:
+        _leaving.set()
+        thread.join()
+
+    atexit.register(end)
 
 
 @cache
@@ -149,7 +208,20 @@ def why_interpreted() -> str:
 def _numba() -> Any:
     """Return numba, told what a loop is that another loop calls."""
     import numba  # takes a quarter of a second
+    from numba.core.event import Listener, register
     from numba.extending import typeof_impl
+
+    class Leaving(Listener):
+        """Ends a thread that compiles at its next step; none may be in LLVM once that is gone."""
+
+        def on_start(self, event: Any) -> None:  # noqa: ARG002
+            if _leaving.is_set():
+                raise SystemExit
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    register("numba:run_pass", Leaving())  # type: ignore[no-untyped-call]
 
     @typeof_impl.register(Compiled)
     def _(loop: Compiled, context: Any) -> Any:

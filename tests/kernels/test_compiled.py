@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from pipesat.kernels import compiled
+from pipesat.kernels import compiled as door
 from tests.support.paths import ROOT
 
 LOOP = """
@@ -68,6 +73,18 @@ def test_two_processes_fill_an_empty_cache_at_once_and_a_third_reads_it(tmp_path
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.nbc")} == kept
 
 
+def test_of_two_processes_one_compiles(tmp_path: Path) -> None:
+    hits = "print(len(quadrupled.dispatcher.stats.cache_hits))"
+    both = [started(tmp_path, after=hits) for _ in range(2)]
+    assert sorted(said(process)[2] for process in both) == ["0\n", "1\n"]
+
+
+def test_a_process_that_ends_while_it_compiles_ends_well(tmp_path: Path) -> None:
+    at_once = "from pipesat.kernels import compiled as door\ndoor._WAIT = 0.0\n"
+    meanwhile = "door.compiled = door.compiled_meanwhile\n"
+    assert said(started(tmp_path, at_once + meanwhile))[0] == "16"
+
+
 def test_a_folder_that_others_may_write_is_passed_over(tmp_path: Path) -> None:
     (name,) = {Path(said(started(tmp_path))[1]).name}
     folder = tmp_path / "cache" / "pipesat" / name
@@ -98,9 +115,9 @@ def test_without_numba_loops_run_as_python(tmp_path: Path, error: str) -> None:
 def test_small_calls_wait_for_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even for numba's own import, and what a loop calls runs as Python with it."""
     released = threading.Event()
-    monkeypatch.setattr(compiled, "why_interpreted", lambda: str(released.wait(60)))
-    inner = compiled.compiled(lambda numbers: 2 * numbers.sum())
-    outer = compiled.compiled_meanwhile(lambda numbers: inner(numbers) + 1)
+    monkeypatch.setattr(door, "why_interpreted", lambda: str(released.wait(60)))
+    inner = door.compiled(lambda numbers: 2 * numbers.sum())
+    outer = door.compiled_meanwhile(lambda numbers: inner(numbers) + 1)
     assert outer(np.arange(4)) == 13
     assert not released.is_set()
     released.set()
@@ -109,3 +126,81 @@ def test_small_calls_wait_for_no_compiler(monkeypatch: pytest.MonkeyPatch) -> No
 def test_numba_of_others_keeps_its_own_folder(tmp_path: Path) -> None:
     process = started(tmp_path, after="import numba; assert not numba.config.CACHE_DIR")
     assert said(process)[0] == "16"
+
+
+def fourfold(numbers: Any) -> Any:
+    """Without bounds as Python; compiled, of 64 bits."""
+    return int(numbers[0]) * 4
+
+
+LARGE = np.array([1 << 62])
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Nothing is compiled, nor waited for, before this is set; nothing is kept."""
+    opened = threading.Event()
+
+    @contextmanager
+    def once_opened(name: str) -> Iterator[None]:
+        opened.wait()
+        yield
+
+    monkeypatch.setattr(door, "_one_at_a_time", once_opened)
+    monkeypatch.setattr(door, "_folder", lambda: None)
+    monkeypatch.setattr(door, "_WAIT", 0.0)
+    return opened
+
+
+def test_small_calls_run_as_python_until_a_loop_is_compiled(gate: threading.Event) -> None:
+    loop: Any = door.compiled_meanwhile(fourfold)
+    assert [loop(LARGE) for _ in range(3)] == [1 << 64] * 3
+    gate.set()
+    loop._compiling.join()
+    assert loop(LARGE) == 0
+    assert loop((1 << 62, 1)) == 0  # of other types: compiled too
+
+
+def test_large_calls_wait(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate.set()
+    monkeypatch.setattr(door, "_LARGEST", 0)
+    loops = [door.compiled_meanwhile(fourfold), door.compiled(fourfold)]
+    assert [loop(LARGE) for loop in loops] == [0, 0]
+
+
+def either(number: int) -> int | str:
+    """What no compiler can type."""
+    return number if number else "none"
+
+
+def test_an_error_in_compiling_is_raised(gate: threading.Event) -> None:
+    loop: Any = door.compiled_meanwhile(either)
+    assert loop(0) == "none"
+    gate.set()
+    loop._compiling.join()
+    for broken in (loop, door.compiled(either)):
+        with pytest.raises(Exception, match="annot unify"):
+            broken(0)
+
+
+def test_a_full_disk_and_one_without_locks_only_keep_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(door, "_folder", lambda: str(tmp_path))
+    monkeypatch.setattr("numba.core.caching.FunctionCache.save_overload", fail)
+    assert door.compiled(fourfold)(LARGE) == 0
+    monkeypatch.setattr(fcntl, "flock", fail)
+    assert door.compiled(fourfold)(LARGE) == 0
+
+
+def test_nobody_waits_for_a_process_that_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(door, "_OTHERS", 0.0)
+    with open(tmp_path / "fourfold.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert door.compiled(fourfold)(LARGE) == 0
