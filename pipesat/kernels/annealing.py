@@ -6,11 +6,12 @@ is fused. There are neither pairs nor copies.
 
 from __future__ import annotations
 
+from math import exp
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from pipesat.kernels.arrays import BW, NONE, B, Coded, F, Ints, ProblemArrays, W, mode_of
+from pipesat.kernels.arrays import BW, NONE, B, Coded, F, Ints, ProblemArrays, W
 from pipesat.kernels.compiled import compiled
 
 SPLIT: Final = 1
@@ -143,12 +144,12 @@ def _state_of(a: ProblemArrays, order: Coded) -> _State:
     """Read an order without pairs."""
     rows, begin = np.empty(3 * len(a.stage_of), np.int64), np.zeros_like(order.begin)
     mode, fused = np.zeros(len(a.stage_of), np.int64), np.zeros(len(a.stage_of), np.int64)
-    number = 0
+    number, modes = 0, (1 << a.shift) - 1
     for device in range(len(order.begin) - 1):
         for at in range(order.begin[device], order.begin[device + 1]):
             code = order.first[at]
             cell, kind = code >> a.shift, code & 3
-            mode[cell] = mode_of(a, code)
+            mode[cell] = (code & modes) >> 2
             rows[number] = 3 * cell + (B if kind == BW else kind)
             number += 1
             if kind == BW:
@@ -174,7 +175,10 @@ def _coded(a: ProblemArrays, state: _State) -> Coded:
             first[number] = cell << a.shift | state.mode[cell] << 2 | kind
             number += 1
         begin[device + 1] = number
-    return Coded(first[:number].copy(), np.full(number, NONE, np.int64), begin)
+    second = np.empty(number, np.int64)
+    for at in range(number):
+        second[at] = NONE
+    return Coded(first[:number], second, begin)
 
 
 @compiled
@@ -190,8 +194,9 @@ def annealed(
     state, shortest = _state_of(a, order), _state_of(a, order)
     rows, begin, mode, fused = state
     cells, devices = len(mode), len(a.room)
-    chance = np.full(1, 88172645463325252 + 7919 * seed, np.int64)
-    ended, board = np.empty(2 * cells, np.int64), np.empty((2, devices), np.int64)
+    chance, ended = np.empty(1, np.int64), np.empty(2 * cells, np.int64)
+    chance[0] = 88172645463325252 + 7919 * seed
+    reached, free = np.empty(devices, np.int64), np.empty(devices, np.int64)
     value = best = np.inf
     for move in range(-1, moves):  # the first one does nothing
         at = to = _drawn(chance, len(rows))
@@ -220,10 +225,10 @@ def annealed(
                 continue
             _move(rows, at, to)
         if _fits(a, state, device):
-            found = _length(a, state, ended, board[0], board[1])
+            found = _length(a, state, ended, reached, free)
             if found > value:
                 now = heat * _COOLED ** (move / moves)
-                keep = _drawn(chance, 1 << 30) < np.exp((value - found) / now) * (1 << 30)
+                keep = _drawn(chance, 1 << 30) < exp((value - found) / now) * (1 << 30)
             else:
                 keep = True
             if keep:

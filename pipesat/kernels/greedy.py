@@ -124,12 +124,14 @@ def scheduled(
     for stage in range(count):
         place[stage] = begin[device_of[stage]] + on_device[stage]
         stages[place[stage]] = stage
-    first, second = np.empty(3 * cells, np.int64), np.full(3 * cells, NONE, np.int64)
-    reached = base[:-1].copy()
+    first, second = np.empty(3 * cells, np.int64), np.empty(3 * cells, np.int64)
+    reached = np.empty(devices, np.int64)
+    for device in range(devices):
+        reached[device] = base[device]
     # by stage: how many have started, how many inputs' arrivals are known, which W's are due
     forwards, backwards = np.zeros(count, np.int64), np.zeros(count, np.int64)
     known_forwards, known_backwards = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    due_first, due_end = first_cell[:-1].copy(), first_cell[:-1].copy()
+    due_first, due_end = np.empty(count, np.int64), np.empty(count, np.int64)
     arrival, due = np.zeros((cells, 2), np.int64), np.empty(cells, np.int64)
     # on devices of limited room, the launched microbatches in a ring, by their first cells there
     after, before = np.empty(cells + devices, np.int64), np.empty(cells + devices, np.int64)
@@ -140,6 +142,7 @@ def scheduled(
         at, device = place[stage], device_of[stage]
         head = at == begin[device] or route[stages[at - 1]] != route[stage]
         limited[stage] = head and rooms[device] != UNLIMITED
+        due_first[stage] = due_end[stage] = first_cell[stage]
         if previous[stage] < 0:
             known_forwards[stage] = number_of[stage]
     held, active = np.zeros(devices, np.int64), np.zeros(devices, np.int64)
@@ -469,4 +472,7 @@ def scheduled(
             first[at], second[at] = first[item], second[item]
             at += 1
     begin[devices] = at
-    return Coded(first[:at], second[:at], begin), busy_until.max()
+    end = busy_until[0]
+    for device in range(1, devices):
+        end = max(end, busy_until[device])
+    return Coded(first[:at], second[:at], begin), end
