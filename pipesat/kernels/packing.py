@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipesat.kernels.arrays import NONE, UNLIMITED, Floats, Ints
-from pipesat.kernels.compiled import compiled
+from pipesat.kernels.compiled import compiled, compiled_meanwhile
 from pipesat.kernels.events import popped, pushed
 
 
@@ -45,7 +45,7 @@ class Jobs(NamedTuple):
     outputs: Waits
 
 
-@compiled
+@compiled_meanwhile
 def pack(jobs: Jobs, row: Ints, backward: bool, patience: float, later: Floats) -> tuple[Ints, int]:
     """Run the items of a row, the guide, greedily; their new row, and when all are done.
 
