@@ -67,7 +67,8 @@ def solve(
         By default as many as there are cores this process may use.
     deterministic
         Make the result depend on the seed alone, not on the machine's load: one lane, limits in
-        CP-SAT's deterministic time (roughly seconds), every warm start taken, uncounted.
+        CP-SAT's deterministic time (about seconds of processor time), every warm start taken,
+        uncounted, as loading is.
     parts
         What takes part in the search; everything, except in an ablation.
     listener

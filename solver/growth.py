@@ -218,6 +218,6 @@ class _GrowthSearch:
         for turns in _TURNS:
             more = _in_proportion(self.few, (self.few.routes[0].microbatches + turns * step) // one)
             order = repeated(self.few, schedule, part, more, turns)
-            self.clock.count_ops(more.op_count)
+            self.clock.count_ops(more.op_count, checked=True)
             values.append(time_order(more, order, self.objective).value(self.objective))
         return (values[1] - values[0]) / ((_TURNS[1] - _TURNS[0]) * step)

@@ -93,14 +93,12 @@ def justified(
     *,
     seed: int,
     clock: Clock,
-    counted: bool = True,
     passes: int | None = None,
     source: str = "",
 ) -> Iterator[Schedule]:
     """Yield schedules, timed as early as possible, each of smaller makespan than all before.
 
     The first is the given order's own. Ends after so many passes, or when the clock is over.
-    With ``counted``, a deterministic clock counts them.
     """
     best = time_order(problem, order, source=source)
     yield best
@@ -108,8 +106,7 @@ def justified(
     least, kept, done, stale = math.inf, walk.row, 0, 0
     while (passes is None or done < passes) and not clock.over:
         makespan = walk.step()
-        if counted:
-            clock.count_ops(problem.op_count)
+        clock.count_ops(problem.op_count)
         done += 1
         stale += 1
         if makespan < least:

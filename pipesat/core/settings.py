@@ -80,7 +80,7 @@ SHARED: Final = {
     "``None``: the cores it may use.",
     "seed": "Seed of the search.",
     "deterministic": "One result for one seed, whatever the load: one lane, limits in solver time "
-    "(roughly seconds), hand-written schedules uncounted.",
+    "(about seconds of processor time). Loading and hand-written schedules are not counted.",
     "listener": "Called with every improvement.",
     "stop": "Ends the search when set, with the best answer so far.",
     "to": f"The format: {', '.join(f'``{name}``' for name in get_args(Target))}, ``megatron`` (the "

@@ -92,7 +92,7 @@ class Choices:
             self.open.remove(first)
             for mode in self.problem.modes_of(len(first.modes)):
                 self.open += self._choice((*first.modes, mode), first.bound)
-            self.incumbent.clock.count_ops(self.problem.op_count)
+            self.incumbent.clock.count_ops(self.problem.op_count, checked=True)
         return bool(self.open)
 
     def _rank(self, choice: _Choice) -> tuple[int, int, int]:

@@ -44,7 +44,7 @@ def _start_along(incumbent: Incumbent, guides: Sequence[Schedule], chance: rando
 
     def offer(order: Order, source: str = PACKED) -> int | None:
         length = _offer(problem, incumbent, Start(order, source))
-        clock.count_ops(problem.op_count)
+        clock.count_ops(problem.op_count, checked=True)
         if length is not None and length not in [known for known, _ in best]:
             best[:] = sorted([*best, (length, order)], key=lambda found: found[0])[:_PACKED]
         return length
