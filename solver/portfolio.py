@@ -33,7 +33,7 @@ from pipesat.solver.proof.search import ProofSearch, proofs_for
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.lane import Seat, Work
-from pipesat.solver.run.runner import Lanes, Runner
+from pipesat.solver.run.runner import Runner, Watched
 from pipesat.solver.run.team import SearchReport, Team
 from pipesat.solver.run.turns import Turn, take_turns
 from pipesat.solver.search_parts import SearchParts
@@ -333,13 +333,8 @@ def alone(
 ) -> list[str]:
     """Search with one lane, beside all others; return what failed."""
     clock = incumbent.clock.part(incumbent.clock.left, stop=lambda: incumbent.proven)
-    lanes = Lanes(clock)
-    seat = Seat(0, lanes.runner)
-
-    def only() -> None:
-        Lane(seat, incumbent, starts, seed, parts).search()
-
-    return lanes.run([only])
+    lane = Watched(clock)
+    return lane.run(Lane(Seat(0, lane.runner), incumbent, starts, seed, parts).search)
 
 
 Ways = Iterator[Callable[[], None]]
@@ -366,7 +361,7 @@ _PACKING = 0.1, 8.0
 _FAR = 1000  # between the seeds of rounds: lanes' seeds lie in between
 _GROWTH = 0.5, 30.0  # it ends early where it does not help
 _EXCHANGES = 0.5, 60.0
-_PACKED_OPS, _FEWEST_PASSES = 200_000, 3  # ops of all passes together: some 6 s
+_PACKED_OPS, _FEWEST_PASSES = 200_000, 3  # ops of all passes together
 
 
 class OtherWays:
@@ -444,17 +439,12 @@ class OtherWays:
             self._pack(self.incumbent.schedule, self.seed + 1, _PACKING)
 
     def _pack(self, schedule: Schedule, seed: int, limit: tuple[float, float]) -> None:
-        """Pack a schedule, forward and backward alternately.
-
-        A deterministic clock does not count it: its passes are limited, and short deterministic
-        solves would do with far fewer of them and with less time for proofs.
-        """
+        """Pack a schedule, forward and backward alternately."""
         for packed in justified(
             self.problem,
             schedule.order,
             seed=seed,
             clock=self._part(limit),
-            counted=False,
             passes=max(_FEWEST_PASSES, _PACKED_OPS // self.problem.op_count),
             source=f"{schedule.source}, justified",
         ):

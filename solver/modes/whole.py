@@ -23,7 +23,7 @@ from pipesat.solver.model.times import LARGEST, latest_end
 from pipesat.solver.modes.over_time import OverTime, Time
 from pipesat.solver.proof.questions import Questions
 from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import FOUND, PROOFS, Lanes, Runner, Share
+from pipesat.solver.run.runner import FOUND, PROOFS, Runner, Share, Watched
 
 WHOLE = "whole model with modes"
 _MOST_CELLS, _MOST_PAIRED = 64, 24  # (stage, microbatch)s, and where ops may pair
@@ -144,8 +144,8 @@ def offer_any(incumbent: Incumbent) -> list[str]:
     microbatches is valid, so if one does not pass alone in any modes, none exists: the incumbent
     keeps that as ``impossible``. Returns what failed.
     """
-    problem, lanes = incumbent.problem, Lanes(incumbent.clock)
-    asking = Questions(problem, incumbent, runner=lanes.runner(), seed=0)
+    problem, lane = incumbent.problem, Watched(incumbent.clock)
+    asking = Questions(problem, incumbent, runner=lane.runner(), seed=0)
 
     def ask() -> None:
         found = []
@@ -164,7 +164,7 @@ def offer_any(incumbent: Incumbent) -> list[str]:
         if not check(problem, one_by_one):
             incumbent.offer_timed(retime(problem, one_by_one, incumbent.objective, WHOLE))
 
-    return lanes.run([ask])
+    return lane.run(ask)
 
 
 _IMPOSSIBLE = (

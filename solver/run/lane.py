@@ -29,7 +29,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent, News, Refuted
-from pipesat.solver.run.runner import Lanes, Runner
+from pipesat.solver.run.runner import Runner, Watched
 
 _LOOK = 1.0  # seconds between two looks at whether the parent is still there
 
@@ -245,10 +245,10 @@ class _Lane:
     def _do(self, begin: Begin, chain: list[tuple[Incumbent, Clock]]) -> None:
         for mine, clock in chain:  # not when the job came: the one before it may have gone on
             mine.clock = clock
-        lanes = Lanes(mine.clock.part(mine.clock.left, lambda: mine.proven))
-        seat = Seat(begin.number, lanes.runner, lambda: 1, count=begin.of)
+        lane = Watched(mine.clock.part(mine.clock.left, lambda: mine.proven))
+        seat = Seat(begin.number, lane.runner, lambda: 1, count=begin.of)
         notes: list[str] = []
-        failed = lanes.run([lambda: notes.extend(begin.work(seat, mine))])
+        failed = lane.run(lambda: notes.extend(begin.work(seat, mine)))
         before, self.cpu = self.cpu, time.process_time()
         self.link.send(Ended(begin.job, notes, failed, seat.account, self.cpu - before))
 

@@ -1,11 +1,11 @@
-"""CP-SAT solves: their settings, the lanes that run them, and how much of a gap to ask for."""
+"""CP-SAT solves: their settings, what runs and ends them, and how much of a gap to ask for."""
 
 from __future__ import annotations
 
 import math
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -191,41 +191,35 @@ class Runner:
 _POLL = 0.05  # seconds between looks at the clock and its stop
 
 
-class Lanes:
-    """Runs lanes as threads, so that signals and the clock are heard meanwhile."""
+class Watched:
+    """Runs a part of the search in a thread; its models end when the clock is over.
+
+    So signals and the clock are heard meanwhile.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self._runners: list[Runner] = []
 
     def runner(self, workers: int = 1) -> Runner:
-        """Return a new runner for one lane, which is interrupted when the clock is over."""
+        """Return a new runner, which is interrupted when the clock is over."""
         self._runners.append(Runner(self.clock, workers))
         return self._runners[-1]
 
-    def run(self, lanes: Sequence[Callable[[], None]]) -> list[str]:
-        """Run lanes to their end.
-
-        A lane that fails ends; the others go on, and what has been found and proven stays. Returns
-        what failed.
-        """
+    def run(self, work: Callable[[], object]) -> list[str]:
+        """Work to the end; return what failed. What has been found and proven by then stays."""
         failed: list[str] = []
 
-        def guarded(lane: Callable[[], None]) -> None:
+        def guarded() -> None:
             try:
-                lane()
+                work()
             except BaseException as error:
                 failed.append(failure_note("a part of the search", error))
 
-        threads = [
-            threading.Thread(target=guarded, args=(lane,), name=f"lane {n}", daemon=True)
-            for n, lane in enumerate(lanes)
-        ]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            for thread in threads:
-                thread.join(_POLL)
+        thread = threading.Thread(target=guarded, name="lane", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(_POLL)
             if self.clock.over:
                 for runner in self._runners:
                     runner.interrupt()

@@ -49,7 +49,7 @@ from pipesat.solver.run.lane import (
     Told,
     Work,
 )
-from pipesat.solver.run.runner import Lanes
+from pipesat.solver.run.runner import Watched
 
 HEAD_START: Final = 0.5
 """Seconds that lane 0 has alone, before others are started."""
@@ -59,7 +59,11 @@ _PER_OP: Final = 4_000  # bytes more per op of the problem
 _SHARE_OF_MEMORY: Final = 0.8
 _LAST_WORDS: Final = 0.3  # seconds for lanes to end a job
 _LOOK: Final = 0.02
-_ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_ENVIRONMENT: Final = {
+    **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    "MALLOC_ARENA_MAX": "1",  # else each thread keeps what its models have freed
+    "MALLOC_TRIM_THRESHOLD_": "1000000",
+}
 
 
 class SearchReport(NamedTuple):
@@ -157,7 +161,7 @@ class Team:
         try:
             with _signals_blocked():
                 process, connection = children.start(
-                    "pipesat.solver.run.lane:main", words, _ONE_THREAD
+                    "pipesat.solver.run.lane:main", words, _ENVIRONMENT
                 )
         except (OSError, ValueError) as error:
             self.notes.append(f"lane {number} could not be started: {error}")
@@ -189,10 +193,10 @@ class Team:
         """
         clock = mine.clock.part(mine.clock.left, stop=lambda: mine.proven)
         job = self.hand(mine, work)
-        lanes = Lanes(clock)
-        seat = Seat(0, lanes.runner, self._others, count=self.most)
+        lane = Watched(clock)
+        seat = Seat(0, lane.runner, self._others, count=self.most)
         notes: list[str] = []
-        failed = lanes.run([lambda: notes.extend((ours or work)(seat, mine))])
+        failed = lane.run(lambda: notes.extend((ours or work)(seat, mine)))
         while self._at_work(job) and not clock.over:  # lane 0 has nothing left to do
             time.sleep(_LOOK)
         self._end()

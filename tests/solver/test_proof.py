@@ -110,7 +110,11 @@ def test_lanes_prove_by_different_parts() -> None:
     assert [[*proofs.others] for proofs in both] == [["models of stretches"], ["short runs"]]
     first = [proofs.relaxations.queue.take(0) for proofs in both]
     assert {one.devices for one in first if one} == {frozenset({0}), frozenset({1})}
-    helping = ProofSearch(problem, incumbent, seed=0)
+    proving, helping = (ProofSearch(problem, incumbent, seed=0, share=(n, 1)) for n in range(2))
+    asked = [proofs.relaxations.queue.take(0) for proofs in (proving, helping)]
+    assert [one.devices for one in asked if one] == [{0}, {1}]
+    assert proving.relaxations.seed != helping.relaxations.seed
+    assert [*proving.others] == [*helping.others]
     runner = Runner(incumbent.clock)
     for part in helping.others.values():
         part.step = None  # type: ignore[assignment]  nobody calls it
