@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice, tee, zip_longest
+from itertools import chain, islice, product, tee, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.arguments import public
@@ -332,24 +332,13 @@ class _Starts:
         self, entries: Iterable[Published], orders: Mapping[str, Permutation]
     ) -> Iterator[Schedule]:
         """Yield the schedules that apply, in each order of microbatches, until told to give up."""
-        for entry in entries:
-            build = self._builder(entry)
-            for order in orders.items():
-                if self.give_up():
-                    return
-                with contextlib.suppress(NotApplicable):
-                    yield from self._entering(order, build)
+        from pipesat.heuristics.microbatch_orders import entered_by
 
-    def _builder(self, entry: Published) -> Callable[[Problem], Iterator[Schedule]]:
-        """Return what builds a schedule, once where it is made for equal microbatches."""
-        built: list[Schedule] = []
-
-        def build(problem: Problem) -> Iterator[Schedule]:
-            if not (built and entry.equal):
-                built[:] = [entry(problem, self.give_up)]
-            yield built[0]
-
-        return build
+        for entry, order in product(entries, orders.items()):
+            if self.give_up():
+                return
+            with contextlib.suppress(NotApplicable):
+                yield entered_by(entry, self.problem, *order, self.give_up)
 
     def _entering(
         self, order: tuple[str, Permutation], make: Callable[[Problem], Iterator[Schedule]]

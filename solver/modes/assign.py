@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from pipesat.core.ops import Item, Op, Pair
+from pipesat.core.ops import Item, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import memory_in_order, pair_time
 from pipesat.core.schedule import Order
@@ -85,15 +85,13 @@ def fewest(
     """
     rows = []
     for device, row in enumerate(order):
-        room = problem.devices[device].room
-        if room is not None:
+        fitted: Row | None = row
+        if (room := problem.devices[device].room) is not None:
             left = spare[device] if spare else 0
             fitted = _Row(problem, row, lever, weights_first, fixed or {}).fitted(room, left)
-            if fitted is None:
-                return None
-            rows.append(fitted)
-        else:
-            rows.append(row)
+        if fitted is None:
+            return None
+        rows.append(fitted)
     return tuple(rows)
 
 
@@ -111,7 +109,7 @@ class _Row:
         self.problem, self.row, self.lever = problem, list(row), lever
         self.weights_first = weights_first
         self.chosen: dict[Cell, int] = dict(fixed)
-        self.backwards = [op[::2] for op in _ops(row) if op.kind in ("B", "BW")]
+        self.backwards = [op[::2] for item in row for op in members(item) if op.kind in ("B", "BW")]
         self.stored: set[Cell] = set()  # between F and backward
 
     def fitted(self, room: int, spare: int) -> Row | None:
@@ -119,7 +117,7 @@ class _Row:
         held, place = 0, 0
         while place < len(self.row):
             item = self.row[place]
-            here = {op[::2] for op in _ops((item,)) if op.kind == "F"}
+            here = {op[::2] for op in members(item) if op.kind == "F"}
             taken, net = self._change(item)
             short = held + taken > room - spare
             if short and self.weights_first and self._pull_weight(place):
@@ -133,7 +131,7 @@ class _Row:
                 continue
             held += net
             self.stored |= here
-            self.stored -= {op[::2] for op in _ops((item,)) if op.kind in ("B", "BW")}
+            self.stored -= {op[::2] for op in members(item) if op.kind in ("B", "BW")}
             place += 1
         return tuple(_row_in_modes(self.problem, self.row, self.chosen))
 
@@ -160,7 +158,7 @@ class _Row:
 
     def _pull_weight(self, place: int) -> bool:
         """Let the next W whose backward is over run at a place, if there is one."""
-        pending = {op[::2] for op in _ops(self.row[:place]) if op.kind == "B"}
+        pending = {op[::2] for item in self.row[:place] for op in members(item) if op.kind == "B"}
         for later in range(place + 1, len(self.row)):
             item = self.row[later]
             if isinstance(item, Op) and item.kind == "W" and item[::2] in pending:
@@ -177,8 +175,3 @@ class _Row:
             change = memory_in_order(self.problem, own)
             taken, net = taken + change.at_start, net + change.net
         return taken, net
-
-
-def _ops(row: Sequence[Item]) -> Iterator[Op]:
-    for item in row:
-        yield from item if isinstance(item, Pair) else (item,)
