@@ -130,8 +130,8 @@ class Ended(NamedTuple):
     """What came of a job; ``cpu`` is the processor time since the last one ended."""
 
     job: int
-    notes: Sequence[str]
-    failed: Sequence[str]
+    notes: list[str]
+    failed: list[str]
     account: Account
     cpu: float
 

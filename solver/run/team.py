@@ -121,7 +121,7 @@ class Team:
         self._incumbents: dict[int, Incumbent] = {}
         self._number = self._job = next(_NUMBERS)
         self._current: tuple[Incumbent, Work] | None = None
-        self._reports: dict[int, SearchReport] = {}
+        self._report = SearchReport([], [])  # of the other lanes, on the job of that number
         self._lock = threading.RLock()
         self._begun = self._closed = False
 
@@ -196,7 +196,7 @@ class Team:
         lane = Watched(clock)
         seat = Seat(0, lane.runner, self._others, count=self.most)
         notes: list[str] = []
-        failed = lane.run(lambda: notes.extend((ours or work)(seat, mine)))
+        report = SearchReport(notes, lane.run(lambda: notes.extend((ours or work)(seat, mine))))
         while self._at_work(job) and not clock.over:  # lane 0 has nothing left to do
             time.sleep(_LOOK)
         self._end()
@@ -204,9 +204,9 @@ class Team:
         while self._at_work(job) and time.monotonic() < until:
             time.sleep(_LOOK)
         with self._lock:
-            report = self._reports.pop(job)
+            report.add(self._report)
             self._count(0, seat.account)
-        return SearchReport([*notes, *report.notes], [*failed, *report.failed])
+        return report
 
     def hand(self, mine: Incumbent, work: Work) -> int:
         """Let the other lanes search an incumbent's problem from now on; return the job's number.
@@ -217,7 +217,7 @@ class Team:
             self._end()
             self._job = next(_NUMBERS)
             self._current = mine, work
-            self._reports[self._job] = SearchReport([], [])
+            self._report = SearchReport([], [])
             for member in self.members.values():
                 self._hand(member, mine, work)
             return self._job
@@ -278,8 +278,8 @@ class Team:
                 member.cpu += message.cpu
                 member.jobs.discard(message.job)
                 self._count(member.number, message.account)
-                if (report := self._reports.get(message.job)) is not None:
-                    report.add(SearchReport([*message.notes], [*message.failed]))
+                if message.job == self._job:
+                    self._report.add(SearchReport(message.notes, message.failed))
 
     def lose(self, member: _Member, code: int, cpu: float, last: str) -> None:
         """Take note of the end of a lane; start it again if it was not asked for, once."""
