@@ -21,7 +21,6 @@ from pipesat.solver.growth import SOURCE as GROWTH
 from pipesat.solver.growth import grown_orders
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import LARGEST, latest_end, unit_for
-from pipesat.solver.modes.annealing import Annealer, annealing_applies
 from pipesat.solver.modes.choices import SOURCE as CHOICES
 from pipesat.solver.modes.choices import Choices
 from pipesat.solver.modes.whole import WHOLE, Whole, whole_applies
@@ -255,12 +254,6 @@ def _whole(lane: Lane) -> Step | None:
     return found.step
 
 
-def _annealing(lane: Lane) -> Step | None:
-    if not annealing_applies(lane.problem, lane.incumbent.objective):
-        return None
-    return Annealer(lane.problem, lane.incumbent, lane.seed + lane.seat.number).step
-
-
 def _proofs_of_modes(lane: Lane) -> Step | None:
     return _proofs(lane) if lane.reliable and (lane.over_time or lane.by_order) else None
 
@@ -283,7 +276,6 @@ MODES: Final = (
     Part("windows over time", _windows_over_time, 1, 1, _time_over_time),
     Part("windows", _windows, 1, 1, _time_by_order),
     Part(WHOLE, _whole, 1, 0),
-    Part("annealing", _annealing, 1, 0),
     Part("proofs", _proofs_of_modes, 0, 1),
 )
 """Of problems with memory modes."""

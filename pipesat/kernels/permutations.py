@@ -73,9 +73,13 @@ def value_of(o: Places, permutation: Ints) -> int:
 
 @compiled
 def drawn(state: Ints, below: int) -> int:
-    """Draw a number from 0 to ``below`` - 1; the state moves on, by Knuth's constants for MMIX."""
-    state[0] = state[0] * 6364136223846793005 + 1442695040888963407
-    return ((state[0] >> 33) & 0x7FFFFFFF) * below >> 31
+    """Draw a number from 0 to ``below`` - 1; the state, which is not 0, moves on.
+
+    By Marsaglia's multiply-with-carry. Nothing exceeds 63 bits: numba lets a compiler assume that
+    sums and products of int64 do not.
+    """
+    state[0] = (state[0] & 0xFFFFFFFF) * 1791398085 + (state[0] >> 32)
+    return (state[0] & 0xFFFFFFFF) * below >> 32
 
 
 @compiled

@@ -11,13 +11,11 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.kernels.timing import makespan_of
-from pipesat.solver.modes.annealing import Annealer, annealing_applies
 from pipesat.solver.modes.starts import Start, orders_from, pack_by_turns
 from pipesat.solver.run.incumbent import Incumbent, failure_note
 
 _STARTS = 0.2  # of the time left, at most, goes into starts along guides
 _PACKED, _PACKING = 12, 0.12  # starts that are packed, and the share of the time left for that
-_ANNEALING = 0.2  # of the time left, at most, goes into annealing the shortest
 PACKED = "packed with modes"
 
 
@@ -42,23 +40,20 @@ def _start_along(incumbent: Incumbent, guides: Sequence[Schedule], chance: rando
         value = incumbent.value
         return incumbent.objective == "span" or value is None or length < value
 
-    def offer(order: Order, source: str = PACKED) -> int | None:
-        length = _offer(problem, incumbent, Start(order, source))
-        clock.count_ops(problem.op_count, checked=True)
-        if length is not None and length not in [known for known, _ in best]:
-            best[:] = sorted([*best, (length, order)], key=lambda found: found[0])[:_PACKED]
-        return length
-
     for start in orders_from(problem, guides, worth):
         if clock.over:
             break
-        offer(*start)
+        length = _offer(problem, incumbent, start)
+        clock.count_ops(problem.op_count, checked=True)
+        if length is not None and length not in [known for known, _ in best]:
+            best = sorted([*best, (length, start.order)], key=lambda found: found[0])[:_PACKED]
     clock = incumbent.clock.part(_PACKING * incumbent.clock.left, stop=lambda: incumbent.proven)
+
+    def offer(packed: Order) -> int | None:
+        clock.count_ops(problem.op_count, checked=True)
+        return _offer(problem, incumbent, Start(packed, PACKED))
+
     pack_by_turns(problem, [order for _, order in best], chance, offer, lambda: clock.over)
-    if annealing_applies(problem, incumbent.objective):
-        clock = incumbent.clock.part(_ANNEALING * incumbent.clock.left, lambda: incumbent.proven)
-        annealer = Annealer(problem, incumbent, chance.randrange(1 << 30))
-        annealer.by_turns(best, lambda: clock.over)
 
 
 def _offer(problem: Problem, incumbent: Incumbent, start: Start) -> int | None:
