@@ -11,8 +11,9 @@ from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
+from pipesat.kernels import compiled
 from pipesat.kernels.arrays import UNLIMITED
-from pipesat.kernels.permutations import exchange, value_of
+from pipesat.kernels.permutations import exchange, improve, value_of
 from pipesat.solver.permutations.anneal import Annealing
 from pipesat.solver.permutations.search import best_places, permutations_apply
 from pipesat.solver.permutations.times import PermutedOrder
@@ -71,6 +72,20 @@ def test_an_exchange_is_a_swap_or_a_shift_of_two_that_differ() -> None:
         assert a < 2 <= b  # the first two microbatches are the long ones
         seen |= names
     assert seen == {"swap", "up", "down"}
+
+
+def test_a_walk_is_the_same_compiled_and_as_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it draws may not depend on a compiler: a first solve and a second one would differ."""
+    problem = tail(None)
+    order = PermutedOrder(problem, BASELINES["1f1b"](problem).order)
+    walks = []
+    for interprets in (False, True):
+        monkeypatch.setattr(compiled._here, "interprets", interprets)
+        here, best, state = order.identity, order.identity, np.array([5])
+        known = np.array([value_of(order.places, here)] * 2 + [0])
+        improve(order.places, here, best, known, state, 2, 1 << 60, 0)
+        walks.append((here.tolist(), best.tolist(), known.tolist(), state.tolist()))
+    assert walks[0] == walks[1]
 
 
 @pytest.mark.parametrize("order", ["same", "free", "given"])
