@@ -56,7 +56,7 @@ class Annealing:
         lengths = np.diff(self.jobs.begin)
         self.row_length = lengths[self.jobs.device].astype(np.float64)
         self.chance = random.Random(seed)  # noqa: S311
-        self.draws = np.array([seed])
+        self.draws = np.array([self.chance.randrange(1, 1 << 62)])
         first = np.arange(len(self.jobs.device))
         identity = self.order.identity
         self.here = self.best = self._settled(self._jobs(identity), first, identity, _FIRST_PASSES)

@@ -106,7 +106,7 @@ def _exchange(
     """
     here, best = order.identity, order.identity
     known = np.array([value_of(order.places, here)] * 2 + [0])
-    state = chance.integers(1 << 62, size=1)
+    state = chance.integers(1, 1 << 62, size=1)
     ops = AT_ONCE * max(1, len(order.places.sequence))
     rounds, most = 1 + _SLICE // ops, 1 << 62 if patience is None else patience
     while order.may_change and not clock.over:
