@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, pairwise, product
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from pipesat.core.errors import BadInput
@@ -166,44 +167,42 @@ def coded(problem: Problem, order: Order) -> tuple[ProblemArrays, Coded]:
     items = [*chain.from_iterable(order)]
     ops = [item.first if isinstance(item, Pair) else item for item in items]
     seconds = {at: item.second for at, item in enumerate(items) if isinstance(item, Pair)}
-    problem = _with_named(problem, chain(ops, seconds.values()))
-    arrays = arrays_of(problem)
+    arrays, codes = _codes(problem, [*ops, *seconds.values()])
     second = np.full(len(items), -1, np.int64)
-    second[[*seconds]] = _codes(arrays, [*seconds.values()])
-    return arrays, Coded(_codes(arrays, ops), second, begin)
+    second[[*seconds]] = codes[len(items) :]
+    return arrays, Coded(codes[: len(items)], second, begin)
+
+
+def _codes(problem: Problem, ops: Sequence[Op]) -> tuple[ProblemArrays, Ints]:
+    import numpy as np
+
+    if not ops:
+        return arrays_of(problem), np.empty(0, np.int64)
+    stages, numbers, modes = (np.array([*map(itemgetter(part), ops)]) for part in (0, 2, 3))
+    kinds = np.array([_NUMBER_OF[op.kind] for op in ops])
+    if (wrong := (stages < 0) | (stages >= len(problem.stages))).any():
+        op = ops[int(wrong.argmax())]
+        raise ValueError(f"{op}: there is no stage {op.stage}")
+    most = np.array([len(stage.modes) for stage in problem.stages])
+    if (wrong := (modes < 0) | (modes > most[stages])).any():
+        op = ops[int(wrong.argmax())]
+        raise ValueError(f"stage {op.stage} has no mode {op.mode}")
+    if (numbers >= np.array(problem.microbatches)[stages]).any():
+        problem = _with_named(problem, ops)
+    arrays = arrays_of(problem)
+    return arrays, arrays.first_cell[stages] + numbers << arrays.shift | modes << 2 | kinds
 
 
 def _with_named(problem: Problem, ops: Iterable[Op]) -> Problem:
     """Return the problem with all microbatches that an order names."""
-    most = [0] * len(problem.routes)
+    most = [route.microbatches for route in problem.routes]
     for op in ops:
-        if not 0 <= op.stage < len(problem.stages):
-            raise ValueError(f"{op}: there is no stage {op.stage}")
-        if op.mode and op.mode not in problem.modes_of(op.stage):
-            raise ValueError(f"stage {op.stage} has no mode {op.mode}")
         route = problem.route_of[op.stage]
-        if op.microbatch >= most[route]:
-            most[route] = op.microbatch + 1
-    if all(n <= route.microbatches for n, route in zip(most, problem.routes, strict=True)):
-        return problem
-    routes = []
-    for number, own in zip(most, problem.routes, strict=True):
-        if number > own.microbatches and own.classes is not None:
-            raise ValueError(f"stage {own.stages[0]} has no microbatch {number - 1}")
-        routes.append(replace(own, microbatches=max(number, own.microbatches)))
-    return replace(problem, routes=tuple(routes))
-
-
-def _codes(arrays: ProblemArrays, ops: Sequence[Op]) -> Ints:
-    import numpy as np
-
-    if not ops:
-        return np.empty(0, np.int64)
-    stages, kinds, numbers, modes = zip(*ops, strict=True)
-    cells = arrays.first_cell[np.array(stages)] + np.array(numbers)
-    kind_numbers = np.array([_NUMBER_OF[kind] for kind in kinds])
-    codes: Ints = cells << arrays.shift | np.array(modes) << 2 | kind_numbers
-    return codes
+        if op.microbatch >= most[route] and problem.routes[route].classes is not None:
+            raise ValueError(f"stage {op.stage} has no microbatch {op.microbatch}")
+        most[route] = max(most[route], op.microbatch + 1)
+    routes = zip(problem.routes, most, strict=True)
+    return replace(problem, routes=tuple(replace(own, microbatches=n) for own, n in routes))
 
 
 def order_of(problem: Problem, arrays: ProblemArrays, order: Coded) -> Order:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pipesat.core.arrays import ints
 from pipesat.core.arrays_of import too_large
+from pipesat.core.problem import once
 from pipesat.core.rules import duration, memory_change, one_of_each
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ def keep_together(problem: Problem, sequence: LinearOrder) -> LinearOrder:
     return sequence.rearranged(order, groups)
 
 
+@once
 def instants_matter(problem: Problem) -> bool:
     """Whether a device of limited memory has ops of length zero."""
     return any(

@@ -46,9 +46,10 @@ def time_order(
     ValueError
         If the order names a stage, device or pair that the problem does not have.
     """
-    timed = _timed(problem, order, *coded(problem, order)) if objective == "makespan" else None
-    if timed is not None:
-        return Schedule(timed, source)
+    if objective == "makespan" and _alone(problem):
+        timed = _timed(order, *coded(problem, order))
+        if timed is not None:
+            return Schedule(timed, source)
     sequence = with_all_copies(problem, order)
     ends = earliest_ends(sequence, releases(sequence, len(problem.devices), objective))
     return schedule_of(sequence, len(problem.devices), ends, source)
@@ -59,20 +60,23 @@ def time_codes(problem: Problem, codes: Coded, source: str = "") -> Schedule:
     """Time an order of the problem's arrays as early as possible, as :func:`time_order` does."""
     arrays = arrays_of(problem)
     order = order_of(problem, arrays, codes)
-    timed = _timed(problem, order, arrays, codes)
+    timed = _timed(order, arrays, codes) if _alone(problem) else None
     return time_order(problem, order, source=source) if timed is None else Schedule(timed, source)
 
 
+def _alone(problem: Problem) -> bool:
+    """Whether items are timed one by one: none is copied, and none has to end with others."""
+    return not (problem.has_copies or instants_matter(problem))
+
+
 def _timed(
-    problem: Problem, order: Order, arrays: ProblemArrays, codes: Coded
+    order: Order, arrays: ProblemArrays, codes: Coded
 ) -> tuple[tuple[Timed, ...], ...] | None:
-    """Time items one by one; ``None``: they cannot run, share instants, or may be copied."""
+    """Time items one by one; ``None``: they cannot run."""
     import numpy as np  # importing pipesat stays fast
 
     from pipesat.kernels.timing import ends_of, sequenced
 
-    if arrays.copied.any() or instants_matter(problem):
-        return None
     found = sequenced(arrays, codes)
     if len(found.item) < len(codes.first) or found.duration.min(initial=0) < 0:
         return None

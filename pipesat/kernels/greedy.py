@@ -10,8 +10,6 @@ import numpy as np
 
 from pipesat.kernels.arrays import (
     BW,
-    BY_FACTOR,
-    BY_TIME,
     NO_PAIR,
     NONE,
     UNLIMITED,
@@ -21,6 +19,7 @@ from pipesat.kernels.arrays import (
     Ints,
     ProblemArrays,
     W,
+    pair_time,
 )
 from pipesat.kernels.compiled import compiled, compiled_meanwhile
 from pipesat.kernels.events import popped, pushed
@@ -220,12 +219,8 @@ def scheduled(
                         cell, there = codes[one] >> shift, codes[other] >> shift
                         if cell == there:
                             continue
-                        time = pair_num[device, p, q]
-                        if by != BY_TIME:
-                            time *= length[one] + length[other]
-                            time = max(1, -(-time // pair_den[device, p, q]))
-                            if by != BY_FACTOR:
-                                time = max(time, length[one], length[other])
+                        num, den = pair_num[device, p, q], pair_den[device, p, q]
+                        time = pair_time(by, num, den, length[one], length[other])
                         saved = alone[one] + alone[other] - time
                         if saved <= 0 or (late > now and late - now > wait * saved):
                             continue

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 _MICROSECONDS = {"us": 1.0, "ms": 1e3, "s": 1e6}
-_MOST_PATTERNS = 1 << 20
 
 
 @public

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from pipesat.kernels.arrays import UNLIMITED
 from pipesat.solver.neighbourhood.graph import Graph, events_of, following, least_trip
 from pipesat.solver.neighbourhood.node import Node
 from pipesat.solver.neighbourhood.slots import Planned, Segment
-
-if TYPE_CHECKING:
-    pass
 
 
 class Wait(NamedTuple):

@@ -23,13 +23,13 @@ FOUND = (cp_model.OPTIMAL, cp_model.FEASIBLE)
 T = TypeVar("T")
 
 
-def new_solver(seed: int, workers: int = 1) -> cp_model.CpSolver:
+def new_solver(seed: int) -> cp_model.CpSolver:
     """Return a solver without probing, which costs our models a good part of their time.
 
     With it, many windows do not even come back with the schedule that they were given as a hint.
     """
     solver = cp_model.CpSolver()
-    solver.parameters.num_workers = workers
+    solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
     solver.parameters.catch_sigint_signal = False
     solver.parameters.cp_model_probing_level = 0
@@ -114,8 +114,8 @@ class Runner:
     told, CP-SAT's own deterministic time.
     """
 
-    def __init__(self, clock: Clock, workers: int = 1) -> None:
-        self.clock, self.workers = clock, workers
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self.spent = 0.0
         self._running: cp_model.CpSolver | None = None
 
@@ -149,7 +149,7 @@ class Runner:
         Fault
             If CP-SAT takes the model for invalid: then the model is kept as a file.
         """
-        solver = new_solver(seed, self.workers)
+        solver = new_solver(seed)
         solver.parameters.use_strong_propagation_in_disjunctive = strong
         solver.parameters.use_dynamic_precedence_in_disjunctive = dynamic
         solver.parameters.use_objective_lb_search = upwards
@@ -201,9 +201,9 @@ class Watched:
         self.clock = clock
         self._runners: list[Runner] = []
 
-    def runner(self, workers: int = 1) -> Runner:
+    def runner(self) -> Runner:
         """Return a new runner, which is interrupted when the clock is over."""
-        self._runners.append(Runner(self.clock, workers))
+        self._runners.append(Runner(self.clock))
         return self._runners[-1]
 
     def run(self, work: Callable[[], object]) -> list[str]:

@@ -30,8 +30,7 @@ from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
 from pipesat.workflows.solve import solve
-from tests.support.optimal import solved
-from tests.support.optimum import most_work
+from tests.support.optimum import most_work, solved
 from tests.support.oracle import brute_force, order_count, plain_model_optimum
 from tests.support.problems import chain, document, problems, vee
 

@@ -25,7 +25,7 @@ from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Variables, add_variables
 from tests.support.given import Given
 from tests.support.greedy import by_each_policy
-from tests.support.optimal import solved
+from tests.support.optimum import solved
 from tests.support.oracle import plain_model_optimum
 from tests.support.problems import chain, problems, vee
 

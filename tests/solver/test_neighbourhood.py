@@ -17,7 +17,7 @@ from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segmen
 from pipesat.solver.neighbourhood.graph import Graph, graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
 from tests.support.greedy import by_each_policy
-from tests.support.optimal import solved
+from tests.support.optimum import solved
 from tests.support.oracle import plain_model_optimum
 from tests.support.problems import chain, problems, vee
 

@@ -29,7 +29,7 @@ from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
 from tests.support.against_oracle import judged
-from tests.support.optimal import solved
+from tests.support.optimum import solved
 from tests.support.paired import random_paired_document
 from tests.support.paths import ROOT
 

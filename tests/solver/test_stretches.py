@@ -17,7 +17,7 @@ from pipesat.solver.proof.stretches import Debt, Part, stretch_model
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import PROOFS, Runner
-from tests.support.optimal import solved
+from tests.support.optimum import solved
 from tests.support.oracle import plain_model_optimum
 from tests.support.problems import chain, problems, vee
 

@@ -19,7 +19,7 @@ from pipesat.solver.modes.window import WindowModel
 from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segments
 from pipesat.solver.neighbourhood.graph import graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
-from tests.support.optimal import solved
+from tests.support.optimum import solved
 from tests.support.oracle_by_instants import optimum
 from tests.support.tiny_modes import tiny
 
