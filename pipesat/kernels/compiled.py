@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache, update_wrapper
 from importlib.metadata import version
 from pathlib import Path
@@ -30,9 +31,6 @@ R = TypeVar("R")
 _lock = threading.RLock()  # of numba's settings
 _starting = threading.Lock()
 _turn = threading.Lock()  # one thread compiles
-os.register_at_fork(  # a child finds it free
-    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-)
 
 _WAIT: Final = 0.25  # seconds in which a loop is there if another run has compiled it
 _LARGEST: Final = 20_000  # numbers in an array of which Python makes short work
@@ -58,7 +56,7 @@ class Compiled:
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it, compiled if it is by now."""
-        if self._ready is None and not _here.interprets:
+        if self._ready is None and not (_here.interprets or _process.interprets):
             self._compile(arguments)
         if self._ready is not None:
             return self._ready(*arguments)
@@ -124,6 +122,28 @@ class _Here(threading.local):
 
 
 _here = _Here()
+
+
+@dataclass
+class _Process:
+    """Of this process: whether it was forked while a loop was compiling.
+
+    Then the locks of that, numba's own too, are held by a thread that is not here, and what has not
+    been compiled before runs as Python.
+    """
+
+    interprets: bool = False
+
+    def begin(self) -> None:
+        """Take up what a fork has left."""
+        self.interprets = self.interprets or _turn.locked()
+        _lock.release()
+
+
+_process = _Process()
+os.register_at_fork(
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_process.begin
+)
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:

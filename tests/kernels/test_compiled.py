@@ -85,6 +85,18 @@ def test_a_process_that_ends_while_it_compiles_ends_well(tmp_path: Path) -> None
     assert said(started(tmp_path, at_once + meanwhile))[0] == "16"
 
 
+def test_a_process_forked_while_a_loop_compiles_goes_on(tmp_path: Path) -> None:
+    """What its parent's thread holds, numba's own lock too, nobody there will ever release."""
+    fork = """
+import os
+from pipesat.kernels import compiled as door
+door._turn.acquire()
+if child := os.fork():
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert said(started(tmp_path, fork))[0] == "16"
+
+
 def test_a_folder_that_others_may_write_is_passed_over(tmp_path: Path) -> None:
     (name,) = {Path(said(started(tmp_path))[1]).name}
     folder = tmp_path / "cache" / "pipesat" / name
