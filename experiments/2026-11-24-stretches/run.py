@@ -24,7 +24,7 @@ from pipesat.files.problem_file import parse_problem  # noqa: E402
 from pipesat.solver.proof.stretch_search import Known  # noqa: E402
 from pipesat.solver.proof.stretches import Debt, Part, stretch_model  # noqa: E402
 from tests.support.against_oracle import least_value  # noqa: E402
-from tests.support.optimal import solved  # noqa: E402
+from tests.support.optimum import solved  # noqa: E402
 from tests.support.oracle import plain_model_optimum  # noqa: E402
 from tests.support.zero_lengths import random_document  # noqa: E402
 
