@@ -207,7 +207,7 @@ def run(options: argparse.Namespace) -> None:
     for number in range(MANY):
         again = (case for case in chosen if more_runs(rows, case, options.repeat, number))
         for case in again if number else chosen:
-            for build in BUILDS if number % 2 == 0 else BUILDS[::-1]:
+            for build in options.build or (BUILDS if number % 2 == 0 else BUILDS[::-1]):
                 key = (case.part, case.name, build, number)
                 if key in rows or options.plan:
                     continue
@@ -226,6 +226,7 @@ def main() -> None:
     parser.add_argument("action", nargs="?", choices=("run", "table"), default="run")
     for build in BUILDS:
         parser.add_argument(f"--{build}", type=Path, help=f"checkout of the {build} build")
+    parser.add_argument("--build", action="append", choices=BUILDS, help="this one alone (both)")
     parser.add_argument("--only", action="append", metavar="PART", help="parts; see cases()")
     parser.add_argument("--problems", default="*", metavar="GLOB", help="these alone (all)")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds per value (60)")
