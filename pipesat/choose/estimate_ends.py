@@ -24,7 +24,7 @@ LEAST_HEAD: Final = Fraction(32, 100)
 """Of its estimate, what a head may take: 2.6 blocks in public ratios, 8.2 estimated."""
 W_AGAINST_B: Final = (Fraction(20, 100), Fraction(86, 100))
 """Of its estimate, what W / B may be: in public ratios of a Gemma-like block, in Zero Bubble's
-table 9 at its nearest. Both as printed by the scripts in experiments/2026-11-22-roofline."""
+table 9 at its nearest. Both as printed by the scripts in experiments/roofline."""
 
 Varied: TypeAlias = Literal["all compute", "the head alone", "W / B"]
 

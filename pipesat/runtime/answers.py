@@ -21,7 +21,7 @@ TOLERANCES: Final = {"float64": 1e-10, "float32": 1e-4, "float16": 2.5e-3, "bflo
 
 float64 sums in another order differ by 1e-15. Gradients of 16 bits are added by the reference in
 the order of the run, so that both agree to the bit on a CPU; five roundings (2^-11 and 2^-8 of a
-number each) are left to a GPU's kernels (experiments/2026-11-27-on-a-gpu: up to 1.2 % in bfloat16).
+number each) are left to a GPU's kernels (experiments/on-a-gpu: up to 1.2 % in bfloat16).
 """
 
 

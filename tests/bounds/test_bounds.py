@@ -19,7 +19,7 @@ from tests.support.oracle import brute_force, order_count, plain_model_optimum
 from tests.support.paths import ROOT
 from tests.support.problems import chain, document, problems, vee
 
-BENCH = ROOT / "experiments" / "bench"
+BENCH = ROOT / "bench" / "plain"
 RECOMPUTE = {"name": "recompute", "BW": 3, "held_after_F": 0}
 REFERENCE = json.loads((BENCH / "reference.json").read_text())
 

@@ -27,7 +27,7 @@ OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 
 
 def bench(name: str) -> Problem:
-    return read_problem(ROOT / "experiments" / "bench-next" / "problems" / f"{name}.json")
+    return read_problem(ROOT / "bench" / "beyond" / "problems" / f"{name}.json")
 
 
 def paired(problem: Problem, *pairs: tuple[str, str, int]) -> Problem:

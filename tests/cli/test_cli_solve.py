@@ -310,7 +310,7 @@ def test_long_work_is_named_while_nothing_improves(monkeypatch: pytest.MonkeyPat
 
 # Signals
 
-LONG = ROOT / "experiments/bench/problems/lowcap-6.2B-p8-m32-cap0.5.json"  # not proven in minutes
+LONG = ROOT / "bench/plain/problems/lowcap-6.2B-p8-m32-cap0.5.json"  # not proven in minutes
 SIGNALS = [(signal.SIGINT, 130, 0.0), (signal.SIGTERM, 143, 3.0)]  # at once, in the exact search
 
 

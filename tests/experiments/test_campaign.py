@@ -21,7 +21,7 @@ from tests.support.oracle_by_instants import optimum
 from tests.support.paths import ROOT
 from tests.support.tiny_modes import tiny
 
-CAMPAIGN = ROOT / "experiments" / "campaign"
+CAMPAIGN = ROOT / "bench" / "campaign"
 
 # Two devices, two microbatches, no split: device 0 F0 F1 . BW0 BW1, device 1 . F0 BW0 F1 BW1 with
 # F = 1, BW = 2. F0 ends at 1, device 1 works from 1 to 7; BW1 of device 0 starts at 7, ends at 9.
@@ -323,7 +323,7 @@ def test_a_false_case_leaves_a_folder_and_a_replay(judge: Any, tmp_path: Path) -
         del commands.KINDS["lies"]
     assert outcome.violations == ["2 is 3"]
     saved = json.loads((tmp_path / "lies-4" / "case.json").read_text())
-    assert saved["replay"] == "python experiments/campaign/run.py --case lies:4"
+    assert saved["replay"] == "python bench/campaign/run.py --case lies:4"
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ def golden(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(sys, "argv", ["pipesat"])
     for hook in ("excepthook", "unraisablehook"):  # a command line sets them for its own process
         monkeypatch.setattr(sys, hook, getattr(sys, hook))
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
     return lambda name: importlib.import_module(f"golden.{name}")
 
 

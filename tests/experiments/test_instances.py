@@ -25,7 +25,7 @@ from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import read_schedule, write_schedule
 from tests.support.paths import ROOT
 
-BENCH = ROOT / "experiments" / "bench"
+BENCH = ROOT / "bench" / "plain"
 PAGE = BENCH / "instances.md"
 OBJECTIVES = ("makespan", "span")
 

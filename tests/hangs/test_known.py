@@ -12,7 +12,7 @@ from tests.conftest import Run
 from tests.support.paths import ROOT
 from tests.support.problems import chain
 
-HERE = ROOT / "experiments" / "2026-11-23-hangs"
+HERE = ROOT / "experiments" / "hangs"
 KNOWN: list[dict[str, Any]] = json.loads((HERE / "known.json").read_text())
 
 FIRST = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1"

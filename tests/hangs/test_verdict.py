@@ -226,7 +226,7 @@ def test_copies_do_not_cross_ranks() -> None:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_the_simulator_finds_the_same(seed: int) -> None:
-    """Chains, loops, Vs, two routes, pairs, whole and split: experiments/2026-11-23-hangs.
+    """Chains, loops, Vs, two routes, pairs, whole and split: experiments/hangs.
 
     From 16 on, any two forwards or backwards may pair.
     """

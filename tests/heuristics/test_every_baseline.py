@@ -19,7 +19,7 @@ from pipesat.heuristics.greedy_pairs import NAME as GREEDY_PAIRS
 from pipesat.heuristics.lockstep import NAME as LOCKSTEP
 from tests.support.paths import ROOT
 
-PROBLEMS = ROOT / "experiments" / "bench" / "problems"
+PROBLEMS = ROOT / "bench" / "plain" / "problems"
 FILES = sorted(path.stem for path in PROBLEMS.glob("*.json"))
 SOME = [  # golden has all, the large ones, of half a minute, too
     file

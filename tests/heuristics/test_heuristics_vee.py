@@ -24,7 +24,7 @@ from tests.support.baselines import has_counts_of_the_picture
 from tests.support.paths import ROOT
 from tests.support.problems import chain, document, vee
 
-BENCH = ROOT / "experiments" / "bench"
+BENCH = ROOT / "bench" / "plain"
 REFERENCE = json.loads((BENCH / "reference.json").read_text())
 VEES = sorted(name for name in REFERENCE if "vee" in name)
 NAMES = ("zb-v", "v-half", "v-min", "dualpipev")  # those that do not look at capacities

@@ -21,7 +21,7 @@ from tests.support.paths import ROOT
 from tests.support.problems import chain
 from tests.support.published_forms import zb_h1_span, zb_h2_span
 
-BENCH = ROOT / "experiments" / "bench"
+BENCH = ROOT / "bench" / "plain"
 REFERENCE = json.loads((BENCH / "reference.json").read_text())
 TABLE_5 = sorted(name for name in REFERENCE if name.startswith("table5-") and "cap1" in name)
 TABLE_5_DEEP = sorted(name for name in REFERENCE if name.startswith("table5-") and "cap2" in name)

@@ -24,7 +24,7 @@ from tests.support.paths import ROOT
 from tests.support.problems import chain, vee
 from tests.support.published_forms import zb_h1_span
 
-BENCH = ROOT / "experiments" / "bench"
+BENCH = ROOT / "bench" / "plain"
 REFERENCE = json.loads((BENCH / "reference.json").read_text())
 # Table 5's largest rows give the same picture and take a minute; "large-..." stands for their size
 LARGE = ("28.3B-p32", "p16-m128", "p16-m64")

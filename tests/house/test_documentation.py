@@ -35,7 +35,7 @@ from tests.support.paths import ROOT
 from tests.support.timelines import TRACES
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
-PROFILE = ROOT / "experiments" / "2026-11-21-predicted-and-measured" / "profile.json"
+PROFILE = ROOT / "experiments" / "predicted-and-measured" / "profile.json"
 
 # What makes commands fast: appended wherever a command has the option.
 FASTER = {"--time-limit": "0.3", "--noise": "samples=5"}
@@ -381,7 +381,7 @@ def test_python_names_and_paths_are_real(page: str) -> None:
         if dotted and "/" not in text.split("(")[0]:
             assert resolves(dotted[1].split(".")), f"{page}: `{text}`"
         path = re.fullmatch(
-            r"(pipesat|solver|heuristics|tests|docs|experiments|scripts|examples)/\S*", text
+            r"(pipesat|solver|heuristics|tests|docs|bench|experiments|scripts|examples)/\S*", text
         )
         if path and "{" not in text:
             assert any(ROOT.glob(text.rstrip("/"))), f"{page}: `{text}`"
@@ -406,7 +406,14 @@ def resolves(path: list[str]) -> bool:
     "page",
     [
         str(path.relative_to(ROOT))
-        for of in ("*.md", "docs/**/*.md", "examples/*.md", "experiments/*/*.md")
+        for of in (
+            "*.md",
+            "docs/**/*.md",
+            "examples/*.md",
+            "bench/*.md",
+            "bench/*/*.md",
+            "experiments/*/*.md",
+        )
         for path in sorted(ROOT.glob(of))
     ],
 )
@@ -423,8 +430,9 @@ def test_links_lead_somewhere(page: str) -> None:
 
 def test_the_index_of_experiments_has_each() -> None:
     index = (ROOT / "experiments" / "README.md").read_text()
-    folders = [path.parent.name for path in ROOT.glob("experiments/*/README.md")]
-    assert [name for name in folders if f"({name}/README.md)" not in index] == []
+    folders = [f"{path.parent.name}/" for path in ROOT.glob("experiments/*/README.md")]
+    folders += [f"../bench/{path.parent.name}/" for path in ROOT.glob("bench/*/README.md")]
+    assert [name for name in folders if f"({name}README.md)" not in index] == []
 
 
 def test_the_site_has_every_page() -> None:

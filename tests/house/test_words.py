@@ -131,7 +131,7 @@ def test_the_readme_is_short() -> None:
 
 
 def test_figures_are_those_of_the_experiments() -> None:
-    spec = importlib.util.spec_from_file_location("figures", ROOT / "experiments" / "figures.py")
+    spec = importlib.util.spec_from_file_location("figures", ROOT / "scripts" / "figures.py")
     assert spec is not None
     assert spec.loader is not None
     figures: Any = importlib.util.module_from_spec(spec)

@@ -22,7 +22,7 @@ from pipesat.picture.text import text_grid
 from tests.support.paths import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
-BENCH = ROOT / "experiments" / "bench" / "problems"
+BENCH = ROOT / "bench" / "plain" / "problems"
 
 
 def problem(**changes):

@@ -33,7 +33,7 @@ from tests.support.optimum import solved
 from tests.support.paired import random_paired_document
 from tests.support.paths import ROOT
 
-BENCH = ROOT / "experiments" / "bench-next" / "problems"
+BENCH = ROOT / "bench" / "beyond" / "problems"
 SLOW = ("zb-auto", "zb-auto-span", "v-auto")
 
 

@@ -2,7 +2,7 @@
 
 They have what exported orders use, as the sources say it at the commits that the orders are written
 for (Primus fd1eeabb, d9d f155a8d, JaxPP cf9e3862), and no more. What the real ones do with an order
-is in experiments/2026-11-23-runtimes.
+is in experiments/runtimes.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from tests.support.oracle_by_instants import optimum
 from tests.support.paths import ROOT
 from tests.support.problems import chain, document, problems
 
-BENCH = ROOT / "experiments" / "bench"
+BENCH = ROOT / "bench" / "plain"
 REFERENCE = json.loads((BENCH / "reference.json").read_text())
 
 

@@ -1,0 +1,90 @@
+"""Write the problems of the goals that the benchmark's files lack, or check the committed ones.
+
+    python bench/more/generate.py [--check]
+
+The same rules as bench/plain/generate.py, whose functions it calls, with other numbers:
+Tessel's shapes at p = 8 and 16, a thousand microbatches on uneven stages, and two tiny lines
+on which an ILP can be watched. The seed is part of the name (`s3`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+FOLDER = HERE / "problems"
+Json = dict[str, Any]
+
+
+def bench() -> Any:
+    """The module that writes the benchmark's own problems."""
+    spec = importlib.util.spec_from_file_location("bench", HERE.parent / "plain" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["bench"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def problems() -> Iterator[Json]:
+    """Every problem of this folder."""
+    rules = bench()
+    yield from (tessel(rules, shape, p) for shape, p in (("V", 16), ("X", 8), ("X", 16)))
+    yield many_microbatches(rules)
+    costs = rules.measured("6.2B", 32)
+    yield rules.line("tiny-6.2B", 2, 4, 1, costs)
+    yield rules.line("tiny-6.2B", 3, 6, 1, costs)
+
+
+def tessel(rules: Any, shape: str, p: int) -> Json:
+    """The smallest file of the shape, with p instead of 4 devices: 2p microbatches, p units."""
+    small: Json = next(
+        made for made in rules.tessel() if made["name"] == f"tessel-{shape}-p4-m8-cap4"
+    )
+    placement = list(range(p)) if shape == "V" else rules.vee_placement(p)
+    made = {
+        **small,
+        "name": f"tessel-{shape}-p{p}-m{2 * p}-cap{p}",
+        "devices": [{"memory": p}] * p,
+        "stages": [{**small["stages"][0], "device": d} for d in placement],
+    }
+    if shape == "V":
+        return {**made, "microbatches": 2 * p}
+    return {**made, "routes": rules.two_routes(p, 2 * p)}
+
+
+def many_microbatches(rules: Any) -> Json:
+    """1024 microbatches on 8 stages that differ by up to 20 % (seed 3), 3/4 of 1F1B's memory."""
+    base = rules.measured("6.2B", 32)
+    stages = [rules.stage(d, costs) for d, costs in enumerate(rules.skewed(base, 3, 8))]
+    memory = rules.capacity(8, 0.75)
+    made: Json = rules.problem("uneven-6.2B-s3-p8-m1024-cap0.75", 1024, memory, stages, base.comm)
+    return made
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; compare")
+    check = parser.parse_args().check
+    expected = {f"{p['name']}.json": f"{json.dumps(p)}\n".encode() for p in problems()}
+    if check:
+        found = {path.name: path.read_bytes() for path in FOLDER.glob("*.json")}
+        wrong = sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
+        print("\n".join([*wrong, f"{len(expected)} problems, {len(wrong)} differences"]))
+        return 1 if wrong else 0
+    FOLDER.mkdir(exist_ok=True)
+    for name, content in expected.items():
+        (FOLDER / name).write_bytes(content)
+    print(f"{len(expected)} problems written to {FOLDER}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
