@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import html
+import importlib
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +23,8 @@ from pipesat.core.amounts import (
     significant,
     time_cell,
 )
-from pipesat.core.attached import attached
 from pipesat.core.claims import at_most, percent
+from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +57,28 @@ class Table:
     title: str = ""
     notes: Sequence[str] = ()
 
+    def html(self) -> str:
+        """Return it as HTML, with its title and notes."""
+        sides = ["" if column.number else _LEFT for column in self.columns]
 
+        def row(cells: Line, tag: str) -> str:
+            if isinstance(cells, str):
+                return f"<tr><td colspan={len(sides)} {_LEFT}>{html.escape(cells)}</td></tr>"
+            pairs = zip(cells, sides, strict=True)
+            texts = (f"<{tag} {side}>{html.escape(text)}</{tag}>" for text, side in pairs)
+            return f"<tr>{''.join(texts)}</tr>"
+
+        head = row([" ".join(column.head.split()) for column in self.columns], "th")
+        lines = "".join(row(line, "td") for line in self.lines[:_MOST_ROWS])
+        more = len(self.lines) - _MOST_ROWS
+        notes = [*self.notes, *([f"and {more} more rows: to_frame()"] if more > 0 else [])]
+        title = f"<caption {_LEFT}>{html.escape(self.title)}</caption>" if self.title else ""
+        below = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+        return f"<table>{title}{head}{lines}</table>{below}"
+
+
+_MOST_ROWS: Final = 60  # of a table in a notebook
+_LEFT: Final = 'style="text-align:left"'
 _SHARES: Final = (
     *("bubble_", "of_capacity", "lost_", "gain_", "ahead_", "noise_"),
     *("over_best", "above_it"),
@@ -124,6 +148,29 @@ def csv_of(records: Sequence[Mapping[str, Any]]) -> bytes:
     return text.getvalue().encode()
 
 
+def frame_of(records: Sequence[Mapping[str, Any]]) -> Any:
+    """Return rows as a pandas ``DataFrame``; a column of texts and numbers has them as texts."""
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError:
+        raise BadInput(
+            "to_frame() needs pandas, which is not installed: pip install pandas. records() gives "
+            "the same rows as dictionaries"
+        ) from None
+    mixed = {
+        name
+        for record in records
+        for name, value in record.items()
+        if isinstance(value, str) and any(isinstance(one.get(name), int | float) for one in records)
+    }
+    return pandas.DataFrame(
+        [
+            {k: str(v) if k in mixed and v is not None else v for k, v in record.items()}
+            for record in records
+        ]
+    )
+
+
 def table_document(table: Table) -> dict[str, Any]:
     """Return a table as it is shown, ready for JSON; :func:`table_from` reads it."""
     columns = [{"head": one.head, "number": one.number} for one in table.columns]
@@ -165,7 +212,7 @@ class Displayed:
         BadInput
             If it is not.
         """
-        return attached("frame_of")(self.records())
+        return frame_of(self.records())
 
     def plot(self) -> Figure | None:
         """Draw it; return a matplotlib figure, ``None`` where there is nothing to draw.
@@ -190,11 +237,22 @@ class Displayed:
         return "\n".join([type(self).__name__, *lines])
 
     def _repr_html_(self) -> str:
-        return str(attached("html_of")(self))
+        facts = "".join(
+            f"<tr><th {_LEFT}>{html.escape(label)}</th><td {_LEFT}>{html.escape(text)}</td></tr>"
+            for label, text in self.facts()
+            if text
+        )
+        png = self._repr_png_()
+        if png is None:
+            tables = [*self.tables()] or [table_of(self.records())]
+            return f"<table>{facts}</table>{''.join(table.html() for table in tables)}"
+        data = base64.b64encode(png).decode()
+        picture = f'<img src="data:image/png;base64,{data}" style="max-width:100%">'
+        return f"<table>{facts}</table>{picture}"
 
     def _repr_png_(self) -> bytes | None:
-        png = attached("png_of")(self)
-        return None if png is None else bytes(png)
+        figure: Any = self.plot()
+        return None if figure is None else bytes(figure._repr_png_())
 
 
 @dataclass(frozen=True, repr=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from pipesat.core.amounts import (
 from pipesat.core.claims import percent, ratio, uneven
 from pipesat.core.metrics import mode_counts, useful_loads
 from pipesat.core.ops import Unreadable, members
+from pipesat.core.showing import table_of
 from pipesat.core.stage import COSTS
 
 if TYPE_CHECKING:
@@ -121,3 +123,9 @@ def statement_of(layers: Sequence[int]) -> str:
         return f"you state that every stage is made of {layers[0]} equal layers"
     counts = ", ".join(map(str, layers))
     return f"you state that the stages are made of {counts} layers, equal within a stage"
+
+
+def html_of_problem(problem: Problem) -> str:
+    """Return a problem as HTML: what it is, and a table of its stages."""
+    heading = f"<p>{html.escape(repr(problem).strip('<>'))}</p>"
+    return heading + table_of(records_of_stages(problem)).html()

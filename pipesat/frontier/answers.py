@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pipesat.core.amounts import memory_text, rounded, time_text
-from pipesat.core.attached import attached
 from pipesat.core.claims import excess, percent
-from pipesat.core.showing import Displayed, Facts, Table, csv_of, table_of
+from pipesat.core.showing import Displayed, Facts, Table, csv_of, frame_of, table_of
 from pipesat.core.summary import statement_of, units_of
 from pipesat.files.folder import json_file, write_folder
 from pipesat.files.schedule_file import schedule_bytes
@@ -112,7 +111,7 @@ class Frontiers(Displayed):
             {key: cell for key, cell in row.items() if key != "peak_memory"}
             for row in self.published()
         ]
-        return attached("frame_of")(hand_written if published else self.records())
+        return frame_of(hand_written if published else self.records())
 
     def csv(self) -> bytes:
         """Return caps and hand-written schedules, named by ``kind``, as one CSV file."""

@@ -15,7 +15,7 @@ from pipesat import BadInput, Problem, Result
 from pipesat.core.claims import Bound, uneven
 from pipesat.core.errors import Contradiction
 from pipesat.core.schedule import Schedule
-from pipesat.picture.notebook import frame_of
+from pipesat.core.showing import frame_of
 from pipesat.workflows.exports import import_order
 
 PNG = b"\x89PNG\r\n\x1a\n"
