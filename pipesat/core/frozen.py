@@ -44,3 +44,25 @@ def frozen(value: Any) -> Any:
     if isinstance(value, Mapping):
         return FrozenDict({key: frozen(inner) for key, inner in value.items()})
     return FrozenList(map(frozen, value)) if isinstance(value, list) else value
+
+
+_BY_KEY = ("devices", "stages")
+
+
+def changed(read: Mapping[str, Any], said: Mapping[str, Any], now: Mapping[str, Any]) -> Any:
+    """Return a document that was read with what it says now in place of what it said.
+
+    ``said`` and ``now`` are what our own words for both are. What stays is as it was read, entry by
+    entry of devices and stages, and so are the places of what changes.
+    """
+    found = {}
+    for key, value in read.items():
+        before, after = said.get(key), now.get(key)
+        if before == after:
+            found[key] = value
+        elif key in _BY_KEY and len(before) == len(after):
+            found[key] = [*map(changed, value, before, after)]
+        elif key in now:
+            found[key] = after
+    new = {key: value for key, value in now.items() if key not in read and said.get(key) != value}
+    return found | new

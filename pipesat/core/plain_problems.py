@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 from pipesat.core.building import Backward
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Link, MicrobatchClass, Problem, Stage
-from pipesat.core.stage import AMOUNTS, MORE, stated_amounts
+from pipesat.core.stage import AMOUNTS, MORE, Keys, stated_amounts
 
 _NO_MORE: Final[dict[str, Any]] = dict.fromkeys(MORE, 0)
 
@@ -73,33 +73,55 @@ def memory_varies(problem: Problem) -> bool:
 
 
 def without_idle_keys(problem: Problem) -> Problem:
-    """Return the problem without every held_in_backward that says nothing.
+    """Return the problem in which every held_in_backward that says nothing is ``idle``.
 
     That is of a stage whose backwards, in all classes and modes, hold as much without it, or take
-    no time. The document stays.
+    no time.
     """
     if not memory_varies(problem):
         return problem
-    idle = {s for s in range(len(problem.stages)) if not backward_excess(problem, s)}
+    silent = {s for s in range(len(problem.stages)) if not backward_excess(problem, s)}
 
-    def spoken(of_class: MicrobatchClass) -> MicrobatchClass:
-        stated = (
-            (s, tuple(one for one in keys if s not in idle or one[0] != "held_in_backward"))
-            for s, keys in of_class.outright
-        )
-        return replace(of_class, outright=tuple(stated))
+    def parted(keys: Keys, stage: int) -> tuple[Keys, Keys]:
+        idle = tuple(one for one in keys if stage in silent and one[0] in MORE)
+        return tuple(one for one in keys if one not in idle), idle
 
-    return replace(
-        problem,
-        stages=tuple(
-            replace(stage, held_in_backward=0) if number in idle else stage
-            for number, stage in enumerate(problem.stages)
-        ),
-        routes=tuple(
-            replace(route, definitions=tuple(map(spoken, route.definitions)))
-            for route in problem.routes
-        ),
+    def of_class(one: MicrobatchClass) -> MicrobatchClass:
+        both = [(stage, parted(keys, stage)) for stage, keys in one.outright]
+        outright = tuple((stage, keys) for stage, (keys, _) in both)
+        return replace(one, outright=outright, idle=tuple((s, own) for s, (_, own) in both if own))
+
+    stages = (
+        replace(stage, **_NO_MORE, idle=tuple((key, getattr(stage, key)) for key in stage.more))
+        if number in silent
+        else stage
+        for number, stage in enumerate(problem.stages)
     )
+    return _with_keys(problem, stages, of_class)
+
+
+def with_idle_keys(problem: Problem) -> Problem:
+    """Return the problem as it is stated: what is ``idle`` in its place again."""
+    classes = (one for route in problem.routes for one in route.definitions)
+    if not any(one.idle for one in (*problem.stages, *classes)):
+        return problem
+
+    def of_class(one: MicrobatchClass) -> MicrobatchClass:
+        idle = dict(one.idle)
+        outright = tuple((stage, keys + idle.get(stage, ())) for stage, keys in one.outright)
+        return replace(one, outright=outright, idle=())
+
+    stages = (replace(s, **dict(s.idle), idle=()) if s.idle else s for s in problem.stages)
+    return _with_keys(problem, stages, of_class)
+
+
+def _with_keys(
+    problem: Problem,
+    stages: Iterable[Stage],
+    of_class: Callable[[MicrobatchClass], MicrobatchClass],
+) -> Problem:
+    routes = (replace(r, definitions=tuple(map(of_class, r.definitions))) for r in problem.routes)
+    return replace(problem, stages=tuple(stages), routes=tuple(routes))
 
 
 def backward_excess(problem: Problem, stage: int) -> int:

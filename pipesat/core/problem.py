@@ -11,12 +11,12 @@ import json
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property, wraps
-from itertools import product
-from typing import Any, Literal, TypeAlias, TypeVar, TypeVarTuple
+from itertools import groupby, product
+from typing import Any, Final, Literal, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from pipesat.core.attached import attached
 from pipesat.core.building import Building
-from pipesat.core.frozen import FrozenDict, frozen
+from pipesat.core.frozen import FrozenDict, changed, frozen
 from pipesat.core.ops import OpKind
 from pipesat.core.remarks import Remark
 from pipesat.core.stage import MicrobatchClass, Mode, Offload, Stage, resulting_amounts, scaled
@@ -35,6 +35,10 @@ __all__ = [
 
 MicrobatchOrder: TypeAlias = Literal["given", "same", "free"]
 ModeChoice: TypeAlias = Literal["microbatch", "stage"]
+
+FORMAT: Final = "pipesat.problem/1"
+Document: TypeAlias = Mapping[str, Any]
+"""What ``json.loads`` returns of a problem file."""
 
 R = TypeVar("R")
 Rest = TypeVarTuple("Rest")
@@ -58,6 +62,15 @@ class Device:
         """Memory left for activations: ``memory - static``; ``None`` if unlimited."""
         return None if self.memory is None else self.memory - self.static
 
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The device as an entry of ``devices`` of a problem file, without what is by default."""
+        return {
+            one.name: value
+            for one in fields(self)
+            if (value := getattr(self, one.name)) != one.default
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -71,6 +84,23 @@ class Route:
     microbatches: int
     classes: tuple[int, ...] | None = None
     definitions: tuple[MicrobatchClass, ...] = ()
+
+    @property
+    def listed(self) -> int | list[dict[str, Any]]:
+        """Its microbatches as a problem file has them: their number, or the list of them."""
+        if self.classes is None:
+            return self.microbatches
+        found = []
+        for number, run in groupby(self.classes):
+            entry, count = self.definitions[number].entry, len([*run])
+            first = all(entry["name"] != one["name"] for one in found)
+            found.append({"name": entry["name"], "count": count} | (entry if first else {}))
+        return found
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The route as an entry of ``routes`` of a problem file."""
+        return {"stages": [*self.stages], "microbatches": self.listed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +136,16 @@ class Overlap:
         """All combinations that are listed, by time or by factor, as their entries have them."""
         return (*self.times, *self.factors)
 
+    @property
+    def document(self) -> dict[str, Any]:
+        """``overlap`` of the problem file that says this."""
+        pairs = [{"ops": [f"{s}{kind}" for s, kind in two]} for two in self.listed]
+        took = [{"time": time} for time in self.times.values()]
+        took_of = [{"factor": [*factor]} for factor in self.factors.values()]
+        found = [ops | said for ops, said in zip(pairs, (*took, *took_of), strict=True)]
+        factor = {} if self.factor is None else {"FB": [*self.factor]}
+        return factor | ({"pairs": found} if found else {})
+
     def entry(self, a: OpKind, b: OpKind) -> tuple[OpKind, OpKind] | None:
         """Return the listed combination of two kinds, in any order; ``None`` if there is none."""
         both = ((a, b), (b, a))
@@ -140,6 +180,9 @@ class Problem(Building):
     ``stages`` and ``links`` are as stated. What holds of one microbatch, of its class and in its
     mode, :meth:`amounts` and :meth:`link` say; code whose argument needs equal microbatches asks
     :attr:`alike` or takes :func:`pipesat.core.plain_problems.least_problem`.
+
+    ``read_as`` is the document of the file that the problem, or the one that it was changed from,
+    was read from, and what that says: :attr:`document` writes what differs into it.
     """
 
     name: str
@@ -150,14 +193,13 @@ class Problem(Building):
     routes: tuple[Route, ...]
     links: Mapping[tuple[int, int], Link]
     overlap: Overlap | None
-    document: Mapping[str, Any] = field(repr=False, compare=False)
     order: MicrobatchOrder = "free"
     mode_choice: ModeChoice = "microbatch"
     estimate: str = ""
+    read_as: tuple[Document, Problem] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for part in ("links", "document"):
-            object.__setattr__(self, part, frozen(getattr(self, part)))
+        object.__setattr__(self, "links", frozen(self.links))
 
     def __getstate__(self) -> dict[str, Any]:
         return {one.name: self.__dict__[one.name] for one in fields(self)}  # no answers so far
@@ -176,10 +218,59 @@ class Problem(Building):
         return f"<Problem{name}: {', '.join((*counted, f'{counts} microbatches'))}>"
 
     @cached_property
+    def document(self) -> Document:
+        """Document of the problem file that says this, in the words of the one that was read."""
+        if self.read_as is None:
+            return cast("Document", frozen(self._document()))
+        read, said = self.read_as
+        routes = "routes" in read
+        return cast(
+            "Document", frozen(changed(read, said._document(routes), self._document(routes)))
+        )
+
+    def _document(self, routes: bool = False) -> dict[str, Any]:
+        """Write what is not by default; ``routes``: also where one passes all stages in order."""
+        stated = ("estimate",) if self.estimate else ()
+        document: dict[str, Any] = {key: getattr(self, key) for key in stated}
+        document["format"] = FORMAT
+        texts = ("name", "time_unit", "memory_unit")
+        document |= {key: text for key in texts if (text := getattr(self, key))}
+        routes = routes or [r.stages for r in self.routes] != [(*range(len(self.stages)),)]
+        if not routes:
+            document["microbatches"] = self.routes[0].listed
+        document["devices"] = [device.entry for device in self.devices]
+        document["stages"] = [stage.entry for stage in self.stages]
+        delays = {*self.links.values()}
+        most = max((max(link.F, link.B) for link in delays), default=0)
+        document["comm"] = {"default": most}
+        if delays - {Link(most, most)}:
+            document["comm"]["edges"] = [
+                {"src": src, "dst": dst, "F": link.F, "B": link.B}
+                for (src, dst), link in self.links.items()
+            ]
+        if self.overlap is not None:
+            document["overlap"] = self.overlap.document
+        if self.has_lists and self.order != "free":
+            document["order"] = self.order
+        if self.mode_choice != "microbatch":
+            document["mode_choice"] = self.mode_choice
+        if routes:
+            document["routes"] = [route.entry for route in self.routes]
+        return document
+
+    @cached_property
     def sha256(self) -> str:
         """Digest of the canonical form: sorted keys, no spaces, UTF-8, defaults not filled in."""
         text = json.dumps(self.document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def places_of(self, route: int) -> dict[str, str]:
+        """Where the document defines the classes of a route's list: path of each name's entry."""
+        several = "routes" in self.document
+        holder = self.document["routes"][route] if several else self.document
+        path = f"routes[{route}].microbatches" if several else "microbatches"
+        listed = reversed([*enumerate(holder["microbatches"])])  # the first of a name comes last
+        return {entry["name"]: f"{path}[{at}]" for at, entry in listed}
 
     @cached_property
     def route_of(self) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Final, TypeAlias
 
 from pipesat.core.building import Backward
@@ -14,22 +14,15 @@ KEEP: Final = "keep"
 """Name of mode 0: a stage's own amounts."""
 
 ONE: Final[Factor] = (1, 1)
+FACTORS: Final = ("time", "held", "comm")
+"""What a class of microbatches scales: all times, all held amounts, all delays."""
 
-COSTS: Final = {
-    "F": "time",
-    "B": "time",
-    "W": "time",
-    "BW": "time",
-    "held_after_F": "held",
-    "held_after_B": "held",
-}
-"""What a layer costs, and a stage the sum of its layers; which factor of a class scales each."""
-MORE: Final = {"held_in_backward": "held"}
-"""Amounts that are of stages alone, and 0 in a plain problem and in the least one."""
-AMOUNTS: Final = COSTS | MORE
-"""All amounts of a stage: the one table that files, bounds, Python and reports read."""
-HELD: Final = tuple(key for key, factor in AMOUNTS.items() if factor == "held")
-"""Those that are memory, in memory units; the others are times."""
+Keys: TypeAlias = tuple[tuple[str, int], ...]
+"""Amounts that are stated: each key with its value."""
+
+_TIME: Final = {"factor": "time"}
+_MEMORY: Final = {"factor": "held"}
+_ALONE: Final = {"factor": "held", "alone": "of stages, and of no layer"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +42,7 @@ class Mode:
     """Another way to run a stage: ``stated`` are the keys that differ, ``offload`` its copies."""
 
     name: str
-    stated: tuple[tuple[str, int], ...] = ()
+    stated: Keys = ()
     backward: Backward | None = None
     offload: Offload | None = None
 
@@ -71,15 +64,25 @@ class MicrobatchClass:
 
     Factors on all times, all held amounts and all delays; ``outright`` are ``(stage, amounts)``
     that are stated instead of scaled, ``delays`` likewise ``(stage, (F, B))`` of the links behind
-    stages (no file states these: a microbatch of several sequences has the sum of theirs).
+    stages (no file states these: a microbatch of several sequences has the sum of theirs). ``idle``
+    are those amounts of stages that say nothing, as :class:`Stage` has them.
     """
 
     name: str
     time: Factor = ONE
     held: Factor = ONE
     comm: Factor = ONE
-    outright: tuple[tuple[int, tuple[tuple[str, int], ...]], ...] = ()
+    outright: tuple[tuple[int, Keys], ...] = ()
     delays: tuple[tuple[int, tuple[int, int]], ...] = ()
+    idle: tuple[tuple[int, Keys], ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """What the first entry of a list in a problem file says of it, without ``count``."""
+        factors = {key: [*factor] for key in FACTORS if (factor := getattr(self, key)) != ONE}
+        idle = dict(self.idle)
+        stages = {str(s): dict(keys) | dict(idle.get(s, ())) for s, keys in self.outright}
+        return {"name": self.name} | factors | ({"stages": stages} if stages else {})
 
     @property
     def effect(self) -> object:
@@ -92,20 +95,22 @@ class Stage:
     """A contiguous slice of the model: times in time units, held amounts in memory units.
 
     ``BW`` is B + W unless given; ``sums`` says that nobody gave it. ``offload`` is there in the
-    amounts of a microbatch that runs in such a mode, never in a stage's own.
+    amounts of a microbatch that runs in such a mode, never in a stage's own. ``idle`` are amounts
+    that were stated and say nothing: a file has them, no schedule depends on them.
     """
 
     device: int
-    F: int
-    B: int
-    W: int
-    BW: int = None  # type: ignore[assignment]  # until it is summed below
-    held_after_F: int = 0
-    held_after_B: int = 0
+    F: int = field(metadata=_TIME)
+    B: int = field(metadata=_TIME)
+    W: int = field(metadata=_TIME)
+    BW: int = field(default=None, metadata=_TIME)  # type: ignore[assignment]  # summed below
+    held_after_F: int = field(default=0, metadata=_MEMORY)
+    held_after_B: int = field(default=0, metadata=_MEMORY)
     backward: Backward = "either"
-    held_in_backward: int = 0
+    held_in_backward: int = field(default=0, metadata=_ALONE)
     modes: tuple[Mode, ...] = ()
     offload: Offload | None = None
+    idle: Keys = field(default=(), compare=False, repr=False)
     sums: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -117,6 +122,20 @@ class Stage:
     def more(self) -> list[str]:
         """Which of :data:`MORE` it states."""
         return [key for key in MORE if getattr(self, key)]
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The stage as an entry of ``stages`` of a problem file, without what is by default."""
+        entry: dict[str, Any] = {"device": self.device}
+        entry |= {key: getattr(self, key) for key in COSTS}
+        if self.sums:
+            del entry["BW"]
+        if not (self.held_after_F or self.held_after_B):
+            del entry["held_after_F"], entry["held_after_B"]
+        if self.backward != "either":
+            entry["backward"] = self.backward
+        entry |= {key: getattr(self, key) for key in self.more} | dict(self.idle)
+        return entry | ({"modes": [mode.entry for mode in self.modes]} if self.modes else {})
 
     @property
     def may_split(self) -> bool:
@@ -158,6 +177,17 @@ class Stage:
         if not self.may_fuse:
             return split
         return min(split, fused) if self.may_split else fused
+
+
+_FIELDS: Final = [one for one in fields(Stage) if one.metadata]
+COSTS: Final = {one.name: one.metadata["factor"] for one in _FIELDS if "alone" not in one.metadata}
+"""What a layer costs, and a stage the sum of its layers; which factor of a class scales each."""
+MORE: Final = {one.name: one.metadata["factor"] for one in _FIELDS if "alone" in one.metadata}
+"""Amounts that are of stages alone, and 0 in a plain problem and in the least one."""
+AMOUNTS: Final[dict[str, str]] = COSTS | MORE
+"""All amounts of a stage: those of its fields that say which factor scales them."""
+HELD: Final = tuple(key for key, factor in AMOUNTS.items() if factor == "held")
+"""Those that are memory, in memory units; the others are times."""
 
 
 def scaled(amount: int, factor: Factor) -> int:

@@ -77,16 +77,11 @@ def _of_classes(problem: Problem, route: int, given: Route) -> Iterator[Remark]:
     """Yield remarks on amounts that a class states of single stages."""
     if not any(of_class.outright for of_class in given.definitions):
         return
-    document = problem.document
-    path = "microbatches"
-    if "routes" in document:
-        document, path = document["routes"][route], f"routes[{route}].microbatches"
-    listed = document["microbatches"]
-    place = {entry["name"]: at for at, entry in reversed([*enumerate(listed)])}  # the first of each
+    places = problem.places_of(route)
     for of_class in given.definitions:
         for number, stated in of_class.outright:
             amounts = resulting_amounts(problem.stages[number], None, of_class, number)
-            here = f"{path}[{place[of_class.name]}].stages['{number}']"
+            here = f"{places[of_class.name]}.stages['{number}']"
             kinds = of_amounts(amounts, {key for key, _ in stated})
             yield from remarks_at(number, here, kinds, within=f"class {of_class.name}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import Field, PlainValidator
+from pydantic import BaseModel, Field, PlainValidator, create_model
 
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
@@ -20,16 +20,12 @@ _ABSENT: Any = None
 """Of a key that may be left out, but not be null."""
 
 
-class AmountsModel(StrictModel):
-    """Amounts of a stage, those of :data:`pipesat.core.stage.AMOUNTS`, or what of it differs."""
-
-    F: Amount = 0
-    B: Amount = 0
-    W: Amount = 0
-    BW: Amount = 0
-    held_after_F: Amount = 0
-    held_after_B: Amount = 0
-    held_in_backward: Amount = 0
+AmountsModel: Any = create_model(
+    "AmountsModel",
+    __base__=StrictModel,
+    __doc__="Amounts of a stage, those of :data:`pipesat.core.stage.AMOUNTS`, or what differs.",
+    **dict.fromkeys(AMOUNTS, (Amount, 0)),
+)
 
 
 class OffloadModel(StrictModel):
@@ -40,7 +36,7 @@ class OffloadModel(StrictModel):
     held: Amount
 
 
-class ModeModel(AmountsModel):
+class ModeModel(AmountsModel):  # type: ignore[misc]
     """One entry of ``modes``."""
 
     name: str
@@ -48,7 +44,7 @@ class ModeModel(AmountsModel):
     offload: OffloadModel = _ABSENT
 
 
-def stated_in(model: AmountsModel) -> tuple[tuple[str, int], ...]:
+def stated_in(model: BaseModel) -> tuple[tuple[str, int], ...]:
     """Return the amounts that an entry states, with their keys."""
     return tuple((key, getattr(model, key)) for key in AMOUNTS if key in model.model_fields_set)
 
@@ -108,13 +104,8 @@ class OverlapModel(StrictModel):
     pairs: list[PairModel] = []  # noqa: RUF012  pydantic copies it
 
 
-def parse_overlap(
-    model: OverlapModel | None, homes: Sequence[int], *, lists: bool
-) -> Overlap | None:
-    """Validate ``overlap``; ``homes`` has each stage's device.
-
-    ``lists``: whether microbatches are a list, so that there is no one time of two ops.
-    """
+def parse_overlap(model: OverlapModel | None, homes: Sequence[int]) -> Overlap | None:
+    """Validate ``overlap``; ``homes`` has each stage's device."""
     if model is None:
         return None
     if not model.model_fields_set:
@@ -144,7 +135,7 @@ def parse_overlap(
                 where=where,
                 value=names,
             )
-        found = _time_or_factor(entry, f"overlap.pairs[{number}]", lists=lists)
+        found = _time_or_factor(entry, f"overlap.pairs[{number}]")
         if isinstance(found, int):
             times[a, b] = found
         else:
@@ -154,19 +145,12 @@ def parse_overlap(
     return Overlap((model.FB[0], model.FB[1]), times, factors)
 
 
-def _time_or_factor(entry: PairModel, where: str, *, lists: bool) -> int | tuple[int, int]:
+def _time_or_factor(entry: PairModel, where: str) -> int | tuple[int, int]:
     given = entry.model_fields_set & {"time", "factor"}
     if len(given) != 1:
         wrong = "not both" if given else "both are missing"
         raise BadInput(f"expected either time or factor, {wrong}", where=where)
     if "time" in given:
-        if lists:
-            raise BadInput(
-                "microbatches that are a list take no pairs by time: give `factor`, [num, den] of "
-                "what the two take alone",
-                where=f"{where}.time",
-                value=entry.time,
-            )
         return entry.time
     if entry.factor[0] > entry.factor[1]:
         wanted = "expected [num, den], 1 <= num <= den <= 10^6"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -13,17 +14,26 @@ from pydantic import Field
 from pipesat.core.arguments import public
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.plain_problems import without_idle_keys
-from pipesat.core.problem import Device, Link, MicrobatchOrder, ModeChoice, Problem, Route, Stage
+from pipesat.core.frozen import frozen
+from pipesat.core.problem import (
+    FORMAT,
+    Device,
+    Link,
+    MicrobatchOrder,
+    ModeChoice,
+    Problem,
+    Route,
+    Stage,
+)
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.microbatch_list import (
     MOST_CLASSES,
     Listed,
-    check_classes,
     check_order,
     parse_microbatches,
 )
+from pipesat.files.problem_checks import checked
 from pipesat.files.problem_entries import (
     MOST_MODES,
     AmountsModel,
@@ -34,10 +44,8 @@ from pipesat.files.problem_entries import (
     stated_in,
 )
 from pipesat.files.strict_json import (
-    FORMAT,
     LARGEST_FILE,
     MOST_DEVICES,
-    MOST_OPS,
     MOST_STAGES,
     Amount,
     StrictModel,
@@ -62,7 +70,7 @@ class PlacedModel(StrictModel):
     device: Amount
 
 
-class StageModel(AmountsModel, PlacedModel):
+class StageModel(AmountsModel, PlacedModel):  # type: ignore[misc]
     """One entry of ``stages``; ``BW`` defaults to ``B + W``."""
 
     F: Amount
@@ -150,36 +158,30 @@ def parse_problem(
         return _problem(model, document, classes)
 
 
-def _problem(model: ProblemModel, document: object, classes: int) -> Problem:
+def _problem(model: ProblemModel, document: Any, classes: int) -> Problem:
     lists = _microbatches(model)
     check_order(lists, model.model_fields_set, classes)
     _check_stages(model)
+    stages = tuple(_stage(s, number) for number, s in enumerate(model.stages))
+    routes, homes = _routes(model, lists), [stage.device for stage in stages]
     problem = Problem(
         name=model.name,
         time_unit=model.time_unit,
         memory_unit=model.memory_unit,
         devices=tuple(Device(d.name, d.memory, d.static, d.copy_channels) for d in model.devices),
-        stages=tuple(_stage(s, number) for number, s in enumerate(model.stages)),
-        routes=_routes(model, lists),
-        links={},
-        overlap=None,
-        document=_text(document),
+        stages=stages,
+        routes=routes,
+        links=links_of(model.comm, homes, [route.stages for route in routes]),
+        overlap=parse_overlap(model.overlap, homes),
         order=model.order,
         mode_choice=model.mode_choice,
         estimate=model.estimate,
     )
-    if problem.op_count > MOST_OPS:
-        raise BadInput(f"{problem.op_count} ops, expected at most {MOST_OPS}")
-    homes = [stage.device for stage in problem.stages]
-    links = _links(model, problem)
-    overlap = parse_overlap(model.overlap, homes, lists=problem.has_lists)
-    problem = replace(problem, links=links, overlap=overlap)
-    check_classes(problem, lists)
-    return without_idle_keys(problem)
+    return checked(replace(problem, read_as=(frozen(_text(document)), problem)))
 
 
 def _text(document: Any) -> Any:
-    """Return a document, which a problem copies, if it can be written."""
+    """Return a document if it can be written."""
     try:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -246,11 +248,13 @@ def _routes(model: ProblemModel, lists: Sequence[Listed]) -> tuple[Route, ...]:
     return tuple(map(Listed.route, lists, (route.stages for route in model.routes)))
 
 
-def _links(model: ProblemModel, problem: Problem) -> Mapping[tuple[int, int], Link]:
-    default = model.comm.default
-    hops = {(a, b) for r in problem.routes for a, b in zip(r.stages, r.stages[1:], strict=False)}
+def links_of(
+    comm: CommModel, homes: Sequence[int], routes: Iterable[Iterable[int]]
+) -> dict[tuple[int, int], Link]:
+    """Return the delays that ``comm`` states; ``homes`` has each stage's device."""
+    hops = {hop for route in routes for hop in pairwise(route)}
     given: dict[tuple[int, int], Link] = {}
-    for number, edge in enumerate(model.comm.edges):
+    for number, edge in enumerate(comm.edges):
         hop, where = (edge.src, edge.dst), f"comm.edges[{number}]"
         if hop not in hops:
             raise BadInput(
@@ -259,13 +263,10 @@ def _links(model: ProblemModel, problem: Problem) -> Mapping[tuple[int, int], Li
             )
         if hop in given:
             raise BadInput(f"{edge.src} -> {edge.dst} is given twice", where=where)
-        has = edge.model_fields_set
-        given[hop] = Link(edge.F if "F" in has else default, edge.B if "B" in has else default)
-    return {
-        (a, b): given.get((a, b), Link(default, default))
-        for a, b in sorted(hops)
-        if problem.stages[a].device != problem.stages[b].device
-    }
+        delays = {"F": comm.default, "B": comm.default} | edge.model_dump(exclude_unset=True)
+        given[hop] = Link(delays["F"], delays["B"])
+    other = Link(comm.default, comm.default)
+    return {(a, b): given.get((a, b), other) for a, b in sorted(hops) if homes[a] != homes[b]}
 
 
 def problem_text(document: Mapping[str, Any]) -> str:

@@ -187,7 +187,6 @@ FactorOf = Annotated[
 """[num, den]."""
 
 
-FORMAT: Final = "pipesat.problem/1"
 LARGEST_FILE: Final = 64 << 20
 MOST_DEVICES: Final = 4096
 MOST_STAGES: Final = 16384

@@ -13,11 +13,11 @@ from typing import Any, Final
 from pipesat.core.amounts import one_in_unit
 from pipesat.core.building import Building
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.problem import Device, Problem, Stage
+from pipesat.core.problem import FORMAT, Device, Problem, Stage
 from pipesat.core.stage import COSTS, HELD, MORE
 from pipesat.files.folder import changed_document
 from pipesat.files.problem_file import parse_problem
-from pipesat.files.strict_json import FORMAT, MOST_DEVICES, MOST_STAGES
+from pipesat.files.strict_json import MOST_DEVICES, MOST_STAGES
 from pipesat.placement.documents import (
     TEXTS,
     Costs,

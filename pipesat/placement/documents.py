@@ -12,9 +12,8 @@ from typing import Any, Final, TypeAlias
 
 from pipesat.core.building import Split
 from pipesat.core.errors import BadInput
-from pipesat.core.problem import Problem
+from pipesat.core.problem import FORMAT, Problem
 from pipesat.core.stage import COSTS
-from pipesat.files.strict_json import FORMAT
 from pipesat.placement.geometry import Geometry, shared
 from pipesat.placement.partition import even
 

@@ -118,7 +118,7 @@ def run_case(job: Job) -> Answer:
 @cache
 def import_everything() -> None:
     """Load what every case needs."""
-    from pipesat.files.strict_json import FORMAT as PROBLEM
+    from pipesat.core.problem import FORMAT as PROBLEM
 
     stage = {"device": 0, "F": 1, "B": 1, "W": 1}
     problem = {"format": PROBLEM, "microbatches": 1, "devices": [{}], "stages": [stage]}

@@ -15,10 +15,9 @@ from pipesat.core.amounts import in_unit
 from pipesat.core.arrays import Floats
 from pipesat.core.errors import BadInput, Deadlock
 from pipesat.core.ops import Op
-from pipesat.core.problem import Problem
+from pipesat.core.problem import FORMAT, Problem
 from pipesat.core.timing import linearize
 from pipesat.files.problem_file import parse_problem
-from pipesat.files.strict_json import FORMAT
 from pipesat.heuristics import BASELINES
 from pipesat.kernels.timing import last_ends
 from pipesat.placement.documents import one_each
