@@ -37,6 +37,7 @@ MicrobatchOrder: TypeAlias = Literal["given", "same", "free"]
 ModeChoice: TypeAlias = Literal["microbatch", "stage"]
 
 FORMAT: Final = "pipesat.problem/1"
+TEXTS: Final = ("name", "time_unit", "memory_unit")
 Document: TypeAlias = Mapping[str, Any]
 """What ``json.loads`` returns of a problem file."""
 
@@ -185,14 +186,14 @@ class Problem(Building):
     was read from, and what that says: :attr:`document` writes what differs into it.
     """
 
-    name: str
-    time_unit: str
-    memory_unit: str
     devices: tuple[Device, ...]
     stages: tuple[Stage, ...]
     routes: tuple[Route, ...]
-    links: Mapping[tuple[int, int], Link]
-    overlap: Overlap | None
+    links: Mapping[tuple[int, int], Link] = field(default_factory=dict)
+    overlap: Overlap | None = None
+    name: str = ""
+    time_unit: str = ""
+    memory_unit: str = ""
     order: MicrobatchOrder = "free"
     mode_choice: ModeChoice = "microbatch"
     estimate: str = ""
@@ -233,8 +234,7 @@ class Problem(Building):
         stated = ("estimate",) if self.estimate else ()
         document: dict[str, Any] = {key: getattr(self, key) for key in stated}
         document["format"] = FORMAT
-        texts = ("name", "time_unit", "memory_unit")
-        document |= {key: text for key in texts if (text := getattr(self, key))}
+        document |= {key: text for key in TEXTS if (text := getattr(self, key))}
         routes = routes or [r.stages for r in self.routes] != [(*range(len(self.stages)),)]
         if not routes:
             document["microbatches"] = self.routes[0].listed

@@ -5,12 +5,12 @@ Complaints have the path of the value in the problem's file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, get_args
 
 from pipesat.core.errors import BadInput
 from pipesat.core.plain_problems import without_idle_keys
-from pipesat.core.problem import Device, Problem, Route
+from pipesat.core.problem import TEXTS, Device, MicrobatchOrder, ModeChoice, Problem, Route
 from pipesat.core.stage import AMOUNTS, FACTORS, MicrobatchClass, Stage, scaled, stated_amounts
 from pipesat.files.strict_json import MOST, MOST_OPS
 
@@ -42,6 +42,29 @@ def require_stages(stages: Iterable[Stage]) -> None:
             value = getattr(stage, key)
             if value and not (key == "BW" and stage.sums):
                 require_amount(f"stages[{number}].{key}", value)
+
+
+def require_choice(where: str, value: Any, choices: Sequence[str]) -> None:
+    """Pass if a value is one of some words."""
+    if value not in choices:
+        *most, last = map(repr, choices)
+        expected = f"expected one of {', '.join(most)} or {last}"
+        raise BadInput(expected, where=where, value=value)
+
+
+def valid(problem: Problem) -> Problem:
+    """Return a problem that was made or changed, as :func:`checked` does, its values in range."""
+    for where in (*TEXTS, "estimate"):
+        text = getattr(problem, where)
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise BadInput("a string has a lone surrogate, which is no text", where=where)
+    require_choice("order", problem.order, get_args(MicrobatchOrder))
+    require_choice("mode_choice", problem.mode_choice, get_args(ModeChoice))
+    require_devices(problem.devices)
+    require_stages(problem.stages)
+    for delay in {delay for link in problem.links.values() for delay in (link.F, link.B)}:
+        require_amount("comm", delay)
+    return checked(problem)
 
 
 def checked(problem: Problem) -> Problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, PlainValidator, create_model
@@ -12,7 +12,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import OpKind, parse_kind
 from pipesat.core.problem import Mode, Offload, Overlap
 from pipesat.core.stage import AMOUNTS, KEEP
-from pipesat.files.complaint import Says
+from pipesat.files.complaint import Says, validated_at
 from pipesat.files.strict_json import Amount, Count, FactorOf, StrictModel
 
 MOST_MODES = 16
@@ -64,6 +64,24 @@ def parse_modes(entries: Sequence[ModeModel], held_after_f: int, stage: int) -> 
             Mode(entry.name, stated_in(entry), entry.backward, _offload(held_after_f, entry, here))
         )
     return tuple(modes)
+
+
+def modes_in(entries: Sequence[Any], held_after_f: int, stage: int) -> tuple[Mode, ...]:
+    """Return the modes that entries of a problem file state of a stage, which holds so much."""
+    if len(entries) > MOST_MODES:
+        text = f"{len(entries)} entries, expected at most {MOST_MODES}"
+        raise BadInput(text, where=f"stages[{stage}].modes")
+    path = ("stages", stage, "modes")
+    models = [validated_at(one, ModeModel, (*path, n)) for n, one in enumerate(entries)]
+    return parse_modes(models, held_after_f, stage)
+
+
+def overlap_in(given: Any, homes: Sequence[int]) -> Overlap | None:
+    """Return what ``overlap`` of a problem file, or the factor of F and BW alone, states."""
+    if given is None:
+        return None
+    entry = given if isinstance(given, Mapping) else {"FB": given}
+    return parse_overlap(validated_at(entry, OverlapModel, ("overlap",)), homes)
 
 
 def _offload(held_after_f: int, entry: ModeModel, where: str) -> Offload | None:

@@ -7,16 +7,19 @@ on what it gets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
 
-from pipesat.core.problem import Problem
+from pipesat.core.building import Backward
+from pipesat.core.errors import said_of
+from pipesat.core.problem import Device, Link, Mode, ModeChoice, Overlap, Problem, Route, Stage
 from pipesat.core.stage import COSTS
-from pipesat.files.problem_file import parse_problem
+from pipesat.files.problem_checks import valid
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import refusal
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import check_partition
-from pipesat.placement import documents
 
 
 def problem_of_split(
@@ -33,8 +36,8 @@ def problem_of_split(
     recompute
         Which stages compute their activations again; empty: none.
     """
-    document = problem_document(layers, partition, pipeline, recompute=recompute)
-    return parse_problem(document, "problem of layers")
+    with said_of("problem of layers"):
+        return valid(_problem(layers, partition, pipeline, recompute))
 
 
 RECOMPUTE: Final = "recompute"
@@ -49,46 +52,46 @@ def problem_with_recompute(
     Every stage that has a layer with a variant has the mode :data:`RECOMPUTE`, and all microbatches
     of a stage run alike.
     """
-    document = problem_document(layers, partition, pipeline)
-    for part, stage in zip(partition, document["stages"], strict=True):
+    plain, stages = _problem(layers, partition, pipeline), list[Stage]()
+    for part, stage in zip(partition, plain.stages, strict=True):
+        modes: tuple[Mode, ...] = ()
         if any(layers.layers[k].recomputed is not None for k in part):
-            again = _stage_entry(layers, part, pipeline, again=True)
-            stage["modes"] = [{"name": RECOMPUTE, "backward": "either"} | again]
-            document["mode_choice"] = "stage"
-    return parse_problem(document, "problem of layers")
+            amounts, backward = _costs(layers, part, pipeline, again=True)
+            modes = (Mode(RECOMPUTE, tuple(amounts.items()), backward),)
+        stages.append(replace(stage, modes=modes))
+    choice: ModeChoice = "stage" if any(stage.modes for stage in stages) else "microbatch"
+    with said_of("problem of layers"):
+        return valid(replace(plain, stages=tuple(stages), mode_choice=choice))
 
 
-def problem_document(
-    layers: Layers,
-    partition: Sequence[range],
-    pipeline: Pipeline,
-    *,
-    recompute: Sequence[bool] = (),
-) -> dict[str, Any]:
-    """Return the problem's document, whose name says so if its costs are an estimate."""
+def _problem(
+    layers: Layers, partition: Sequence[range], pipeline: Pipeline, recompute: Sequence[bool] = ()
+) -> Problem:
+    """The problem, whose name says so if its costs are an estimate."""
     check_partition(layers, partition, pipeline.homes)
-    again = tuple(recompute) or (False,) * len(partition)
     static = static_of_devices(layers, partition, pipeline)
-    estimate, name = {}, layers.name
-    if layers.estimate:
-        estimate = {"estimate": layers.estimate}
-        name = f"{name} (estimated costs)".strip()
-    return estimate | documents.problem_document(
-        pipeline.geometry,
-        pipeline.microbatches,
-        devices=[
-            documents.stated(memory=memory, static=taken)
-            for memory, taken in zip(pipeline.capacities, static, strict=True)
-        ],
-        stages=[
-            _stage_entry(layers, part, pipeline, again=flag)
-            for part, flag in zip(partition, again, strict=True)
-        ],
-        comm=_comm(layers, partition, pipeline),
-        overlap=None if pipeline.overlap is None else {"FB": [*pipeline.overlap]},
-        name=name,
+    devices = zip(pipeline.capacities, static, strict=True)
+    stages, links = list[Stage](), dict[tuple[int, int], Link]()
+    again = tuple(recompute) or (False,) * len(partition)
+    for home, part, flag in zip(pipeline.homes, partition, again, strict=True):
+        amounts, backward = _costs(layers, part, pipeline, again=flag)
+        stages.append(Stage(home, **amounts, backward=backward))
+    for src, (a, b) in enumerate(pairwise(pipeline.homes)):
+        delay = pipeline.delay(
+            layers.layers[partition[src].stop - 1].output if partition[src].stop else 0
+        )
+        if a != b:
+            links[src, src + 1] = Link(delay, delay)
+    return Problem(
+        devices=tuple(Device(memory=memory, static=taken) for memory, taken in devices),
+        stages=tuple(stages),
+        routes=(Route((*range(len(stages)),), pipeline.microbatches),),
+        links=links,
+        overlap=None if pipeline.overlap is None else Overlap(pipeline.overlap),
+        name=f"{layers.name} (estimated costs)".strip() if layers.estimate else layers.name,
         time_unit=layers.time_unit,
         memory_unit=layers.memory_unit,
+        estimate=layers.estimate,
     )
 
 
@@ -129,16 +132,12 @@ def _device_of(partition: Sequence[range], pipeline: Pipeline) -> dict[int, int]
     }
 
 
-def _stage_entry(layers: Layers, part: range, pipeline: Pipeline, *, again: bool) -> dict[str, Any]:
+def _costs(
+    layers: Layers, part: range, pipeline: Pipeline, *, again: bool
+) -> tuple[dict[str, int], Backward]:
     """Sums of a stage's layers, as they recompute or not, and its backward."""
     fused = any(layers.layers[k].fused for k in part) or (again and pipeline.recompute_whole)
     amounts = {
         kind: sum(layers.layers[k].amount(kind, recompute=again) for k in part) for kind in COSTS
     }
-    return amounts | documents.backward_entry("fused" if fused else pipeline.backward)
-
-
-def _comm(layers: Layers, partition: Sequence[range], pipeline: Pipeline) -> dict[str, Any]:
-    """Delay of every hop: of the output of the last layer before it."""
-    sizes = (layers.layers[part.stop - 1].output if part.stop else 0 for part in partition[:-1])
-    return documents.comm_entry([*map(pipeline.delay, sizes)])
+    return amounts, "fused" if fused else pipeline.backward

@@ -1,11 +1,11 @@
-"""Problems from Python, and changed copies: the document that is meant, read as a file would be."""
+"""Problems from Python, and changed copies: values, checked as those of a file are."""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final
@@ -13,23 +13,16 @@ from typing import Any, Final
 from pipesat.core.amounts import one_in_unit
 from pipesat.core.building import Building
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.problem import FORMAT, Device, Problem, Stage
+from pipesat.core.plain_problems import with_idle_keys
+from pipesat.core.problem import FORMAT, TEXTS, Device, Link, Problem, Route, Stage
 from pipesat.core.stage import COSTS, HELD, MORE
-from pipesat.files.folder import changed_document
-from pipesat.files.problem_file import parse_problem
-from pipesat.files.strict_json import MOST_DEVICES, MOST_STAGES
-from pipesat.placement.documents import (
-    TEXTS,
-    Costs,
-    Document,
-    backward_entry,
-    capacities_of,
-    comm_entry,
-    cut,
-    one_each,
-    problem_document,
-    stated,
-)
+from pipesat.files.complaint import validated_at
+from pipesat.files.microbatch_list import MOST_CLASSES, Listed, check_order, parse_microbatches
+from pipesat.files.problem_checks import valid
+from pipesat.files.problem_entries import modes_in, overlap_in
+from pipesat.files.problem_file import CommModel, links_of, parse_problem
+from pipesat.files.strict_json import MOST_DEVICES, MOST_STAGES, Path_
+from pipesat.placement.documents import Costs, capacities_of, cut, one_each
 from pipesat.placement.geometry import Geometry, Placement, shared
 
 _NAMES: Final = {"bidirectional": "two_routes"}
@@ -52,34 +45,36 @@ def built(placement: Placement, given: Mapping[str, Any]) -> Problem:
     given
         Their parameters: see :class:`pipesat.core.building.Building`.
     """
-    source = f"Problem.{_NAMES.get(placement, placement)}"
-    with said_of(source):
-        document = document_of(placement, given)
-    return parse_problem(document, source)
+    with said_of(f"Problem.{_NAMES.get(placement, placement)}"):
+        return made(placement, given)
 
 
-def document_of(placement: Placement, given: Mapping[str, Any]) -> Document:
-    """Return the document of :func:`built`; what is not given is as it is by default."""
+def made(placement: Placement, given: Mapping[str, Any]) -> Problem:
+    """Return the problem of :func:`built`; what is not given is as it is by default."""
     defaults = {name: parameter.default for name, parameter in _PARAMETERS.items()}
     said = _in_units(defaults | _plain(given))
     geometry = Geometry(placement, said["devices"], said["chunks"])
     require_few(geometry)
     layers = cut(_layers(said, geometry.parts), geometry.parts, said["split"])
-    document = problem_document(
-        geometry,
-        said["microbatches"],
-        devices=[{}] * geometry.devices,
-        stages=_stages(layers, said) * len(geometry.routes),
-        comm=_comm(said["comm"], geometry.homes, geometry.routes, geometry.devices),
-        overlap=_overlap(said["overlap"]),
-        **{key: said[key] for key in (*TEXTS, "order", "mode_choice")},
+    routes = _routes(said["microbatches"], geometry.routes, said["order"])
+    static, channels = (
+        one_each(said[key] or other, geometry.devices, key)
+        for key, other in (("static", 0), ("copy_channels", 2))
     )
-    document = _on_devices(document, "static", said["static"] or None)
-    document = _on_devices(document, "copy_channels", said["copy_channels"])
-    memory = said["memory"]
-    if isinstance(memory, Fraction):
-        memory = capacities_of(parse_problem(document), memory)
-    return _on_devices(document, "memory", memory)
+    problem = Problem(
+        devices=tuple(
+            Device(static=own, copy_channels=count)
+            for own, count in zip(static, channels, strict=True)
+        ),
+        stages=_stages(layers * len(geometry.routes), said, geometry.homes),
+        routes=routes,
+        links=_links(said["comm"], geometry.homes, geometry.routes, geometry.devices),
+        overlap=overlap_in(said["overlap"], geometry.homes),
+        order=said["order"] or "free",
+        mode_choice="microbatch" if said["mode_choice"] is None else said["mode_choice"],
+        **{key: said[key] for key in TEXTS},
+    )
+    return valid(replace(problem, devices=_with_each(problem, "memory", said["memory"])))
 
 
 def require_few(geometry: Geometry) -> None:
@@ -106,95 +101,99 @@ def _layers(said: Mapping[str, Any], stages: int) -> list[Costs]:
     return [Costs(**dict(zip(given, own, strict=True))) for own in zip(*columns, strict=True)]
 
 
-def _stages(layers: Sequence[Costs], said: Mapping[str, Any]) -> list[Document]:
-    """Entries of the stages, with what layers do not have; zeros and defaults are left out."""
-    modes = said["modes"] or None
+def _stages(
+    layers: Sequence[Costs], said: Mapping[str, Any], homes: Sequence[int]
+) -> tuple[Stage, ...]:
+    """The stages on their devices, with what layers do not have."""
+    modes = said["modes"]
     if modes and isinstance(modes[0], Mapping):
         modes = [modes] * len(layers)
-    columns = {
-        key: one_each(value or None, len(layers), key, "stage")
-        for key, value in (*((key, said[key]) for key in MORE), ("modes", modes))
-    }
-    entries = []
-    for number, costs in enumerate(layers):
-        entry = stated(**{key: getattr(costs, key) for key in COSTS})
-        if not (costs.held_after_F or costs.held_after_B):
-            del entry["held_after_F"], entry["held_after_B"]
-        own = {key: column[number] or None for key, column in columns.items()}
-        entries.append(entry | backward_entry(said["backward"]) | stated(**own))
-    return entries
+    columns = {key: one_each(said[key], len(layers), key, "stage") for key in MORE}
+    some = one_each(modes or None, len(layers), "modes", "stage")
+    return tuple(
+        Stage(
+            device=home,
+            backward=said["backward"],
+            modes=modes_in(some[number] or (), costs.held_after_F, number),
+            **{key: getattr(costs, key) for key in COSTS},
+            **{key: column[number] for key, column in columns.items()},
+        )
+        for number, (home, costs) in enumerate(zip(homes, layers, strict=True))
+    )
+
+
+def _routes(
+    microbatches: Any, routes: Sequence[Sequence[int]], order: str | None
+) -> tuple[Route, ...]:
+    """Routes with their microbatches: of a number equally many, else a list or one each."""
+    own = shared(microbatches, len(routes))
+    paths: list[Path_] = [("microbatches",)]
+    if len(own) > 1:
+        paths = [("routes", number, "microbatches") for number in range(len(own))]
+    lists = [*map(parse_microbatches, own, paths)]
+    check_order(lists, set() if order is None else {"order"}, MOST_CLASSES)
+    return tuple(map(Listed.route, lists, routes))
 
 
 def from_parts(given: Mapping[str, Any]) -> Problem:
-    """Return the problem that ``Problem.from_stages`` describes."""
+    """Return the problem that ``Problem.from_stages`` describes: entries of a file, and values."""
     stages, devices = [_entry(stage) for stage in given["stages"]], given["devices"]
     if devices is None:
         homes = [stage.get("device") for stage in stages if isinstance(stage, Mapping)]
         devices = max((home for home in homes if type(home) is int), default=0) + 1
     if not isinstance(devices, Sequence):
         devices = [Device()] * min(devices, MOST_DEVICES + 1)
-    comm = given["comm"]
-    document = {
+    comm, overlap = given["comm"], given["overlap"]
+    document = {key: given[key] or None for key in TEXTS} | {
         "format": FORMAT,
         "devices": [_entry(device) for device in devices],
         "stages": stages,
         "comm": comm if isinstance(comm, Mapping) else {"default": comm},
-        "overlap": _overlap(given["overlap"]),
+        "overlap": {"FB": overlap} if isinstance(overlap, list | tuple) else overlap,
     }
-    keys = ("microbatches", "routes", "order", "mode_choice")
-    texts = {key: given[key] or None for key in TEXTS}
-    document = stated(**document, **texts, **{key: given[key] for key in keys})
-    return parse_problem(_plain(document), "Problem.from_stages")
+    document |= {key: given[key] for key in ("microbatches", "routes", "order", "mode_choice")}
+    stated = {key: value for key, value in document.items() if value is not None}
+    return parse_problem(_plain(stated), "Problem.from_stages")
 
 
 def _entry(part: Any) -> Any:
-    """A stage or device as its entry of the document, without what is as by default."""
-    if not is_dataclass(part) or isinstance(part, type):
-        return part
-    values = {field.name: getattr(part, field.name) for field in fields(part)}
-    told = {field.name for field in fields(part) if values[field.name] == field.default}
-    if isinstance(part, Stage):
-        values["modes"] = [mode.entry for mode in part.modes]
-        told |= {"sums", "offload"}
-        told |= {"BW"} if part.sums or part.BW == part.B + part.W else set()
-    return {name: value for name, value in values.items() if name not in told}
+    return part.entry if isinstance(part, Stage | Device) else part
 
 
 def changed(problem: Problem, **given: Any) -> Problem:
-    """Return a copy of a problem in which some of its document says something else."""
-    source = f"Problem.with_{next(iter(given))}"
-    document = dict(problem.document)
-    with said_of(source):
-        for key, value in _in_units(_plain(given) | {"memory_unit": problem.memory_unit}).items():
-            document = _said(problem, document, key, value)
-    return parse_problem(document, source)
+    """Return a copy of a problem in which the first of these is otherwise."""
+    key = next(iter(given))
+    with said_of(f"Problem.with_{key}"):
+        said = _in_units(_plain(given) | {"memory_unit": problem.memory_unit})
+        whole = with_idle_keys(problem)
+        return valid(replace(whole, **_changes(whole, key, said[key], said.get("order"))))
 
 
-def _said(problem: Problem, document: Document, key: str, value: Any) -> Document:
-    """The document that says this."""
+def _changes(problem: Problem, key: str, value: Any, order: str | None) -> dict[str, Any]:
+    """The fields of a problem that say this."""
+    homes = [stage.device for stage in problem.stages]
+    routes = [route.stages for route in problem.routes]
     match key:
-        case "memory_unit":
-            return document
-        case "memory":
-            return _on_devices(document, key, capacities_of(problem, value))
-        case "static":
-            return _on_devices(document, key, value)
+        case "memory" | "static":
+            return {"devices": _with_each(problem, key, value)}
         case "backward":
-            stages = [{"backward": value}] * len(problem.stages)
-            return changed_document(document, stages=stages)
+            return {"stages": tuple(replace(s, backward=value) for s in problem.stages)}
         case "comm":
-            homes = [stage.device for stage in problem.stages]
-            routes = [route.stages for route in problem.routes]
-            value = _comm(value, homes, routes, len(problem.devices))
+            return {"links": _links(value, homes, routes, len(problem.devices))}
         case "overlap":
-            value = _overlap(value)
-        case "microbatches" if "routes" in document:
-            shares = shared(value, len(problem.routes))
-            routes = [
-                entry | {key: own} for entry, own in zip(document["routes"], shares, strict=True)
-            ]
-            return changed_document(document, routes=routes)
-    return changed_document(document, **{key: value})
+            return {"overlap": overlap_in(value, homes)}
+        case "microbatches":
+            return {"routes": _routes(value, routes, order), "order": order or "free"}
+    return {key: value}
+
+
+def _with_each(problem: Problem, key: str, given: Any) -> tuple[Device, ...]:
+    """The devices with one value for all or one each, or with a share of 1F1B's peak."""
+    values = one_each(given, len(problem.devices), key)
+    if isinstance(given, Fraction):
+        values = capacities_of(problem, given)
+    each = zip(problem.devices, values, strict=True)
+    return tuple(replace(device, **{key: value}) for device, value in each)
 
 
 def _plain(value: Any) -> Any:
@@ -208,7 +207,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _in_units(given: Mapping[str, Any]) -> Document:
+def _in_units(given: Mapping[str, Any]) -> dict[str, Any]:
     """What is given, amounts such as ``40GiB`` in the problem's unit, shares of 1F1B's as such.
 
     A capacity is rounded down, what is held is rounded up.
@@ -226,32 +225,18 @@ def _in_units(given: Mapping[str, Any]) -> Document:
     return {key: read(key, value) if key in _OF_MEMORY else value for key, value in given.items()}
 
 
-def _comm(given: Any, homes: Sequence[int], routes: Sequence[Sequence[int]], devices: int) -> Any:
-    """``comm`` of the document: one delay, or one per link between neighbouring devices."""
-    if isinstance(given, Mapping):
-        return given
+def _links(
+    given: Any, homes: Sequence[int], routes: Sequence[Sequence[int]], devices: int
+) -> dict[tuple[int, int], Link]:
+    """Delays of links: ``comm`` of a problem file, one, or one per two neighbouring devices."""
     if not isinstance(given, list):
-        return {"default": given}
+        comm = given if isinstance(given, Mapping) else {"default": given}
+        return links_of(validated_at(comm, CommModel, ("comm",)), homes, routes)
     delays = one_each(given, devices - 1, "comm", "link between neighbours")
-    if len(routes) == 1 and list(homes) == list(range(devices)):
-        return comm_entry(delays)
-    slowest = max(delays, default=0)
-    edges = []
-    for route in routes:
-        for src, dst in pairwise(route):
-            a, b = homes[src], homes[dst]
-            if a != b:
-                delay = delays[min(a, b)] if abs(a - b) == 1 else slowest
-                edges.append({"src": src, "dst": dst, "F": delay, "B": delay})
-    return {"default": slowest, "edges": edges}
-
-
-def _on_devices(document: Document, key: str, value: Any) -> Document:
-    """The document with a key of devices: one value for all or one each; ``None``: none."""
-    each = one_each(value, len(document["devices"]), key)
-    return changed_document(document, devices=[{key: own} for own in each])
-
-
-def _overlap(given: Any) -> Mapping[str, Any] | None:
-    """``overlap`` of the document, if there is one."""
-    return given if given is None or isinstance(given, Mapping) else {"FB": given}
+    slowest, links = max(delays, default=0), {}
+    for src, dst in (hop for route in routes for hop in pairwise(route)):
+        a, b = homes[src], homes[dst]
+        if a != b:
+            delay = delays[min(a, b)] if abs(a - b) == 1 else slowest
+            links[src, dst] = Link(delay, delay)
+    return links

@@ -146,9 +146,7 @@ def activations_of_1f1b(problem: Problem) -> int:
     return max(min(p - d, m) * amount for d, amount in enumerate(sums))
 
 
-def capacities_of(problem: Problem, memory: Any) -> list[int | None]:
-    """Return capacities, one per device; a share of 1F1B's peak comes on top of static memory."""
-    if isinstance(memory, Fraction):
-        peak = round(memory * activations_of_1f1b(problem))
-        return [device.static + peak for device in problem.devices]
-    return one_each(memory, len(problem.devices), "memory")
+def capacities_of(problem: Problem, share: Fraction) -> list[int]:
+    """Return a capacity per device: a share of 1F1B's peak on top of its static memory."""
+    peak = round(share * activations_of_1f1b(problem))
+    return [device.static + peak for device in problem.devices]

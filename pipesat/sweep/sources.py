@@ -13,9 +13,9 @@ from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.problem import Problem
 from pipesat.core.stage import COSTS
-from pipesat.files.problem_file import parse_problem, read_problem
+from pipesat.files.problem_file import read_problem
 from pipesat.files.strict_json import MOST, Amount, Count, StrictModel
-from pipesat.placement.building import document_of, share_of_1f1b
+from pipesat.placement.building import made, share_of_1f1b
 from pipesat.profile.cut import Statistic
 from pipesat.profile.file import read_links, read_profile
 from pipesat.profile.problem import SPLIT_LIMIT
@@ -106,8 +106,7 @@ def from_numbers(name: str, model: NumbersModel) -> Source:
         shape = ("devices", "microbatches", "chunks", "comm", "backward", "split")
         given = told | {key: axes[key] for key in shape if axes[key] is not None}
         with said_of(f"costs.{name}"):
-            document = document_of(axes["placement"] or "chain", given)
-            return with_axes(parse_problem(document), axes)
+            return with_axes(made(axes["placement"] or "chain", given), axes)
 
     return problem
 

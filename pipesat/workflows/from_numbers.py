@@ -16,7 +16,7 @@ from pipesat.core.ops import KINDS, Kind
 from pipesat.core.problem import Problem
 from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches
 from pipesat.core.stated import warned
-from pipesat.placement.building import document_of
+from pipesat.placement.building import made
 from pipesat.placement.documents import stated
 from pipesat.placement.geometry import Geometry, Placement, chunks_of
 from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
@@ -107,8 +107,6 @@ def problem_from_numbers(
     memory_unit
         Of all memory amounts: MiB, GiB.
     """
-    from pipesat.files.problem_file import parse_problem
-
     given = dict(locals())
     listed = _listed(lengths, reference, quadratic, tolerance, order, microbatches)
     laps = chunks_of(placement, chunks)
@@ -118,7 +116,7 @@ def problem_from_numbers(
     )
     given |= {"microbatches": listed or microbatches, "chunks": laps, "comm": link_delay}
     given |= {"overlap": pairing or None}
-    return warned(parse_problem(document_of(placement, given), "problem new"))
+    return warned(made(placement, given))
 
 
 def _listed(

@@ -15,7 +15,7 @@ from pipesat.layers.from_profile import layers_of_profile
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b, link_delay
 from pipesat.layers.rules import check_partition, neighbours
-from pipesat.layers.stages import problem_document, problem_of_split, static_of_devices, untold
+from pipesat.layers.stages import problem_of_split, static_of_devices, untold
 from pipesat.profile.file import parse_profile
 from pipesat.profile.static import Training
 from tests.conftest import Run
@@ -170,7 +170,7 @@ def test_microbatches_in_flight() -> None:
 def test_a_problem_of_two_stages() -> None:
     pipeline = Pipeline(devices=2, microbatches=4, memory=[500, None], delay=link_delay(3, 4))
     parts = (range(2), range(2, 4))
-    assert problem_document(FOUR, parts, pipeline, recompute=(False, True)) == {
+    assert problem_of_split(FOUR, parts, pipeline, recompute=(False, True)).document == {
         "format": "pipesat.problem/1",
         "name": "four",
         "time_unit": "us",

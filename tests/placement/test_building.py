@@ -111,7 +111,7 @@ def test_one_delay_or_one_per_link() -> None:
 
 
 def test_what_a_file_says_passes_through() -> None:
-    edges = {"default": 1, "edges": [{"src": 0, "dst": 1, "F": 2, "B": 3}]}
+    edges = {"default": 3, "edges": [{"src": 0, "dst": 1, "F": 2, "B": 3}]}
     made = Problem.chain(2, 4, **UNIT, comm=edges, overlap={"FB": [3, 4]}, name="a", time_unit="s")
     assert made.document == document(
         [0, 1], comm=edges, overlap={"FB": [3, 4]}, name="a", time_unit="s"
