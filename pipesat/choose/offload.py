@@ -7,8 +7,8 @@ from fractions import Fraction
 from math import ceil
 from typing import Final
 
-from pipesat.core.problem import Problem
-from pipesat.files.folder import changed_problem
+from pipesat.core.problem import Mode, Offload, Problem
+from pipesat.files.problem_checks import changed
 from pipesat.layers.layer import Layers
 
 OFFLOAD: Final = "offload"
@@ -19,13 +19,13 @@ def with_offload(
     problem: Problem, layers: Layers, partition: Sequence[range], rate: Fraction
 ) -> Problem:
     """Return a split's problem whose stages may offload, at so much memory per time unit."""
-    stages = list[dict[str, object]]()
+    stages = list[dict[str, tuple[Mode, ...]]]()
     for part in partition:
         held = sum(layers.layers[k].amount("held_after_F") for k in part)
         stays = min(
             held, sum(layers.layers[k].amount("held_after_F", recompute=True) for k in part)
         )
         copy = ceil((held - stays) / rate)
-        mode = {"name": OFFLOAD, "offload": {"out": copy, "in": copy, "held": stays}}
-        stages.append({"modes": [mode]} if held > stays else {})
-    return changed_problem(problem, "problem of layers", stages=stages)
+        mode = Mode(OFFLOAD, offload=Offload(copy, copy, stays))
+        stages.append({"modes": (mode,) if held > stays else ()})
+    return changed(problem, stages)

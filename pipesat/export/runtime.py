@@ -5,18 +5,18 @@ The optimum of a reduced problem is optimal for what will run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from pipesat.core.errors import NotApplicable
-from pipesat.core.ops import parse_kind
+from pipesat.core.ops import OpKind
 from pipesat.core.plain_problems import require_no_modes
-from pipesat.core.problem import Problem
+from pipesat.core.problem import Overlap, Problem
 from pipesat.export.options import Options, loader_for
 from pipesat.export.torch.adapt import require_torch_pipeline
-from pipesat.files.folder import changed_problem
+from pipesat.files.problem_checks import changed
 
 if TYPE_CHECKING:
     from pipesat.core.schedule import Exported, Schedule
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     Write: TypeAlias = Callable[["Runtime", Problem, Schedule, Options], Exported]
     Read: TypeAlias = Callable[["Runtime", Problem, Exported, Options], Meaning]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -116,35 +118,28 @@ def restricted(problem: Problem, runtime: Runtime) -> tuple[Problem, ...]:
             'backward whole: say "either" or "fused"'
         )
     if runtime.number_order and not problem.alike:
-        problem = changed_problem(problem, order="given")
+        problem = replace(problem, order="given")
     ways = _all_or_none(problem, first, runtime) if runtime.all_or_none else [{}]
     own = {"backward": "fused"} if runtime.first_whole else {}
-    return tuple(
-        with_pairs_of(
-            changed_problem(
-                problem, stages=[own if s == first else way for s in range(len(problem.stages))]
-            ),
-            runtime,
-        )
-        for way in ways
-    )
+    numbers = range(len(problem.stages))
+    backwards = ([own if number == first else way for number in numbers] for way in ways)
+    return tuple(with_pairs_of(changed(problem, each), runtime) for each in backwards)
 
 
 def with_pairs_of(problem: Problem, runtime: Runtime) -> Problem:
     """Return the problem with those pairs alone that a runtime runs as one."""
-    overlap = problem.document.get("overlap")
+    overlap = problem.overlap
     if overlap is None or runtime.pairs is None:
         return problem
-    if "FB" in overlap and not runtime.runs_pair("BW", "F"):
-        overlap = {key: value for key, value in overlap.items() if key != "FB"}
-    if "pairs" in overlap:
-        kept = [
-            entry
-            for entry in overlap["pairs"]
-            if runtime.runs_pair(*(parse_kind(text)[1] for text in entry["ops"]))
-        ]
-        overlap = {**overlap, "pairs": kept}
-    return changed_problem(problem, overlap=overlap or None)
+
+    def kept(listed: Mapping[tuple[OpKind, OpKind], T]) -> dict[tuple[OpKind, OpKind], T]:
+        return {
+            two: took for two, took in listed.items() if runtime.runs_pair(two[0][1], two[1][1])
+        }
+
+    factor = overlap.factor if runtime.runs_pair("BW", "F") else None
+    pairs = Overlap(factor, kept(overlap.times), kept(overlap.factors))
+    return changed(problem, overlap=pairs if factor or pairs.listed else None)
 
 
 def _all_or_none(problem: Problem, first: int, runtime: Runtime) -> list[dict[str, str]]:

@@ -11,15 +11,13 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias, get_args
+from typing import Final, get_args
 
 from pipesat.core.errors import BadInput, Contradiction
-from pipesat.core.problem import Problem
 from pipesat.core.settings import Target
 from pipesat.files.atomic import digest, finish, prepare_folder, remove_empty, write_files
-from pipesat.files.problem_file import parse_problem
 from pipesat.files.strict_json import was_read
 
 LIST: Final = ".pipesat.json"
@@ -198,44 +196,3 @@ def _owner(folder: Path) -> Path | None:
 
 def _is_below(name: str, folder: str) -> bool:
     return os.path.normpath(folder) == "." or name.startswith(os.path.join(folder, ""))
-
-
-Document: TypeAlias = dict[str, Any]
-Entry: TypeAlias = Mapping[str, Any]
-
-
-def changed_problem(
-    problem: Problem,
-    source: str = "",
-    *,
-    devices: Sequence[Entry] = (),
-    stages: Sequence[Entry] = (),
-    **keys: Any,
-) -> Problem:
-    """Return a copy of a problem; see :func:`changed_document`."""
-    document = changed_document(problem.document, devices=devices, stages=stages, **keys)
-    return parse_problem(document, source or problem.name or "problem")
-
-
-def changed_document(
-    document: Entry, *, devices: Sequence[Entry] = (), stages: Sequence[Entry] = (), **keys: Any
-) -> Document:
-    """Return a copy of a problem's document.
-
-    Parameters
-    ----------
-    devices, stages
-        What each of them says from now on, all else stays; empty: nothing else.
-    keys
-        What the document says from now on. Here and there, ``None`` leaves a key out.
-    """
-    for name, entries in (("devices", devices), ("stages", stages)):
-        if entries:
-            each = zip(document[name], entries, strict=True)
-            keys[name] = [_with(entry, own) for entry, own in each]
-    return _with(document, keys)
-
-
-def _with(entry: Entry, own: Entry) -> Document:
-    kept = {key: value for key, value in entry.items() if own.get(key, value) is not None}
-    return kept | {key: value for key, value in own.items() if value is not None}

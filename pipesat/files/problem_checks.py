@@ -5,11 +5,12 @@ Complaints have the path of the value in the problem's file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
 from pipesat.core.errors import BadInput
-from pipesat.core.plain_problems import without_idle_keys
+from pipesat.core.plain_problems import with_idle_keys, without_idle_keys
 from pipesat.core.problem import TEXTS, Device, MicrobatchOrder, ModeChoice, Problem, Route
 from pipesat.core.stage import AMOUNTS, FACTORS, MicrobatchClass, Stage, scaled, stated_amounts
 from pipesat.files.strict_json import MOST, MOST_OPS
@@ -65,6 +66,23 @@ def valid(problem: Problem) -> Problem:
     for delay in {delay for link in problem.links.values() for delay in (link.F, link.B)}:
         require_amount("comm", delay)
     return checked(problem)
+
+
+def changed(problem: Problem, stages: Sequence[Mapping[str, Any]] = (), **parts: Any) -> Problem:
+    """Return a copy of a problem that differs, as :func:`valid` does.
+
+    Parameters
+    ----------
+    stages
+        Which fields of each stage are otherwise, and how; empty: none of any.
+    parts
+        Fields of the problem that are otherwise.
+    """
+    whole = with_idle_keys(problem)
+    if stages:
+        each = zip(whole.stages, stages, strict=True)
+        parts["stages"] = tuple(replace(stage, **own) for stage, own in each)
+    return valid(replace(whole, **parts))
 
 
 def checked(problem: Problem) -> Problem:

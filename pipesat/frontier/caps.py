@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import TypeAlias
@@ -19,7 +19,6 @@ from pipesat.bounds.feasibility import capacities_by_order, preflight, smallest_
 from pipesat.core.amounts import rounded_up
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.problem import Problem
-from pipesat.files.folder import changed_problem
 from pipesat.files.strict_json import MOST
 from pipesat.placement.documents import activations_of_1f1b
 
@@ -37,7 +36,9 @@ def at_cap(problem: Problem, cap: Cap) -> Problem:
 
 def with_capacities(problem: Problem, caps: Sequence[Cap], name: str) -> Problem:
     """Return the problem with these capacities, one per device, under another name."""
-    return changed_problem(problem, devices=[{"memory": cap} for cap in caps], name=name)
+    devices = zip(problem.devices, caps, strict=True)
+    changed = tuple(replace(device, memory=cap) for device, cap in devices)
+    return replace(problem, devices=changed, name=name)
 
 
 def least_feasible_cap(problem: Problem) -> int:

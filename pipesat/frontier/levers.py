@@ -19,7 +19,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.showing import Facts, Table, table_of
 from pipesat.core.stage import KEEP
-from pipesat.files.folder import changed_problem
+from pipesat.files.problem_checks import changed
 from pipesat.frontier.caps import in_1f1b, least_feasible_cap, scale_of
 from pipesat.frontier.curve import Curve
 from pipesat.frontier.trace import Frontier
@@ -48,15 +48,9 @@ def with_levers(problem: Problem) -> dict[str | None, Problem]:
 
 
 def _allowing(problem: Problem, names: tuple[str, ...]) -> Problem:
-    modes = [
-        [mode for mode in entry.get("modes", ()) if mode["name"] in names]
-        for entry in problem.document["stages"]
-    ]
-    return changed_problem(
-        problem,
-        stages=[{"modes": own or None} for own in modes],
-        mode_choice=problem.document.get("mode_choice") if names else None,
-    )
+    modes = ([mode for mode in stage.modes if mode.name in names] for stage in problem.stages)
+    choice = problem.mode_choice if names else "microbatch"
+    return changed(problem, [{"modes": tuple(own)} for own in modes], mode_choice=choice)
 
 
 def taken_over(curve: Curve, problem: Problem) -> Iterator[Schedule]:

@@ -8,7 +8,6 @@ from pipesat.core.ops import Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.files.folder import changed_problem
 from pipesat.workflows.hand_written import baseline
 from tests.support.loops import loop
 from tests.support.problems import chain, vee
@@ -25,7 +24,7 @@ def paired(problem: Problem, *kinds: str) -> Problem:
         for kind in kinds
         if stage.device == other.device
     ]
-    return changed_problem(problem, overlap={"pairs": pairs})
+    return problem.with_overlap({"pairs": pairs})
 
 
 def with_halves(problem: Problem, schedule: Schedule) -> Schedule:
