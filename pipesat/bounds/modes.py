@@ -8,7 +8,7 @@ is idle before the first backward and after the last F, memory times time, the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -24,33 +24,19 @@ from pipesat.core.claims import Bound
 from pipesat.core.plain_problems import memory_varies, of_each_class
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
+from pipesat.core.variants import Variant, variants
 
 
-class Variant(NamedTuple):
-    """How one (stage, microbatch) may run: times, what it holds, and memory times time at least.
+class Counted(NamedTuple):
+    """A variant of a device's microbatches, and its memory times time at least.
 
-    ``group`` numbers its stage and class; ``rest`` is held between F and backward at least,
-    ``most`` at any time at most, which it does while its backward runs.
+    ``group`` numbers its stage and class.
     """
 
     group: int
     stage: int
-    mode: int
-    forward: int
-    backward: int
-    weight: int
-    held: int
-    rest: int
-    after: int
-    most: int
+    variant: Variant
     area: int
-    out: int
-    back: int
-
-    @property
-    def work(self) -> int:
-        """Compute time."""
-        return self.forward + self.backward + self.weight
 
     @property
     def last(self) -> int:
@@ -58,7 +44,14 @@ class Variant(NamedTuple):
 
         A backward that takes no time holds nothing: then what is held just after it is all.
         """
-        return self.most - self.after if self.backward else 0
+        return self.variant.most - self.variant.after if self.variant.backward else 0
+
+
+def _area(x: Variant, stay: int) -> int:
+    """Memory times time at least, if F's end and the backward lie ``stay`` apart or more."""
+    beside = x.most * x.backward + x.after * x.weight
+    copied = x.out + x.back
+    return x.held * (x.forward + copied) + x.rest * max(0, stay - copied) + beside
 
 
 @dataclass(frozen=True)
@@ -84,31 +77,18 @@ class Counts:
         return groups_on(self.problem, self.device)
 
     @cached_property
-    def variants(self) -> list[Variant]:
+    def counted(self) -> list[Counted]:
         """All variants of the device's microbatches."""
         return [
-            x
+            Counted(group, stage, x, _area(x, self.terms.work[group].stay))
             for group, (stage, of_class, _) in enumerate(self.groups)
-            for mode in self.problem.modes_of(stage)
-            for x in self._variants_in(group, stage, mode, of_class)
+            for x in variants(self.problem, stage, of_class)
         ]
 
-    def _variants_in(self, group: int, stage: int, mode: int, of_class: int) -> Iterator[Variant]:
-        s, stay = self.problem.resulting(stage, mode, of_class), self.terms.work[group].stay
-        a, w, x = s.held_after_F, s.held_after_B, s.held_in_backward
-        rest, out, back = a, 0, 0
-        area = a * (s.F + stay)
-        if s.offload is not None:
-            rest, out, back = s.offload.held, s.offload.time_out, s.offload.time_in
-            area = a * (s.F + out + back) + rest * max(0, stay - out - back)
-        both = (group, stage, mode, s.F)
-        if s.may_split:
-            most = max(a, w, x)
-            own = area + most * s.B + w * s.W
-            yield Variant(*both, s.B, s.W, a, rest, w, most, own, out, back)
-        if s.may_fuse:
-            most = max(a, x)
-            yield Variant(*both, s.BW, 0, a, rest, 0, most, area + most * s.BW, out, back)
+    @property
+    def variants(self) -> list[Variant]:
+        """The same without what is particular to the device."""
+        return [x.variant for x in self.counted]
 
     @property
     def start(self) -> int:
@@ -146,19 +126,19 @@ class Counts:
     @property
     def lasts(self) -> list[int]:
         """What the last backward may hold beside the W's pending after it."""
-        return sorted({x.last for x in self.variants})
+        return sorted({x.last for x in self.counted})
 
     @cached_property
     def all_may_wait(self) -> bool:
         """Whether all F's might run before the first backward."""
         if self.room is None or not self.takes_time:
             return True
-        return self.in_all(lambda variants: min(x.rest for x in variants)) <= self.room
+        return self.in_all(lambda own: min(x.variant.rest for x in own)) <= self.room
 
-    def in_all(self, of: Callable[[list[Variant]], int]) -> int:
+    def in_all(self, of: Callable[[list[Counted]], int]) -> int:
         """Sum over microbatches of something of the variants that each may run."""
-        variants = ([x for x in self.variants if x.group == n] for n in range(len(self.groups)))
-        return sum(count * of(own) for own, (*_, count) in zip(variants, self.groups, strict=True))
+        found = ([x for x in self.counted if x.group == n] for n in range(len(self.groups)))
+        return sum(count * of(own) for own, (*_, count) in zip(found, self.groups, strict=True))
 
     @cached_property
     def unused(self) -> int:
@@ -177,7 +157,7 @@ class Counts:
         steps = min(count, (room - 1) // most) if most else 0
         filling = sum(room - j * most for j in range(1, steps + 1)) * shortest
         emptying, length = self._emptying(room)
-        load = self.in_all(lambda variants: min(x.work for x in variants))
+        load = self.in_all(lambda own: min(x.variant.work for x in own))
         if steps * shortest + length <= load:
             return filling + emptying
         return max(filling if steps * shortest <= load else 0, emptying if length <= load else 0)
@@ -218,7 +198,7 @@ def counted_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
         if not stages:
             continue
         counts = Counts(problem, alone, device, absolute=objective == "makespan")
-        if len(counts.variants) <= _MOST_VARIANTS:
+        if len(counts.counted) <= _MOST_VARIANTS:
             value = least_of(_programmes(counts))
             name = problem.device_name(device)
             yield Bound(value, f"closed form: modes counted on {name}")
@@ -266,7 +246,7 @@ class _Rows:
         self.first = rows.variable(0, self._far)  # when the first backward starts
         roles = ("run", "head", "out", "whole", "part", "late")
         self.number = {
-            role: [rows.variable(0, sizes[x.group]) for x in counts.variants] for role in roles
+            role: [rows.variable(0, sizes[x.group]) for x in counts.counted] for role in roles
         }
         for variables in self.number.values():
             rows.total(variables)
@@ -280,22 +260,25 @@ class _Rows:
     def _far(self) -> int:
         """A time in which everything is done one after the other, and memory is no matter."""
         counts = self.counts
-        work = counts.in_all(lambda variants: max(x.work + x.out + x.back for x in variants))
-        area = counts.in_all(lambda variants: max(x.area for x in variants))
+        work = counts.in_all(lambda own: max(v.work + v.out + v.back for *_, v, _ in own))
+        area = counts.in_all(lambda own: max(x.area for x in own))
         once = counts.first_backward + counts.tail + counts.end + counts.start
         return 4 * (work + once) - -(area + counts.unused) // max(1, counts.room or 1)
 
     def _sum(self, role: str, of: Callable[[Variant], int]) -> Row:
-        return Row(zip(self.number[role], map(of, self.counts.variants), strict=True))
+        return self._row(role, map(of, self.counts.variants))
+
+    def _row(self, role: str, amounts: Iterable[int]) -> Row:
+        return Row(zip(self.number[role], amounts, strict=True))
 
     def _add_choice(self, sizes: Sequence[int]) -> None:
-        rows, variants, number = self.rows, self.counts.variants, self.number
+        rows, counted, number = self.rows, self.counts.counted, self.number
         for group, size in enumerate(sizes):
-            own = [n for n, x in zip(number["run"], variants, strict=True) if x.group == group]
+            own = [n for n, x in zip(number["run"], counted, strict=True) if x.group == group]
             rows.equals(dict.fromkeys(own, 1), size)
-        for i, x in enumerate(variants):
+        for i, x in enumerate(counted):
             run, head, out, whole, part, late = (number[role][i] for role in number)
-            if self.fixed is not None and self.fixed[x.stage] != x.mode:
+            if self.fixed is not None and self.fixed[x.stage] != x.variant.mode:
                 rows.at_most({run: 1}, 0)
             rows.at_most({head: 1, run: -1}, 0)
             if self.before:
@@ -303,7 +286,7 @@ class _Rows:
             rows.at_most({out: 1, head: -1}, 0)
             rows.at_most({whole: 1, part: 1, run: -1}, 0)
             rows.at_most({late: 1, run: -1}, 0)
-        ending = [n for n, x in zip(number["run"], variants, strict=True) if x.last == self.last]
+        ending = [n for n, x in zip(number["run"], counted, strict=True) if x.last == self.last]
         rows.at_least(dict.fromkeys(ending, 1), 1)
 
     def _add_time(self) -> None:
@@ -330,7 +313,7 @@ class _Rows:
         rows.at_most(self._sum("late", lambda x: x.after), left)
         if least := min((x.after for x in counts.variants if x.after), default=0):
             rows.at_most(self._sum("late", lambda x: int(x.after > 0)), left // least)
-        area = Row({self.total: room}) - self._sum("run", lambda x: x.area)
+        area = Row({self.total: room}) - self._row("run", [x.area for x in counts.counted])
         rows.at_least(area, counts.unused + room * counts.start)
 
     def _add_copies(self) -> None:

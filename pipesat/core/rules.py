@@ -14,6 +14,7 @@ from typing import NamedTuple
 from pipesat.core.ops import PHASE_OF, Event, Item, Op, OpKind, Pair, Phase, members, with_ops
 from pipesat.core.problem import Problem
 from pipesat.core.stage import Offload
+from pipesat.core.variants import variant_of
 
 
 def duration(problem: Problem, item: Item) -> int:
@@ -150,10 +151,8 @@ class MemoryChange(NamedTuple):
 def memory_change(problem: Problem, item: Item) -> MemoryChange:
     """Memory change of an item, in memory units.
 
-    With a = held_after_F, w = held_after_B and x = held_in_backward: F takes a; B holds
-    max(a, w, x) while it runs and w after it; W frees w; BW holds max(a, x) while it runs and
-    nothing after it. A pair takes at its start what its members take at theirs, and frees at its
-    end what they free.
+    What an op holds is said by :class:`pipesat.core.variants.Variant`. A pair takes at its start
+    what its members take at theirs, and frees at its end what they free.
     """
     if not isinstance(item, Pair):
         return _answers(problem, item).memory
@@ -235,21 +234,18 @@ def _answers(problem: Problem, op: Op) -> _Answers:
 
 def _work_out(problem: Problem, op: Op) -> _Answers:
     data = problem.amounts(op.stage, op.microbatch, op.mode)
-    a, w, x = data.held_after_F, data.held_after_B, data.held_in_backward
+    v = variant_of(data, op.mode, split=op.kind != "BW")
     if op.kind == "F":
         before = problem.previous[op.stage]
         source: tuple[int, Phase] | None = None if before is None else (before, "F")
         delay = 0 if before is None else link_delay(problem, before, "F", op.microbatch)
-        return _Answers(data.F, MemoryChange(a, 0), source, delay)
+        return _Answers(v.forward, MemoryChange(v.held, 0), source, delay)
     if op.kind == "W":
-        return _Answers(data.W, MemoryChange(0, -w), (op.stage, "B"), 0)
+        return _Answers(v.weight, MemoryChange(0, -v.after), (op.stage, "B"), 0)
     after = problem.next[op.stage]
     source = (op.stage, "F") if after is None else (after, "B")
     delay = link_delay(problem, op.stage, "B", op.microbatch)
-    if op.kind == "BW":
-        return _Answers(data.BW, MemoryChange(max(0, x - a), -max(a, x)), source, delay)
-    most = max(a, w, x)
-    return _Answers(data.B, MemoryChange(most - a, w - most), source, delay)
+    return _Answers(v.backward, MemoryChange(v.most - v.held, v.after - v.most), source, delay)
 
 
 def link_delay(problem: Problem, stage: int, direction: Phase, microbatch: int = 0) -> int:
