@@ -70,7 +70,7 @@ class Asked:
             around.enter_context(prepared(self.output if save else None))
             values = self.read = self._values(more) | more
             heard = {"listener", "note", "stop"} & self.parameters.keys()
-            if heard and not {"watch"} & self.parameters.keys() and "listener" not in more:
+            if heard and "listener" not in more:
                 progress = around.enter_context(self.progress())
                 told = {"listener": progress, "note": progress.note}
                 values |= {name: told[name] for name in told.keys() & self.parameters.keys()}

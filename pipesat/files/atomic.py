@@ -43,12 +43,12 @@ def write_files(
     """
     finish(folder)
     for name in files:
-        with _complaining(folder / name):
+        with complaining(folder / name):
             _refuse_special(folder / name)
             _refuse_elsewhere(folder, name)
-    with _complaining(folder / next(iter(files), "")), temporary_folder(folder) as staged:
+    with complaining(folder / next(iter(files), "")), temporary_folder(folder) as staged:
         for number, name in enumerate(files):
-            with _complaining(folder / name):
+            with complaining(folder / name):
                 _write(staged / str(number), files[name])
         if len(files) == 1 and not remove and os.path.isdir((folder / name).parent):
             os.replace(staged / "0", folder / name)
@@ -68,7 +68,7 @@ def finish(folder: Path) -> None:
     place = os.path.abspath(folder)
     for _ in range(_DEEPEST + 1):
         if _pending(Path(place)):
-            with _complaining(place), _locked(Path(place)):
+            with complaining(place), _locked(Path(place)):
                 _finish(Path(place))
         place = os.path.dirname(place)
 
@@ -175,7 +175,7 @@ def prepare_folder(folder: Path) -> list[Path]:
     """Create a folder and make sure that files can be created in it; return what was made."""
     made: list[Path] = []
     try:
-        with _complaining(folder, "cannot write into this folder"):
+        with complaining(folder, "cannot write into this folder"):
             made = _make(folder)
             with temporary_folder(folder):
                 return made
@@ -205,7 +205,7 @@ def _make(folder: Path) -> list[Path]:
 
 def require_writable(path: Path) -> None:
     """Pass if a file could be written now: known before work, not after it."""
-    with _complaining(path):
+    with complaining(path):
         with contextlib.suppress(FileNotFoundError):
             path.lstat()  # a name that is too long, or below a file
         _refuse_special(path)
@@ -214,7 +214,8 @@ def require_writable(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _complaining(place: str | Path, what: str = "cannot write") -> Iterator[None]:
+def complaining(place: str | Path, what: str = "cannot write") -> Iterator[None]:
+    """Turn what the operating system refuses at a place into bad input that names the place."""
     try:
         yield
     except (OSError, ValueError) as error:

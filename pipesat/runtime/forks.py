@@ -11,7 +11,6 @@ import importlib
 import math
 import multiprocessing
 import os
-import resource
 import shutil
 import signal
 import sys
@@ -22,16 +21,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
-from typing import IO, Any, Final, Literal, NamedTuple, Self, TypeAlias
+from typing import IO, Any, Final, NamedTuple, Self
 
 from pipesat.core import children
 from pipesat.core.errors import BadInput, PipesatError
 
-_TICK: Final = 0.05  # seconds between two looks at limits, and at who stops us
+_TICK: Final = 0.05  # seconds between two looks at who stops us, and at who still speaks
 _LAST_WORDS: Final = 0.5  # seconds for the others to say how they failed: the first may be another
 _LOG_LINES: Final = 12
 _FORK: Final = multiprocessing.get_context("fork")
-Limit: TypeAlias = Literal["", "seconds", "memory"]
 
 
 class Call(NamedTuple):
@@ -45,15 +43,12 @@ class Call(NamedTuple):
 class Batch:
     """Calls by name that run at once; when one fails, all are ended.
 
-    ``load`` is called first, in the host. ``seconds`` and ``memory`` (bytes) are limits of each
-    call. ``folder`` is removed if the parent ends first.
+    ``load`` is called first, in the host. ``folder`` is removed if the parent ends first.
     """
 
     calls: Mapping[str, Call]
     load: Call
     folder: str = ""
-    seconds: float = math.inf
-    memory: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -70,10 +65,6 @@ class Outcome:
         The last lines of the error's traceback, or else of what the process wrote.
     moment
         When it failed by its own account, on the monotonic clock; 0 if it said nothing.
-    exceeded
-        The limit at which it was killed.
-    seconds, peak
-        How long it ran; the most memory that it had, in bytes.
     """
 
     code: int
@@ -81,9 +72,6 @@ class Outcome:
     error: PipesatError | None = None
     log: tuple[str, ...] = ()
     moment: float = 0.0
-    exceeded: Limit = ""
-    seconds: float = 0.0
-    peak: int = 0
 
 
 class Host:
@@ -148,23 +136,22 @@ def _run_together(batch: Batch, parent: Connection) -> dict[str, Outcome]:
         return dict.fromkeys(batch.calls, _failed(error))
     running = {name: _Fork(functions[name], *call.arguments) for name, call in batch.calls.items()}
     ended: dict[str, Outcome] = {}
-    limited = math.isfinite(batch.seconds) or math.isfinite(batch.memory)
     until = math.inf
     while running and time.monotonic() < until:
-        tick = _TICK if limited or until < math.inf else None
+        tick = _TICK if until < math.inf else None
         ready = wait([parent, *(fork.pipe for fork in running.values())], tick)
         if parent in ready:  # it says nothing before it is answered: that is its end
             if batch.folder:
                 shutil.rmtree(batch.folder, ignore_errors=True)
             os.killpg(0, signal.SIGKILL)
         for name, fork in [*running.items()]:
-            exceeded: Limit = fork.exceeded(batch) if limited else ""
-            if fork.pipe in ready or exceeded:
-                ended[name] = running.pop(name).end(exceeded)
+            if fork.pipe in ready:
+                ended[name] = running.pop(name).end()
                 if ended[name].code:
                     until = min(until, time.monotonic() + _LAST_WORDS)
     for fork in running.values():
-        fork.end("seconds")
+        fork.process.kill()
+        fork.end()
     return ended
 
 
@@ -178,7 +165,6 @@ class _Fork:
     """The process of a call, seen from the host."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
-        self.began, self.peak = time.monotonic(), 0
         self.words = tempfile.TemporaryFile()  # noqa: SIM115  closed by end()
         self.pipe, theirs = _FORK.Pipe(duplex=False)
         with theirs:
@@ -186,32 +172,16 @@ class _Fork:
             self.process = _FORK.Process(target=_answer, args=of_child)
             self.process.start()
 
-    def exceeded(self, batch: Batch) -> Limit:
-        """Return which limit it exceeds."""
-        self.peak = max(self.peak, resident(self.process.pid))
-        if time.monotonic() - self.began > batch.seconds:
-            return "seconds"
-        return "memory" if self.peak > batch.memory else ""
-
-    def end(self, exceeded: Limit = "") -> Outcome:
-        """Take its answer, or kill it for what it exceeds."""
+    def end(self) -> Outcome:
+        """Wait for its end; return its answer, and how it ended."""
         found = Outcome(0)
-        if exceeded:
-            self.process.kill()
-        else:
-            with suppress(EOFError):
-                found = self.pipe.recv()
+        with suppress(EOFError):
+            found = self.pipe.recv()
         self.process.join()
         self.pipe.close()
         with self.words:
-            return replace(
-                found,
-                code=self.process.exitcode or 0,
-                log=found.log or children.last_lines(self.words),
-                exceeded=exceeded,
-                seconds=time.monotonic() - self.began,
-                peak=max(self.peak, found.peak),
-            )
+            log = found.log or children.last_lines(self.words)
+            return replace(found, code=self.process.exitcode or 0, log=log)
 
 
 def _answer(
@@ -224,9 +194,8 @@ def _answer(
         found = Outcome(0, function(*arguments))
     except BaseException as error:
         found = _failed(error)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     sys.stdout.flush()
-    result.send(replace(found, peak=peak))
+    result.send(found)
     os._exit(found.code)  # torch's own clean-up may wait for ranks that are gone
 
 
@@ -256,13 +225,3 @@ def first_failed(outcomes: Mapping[str, Outcome]) -> str | None:
         return not isinstance(found.error, BadInput), not silent, found.moment or math.inf
 
     return min((name for name in outcomes if outcomes[name].code), key=order, default=None)
-
-
-def resident(pid: int | None) -> int:
-    """Bytes of a process's memory that are in use; 0 if it is gone.
-
-    Not its address space: the search's threads reserve a lot more than they touch.
-    """
-    with suppress(FileNotFoundError), open(f"/proc/{pid}/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return 0

@@ -11,75 +11,67 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Final, Self, TypeAlias
+from typing import IO, Any, Final, TypeAlias
 
 from pipesat.core.claims import Standing, require_best
 from pipesat.core.errors import BadInput
-from pipesat.files.atomic import prepare_folder, write_file
+from pipesat.files.atomic import complaining, prepare_folder, write_file
 from pipesat.files.strict_json import parse_json
 
 FORMAT: Final = "pipesat.sweep-row/1"
 NAME: Final = "rows.jsonl"
-LOCK: Final = "rows.lock"
-FAILURES: Final = frozenset({"refused", "out of memory", "out of time", "killed", "error"})
-"""Values of ``status`` of cases that did not end by themselves; the others are a solve's."""
-
+_LOCK: Final = "rows.lock"
 _HEAD: Final = b'{"format": "pipesat.sweep-row/'
 
 SweepRow: TypeAlias = dict[str, Any]
 
 
 class RowFile:
-    """The rows of a folder, by key, while this process has its lock."""
+    """The rows of a folder, by key, while this process has its lock; see :func:`opened`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / NAME
-        self.by_key: dict[str, SweepRow] = {}
-        self.cut_off = False
-
-    def __enter__(self) -> Self:
-        prepare_folder(self.path.parent)
-        with contextlib.ExitStack() as opened:
-            _lock(opened.enter_context(_for_writing(self.path.parent / LOCK)))
-            self.by_key, rest = _read(self.path)
-            self.cut_off = bool(rest)
-            self._file = opened.enter_context(_for_writing(self.path))
-            if rest:
-                os.truncate(self.path, self.path.stat().st_size - len(rest))
-            self._open = opened.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
+    def __init__(self, path: Path, rows: dict[str, SweepRow], file: IO[bytes]) -> None:
+        self.path, self.by_key, self._file = path, rows, file
 
     def append(self, row: SweepRow) -> None:
         """Add a row and make sure that it is on the disk."""
         handle, data = self._file.fileno(), _line(row)
         size = os.fstat(handle).st_size
-        try:
-            if os.write(handle, data) < len(data):
-                raise OSError("the disk is full")
-            os.fsync(handle)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                os.ftruncate(handle, size)
-            reason = error.strerror or error
-            raise BadInput(f"cannot write: {reason}", source=str(self.path)) from None
+        with complaining(self.path):
+            try:
+                if os.write(handle, data) < len(data):
+                    raise OSError("the disk is full")
+                os.fsync(handle)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(handle, size)
+                raise
         self.by_key[row["key"]] = row
 
-    def forget_failures(self, keys: Container[str]) -> None:
-        """Take the rows of failed cases out of the file, which is replaced as a whole."""
-        kept = {
-            key: row
-            for key, row in self.by_key.items()
-            if key not in keys or row["status"] not in FAILURES
-        }
-        if len(kept) < len(self.by_key):
-            write_file(self.path, b"".join(map(_line, kept.values())))
-            self.by_key = kept
-            self._file = self._open.enter_context(_for_writing(self.path))
+
+@contextlib.contextmanager
+def opened(folder: Path, forget: Container[str] = ()) -> Iterator[RowFile]:
+    """Open the rows of a folder to add to them; failed cases of some keys are taken out first."""
+    prepare_folder(folder)
+    path = folder / NAME
+    with contextlib.ExitStack() as stack:
+        with complaining(folder / _LOCK):
+            lock = stack.enter_context((folder / _LOCK).open("ab"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                why = "another sweep is running in this folder"
+                raise BadInput(why, source=str(folder)) from None
+        rows, rest = _read(path)
+        left = {key: row for key, row in rows.items() if row["result"] or key not in forget}
+        if len(left) < len(rows):
+            write_file(path, b"".join(map(_line, left.values())))
+        with complaining(path):
+            file = stack.enter_context(path.open("ab", buffering=0))
+            if rest and len(left) == len(rows):
+                os.truncate(path, path.stat().st_size - len(rest))
+        yield RowFile(path, left, file)
 
 
 def _line(row: SweepRow) -> bytes:
@@ -96,10 +88,8 @@ def _read(path: Path) -> tuple[dict[str, SweepRow], bytes]:
 
     That is the beginning of a row, or the zeros of a lost block: all else is not ours to cut off.
     """
-    try:
+    with complaining(path, "cannot read"):
         data = path.read_bytes() if path.exists() else b""
-    except OSError as error:
-        raise BadInput(f"cannot read: {error.strerror or error}", source=str(path)) from None
     rows: dict[str, SweepRow] = {}
     *lines, rest = data.split(b"\n")
     for number, line in enumerate(lines, 1):
@@ -118,39 +108,17 @@ def _row(line: bytes, source: str) -> SweepRow:
     row = parse_json(line.decode(errors="surrogateescape"), source)
     if not isinstance(row, Mapping) or "format" not in row:
         raise BadInput(f'expected a row of the format "{FORMAT}"', source=source)
-    if row["format"] != FORMAT:
-        raise BadInput(
-            f'expected "{FORMAT}": rows of another version need a folder of their own',
-            source=source,
-            where="format",
-            value=row["format"],
-        )
-    for name, kind in (("key", str), ("status", str), ("case", dict)):
-        if not isinstance(row.get(name), kind):
-            wanted = "a string" if kind is str else "an object"
-            raise BadInput(f"expected {wanted}", source=source, where=name, value=row.get(name))
-    return dict(row)
-
-
-def _for_writing(path: Path) -> IO[bytes]:
-    """Open a file to add to it; no child inherits it."""
-    try:
-        return path.open("ab", buffering=0)
-    except OSError as error:
-        raise BadInput(f"cannot write: {error.strerror or error}", source=str(path)) from None
-
-
-def _lock(file: IO[bytes]) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        busy = isinstance(error, BlockingIOError)
-        why = "another sweep is running in this folder" if busy else f"cannot lock: {error}"
-        raise BadInput(why, source=str(Path(file.name).parent)) from None
-
-
-REFUTED: Final = "proof refuted: "
-"""Beginning of a row's ``why`` where a checked schedule refuted a proof, which was dropped."""
+    for name, kind, wanted in (
+        ("format", str, f'"{FORMAT}": rows of another version need a folder of their own'),
+        ("key", str, "a string"),
+        ("status", str, "a string"),
+        ("case", dict, "an object"),
+        ("result", dict | None, "an object or null"),
+    ):
+        value = row.get(name)
+        if not isinstance(value, kind) or (name == "format" and value != FORMAT):
+            raise BadInput(f"expected {wanted}", source=source, where=name, value=value)
+    return {"result": None, **row}
 
 
 def standing_of(row: SweepRow) -> Standing:
@@ -165,7 +133,7 @@ def require_agreement(rows: Iterable[SweepRow]) -> None:
     """Check every row, and all rows of one problem against each other."""
     of_problem: dict[object, list[Standing]] = {}
     for row in rows:
-        if row["result"] is None or row["status"] in FAILURES:
+        if row["result"] is None:
             continue
         standing, result = standing_of(row), row["result"]
         standing.require_status(row["status"])

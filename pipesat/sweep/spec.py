@@ -18,8 +18,8 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field
 
-from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.problem import Problem
 from pipesat.core.settings import MOST_SECONDS, Target
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import MOST_DEVICES, Amount, Count, StrictModel, read_text
@@ -54,8 +54,6 @@ class RunModel(StrictModel):
 
     workers: Annotated[int, Field(ge=1, le=1024)] = 1
     deterministic: bool = False
-    kill_after: _Seconds | None = None
-    memory_limit: str | None = None
 
 
 class GridModel(StrictModel):
@@ -101,10 +99,9 @@ Grid: TypeAlias = Mapping[str, list[Any]]
 
 @dataclass(frozen=True)
 class Spec:
-    """A sweep: its grids, the costs or problem files that they name, and limits.
+    """A sweep: its grids, and the costs or problem files that they name.
 
-    ``workers`` are the lanes of one solve. ``memory_limit`` is in bytes and ``kill_after`` in
-    seconds; ``None`` leaves them to the run.
+    ``workers`` are the lanes of one solve.
     """
 
     name: str
@@ -112,8 +109,6 @@ class Spec:
     sources: Mapping[str, Source]
     workers: int
     deterministic: bool
-    kill_after: float | None
-    memory_limit: int | None
 
     @property
     def most_cases(self) -> int:
@@ -140,15 +135,12 @@ def read_spec(path: Path) -> Spec:
         grid = validated(table, GridModel, where)
         grids.append(_grid(grid, [*model.costs], path.parent, where, sources))
     run = model.run
-    limit = run.memory_limit
     return Spec(
         name=model.name,
         grids=tuple(grids),
         sources=sources,
         workers=1 if run.deterministic else run.workers,
         deterministic=run.deterministic,
-        kill_after=run.kill_after,
-        memory_limit=None if limit is None else amount(f"{source}: run.memory_limit", limit),
     )
 
 
@@ -275,10 +267,9 @@ def cases_of(spec: Spec) -> Iterator[Case]:
     yield from found.values()
 
 
-def document_of(spec: Spec, case: Case) -> dict[str, Any]:
-    """Make a case's problem document again: a thousand of them at a time would be too much."""
-    made = spec.sources[_source(case.axes)]({name: case.axes[name] for name in SHAPING})
-    return dict(made.document)
+def problem_of(spec: Spec, case: Case) -> Problem:
+    """Make a case's problem again: a thousand of them at a time would be too much."""
+    return spec.sources[_source(case.axes)](case.axes)
 
 
 def _case(spec: Spec, axes: dict[str, Any]) -> Case:

@@ -1,13 +1,12 @@
-"""A sweep from beginning to end: its cases, the pool that runs them, and the rows there are."""
+"""A sweep from beginning to end: its cases, what runs them, and the rows there are."""
 
 from __future__ import annotations
 
 import json
-import platform
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,116 +16,100 @@ from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, Contradiction
 from pipesat.core.settings import Seconds, Within
 from pipesat.core.showing import Displayed, Facts, Table, table_of
+from pipesat.core.solving import EitherStop
 from pipesat.core.usable_cores import usable_cores
-from pipesat.files.atomic import prepare_folder, write_files
-from pipesat.sweep.pools import (
-    Answer,
-    Job,
-    Pool,
-    answer,
-    local_pool,
-    processes_for,
-    ray_pool,
-    share_of_memory,
-)
+from pipesat.files.atomic import write_files
+from pipesat.sweep.places import REFUTED, Answer, Job, Place, answer, ray_cluster, this_machine
 from pipesat.sweep.rows import (
-    FAILURES,
     FORMAT,
     NAME,
-    REFUTED,
     RowFile,
     SweepRow,
+    opened,
     read_rows,
     require_agreement,
     standing_of,
 )
-from pipesat.sweep.spec import Case, Spec, cases_of, document_of, read_spec
+from pipesat.sweep.spec import Case, Spec, cases_of, problem_of, read_spec
 
-SCHEDULES: Final = "schedules"
-_KILL_AFTER: Final = (2.0, 30.0)  # times the time limit, plus seconds, where the file does not say
+MOST_CASES: Final = 5000
+_START: Final = 1.0  # seconds around a solve, for the estimate
+Processes: TypeAlias = Annotated[int, Within(1, 1024)]
+Cases: TypeAlias = Annotated[int, Within(1, 10**9)]
+Listener: TypeAlias = Callable[[str], None]
 
 
-def run_sweep(
+def _run(
     spec: Spec,
-    cases: Sequence[Case],
+    todo: Sequence[Case],
     rows: RowFile,
-    pool: Pool,
-    stop: threading.Event,
-    listener: Heard,
-    *,
-    memory_limit: int | None,
-    keep_schedules: bool,
+    place: Place,
+    over: threading.Event,
+    listener: Listener,
+    schedules: bool,
 ) -> None:
-    """Give every case that has none a row; ``stop`` ends it early with the rows there are.
+    """Give cases their rows; ``over`` ends it early with the rows there are, and is set at last."""
 
-    ``memory_limit`` is in bytes for one case, where the sweep file does not say.
-    """
-    by_key = {case.key: case for case in cases if case.key not in rows.by_key}
+    def run(case: Case) -> Answer:  # problems of thousands of cases are made as they run
+        if case.refused:
+            return answer("refused", case.refused)
+        return place.run(Job(problem_of(spec, case), case.solve, schedules))
 
-    def add(case: Case, found: Answer) -> None:
-        schedule = found.pop("schedule", None)
-        if schedule is not None:
-            found["result"]["schedule"] = _write_schedule(spec, case, rows.path.parent, schedule)
-        row = _row(case, found)
-        rows.append(row)
-        listener(row)
-
-    for case in by_key.values():
-        if case.refused and not stop.is_set():
-            add(case, answer("refused", case.refused) | {"wall_s": 0.0, "host": None})
-    jobs = (
-        (key, _job(spec, case, memory_limit, keep_schedules))
-        for key, case in by_key.items()
-        if not case.refused
-    )
-    for key, found in pool.run(jobs, stop):
-        add(by_key[key], {"host": platform.node()} | found)
+    with ThreadPoolExecutor(place.at_once) as threads:
+        running = {threads.submit(run, case): case for case in todo}
+        try:
+            for number, future in enumerate(as_completed(running), 1):
+                if over.is_set():
+                    return
+                case, found = running[future], future.result()
+                if schedule := found.pop("schedule"):
+                    found["result"]["schedule"] = _write(spec, case, rows.path.parent, schedule)
+                row = row_of(case, found)
+                rows.append(row)
+                listener(f"[{number}/{len(todo)}] {_described(row)}")
+        finally:
+            over.set()
+            threads.shutdown(cancel_futures=True)
 
 
-def _job(spec: Spec, case: Case, memory_limit: int | None, keep_schedules: bool) -> Job:
-    factor, more = _KILL_AFTER
-    return {
-        "problem": document_of(spec, case),
-        "solve": dict(case.solve),
-        "kill_after": spec.kill_after or factor * case.solve["time_limit"] + more,
-        "memory_limit": spec.memory_limit or memory_limit,
-        "schedule": keep_schedules,
-    }
-
-
-def _row(case: Case, found: Answer) -> SweepRow:
+def row_of(case: Case, found: Answer) -> SweepRow:
+    """Return the row of a case of which this came."""
     return {
         "format": FORMAT,
         "key": case.key,
         "status": found["status"],
-        "why": found["why"] or None,
+        "why": found["why"],
         "case": dict(case.axes) | {name: case.solve[name] for name in ("workers", "deterministic")},
         "problem_sha256": case.problem_sha256,
         "ops": case.ops or None,
         "result": found["result"],
         "wall_s": found["wall_s"],
-        "peak_mib": found["peak_mib"],
         "host": found["host"],
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
-def _write_schedule(spec: Spec, case: Case, folder: Path, schedule: str) -> str:
+def _write(spec: Spec, case: Case, folder: Path, schedule: str) -> str:
     """Write problem and schedule, which are there before the row is; return the path for it."""
-    home = folder / SCHEDULES / case.key[:16]
-    prepare_folder(home)
-    problem = json.dumps(document_of(spec, case), indent=1) + "\n"
-    write_files(home, {"problem.json": problem.encode(), "schedule.json": schedule.encode()})
-    return f"{SCHEDULES}/{home.name}/schedule.json"
+    home = f"schedules/{case.key[:16]}"
+    problem = json.dumps(problem_of(spec, case).document, indent=1) + "\n"
+    files = {"problem.json": problem.encode(), "schedule.json": schedule.encode()}
+    write_files(folder, {f"{home}/{name}": data for name, data in files.items()})
+    return f"{home}/schedule.json"
 
 
-MOST_CASES: Final = 5000
-Processes: TypeAlias = Annotated[int, Within(1, 1024)]
-Cases: TypeAlias = Annotated[int, Within(1, 10**9)]
+def _described(row: SweepRow) -> str:
+    case = " ".join(f"{name}={value}" for name, value in row["case"].items() if value is not None)
+    result = row["result"] or {}
+    return f"{case}: {row['status']} {result.get('value') or row['why'] or ''}".rstrip()
 
-Heard: TypeAlias = Callable[[SweepRow], None]
-Watch: TypeAlias = Callable[[Sequence[Case], Sequence[Case], int], AbstractContextManager[Heard]]
-"""Called with all cases, those to run, and how many run at a time; its context hears every row."""
+
+def _plan(cases: int, todo: Sequence[Case], at_once: int) -> str:
+    seconds = sum(case.solve["time_limit"] + _START for case in todo if not case.refused)
+    return (
+        f"pipesat: {len(todo)} of {cases} cases to run, {at_once} at a time, "
+        f"in {int(-(-seconds // (60 * at_once)))} min at most"
+    )
 
 
 MOST_LINES: Final = 40  # of the table
@@ -149,7 +132,6 @@ class Sweep(Displayed):
     cases: tuple[Case, ...]
     rows: tuple[SweepRow, ...]
     path: Path
-    cut_off: bool = False
 
     @property
     def refuted(self) -> list[str]:
@@ -233,7 +215,6 @@ def _record(row: SweepRow) -> dict[str, Any]:
         "baseline": baseline.get("name"),
         "baseline_value": baseline.get("value"),
         "wall_s": row["wall_s"],
-        "peak_mib": row["peak_mib"],
         "why": row["why"],
     }
 
@@ -264,7 +245,7 @@ def _best_of_groups(rows: Sequence[SweepRow]) -> list[SweepRow]:
 
 def _worth(row: SweepRow) -> float:
     value = (row["result"] or {}).get("value")
-    return float("inf") if value is None or row["status"] in FAILURES else float(value)
+    return float("inf") if value is None else float(value)
 
 
 @public
@@ -279,13 +260,13 @@ def sweep(
     retry: bool = False,
     schedules: bool = False,
     dry_run: bool = False,
-    watch: Watch | None = None,
+    listener: Listener | None = None,
     stop: threading.Event | None = None,
 ) -> Sweep:
     """Solve a grid of problems, each a row in ``folder/rows.jsonl``.
 
-    Started again, it goes on where it was ended. A case that fails or exceeds its time or memory is
-    a row that says so. Cases run in processes of their own.
+    Started again, it goes on where it was ended. A case that fails is a row that says so. Cases run
+    in processes of their own.
 
     Parameters
     ----------
@@ -309,8 +290,8 @@ def sweep(
         Keep the problem and the schedule of every case.
     dry_run
         List the cases and run none.
-    watch
-        For progress: see :data:`Watch`.
+    listener
+        Hears a line when the cases begin, and one of every row.
     stop
         Ends the sweep when set, with the rows there are.
 
@@ -318,8 +299,6 @@ def sweep(
     ------
     BadInput
         If the file is wrong, there are too many cases, or rows cannot be written.
-    RunFailed
-        If the processes for cases cannot be started.
     Contradiction
         If rows do not agree with each other.
     """
@@ -327,6 +306,8 @@ def sweep(
         if dry_run and wanted:
             text = "`dry_run` runs no case and writes nothing"
             raise BadInput(text, where=name, value=wanted)
+    if ray is not None and processes is not None:
+        raise BadInput("Ray decides how many cases run at a time", where="processes")
     source = "" if isinstance(spec, Spec) else str(spec)
     data = spec if isinstance(spec, Spec) else read_spec(Path(spec))
     if time_limit is not None:
@@ -337,35 +318,21 @@ def sweep(
             f"--processes max_cases={data.most_cases}",
             source=source,
         )
-    if ray is None:
-        running = local_pool(processes_for(data.workers, usable_cores(), processes, source))
-    elif processes is not None:
-        raise BadInput("Ray decides how many cases run at a time", where="processes")
-    else:
-        running = ray_pool(ray, data.workers)
-    name = Path(source or data.name).stem or "sweep"
-    home = Path(f"{name}.sweep" if folder is None else folder)
+    home = Path(f"{Path(source or data.name).stem or 'sweep'}.sweep" if folder is None else folder)
     cases = tuple(cases_of(data))
     known = read_rows(home / NAME)
-    cut_off = False
     if not dry_run and (retry or any(case.key not in known for case in cases)):
-        with running as pool, RowFile(home) as rows:
-            cut_off = rows.cut_off
-            if retry:
-                rows.forget_failures({case.key for case in cases})
+        over = EitherStop(stop or threading.Event())
+        place = (
+            ray_cluster(ray, data.workers, over)
+            if ray
+            else this_machine(processes or max(1, usable_cores() // data.workers), over)
+        )
+        listener = listener or (lambda _: None)
+        with place as there, opened(home, {case.key for case in cases if retry}) as rows:
             todo = [case for case in cases if case.key not in rows.by_key]
-            silent = nullcontext[Heard](lambda _: None)
-            with silent if watch is None else watch(cases, todo, pool.room) as listener:
-                run_sweep(
-                    data,
-                    cases,
-                    rows,
-                    pool,
-                    stop or threading.Event(),
-                    listener,
-                    memory_limit=share_of_memory(pool.room) if ray is None else None,
-                    keep_schedules=schedules,
-                )
+            listener(_plan(len(cases), todo, there.at_once))
+            _run(data, todo, rows, there, over, listener, schedules)
             known = rows.by_key
     found = tuple(known[case.key] for case in cases if case.key in known)
     try:
@@ -373,4 +340,4 @@ def sweep(
     except Contradiction as error:
         error.kept = error.kept or str(home / NAME)
         raise
-    return Sweep(cases, found, home / NAME, cut_off)
+    return Sweep(cases, found, home / NAME)

@@ -26,10 +26,10 @@ from pipesat.core.result import Baseline, Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.frontier import curve
-from pipesat.sweep.pools import run_case
-from pipesat.sweep.rows import NAME, REFUTED, require_agreement
-from pipesat.sweep.spec import cases_of, read_spec
-from pipesat.sweep.study import _job, _row
+from pipesat.sweep.places import REFUTED, Job, run_case
+from pipesat.sweep.rows import NAME, require_agreement
+from pipesat.sweep.spec import cases_of, problem_of, read_spec
+from pipesat.sweep.study import row_of
 from tests.conftest import Run
 from tests.support.problems import chain
 
@@ -150,8 +150,7 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
     """Rows of a sweep, made in this process."""
     spec = read_spec(path)
     for case in cases_of(spec):
-        answer = run_case(_job(spec, case, None, False))
-        yield _row(case, {"wall_s": 0.0, "peak_mib": None, "host": None} | answer)
+        yield row_of(case, run_case(Job(problem_of(spec, case), case.solve)))
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ Found by hand first; then mutants of valid files of every kind, fed to every com
 
 from __future__ import annotations
 
-import importlib
 import json
 import shutil
 import subprocess
@@ -413,7 +412,6 @@ def test_pictures_and_tables_too(
             "--link-delay bandwidth: got",
         ),
         ("sweep W --dry-run --csv N", "--dry-run runs no case and writes nothing"),
-        ("sweep W --dry-run --processes 1000", "--processes: got 1000, expected at most"),
         ("solve P --deterministic --workers 4", "--workers: got 4, `--deterministic` runs one"),
         ("export P S --to trace,layers=2 -o N", "--to layers: trace has no place for it"),
         ("profile -o N --stages cut=balanced", "--stages cut: got 'balanced', expected `--stages`"),
@@ -445,15 +443,6 @@ def test_options_that_say_nothing_together_or_too_much(
     places = {short: world / name for short, name in names.items()} | {"N": tmp_path / "new"}
     one_bad_line(cli(*(places.get(word, word) for word in words.split())), message)
     assert not (tmp_path / "new").exists()
-
-
-def test_more_workers_than_cores_are_refused_before_a_dry_run(
-    cli: Run, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(importlib.import_module("pipesat.sweep.study"), "usable_cores", lambda: 4)
-    path = sweep_of(world, tmp_path, "workers = 1", "workers = 99")
-    outcome = cli("sweep", path, "--dry-run")
-    one_bad_line(outcome, f"{path}: run.workers: got 99, expected at most the 4 cores")
 
 
 # What a killed process leaves

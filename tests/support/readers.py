@@ -304,8 +304,6 @@ name = "all kinds"
 [run]
 workers = 1
 deterministic = false
-kill_after = 30.0
-memory_limit = "2GiB"
 
 [costs.numbers]
 F = [2, 3]

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from pipesat.sweep.pools import ray_pool
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.sweeps import (
@@ -25,7 +24,6 @@ from tests.support.sweeps import (
     killed_after_eight_rows,
     rows_in,
     rows_so_far,
-    runs,
     small,
     start,
     wait_until,
@@ -80,29 +78,14 @@ def address() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def slots() -> list[int]:
-    """Processes on this machine that run cases."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue  # it has just ended
-        if any(b"pipesat.runtime.forks" in word for word in words) and runs(int(path.parent.name)):
-            found.append(int(path.parent.name))
-    return found
-
-
 def test_sixty_cases_killed_twice(address: str, save: Save, tmp_path: Path) -> None:
     spec, folder = save(SIXTY, "sweep.toml"), tmp_path / "out"
-    others = set(slots())
     for _ in range(2):
         killed_after_eight_rows(spec, folder, "--processes", f"ray={address}")
     ends_with_every_case_once(spec, folder, "--processes", f"ray={address}")
-    wait_until(lambda: not set(slots()) - others)
 
 
-def test_a_signal_and_a_limit(address: str, save: Save, tmp_path: Path) -> None:
+def test_a_signal(address: str, save: Save, tmp_path: Path) -> None:
     # one device takes 20 + 31 + 17 units per microbatch, at once; the others all of their time
     short = "[[grid]]\ndevices = 1\nmicrobatches = 2\n"
     long = LONG.replace("[grid]", f"{short}[[grid]]").replace("[60, 61]", "60")
@@ -113,29 +96,10 @@ def test_a_signal_and_a_limit(address: str, save: Save, tmp_path: Path) -> None:
     _, err = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM, err
     assert [row["result"]["value"] for row in rows_in(folder)] == [2 * 68]
-    save(f"{long}[run]\nkill_after = 4\n", "sweep.toml")
-    process = start(spec, folder, "--processes", f"ray={address}")
-    _, err = process.communicate()
-    assert process.returncode == 0, err
-    assert [row["why"] for row in rows_in(folder)] == [None, "killed after 4 s"]
 
 
 def test_what_a_cluster_cannot_do(address: str, cli: Run, save: Save, tmp_path: Path) -> None:
     spec = save(small("devices = 1\nmicrobatches = 1", "[run]\nworkers = 2\n"), "sweep.toml")
     outcome = cli("sweep", spec, "-o", tmp_path / "out", "--processes", f"ray={address}")
     one_bad_line(outcome, "run.workers", "got 2", "at most 1", "largest node")
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_address_that_accepts_but_does_not_answer(
-    cli: Run, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import socket
-
-    monkeypatch.setattr(ray_pool.__wrapped__, "__defaults__", (3.0,))
-    spec = save(small("devices = 1\nmicrobatches = 1"), "sweep.toml")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        outcome = cli("sweep", spec, "-o", tmp_path / "out", "--processes", f"ray={address}")
-    one_bad_line(outcome, address, "no Ray cluster answered within 3 s")
     assert not (tmp_path / "out").exists()

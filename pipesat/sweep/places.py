@@ -1,0 +1,231 @@
+"""Where cases run: interpreters of this machine that end with the sweep, or a Ray cluster."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import pickle
+import platform
+import signal
+import socket
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import IO, Any, Final, NamedTuple, TypeAlias
+
+from pipesat.core import children
+from pipesat.core.errors import BadInput, NotApplicable, RunFailed
+from pipesat.core.problem import Problem
+
+_ONE_THREAD: Final = dict.fromkeys(
+    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"
+)
+_TICK: Final = 0.2  # seconds between two looks at whether the sweep ends
+_LISTENS: Final = 10.0  # seconds for a head of a cluster to accept a connection
+_RETRIES: Final = 3  # of a task whose machine was lost
+REFUTED: Final = "proof refuted: "
+"""Beginning of a row's ``why`` where a checked schedule refuted a proof, which was dropped."""
+
+
+class Job(NamedTuple):
+    """A problem, the keyword arguments of its solve, and whether the schedule is wanted."""
+
+    problem: Problem
+    solve: Mapping[str, Any]
+    schedule: bool = False
+
+
+Answer: TypeAlias = dict[str, Any]
+"""``status``, ``why``, ``result``, ``wall_s``, ``host`` of a row; ``schedule``, a file's text."""
+
+
+class Place(NamedTuple):
+    """``at_once`` cases run there at a time; ``run`` waits for one, or raises RunFailed."""
+
+    at_once: int
+    run: Callable[[Job], Answer]
+
+
+def answer(status: str, why: str | None, result: Mapping[str, Any] | None = None) -> Answer:
+    """Return an answer of this machine, which took no time and has no schedule."""
+    nothing = {"schedule": None, "wall_s": 0.0, "host": platform.node()}
+    return {"status": status, "why": why or None, "result": result, **nothing}
+
+
+def run_case(job: Job) -> Answer:
+    """Solve, in this process; what goes wrong is an answer, too."""
+    from pipesat.files.schedule_file import schedule_bytes
+    from pipesat.workflows.solve import solve
+
+    began = time.monotonic()
+    try:
+        result = solve(job.problem, **job.solve)
+        why = result.explanation if result.status in ("infeasible", "unknown") else None
+        if result.contradictions:
+            why = REFUTED + "; ".join(result.contradictions)
+        found = answer(result.status, why, result.document())
+        if job.schedule and result.schedule is not None:
+            found["schedule"] = schedule_bytes(job.problem, result.schedule).decode()
+    except (BadInput, NotApplicable) as error:
+        found = answer("refused", str(error))
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
+        found = answer("error", f"{type(error).__name__}: {error} ({where})")
+    return found | {"wall_s": round(time.monotonic() - began, 3)}
+
+
+class _Interpreter:
+    """An interpreter of this machine that runs one case after the other, and ends with us."""
+
+    def __init__(self) -> None:
+        self.words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
+        function = "pipesat.sweep.places:serve"
+        self.process, self.link = children.start(function, self.words, _ONE_THREAD, session=True)
+
+    def run(self, job: Job, over: threading.Event) -> Answer | None:
+        """Return what came of a job; ``None`` if the interpreter was lost."""
+        with suppress(EOFError, OSError):
+            self.link.send(job)
+            while not self.link.poll(_TICK):
+                if over.is_set():
+                    raise RunFailed("the sweep ends")
+            found: Answer = self.link.recv()
+            return found
+        self.process.wait()
+        return None
+
+    def close(self) -> str:
+        """End it and its lanes, in the middle of a case if need be; return how it ended."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        code = self.process.wait()
+        last = "".join(f": {line}" for line in children.last_lines(self.words)[-1:])
+        self.words.close()
+        self.link.close()
+        if code >= 0:
+            return f"ended with exit code {code}{last}"
+        memory = "; perhaps the machine ran out of memory" if code == -signal.SIGKILL else ""
+        return f"killed by signal {-code} ({signal.strsignal(-code)}){memory}{last}"
+
+
+def serve() -> None:
+    """Run the cases that come by a connection; end with it, in the middle of a case if need be."""
+    parent = children.parent()
+    with suppress(EOFError, OSError):
+        while True:
+            job = parent.recv()
+            threading.Thread(target=_serve, args=(parent.send, job), daemon=True).start()
+    os._exit(0)
+
+
+def _serve(send: Callable[[Answer], None], job: Job) -> None:
+    send(run_case(job))
+
+
+@contextmanager
+def this_machine(at_once: int, over: threading.Event) -> Iterator[Place]:
+    """Yield this machine; what still runs when ``over`` is set is ended."""
+    idle: list[_Interpreter] = []
+
+    def run(job: Job) -> Answer:
+        one = idle.pop() if idle else _Interpreter()
+        try:
+            found = one.run(job, over)
+        except RunFailed:
+            one.close()
+            raise
+        if found is None:
+            return answer("killed", one.close())
+        idle.append(one)
+        return found
+
+    try:
+        yield Place(at_once, run)
+    finally:
+        for one in idle:
+            one.close()
+
+
+@contextmanager
+def ray_cluster(address: str, workers: int, over: threading.Event) -> Iterator[Place]:
+    """Yield the cluster with its head at ``HOST:PORT``, or, with ``auto``, this machine's.
+
+    A case is a task that takes as many CPUs as it has workers.
+    """
+    ray = _load_ray()
+    _check_that_something_listens(address)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BadInput(_one_line(error), source=address) from None
+    for number, handler in handlers.items():  # Ray's would end us in the middle of a row
+        signal.signal(number, handler)
+    task = ray.remote(num_cpus=workers, max_retries=_RETRIES)(run_task)
+    version = importlib.metadata.version("pipesat")
+
+    def run(job: Job) -> Answer:
+        reference = task.remote(pickle.dumps(job), version)
+        while not ray.wait([reference], timeout=_TICK)[0]:
+            if over.is_set():
+                ray.cancel(reference, force=True)
+                raise RunFailed("the sweep ends")
+        try:
+            found: Answer = ray.get(reference)
+        except ray.exceptions.RayTaskError as error:
+            said = _one_line(error.cause)
+            raise BadInput(said, source="a machine of the cluster") from None
+        except ray.exceptions.RayError as error:
+            lost = f"{type(error).__name__}: {_one_line(error)}"
+            return answer("killed", lost) | {"host": None}
+        return found
+
+    try:
+        nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+        largest = int(max(nodes, default=0))
+        if largest < workers:
+            text = f"expected at most {largest}, the CPUs of the cluster's largest node"
+            raise BadInput(text, where="run.workers", value=workers)
+        yield Place(sum(int(cpus) // workers for cpus in nodes), run)
+    finally:
+        ray.shutdown()
+
+
+def run_task(job: bytes, version: str) -> Answer:
+    """Run a job in a worker of Ray."""
+    here = importlib.metadata.version("pipesat")
+    if here != version:
+        raise BadInput(
+            f"pipesat {here} on {platform.node()}, expected {version} as where the sweep started"
+        )
+    return run_case(pickle.loads(job))  # noqa: S301  it is ours
+
+
+def _load_ray() -> Any:
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise BadInput("`ray` needs Ray: pip install 'ray>=2.40'") from None
+    return ray
+
+
+def _check_that_something_listens(address: str) -> None:
+    """Spare users Ray's wait where it is clear at once; other forms of address are Ray's."""
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_LISTENS).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"no Ray cluster is there: {reason}", source=address) from None
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())[:300]
