@@ -51,8 +51,7 @@ _PICTURES = [
 def compare(asked: Asked) -> None:
     """Compare measured times with the prediction.
 
-    The order that ran is timed again with one measured quantity after the other: op costs, their
-    spread, calls that block, overhead, link delays.
+    Of ops, devices and links: what was predicted, what was measured.
     """
     from pipesat.files.atomic import write_file
     from pipesat.timeline.compare import comparison_picture
@@ -142,20 +141,8 @@ def _import_of(asked: Asked) -> int:
     return 0
 
 
-_EXPLAIN = 0.15  # error of the makespan from which users are told what to do
-_ADVICE = {
-    "op costs": "profile again, or take the measured costs: pipesat timeline refit",
-    "cores shared with others": "ranks and other work take turns on the cores: run it on as many "
-    "idle cores as there are ranks",
-    "op times that vary": "the machine is shared or its clocks change: compare --noise says "
-    "what the order stands",
-    "send and receive calls that block": "the runtime blocks while it sends: raise the costs by "
-    "it, as pipesat timeline refit does",
-    "overhead between ops": "the runtime needs time for every op: larger microbatches, or costs "
-    "that include it, as pipesat timeline refit has them",
-    "link delays": "the links are not as fast as the problem says: pipesat timeline refit",
-    "not explained": "delays that vary, or work outside of the ops",
-}
+_LARGE = 0.15  # error of the makespan from which users are told what to do
+_NEXT = "take the measured costs: pipesat timeline refit, then pipesat solve"
 _TOY = (
     "a small transformer ran, not the model that the costs are of (--model takes that one). The "
     "costs are scaled to its compute, so that only shapes are compared"
@@ -164,7 +151,7 @@ _TOY = (
 
 @dataclass(frozen=True, repr=False)
 class Compared(Displayed):
-    """Predicted against measured: which assumption makes how much of the difference."""
+    """Predicted against measured."""
 
     problem: Problem
     said: AgainstPrediction
@@ -179,7 +166,7 @@ class Compared(Displayed):
             yield table_of(rows, notes=["times in us"])
 
     def facts(self) -> Facts:
-        """Return both makespans, and what each assumption makes; of a toy model, shapes alone."""
+        """Return both makespans, and what to do if they differ; of a toy model, shapes alone."""
         c = self.said
         if c.toy_model:
             compute = sum(row.busy for row in c.devices) / len(c.devices) or 1.0
@@ -192,15 +179,7 @@ class Compared(Displayed):
             f"predicted {_ms(c.predicted)}, measured {_ms(c.measured)} (median of {c.steps} steps, "
             f"{_ms(c.shortest)} to {_ms(c.longest)}), error {percent(c.error, 1, sign=True)}"
         )
-        parts = ", ".join(
-            f"{part.assumption} {part.makes / 1000:+,.2f} ms" for part in c.parts if part.makes
-        )
-        largest = f"{c.largest.assumption}; {_ADVICE[c.largest.assumption]}"
-        return [
-            ("Makespan", makespans),
-            ("Made of", parts),
-            ("Largest", largest if abs(c.error) > _EXPLAIN else ""),
-        ]
+        return [("Makespan", makespans), ("Next", _NEXT if abs(c.error) > _LARGE else "")]
 
 
 def _ms(us: float) -> str:

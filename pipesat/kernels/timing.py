@@ -178,13 +178,13 @@ def value_of(a: ProblemArrays, order: Coded) -> tuple[int, int]:
 
 @compiled
 def last_ends(
-    sequence: Sequence, lengths: Floats, delay: Floats, gap: Floats, devices: int, each: bool
+    sequence: Sequence, lengths: Floats, delay: Floats, devices: int, each: bool
 ) -> Floats:
     """Ends of the devices' last items in many cases; shape (cases, 1 or D, D), -inf: never.
 
-    ``lengths`` has shape (cases, items). ``delay`` has one of every input, as the sequence, ``gap``
-    the time before every item in which its device rests. All begin at 0; with ``each``, the second
-    axis is the one device that does: what waits for none of its items never ends.
+    ``lengths`` has shape (cases, items). ``delay`` has one of every input, as the sequence. All
+    begin at 0; with ``each``, the second axis is the one device that does: what waits for none of
+    its items never ends.
     """
     devices_of, before, begins = sequence.device, sequence.before, sequence.begin
     sources, together = sequence.source, sequence.together
@@ -196,7 +196,7 @@ def last_ends(
                 device = devices_of[number]
                 start = 0.0 if not each or device == origin else -np.inf
                 if before[number] >= 0:
-                    start = ends[before[number]] + gap[number]
+                    start = ends[before[number]]
                 for at in range(begins[number], begins[number + 1]):
                     start = max(start, ends[sources[at]] + delay[at])
                 ends[number] = start + lengths[case, number]

@@ -232,13 +232,11 @@ def makespans(network: LinearOrder, times: Floats) -> Floats:
 
 
 def _last_ends(network: LinearOrder, times: Floats, *, each: bool) -> Floats:
-    import numpy as np
-
     from pipesat.kernels.timing import last_ends
 
     arrays = network.arrays
-    gaps, devices = np.zeros(len(arrays.device)), int(arrays.device.max(initial=-1)) + 1
-    ends: Floats = last_ends(arrays, times, arrays.delay.astype(float), gaps, devices, each)
+    devices = int(arrays.device.max(initial=-1)) + 1
+    ends: Floats = last_ends(arrays, times, arrays.delay.astype(float), devices, each)
     return ends
 
 

@@ -1,11 +1,10 @@
-"""Predicted against measured, the assumption that the difference comes from, and the picture."""
+"""Predicted against measured: makespans, ops, devices, links, and the picture."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from statistics import fmean, median
 from typing import Any
 
@@ -16,7 +15,7 @@ from pipesat.core.rules import duration
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.picture.gantt import gantt_figure
-from pipesat.timeline.replay import Replay, gaps_of, measured_delays
+from pipesat.timeline.observed import gaps_of, measured_delays
 from pipesat.timeline.timeline import TOY_SOURCE, Ran, Timeline
 
 
@@ -68,19 +67,9 @@ class LinkRow:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One assumption and by how much it moves the makespan, in us, after those before it."""
-
-    assumption: str
-    makes: float
-
-
-@dataclass(frozen=True)
 class AgainstPrediction:
-    """Predicted against measured.
+    """Predicted against measured makespan, in us, and what ops, devices and links did.
 
-    ``parts`` lead from the predicted makespan to the measured one: the order that ran is timed
-    again and again, each time with one more of its measured times. Their sum is the difference.
     Of a ``toy_model``, all that is predicted is scaled to its compute: only shapes are compared.
     """
 
@@ -92,7 +81,6 @@ class AgainstPrediction:
     kinds: tuple[KindRow, ...]
     devices: tuple[DeviceRow, ...]
     links: tuple[LinkRow, ...]
-    parts: tuple[Part, ...]
     toy_model: bool = False
 
     @property
@@ -100,58 +88,24 @@ class AgainstPrediction:
         """``(predicted - measured) / measured``: negative where the run was slower."""
         return difference(self.predicted, self.measured) or 0.0
 
-    @property
-    def largest(self) -> Part:
-        """The assumption that moves the makespan most."""
-        return max(self.parts, key=lambda part: abs(part.makes))
-
     def document(self) -> dict[str, Any]:
         """Return everything for ``--json``, times in us."""
-        return asdict(self) | {
-            "error": self.error,
-            "failed_assumption": self.largest.assumption,
-            "parts": {part.assumption: part.makes for part in self.parts},
-        }
-
-
-COSTS = "op costs"
-CORES = "cores shared with others"
-SPREAD = "op times that vary"
-COPIES = "copy times"
-CALLS = "send and receive calls that block"
-OVERHEAD = "overhead between ops"
-DELAYS = "link delays"
-REST = "not explained"
+        return asdict(self) | {"error": self.error}
 
 
 def compare(problem: Problem, timeline: Timeline) -> AgainstPrediction:
     """Compare the order that ran, timed with the problem's costs, with its typical step."""
-    replay = Replay(problem, timeline)
-    calls = [gap.calls for gap in replay.gaps]
-    gaps = [sum(gap) for gap in replay.gaps]
-    predicted, measured = replay.makespan(replay.stated), replay.measured(copies=True)
-    alone = replay.medians(lambda ran: ran.end - ran.start if ran.cpu is None else ran.cpu)
-    ladder = [
-        ("", predicted),
-        (COSTS, replay.makespan(alone)),
-        (CORES, replay.makespan(replay.medians(lambda ran: ran.end - ran.start))),
-        (SPREAD, replay.makespan(replay.measured())),
-        *([(COPIES, replay.makespan(measured))] if replay.linear.copies else []),
-        (CALLS, replay.makespan(measured, calls)),
-        (OVERHEAD, replay.makespan(measured, gaps)),
-        (DELAYS, replay.makespan(measured, gaps, delays_as_seen=True)),
-        (REST, replay.step.makespan),
-    ]
+    step = timeline.typical
+    predicted = timeline.us_per_unit * time_order(problem, step.order).makespan
     return AgainstPrediction(
         predicted,
-        replay.step.makespan,
+        step.makespan,
         min(timeline.makespans),
         max(timeline.makespans),
         len(timeline.steps),
         _kinds(problem, timeline),
         _devices(problem, timeline, predicted),
         _links(problem, timeline),
-        tuple(Part(name, after - before) for (_, before), (name, after) in pairwise(ladder)),
         timeline.source == TOY_SOURCE,
     )
 
@@ -215,9 +169,7 @@ def comparison_picture(
     error = percent(comparison.error, 1, sign=True)
     title = (
         f"{problem.name or 'timeline'}: predicted {comparison.predicted / 1000:,.2f} ms, "
-        f"measured {comparison.measured / 1000:,.2f} ms ({error})\n"
-        f"largest part of the difference: {comparison.largest.assumption} "
-        f"({comparison.largest.makes / 1000:+,.2f} ms)"
+        f"measured {comparison.measured / 1000:,.2f} ms ({error})"
     )
     figure = gantt_figure(problem, both, title=title, time_unit=unit)
     return file_of(figure, kind)

@@ -17,7 +17,7 @@ from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import duration, one_of_each
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.strict_json import MOST
-from pipesat.timeline.replay import CostKey, LinkKey, cost_key, delays_seen, gaps_of
+from pipesat.timeline.observed import CostKey, LinkKey, cost_key, delays_seen, gaps_of
 from pipesat.timeline.timeline import TOY_SOURCE, Timeline
 
 _COARSE = 50  # units: below, rounding to whole ones changes a cost by more than 1 %

@@ -202,8 +202,8 @@ def replay_of(costs: Costs) -> Replay:
         found = np.empty(len(times))
         for line, rows in lines:
             table = times[np.ix_(rows, [column[str(item)] for item in line.item])]
-            late, gaps = line.arrays.delay * np.float64(delay), np.zeros(len(line.item))
-            ends = last_ends(line.arrays, table, late, gaps, len(problem.devices), False)
+            late = line.arrays.delay * np.float64(delay)
+            ends = last_ends(line.arrays, table, late, len(problem.devices), False)
             found[rows] = ends.max(axis=(1, 2))
         return found
 

@@ -174,10 +174,7 @@ def _recognised(problem: Problem, order: Sequence[Sequence[Op]]) -> str | None:
 def compare_timeline(
     problem: Problem, timeline: Timeline | str | Path, *, shortest: bool = False
 ) -> AgainstPrediction:
-    """Compare predicted and measured times, and say which assumption the difference comes from.
-
-    The order that ran is timed again with one measured quantity after the other: op costs, their
-    spread, calls that block, overhead, link delays.
+    """Compare predicted and measured times: of the step, and of every op, device and link.
 
     Parameters
     ----------

@@ -18,11 +18,10 @@ from pipesat.core.timing import time_order
 from pipesat.export.torch.companions import OwnWords
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.timeline import compare as parts_of
-from pipesat.timeline.compare import AgainstPrediction, compare
+from pipesat.timeline.compare import compare
 from pipesat.timeline.file import read_timeline, write_timeline
+from pipesat.timeline.observed import gaps_of
 from pipesat.timeline.refit import refit
-from pipesat.timeline.replay import gaps_of
 from pipesat.timeline.timeline import (
     DeviceRun,
     Ran,
@@ -60,17 +59,12 @@ def timeline(*steps: TrainingStep, of: Problem | None = None, scale: float = 100
     return Timeline((of or problem()).sha256, steps or (AS_PREDICTED,), scale)
 
 
-def parts(comparison: AgainstPrediction) -> dict[str, float]:
-    return {part.assumption: round(part.makes, 6) for part in comparison.parts if part.makes}
-
-
 # The comparison
 
 
 def test_a_run_as_predicted() -> None:
     result = compare(problem(), timeline())
     assert (result.predicted, result.measured, result.error) == (20_000, 20_000, 0)
-    assert parts(result) == {}
     first, second = result.devices
     assert (first.busy, first.predicted_busy, first.idle, first.predicted_idle) == (
         12_000,
@@ -93,8 +87,6 @@ def test_ops_that_all_take_twice_as_long() -> None:
     )
     result = compare(problem(), timeline(slow))
     assert result.error == pytest.approx((20 - 38) / 38)
-    assert parts(result) == {parts_of.COSTS: 18_000}
-    assert result.largest.assumption == "op costs"
     kind = result.kinds[0]
     assert (kind.device, kind.kind, kind.count, kind.predicted, kind.measured) == (
         0,
@@ -103,20 +95,6 @@ def test_ops_that_all_take_twice_as_long() -> None:
         2000,
         4000,
     )
-
-
-def test_one_slow_op_is_variation_not_cost() -> None:
-    # three steps; in all, 1BW0 takes 10 instead of 4 where 1BW1 takes 4: of six times of this
-    # stage and kind the median is 4 + half of 6 = 7; with medians alone: 3 + 2 + 7 + 2 + 7 + 1 + 4
-    late = step(
-        (("0F0", 0, 2, 0), ("0F1", 2, 4, 0), ("0BW0", 16, 20, 12), ("0BW1", 22, 26, 2)),
-        (("1F0", 3, 5, 3), ("1BW0", 5, 15, 0), ("1F1", 15, 17, 0), ("1BW1", 17, 21, 0)),
-    )
-    assert parts(compare(problem(), timeline(late, late, late))) == {parts_of.COSTS: 6_000}
-    result = compare(problem(), timeline(AS_PREDICTED, late, late, AS_PREDICTED, late))
-    assert (result.shortest, result.longest, result.steps) == (20_000, 26_000, 5)
-    # ten times, three of them 10: the median is 4
-    assert parts(result) == {parts_of.SPREAD: 6_000}
 
 
 def test_ops_that_had_half_a_core() -> None:
@@ -132,8 +110,6 @@ def test_ops_that_had_half_a_core() -> None:
         )
     )
     result = compare(problem(), timeline(on_core))
-    # of the makespan's path 0F0 1F0 1BW0 1F1 1BW1 0BW1, three are BW: 3 x (5 - 4)
-    assert parts(result) == {parts_of.COSTS: 3_000, parts_of.CORES: 15_000}
     assert [row.cpu for row in result.kinds] == [2000, 5000, 2000, 5000]
 
 
@@ -143,7 +119,9 @@ def test_a_slow_link() -> None:
         (("0F0", 0, 2, 0), ("0F1", 2, 4, 0), ("0BW0", 10, 14, 6), ("0BW1", 19, 23, 5)),
         (("1F0", 3, 5, 3), ("1BW0", 5, 9, 0), ("1F1", 9, 11, 0), ("1BW1", 11, 15, 0)),
     )
-    assert parts(compare(problem(), timeline(late))) == {parts_of.DELAYS: 3_000}
+    # two gradients were waited for: delays of 1 and of 4
+    backward = compare(problem(), timeline(late)).links[1]
+    assert (backward.predicted, backward.measured, backward.count) == (1000, 2500, 2)
 
 
 def test_what_was_sent_long_before_did_not_delay() -> None:
@@ -154,7 +132,6 @@ def test_what_was_sent_long_before_did_not_delay() -> None:
     )
     result = compare(problem(), timeline(late))
     assert [(link.measured, link.count) for link in result.links] == [(1000, 1), (1000, 2)]
-    assert parts(result) == {parts_of.REST: 300}
 
 
 def test_calls_and_overhead_between_ops() -> None:
@@ -165,7 +142,6 @@ def test_calls_and_overhead_between_ops() -> None:
         calls=((), (TransferCall("1SEND_B0", 9100, 9600), TransferCall("1RECV_F1", 9700, 10_200))),
     )
     result = compare(problem(), timeline(late))
-    assert parts(result) == {parts_of.CALLS: 1_000, parts_of.OVERHEAD: 500}
     assert (result.devices[1].calls, result.devices[1].overhead) == (1_000, 500)
 
 
@@ -179,7 +155,7 @@ def test_calls_inside_a_wait_are_no_gap() -> None:
 
 @pytest.mark.slow
 @given(problems(least_time=2), st.floats(0.5, 4))
-def test_the_parts_add_up_and_costs_explain_what_only_costs_changed(
+def test_a_run_of_the_problems_own_times_is_as_predicted(
     any_problem: Problem, factor: float
 ) -> None:
     order = BASELINES["list-scheduling"](any_problem).order
@@ -190,8 +166,6 @@ def test_the_parts_add_up_and_costs_explain_what_only_costs_changed(
     )
     result = compare(any_problem, Timeline(any_problem.sha256, (TrainingStep(rows),), 1.0))
     assert result.predicted == timed.makespan
-    total = sum(part.makes for part in result.parts)
-    assert total == pytest.approx(result.measured - result.predicted)
     exact = compare(any_problem, Timeline(any_problem.sha256, (TrainingStep(rows),), factor))
     assert exact.error == pytest.approx(0)
 
@@ -517,7 +491,7 @@ def test_the_comparison_as_a_table_and_a_picture(cli, measured, tmp_path: Path) 
     assert outcome.code == 0
     assert "predicted 20.00 ms, measured 38.00 ms" in outcome.out
     assert "error -47.4 %" in outcome.out
-    assert "op costs; profile again" in outcome.out
+    assert "take the measured costs: pipesat timeline refit" in outcome.out
     assert re.search(r"source +target +predicted", outcome.out)
     data = png.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
@@ -537,7 +511,7 @@ def test_the_shortest_step_alone(cli, save, tmp_path: Path) -> None:
     assert cli(*arguments).json["measured"] == 38_000
     result = cli(*arguments, "--shortest").json
     assert (result["measured"], result["steps"]) == (20_000, 1)
-    assert set(result["parts"].values()) == {0}  # costs are those of this step alone
+    assert result["error"] == 0  # costs are those of this step alone
 
 
 def test_the_refit_can_be_solved_and_predicts_what_was_measured(cli, measured, tmp_path) -> None:
