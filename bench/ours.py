@@ -11,7 +11,7 @@ from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import write_schedule
 
 if TYPE_CHECKING:
-    from pipesat.core.result import Result
+    from pipesat.workflows.result import Result
 
 POINTS_PER_DECADE = 50  # of the history that a row keeps
 SCHEDULES = HERE / "schedules"  # not in git: plain/collect.py keeps the best

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
         ProblemWarning,
     )
     from pipesat.core.problem import Device, Problem
-    from pipesat.core.result import Result
-    from pipesat.core.schedule import Schedule
     from pipesat.core.stage import Stage
     from pipesat.report.study import read, report
     from pipesat.sweep.study import sweep
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from pipesat.workflows.memory import frontier, min_memory
     from pipesat.workflows.microbatch_orders import balance
     from pipesat.workflows.profiles import profile
+    from pipesat.workflows.result import Result, Schedule
     from pipesat.workflows.risk import risk
     from pipesat.workflows.schedules import check, show
     from pipesat.workflows.solve import solve
@@ -58,8 +57,8 @@ _HOMES = {
     "PipesatError": "core.errors",
     "Problem": "core.problem",
     "ProblemWarning": "core.errors",
-    "Result": "core.result",
-    "Schedule": "core.schedule",
+    "Result": "workflows.result",
+    "Schedule": "workflows.result",
     "Stage": "core.stage",
     "advise": "choose.plan_and_advise",
     "balance": "workflows.microbatch_orders",
@@ -83,26 +82,19 @@ _HOMES = {
 _METHODS = {
     "built": "placement.building",
     "changed": "placement.building",
-    "export_result": "workflows.exports",
     "figure_of_plan": "choose.picture",
-    "figure_of_result": "picture.gantt",
-    "figure_of_schedule": "picture.gantt",
     "from_parts": "placement.building",
     "html_of_problem": "core.summary",
     "parse_problem": "files.problem_file",
-    "peak_memory": "core.metrics",
     "read_problem": "files.problem_file",
     "remarks_of": "core.stated",
     "save_advice": "choose.files",
     "save_plan": "choose.files",
-    "save_result": "workflows.exports",
     "schedule_of": "workflows.schedules",
-    "usual": "workflows.hand_written",
     "warned": "core.stated",
     "write_layers": "layers.file",
     "write_problem": "files.problem_file",
     "write_profile": "profile.file",
-    "write_schedule": "files.schedule_file",
     "write_timeline": "timeline.file",
 }
 HOMES |= _HOMES | _METHODS

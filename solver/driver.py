@@ -14,7 +14,7 @@ from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Infeasible
 from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
-from pipesat.core.result import Result
+from pipesat.core.result import Solution
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Listener
 from pipesat.core.usable_cores import usable_cores
@@ -46,7 +46,7 @@ def solve(
     known_bound: Bound | None = None,
     listener: Listener | None = None,
     stop: threading.Event | None = None,
-) -> Result:
+) -> Solution:
     """Return the best checked schedule found within ``time_limit`` seconds, and its bound.
 
     Parameters
@@ -125,7 +125,7 @@ def solve(
     said = [*report.notes, *team.notes, *team.accounted(), *warnings]
     if incumbent.schedule is None:
         said = [incumbent.impossible or "no schedule found", *said]
-    return Result(
+    return Solution(
         problem=problem,
         status=Standing(incumbent.value, incumbent.bound.value, infeasible).status,
         objective=objective,

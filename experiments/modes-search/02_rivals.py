@@ -22,12 +22,12 @@ import pipesat
 from pipesat.core.checker import check
 from pipesat.core.errors import Deadlock
 from pipesat.core.problem import Problem
-from pipesat.core.result import Result
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.solver.modes.assign import in_modes
 from pipesat.workflows.hand_written import hand_written
+from pipesat.workflows.result import Result
 
 PAGE = HERE / "README.md"
 BEGIN, END = "<!-- begin rivals -->\n", "<!-- end rivals -->"

@@ -19,13 +19,13 @@ from typing import Any
 from cases import CHUNK, HERE, about, fill, keep, kept_schedules, options, share, table, vee
 
 from pipesat.core.problem import Problem
-from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
 from pipesat.core.solving import Solve, Starts
 from pipesat.frontier.picture import Staircase, frontier_figure, staircases
 from pipesat.frontier.trace import Frontier, trace
 from pipesat.picture.figures import file_of
 from pipesat.workflows.hand_written import published
+from pipesat.workflows.result import Result
 from pipesat.workflows.studies import solver_of
 
 CHUNKS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16)

@@ -19,11 +19,11 @@ sys.path.insert(0, str(ROOT))
 
 from pipesat.core.metrics import bubbles  # noqa: E402
 from pipesat.core.problem import Problem  # noqa: E402
-from pipesat.core.result import Result  # noqa: E402
 from pipesat.core.schedule import Schedule  # noqa: E402
 from pipesat.files.problem_file import parse_problem, read_problem  # noqa: E402
 from pipesat.files.schedule_file import read_schedule  # noqa: E402
 from pipesat.heuristics import BASELINES  # noqa: E402
+from pipesat.workflows.result import Result  # noqa: E402
 from pipesat.workflows.solve import solve  # noqa: E402
 
 CHUNK = 10_000

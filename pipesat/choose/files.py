@@ -14,13 +14,14 @@ from pipesat.choose.plan import Plan
 from pipesat.choose.plan_tables import layout_text, module_names
 from pipesat.choose.rows import Row, options_of, published_in, stages_text
 from pipesat.core.claims import Standing
-from pipesat.core.result import Baseline, Result
+from pipesat.core.result import Baseline, Solution
 from pipesat.export import EXPORTERS, FILE_NAMES
 from pipesat.export.result_folder import result_files
 from pipesat.files.folder import json_file, write_folder
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.layers.file import layers_bytes
 from pipesat.report.study import report
+from pipesat.workflows.result import Result
 
 PLAIN: Final = "nothing-by-hand"
 """Folder of the best row that is exported and run as it is."""
@@ -119,7 +120,7 @@ def result_of(advice: Advice, row: Row) -> Result:
     bound = max(bounds, key=lambda bound: bound.value)
     same = [x for x in advice.rows if x.runs and published_in(x.name) and x.problem == row.problem]
     best = min(same, key=lambda other: other.makespan, default=None)
-    return Result(
+    answer = Solution(
         problem=row.problem,
         status=Standing(row.makespan, bound.value, of="this row").status,
         objective="makespan",
@@ -131,6 +132,7 @@ def result_of(advice: Advice, row: Row) -> Result:
         workers=1 if own is None else own.workers,
         versions={} if own is None else own.versions,
     )
+    return Result.of(answer)
 
 
 def remark_of(advice: Advice, row: Row) -> str:

@@ -29,12 +29,13 @@ from pipesat.core.metrics import peak_memory
 from pipesat.core.ops import Op, with_ops
 from pipesat.core.progress import doing
 from pipesat.core.remarks import Remark, documents_of, text_of
-from pipesat.core.result import Result
+from pipesat.core.result import Solution
 from pipesat.core.schedule import Schedule
 from pipesat.core.showing import Displayed, Facts, Table, sentences
 from pipesat.core.summary import peak_text
 from pipesat.layers.pipeline import shape_name
 from pipesat.layers.stages import problem_with_recompute, untold
+from pipesat.workflows.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -339,7 +340,7 @@ def concluded(
         best = max((b for b in (own, of_all) if b is not None), key=lambda proof: proof.value)
         proof = None if refuted else best
         standing = Standing(chosen.value, None if proof is None else proof.value)
-        result = Result(
+        found = Solution(
             problem=problem,
             status=standing.status,
             objective=known.space.objective,
@@ -352,6 +353,7 @@ def concluded(
             versions=dict(versions),
             history=chosen.history,
         )
+        result = Result.of(found)
     told = tuple(dict.fromkeys(refuted))
     return Plan(known, result, bound, tuple(rows), tuple(left_out), seconds, told)
 

@@ -23,8 +23,8 @@ from pipesat.core.remarks import documents_of, text_of
 if TYPE_CHECKING:
     from pipesat.cli.progress import Progress
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Result
     from pipesat.core.showing import Displayed, Facts
+    from pipesat.workflows.result import Result
 
 
 class Asked:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from pipesat.choose.advice import Advice
     from pipesat.choose.plan import Plan
     from pipesat.cli.asked import Asked
-    from pipesat.core.result import Result
     from pipesat.frontier.answers import Frontiers
     from pipesat.frontier.least_memory import LeastMemory
     from pipesat.workflows.order_rows import MicrobatchOrders
+    from pipesat.workflows.result import Result
 
 
 _WRITING = 0.2  # of the time limit, and no more than these seconds: to write files

@@ -100,7 +100,7 @@ def export(asked: Asked) -> None:
     """Write a schedule for torch, Megatron-LM, NeMo, a trace."""
     from pipesat.cli.exits import with_options
     from pipesat.core.errors import Note
-    from pipesat.workflows.exports import file_of, files_beside
+    from pipesat.export.written import file_of, files_beside
 
     file = file_of(asked["path"], asked["to"])
     with warnings.catch_warnings(action="ignore"):  # the notes say it

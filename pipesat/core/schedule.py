@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from pipesat.core.attached import attached
-from pipesat.core.errors import BadInput
 from pipesat.core.ops import Copy, Item, Pair, Unreadable, members
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pipesat.core.errors import Violation
-    from pipesat.core.problem import Problem
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,70 +68,34 @@ class TimedCopy(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Schedule:
     """Per device, the timed items in execution order. ``source`` says who made it.
 
     ``copies`` has each device's copies in order of (start, end), both directions in one list; it is
-    empty where nothing is offloaded. A schedule that pipesat hands out knows its ``problem``.
+    empty where nothing is offloaded. One that users get also knows its problem
+    (``pipesat.Schedule``).
     """
 
     devices: tuple[tuple[Timed, ...], ...]
     source: str = ""
     copies: tuple[tuple[TimedCopy, ...], ...] = ()
-    problem: Problem | None = field(default=None, compare=False)
-
-    def on(self, problem: Problem) -> Schedule:
-        """Return this schedule as one of a problem; what was worked out of it stays."""
-        if self.problem is problem:
-            return self
-        same = copy.copy(self)
-        object.__setattr__(same, "problem", problem)
-        return same
 
     def bare(self) -> Schedule:
-        """Return it without its problem and what was worked out of it, to be sent elsewhere."""
+        """Return its times alone, without what was worked out of them, to be sent elsewhere."""
         return Schedule(self.devices, self.source, self.copies)
 
-    @property
-    def of(self) -> Problem:
-        """The problem.
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        return self._said == other._said
 
-        Raises
-        ------
-        BadInput
-            If nothing says which one it is.
-        """
-        if self.problem is None:
-            raise BadInput("this schedule does not know its problem: schedule.on(problem) does")
-        return self.problem
+    def __hash__(self) -> int:
+        return hash(self._said)
 
     @property
-    def peak_memory(self) -> list[int]:
-        """Most memory that each device holds, static memory included."""
-        return cast("list[int]", attached("peak_memory")(self.of, self))
-
-    def check(self) -> list[Violation]:
-        """Return every violation of a rule; empty if it is valid. See :func:`pipesat.check`."""
-        return cast("list[Violation]", attached("check")(self.of, self))
-
-    def plot(self) -> Figure:
-        """Draw it as a Gantt chart; return a matplotlib figure."""
-        return cast("Figure", attached("figure_of_schedule")(self.of, self))
-
-    def export(self, to: str, path: str | Path | None = None, **options: Any) -> Exported:
-        """Return it in another format; see :func:`pipesat.export`."""
-        return cast("Exported", attached("export")(self.of, self, to, path, **options))
-
-    def write(self, path: str | Path) -> None:
-        """Write a schedule file.
-
-        Raises
-        ------
-        BadInput
-            If the file cannot be written.
-        """
-        attached("write_schedule")(path, self.of, self)
+    def _said(self) -> tuple[object, ...]:
+        return self.devices, self.source, self.copies
 
     def copies_of(self, device: int) -> tuple[TimedCopy, ...]:
         """Copies of one device."""

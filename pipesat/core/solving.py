@@ -11,7 +11,7 @@ from typing import Final, Literal, Protocol, TypeAlias, TypedDict, Unpack
 
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.core.result import Improvement, Result
+from pipesat.core.result import Improvement, Solution
 from pipesat.core.schedule import Schedule
 
 Listener: TypeAlias = Callable[[Improvement], None]
@@ -59,7 +59,7 @@ class Told(TypedDict):
 class Solve(Protocol):
     """A solve as :func:`pipesat.solve`, which is told what to start from."""
 
-    def __call__(self, problem: Problem, *, starts: Starts, **told: Unpack[Told]) -> Result:
+    def __call__(self, problem: Problem, *, starts: Starts, **told: Unpack[Told]) -> Solution:
         """Solve."""
 
 

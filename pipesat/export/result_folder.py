@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.result import Result
+from pipesat.core.result import Solution
 from pipesat.export import EXPORTERS, FILE_NAMES
 from pipesat.export.options import Options
 from pipesat.files.folder import json_file, write_folder
@@ -40,7 +40,7 @@ class ResultFiles(NamedTuple):
 
 def result_files(
     folder: Path,
-    result: Result,
+    result: Solution,
     log: Sequence[str],
     *,
     home: str = "",
@@ -94,7 +94,7 @@ def result_files(
 
 def write_result_folder(
     folder: Path,
-    result: Result,
+    result: Solution,
     log: Sequence[str],
     *,
     home: str = "",
@@ -107,7 +107,7 @@ def write_result_folder(
     return made
 
 
-def _order(folder: Path, result: Result, to: str) -> tuple[dict[str, bytes], list[str], str]:
+def _order(folder: Path, result: Solution, to: str) -> tuple[dict[str, bytes], list[str], str]:
     """Make the order for a runtime, where it can run it.
 
     Returns the files, what the log is told, and what a user is.

@@ -128,7 +128,7 @@ def _schedule(model: ScheduleModel, problem: Problem) -> Schedule:
         tuple(TimedCopy(_parsed(parse_copy, text), start, end) for text, start, end in row)
         for row in model.copies
     )
-    return Schedule(rows, model.source, copies if any(copies) else (), problem)
+    return Schedule(rows, model.source, copies if any(copies) else ())
 
 
 def modes_of_entry(listed: Sequence[ModeEntry], problem: Problem) -> dict[tuple[int, int], int]:

@@ -14,7 +14,7 @@ from pipesat.core.claims import Bound
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
-from pipesat.core.result import Baseline, Improvement, Result
+from pipesat.core.result import Baseline, Improvement, Solution
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve, Starts
 from pipesat.frontier.caps import Cap, at_cap, scale_of
@@ -116,7 +116,7 @@ class Study:
         known: Sequence[KnownSchedule],
         bound: Bound | None,
         target: int | None = None,
-    ) -> Result:
+    ) -> Solution:
         """Solve a problem with the curve's layers and any capacities; keep its schedule.
 
         ``known`` are schedules that fit, the best first, ``bound`` is one that holds already.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Result
+    from pipesat.core.result import Solution
     from pipesat.core.schedule import Schedule
 
 
@@ -55,19 +55,7 @@ def gantt(problem: Problem, schedule: Schedule, *, title: str, kind: str = "png"
     return file_of(gantt_figure(problem, schedule, title=title), kind)
 
 
-def figure_of_result(result: Result) -> Figure | None:
-    """Draw a result's schedule; ``None`` without one."""
-    if result.schedule is None:
-        return None
-    return gantt_figure(result.problem, result.schedule, title=title_of(result))
-
-
-def figure_of_schedule(problem: Problem, schedule: Schedule) -> Figure:
-    """Draw a schedule."""
-    return gantt_figure(problem, schedule, title=title_of_schedule(problem, schedule))
-
-
-def title_of(result: Result) -> str:
+def title_of(result: Solution) -> str:
     """Title of a result's picture: whose it is, and below it value, bound and gap."""
     problem, value = result.problem, result.value
     said = [f"{result.objective} {_time(value, problem)}"]

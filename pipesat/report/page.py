@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipesat.core.problem import Problem
-from pipesat.core.result import Result
 from pipesat.core.showing import Displayed
 from pipesat.picture.style import (
     CAPACITY,
@@ -37,6 +36,7 @@ from pipesat.report import tables
 from pipesat.report.data import LARGEST, case_data
 from pipesat.report.tables import plain, script_json, shown
 from pipesat.workflows.best_known import Comparison
+from pipesat.workflows.result import Result
 
 SCRIPTS = (
     "schedule.js",

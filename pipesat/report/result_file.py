@@ -13,13 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
-from pipesat.core.result import Result
+from pipesat.core.result import Solution
 from pipesat.core.schedule import Schedule
 from pipesat.core.settings import Target
 from pipesat.core.showing import Displayed, Facts, Table
 from pipesat.files.complaint import validated
 from pipesat.files.folder import has_file, listed
 from pipesat.files.strict_json import read_json
+from pipesat.workflows.result import Result
 
 LARGEST_FILE = 16 << 20
 
@@ -124,7 +125,7 @@ def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Resu
     if model.status != status:
         expected = f"expected {status}, as value and lower_bound say"
         raise BadInput(expected, source=source, where="status", value=model.status)
-    return Result(
+    found = Solution(
         problem=problem,
         status=model.status,
         objective=model.objective,
@@ -140,3 +141,4 @@ def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Resu
         explanation=model.explanation or "",
         target=model.target,
     )
+    return Result.of(found)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
-from pipesat.core.result import Result
 from pipesat.core.stated import warned
 from pipesat.files.folder import has_file
 from pipesat.files.problem_file import parse_problem, read_problem
@@ -22,16 +21,17 @@ from pipesat.replicas.answer import parse_assignment
 from pipesat.report.page import page
 from pipesat.report.result_file import read_advice, read_result, result_folders
 from pipesat.timeline.file import read_timeline
+from pipesat.timeline.timeline import Timeline
 from pipesat.workflows.best_known import Comparison, comparison_of
+from pipesat.workflows.result import Result, Schedule
 from pipesat.workflows.schedules import valid_schedule
 
 if TYPE_CHECKING:
+    from pipesat.core import schedule as plain
     from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Schedule
     from pipesat.layers.layer import Layers
     from pipesat.profile.file import Profile
     from pipesat.replicas.answer import Assignment
-    from pipesat.timeline.timeline import Timeline
 
     _Alone: TypeAlias = Problem | Layers | Profile | Assignment
 
@@ -139,7 +139,7 @@ _PARSERS: Final[dict[str, Callable[[Any, str], Problem | Layers | Profile | Assi
     "profile": parse_profile,
     "assignment": parse_assignment,
 }
-_READERS: Final[dict[str, Callable[[Path, Problem], Schedule | Timeline]]] = {
+_READERS: Final[dict[str, Callable[[Path, Problem], plain.Schedule | Timeline]]] = {
     "schedule": read_schedule,
     "timeline": read_timeline,
 }
@@ -185,4 +185,5 @@ def read(
     if problem is None:
         expected = f"a {kind} has no costs: expected pipesat.read(path, problem)"
         raise BadInput(expected, source=source)
-    return _READERS[kind](file, problem)
+    found = _READERS[kind](file, problem)
+    return found if isinstance(found, Timeline) else Schedule.of_problem(found, problem)

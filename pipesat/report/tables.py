@@ -21,13 +21,13 @@ from pipesat.core.amounts import (
 )
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
-from pipesat.core.result import Result
 from pipesat.core.rules import one_of_each
 from pipesat.core.showing import Column, Facts, Table, ranges
 from pipesat.core.stage import AMOUNTS, COSTS, KEEP
 from pipesat.core.summary import fullest
 from pipesat.workflows.best_known import Comparison, over_capacity, why_not
 from pipesat.workflows.hand_written import SOLVER_ROW, ScheduleRow, baselines
+from pipesat.workflows.result import Result
 
 _MOST_STAGES: Final = 256  # lines of the table of stages
 _MOST_CLASSES: Final = 12  # named

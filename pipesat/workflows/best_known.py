@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from pipesat.core.checker import check
 from pipesat.core.claims import Standing, at_most, excess, percent, require_best, tenable
 from pipesat.core.problem import Problem
-from pipesat.core.result import Baseline, Improvement, Result
+from pipesat.core.result import Baseline, Improvement
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import retime
+from pipesat.workflows import result as own
 from pipesat.workflows.hand_written import (
     SOLVER_ROW,
     ScheduleRow,
@@ -23,6 +24,7 @@ from pipesat.workflows.hand_written import (
     solver_row,
     with_ratios,
 )
+from pipesat.workflows.result import Result
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def _answered_by(result: Result, best: Schedule, how: str) -> Result:
     return replace(
         result,
         status=Standing(value, least).status,
-        schedule=best,
+        schedule=own.Schedule.of_problem(best, result.problem),
         bound=bound,
         history=(*result.history, Improvement(result.wall_s, value, least, best.source)),
         explanation="; ".join(filter(None, (result.explanation, news, *wrong))),

@@ -41,9 +41,9 @@ from pipesat.workflows.solve import solve
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
     from pipesat.core.solving import Listener
+    from pipesat.workflows.result import Result
 
 _BASIS = (
     "the same layers, devices, memory per device, link delays and microbatches; {stated}. A loop "

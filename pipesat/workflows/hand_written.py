@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pipesat.core.arguments import public
 from pipesat.core.checker import Violation, check
@@ -15,12 +15,12 @@ from pipesat.core.claims import ratio, ratio_to_least
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.metrics import bubbles, peak_memory
 from pipesat.core.names import hint, named, spelled
-from pipesat.core.problem import once
-from pipesat.core.timing import retime, time_order
+from pipesat.core.timing import retime
+from pipesat.workflows import result as own
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Result
+    from pipesat.core.result import Solution
     from pipesat.core.schedule import Objective, Order, Schedule
     from pipesat.heuristics.registry import Published
 
@@ -66,7 +66,7 @@ class ScheduleRow:
         return self.makespan if objective == "makespan" else self.span
 
 
-def solver_row(result: Result) -> ScheduleRow:
+def solver_row(result: Solution) -> ScheduleRow:
     """Return the answer's own row."""
     if result.schedule is None:
         return ScheduleRow(SOLVER_ROW, why_not=result.explanation or "no schedule found in time")
@@ -100,7 +100,7 @@ def _summary(violations: list[Violation]) -> str:
     return first if len(violations) == 1 else f"{first} (and {len(violations) - 1} more)"
 
 
-def with_ratios(rows: Iterable[ScheduleRow], result: Result) -> list[ScheduleRow]:
+def with_ratios(rows: Iterable[ScheduleRow], result: Solution) -> list[ScheduleRow]:
     """Return the rows with their ratios to the result's bound and to the best valid one."""
     bound = result.lower_bound
 
@@ -121,14 +121,12 @@ def against_best(rows: Iterable[ScheduleRow], objective: Objective) -> list[Sche
 
 
 _SLOW = {"v-auto"}  # seconds, where others take milliseconds
-_USUAL: Final = {"1f1b": "1F1B", "interleaved-1f1b": "interleaved 1F1B"}
-_MOST_OPS: Final = 100_000
 
 
 @public
 def baseline(
     name: str, problem: Problem, microbatches: str = "given", group: int | None = None
-) -> Schedule:
+) -> own.Schedule:
     """Return one hand-written schedule, timed as early as possible; it may exceed memory.
 
     Parameters
@@ -158,7 +156,7 @@ def baseline(
     entry = BASELINES[name] if group is None else _in_groups(name, group)
     if group is not None and group > (most := max(problem.microbatches)):
         raise BadInput(f"expected at most {most}, the microbatches", where="group", value=group)
-    return entered_by(entry, problem, microbatches, permutation).on(problem)
+    return own.Schedule.of_problem(entered_by(entry, problem, microbatches, permutation), problem)
 
 
 def in_words(text: str, problem: Problem) -> tuple[str, Problem, str, int | None]:
@@ -252,27 +250,6 @@ def hand_written_for(
 def _worth(row: ScheduleRow, objective: Objective) -> tuple[bool, float]:
     value = row.value(objective)
     return not row.valid, math.inf if value is None else value
-
-
-@once
-def usual(problem: Problem, objective: Objective) -> tuple[str, int | None] | None:
-    """Return what most runs use today, and its value: 1F1B, in a loop interleaved 1F1B.
-
-    It has no value if it exceeds memory. ``None``: neither exists here, or breaks another rule, or
-    the problem is too large for a look.
-    """
-    if problem.op_count > _MOST_OPS:
-        return None
-    for name, shown in _USUAL.items():
-        try:
-            made = baseline(name, problem)
-        except NotApplicable:
-            continue
-        timed = time_order(problem, made.order, objective, name)
-        broken = {violation.rule for violation in check(problem, timed)}
-        value = None if broken else timed.value(objective)
-        return (shown, value) if broken <= {"memory"} else None
-    return None
 
 
 def best_orders(problem: Problem, objective: Objective, most: int) -> dict[str, Order]:

@@ -21,11 +21,11 @@ from pipesat.workflows.schedules import valid_schedule
 if TYPE_CHECKING:
     from pipesat.core.ops import Phase
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Result
     from pipesat.core.schedule import Order, Schedule
     from pipesat.profile.file import Profile
     from pipesat.risk.links import Queued
     from pipesat.risk.robustness import Gain, Noise, Spread
+    from pipesat.workflows.result import Result
 
 OURS: Final = "schedule"
 NOISE: Final = "5%"

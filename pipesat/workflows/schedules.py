@@ -13,19 +13,20 @@ from pipesat.core import checker
 from pipesat.core.amounts import time_cell, time_text, unit_of_cells
 from pipesat.core.arguments import public
 from pipesat.core.claims import percent
-from pipesat.core.errors import BadInput, NotApplicable, Note, NotValid
+from pipesat.core.errors import BadInput, NotApplicable, Note
 from pipesat.core.metrics import Metrics, measure
-from pipesat.core.result import Result
 from pipesat.core.showing import Displayed, Facts, Table, ranges, table_of
 from pipesat.core.summary import modes_text, units_of
+from pipesat.export.written import require_valid
 from pipesat.hangs.step_lists import RuleChoice
+from pipesat.workflows import result as own
+from pipesat.workflows.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pipesat.core.errors import Violation
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
     from pipesat.core.timing import PathStep
     from pipesat.export.steps import Steps
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from pipesat.hangs.verdict import Verdict
 
 
-def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> Schedule:
-    """Return the schedule that is meant, not yet checked.
+def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> own.Schedule:
+    """Return the schedule of a problem that is meant, not yet checked.
 
     Parameters
     ----------
@@ -49,9 +50,13 @@ def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> Sche
     if isinstance(given, Result):
         if given.schedule is None:
             raise BadInput(f"the result has no schedule: it is {given.status}")
-        return given.schedule
+        return given.schedule.on(problem)
     if not isinstance(given, str | Path):
-        return given
+        return own.Schedule.of_problem(given, problem)
+    return own.Schedule.of_problem(_read(problem, given), problem)
+
+
+def _read(problem: Problem, given: str | Path) -> Schedule:
     from pipesat.files.folder import has_file
     from pipesat.files.schedule_file import read_schedule
 
@@ -76,7 +81,7 @@ def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> Sche
         raise NotApplicable(f"{path} does not apply: {error}") from None
 
 
-def valid_schedule(problem: Problem, schedule: Schedule | Result | str | Path) -> Schedule:
+def valid_schedule(problem: Problem, schedule: Schedule | Result | str | Path) -> own.Schedule:
     """Return a schedule that keeps every rule of a problem.
 
     Parameters
@@ -84,11 +89,13 @@ def valid_schedule(problem: Problem, schedule: Schedule | Result | str | Path) -
     schedule
         As :func:`schedule_of`.
     """
-    timed = schedule_of(problem, schedule)
-    if violations := check(problem, timed):
-        name = schedule if isinstance(schedule, str | Path) else "the schedule"
-        raise NotValid(f"{name} is not a valid schedule", violations)
+    require_valid(problem, timed := schedule_of(problem, schedule), name_of(schedule))
     return timed
+
+
+def name_of(schedule: object) -> str | Path:
+    """Return what a user calls a schedule that is given."""
+    return schedule if isinstance(schedule, str | Path) else "the schedule"
 
 
 def read_order(path: Path, problem: Problem, companions: Companions | None = None) -> Imported:
@@ -145,7 +152,7 @@ class ShownSchedule(Displayed):
     """A checked schedule: ``print`` shows it as a text grid, ``to_frame`` where time goes."""
 
     problem: Problem
-    schedule: Schedule
+    schedule: own.Schedule
     metrics: Metrics
     width: int = WIDTH
 
@@ -231,7 +238,7 @@ class ShownSchedule(Displayed):
 
     def plot(self) -> Figure | None:
         """Draw it as a Gantt chart; return a matplotlib figure."""
-        return self.schedule.on(self.problem).plot()
+        return self.schedule.plot()
 
 
 @public

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from pipesat.core.claims import Bound
     from pipesat.core.microbatch_order import Permutation
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Improvement, Result
+    from pipesat.core.result import Improvement, Solution
     from pipesat.core.schedule import Schedule
     from pipesat.heuristics.list_scheduling import Policy
     from pipesat.heuristics.registry import Published
+    from pipesat.workflows.result import Result
 
 _LARGE = 5_000  # ops: making and checking all quick schedules takes a second or more
 _LEAST_SECONDS: Final = 0.001
@@ -83,6 +84,7 @@ def solve(
         raise BadInput("`deterministic` runs one lane", where="workers", value=workers)
     import pipesat.heuristics
     import pipesat.solver  # noqa: F401  slow to import, both: before the clock starts
+    from pipesat.workflows.result import Result
 
     expires = time.monotonic() + time_limit
     asked = {
@@ -94,7 +96,7 @@ def solve(
         "known_bound": known_bound,
         "stop": stop or threading.Event(),
     }
-    found: list[Result] = []
+    found: list[Solution] = []
 
     def heard(improvement: Improvement) -> None:
         if listener is not None:
@@ -108,7 +110,7 @@ def solve(
             share = left / (len(ways) if deterministic else len(ways) - number)
             with doing(_way(way)) if several else contextlib.nullcontext():
                 found.append(_solved(way, share, asked, heard))
-    return replace(_best_of(ways, found), problem=problem, target=target)
+    return Result.of(_best_of(ways, found), problem=problem, target=target)
 
 
 def _solved(
@@ -116,7 +118,7 @@ def _solved(
     time_limit: float,
     asked: Mapping[str, Any],
     listener: Callable[[Improvement], None],
-) -> Result:
+) -> Solution:
     """Solve one problem, from every hand-written schedule."""
     from pipesat.heuristics import BASELINES  # slow to import, both
     from pipesat.solver import solve as search
@@ -154,7 +156,7 @@ def _solved(
 
 
 def _of_all(
-    ways: Sequence[Problem], before: Sequence[Result], improvement: Improvement
+    ways: Sequence[Problem], before: Sequence[Solution], improvement: Improvement
 ) -> Improvement:
     """Return what an improvement in one way says of all: the best value, the least bound.
 
@@ -173,7 +175,7 @@ def _of_all(
     )
 
 
-def _best_of(ways: Sequence[Problem], found: Sequence[Result]) -> Result:
+def _best_of(ways: Sequence[Problem], found: Sequence[Solution]) -> Solution:
     """Return the result of a choice between problems: the best value, and the least bound.
 
     A schedule of the choice is one of some way, and that way's bound holds for it. So the least of

@@ -13,7 +13,7 @@ from pipesat.core.errors import NotApplicable
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Result
+    from pipesat.core.result import Solution
     from pipesat.core.schedule import Objective, Schedule
     from pipesat.core.solving import Solve, Starts, Told
 
@@ -23,7 +23,7 @@ def solver_of(objective: Objective, workers: int | None, seed: int) -> Solve:
     from pipesat.solver import solve as search
     from pipesat.workflows.solve import solve as solve_with_all
 
-    def solve(problem: Problem, *, starts: Starts, **told: Unpack[Told]) -> Result:
+    def solve(problem: Problem, *, starts: Starts, **told: Unpack[Told]) -> Solution:
         expires = time.monotonic() + told["time_limit"]
         if starts == "all":
             return solve_with_all(problem, objective=objective, workers=workers, seed=seed, **told)

@@ -17,10 +17,10 @@ from pipesat.workflows.schedules import valid_schedule
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
     from pipesat.runtime.job import Job, Shape
     from pipesat.runtime.run import Measured, ParityReport
+    from pipesat.workflows.result import Result
 
 
 @public

@@ -22,11 +22,11 @@ from pipesat.timeline.trace_problem import COUNTED
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
     from pipesat.timeline.steps import Steps
     from pipesat.timeline.timeline import Timeline
     from pipesat.timeline.trace_problem import Prediction
+    from pipesat.workflows.result import Result
 
 _NOTHING: Final = 0.01
 """Of the step: what cannot be gained is nothing from here on."""

@@ -18,11 +18,11 @@ from pipesat.core.settings import Chunks, Microbatches, Seconds, Steps, Workers
 if TYPE_CHECKING:
     from pipesat.core.ops import Op
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
     from pipesat.core.solving import Listener
     from pipesat.timeline.compare import AgainstPrediction
     from pipesat.timeline.timeline import Timeline
+    from pipesat.workflows.result import Result
     from pipesat.workflows.trace_answer import TraceAnswer
 
 
@@ -136,7 +136,8 @@ def _best_orders(
     more = solve(free, schedules=starts, time_limit=left, **search)
     if more.schedule is None or more.value == within.value:
         return within, more
-    before, orders = peak_memory(free, ran), [more.schedule]
+    before = peak_memory(free, ran)
+    orders: list[Schedule] = [more.schedule]
     for entry in BASELINES.values():
         with suppress(NotApplicable):
             orders += [] if entry.slow else [entry(free)]
@@ -146,7 +147,7 @@ def _best_orders(
         held = peak_memory(free, schedule)
         return sorted((a - b for a, b in zip(held, before, strict=True)), reverse=True)
 
-    return within, replace(more, schedule=min(alike, key=added))
+    return within, replace(more, schedule=more.schedule.of_problem(min(alike, key=added), free))
 
 
 def _microseconds(text: str) -> float:

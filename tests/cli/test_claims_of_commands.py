@@ -22,7 +22,7 @@ from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Contradiction, Fault
 from pipesat.core.problem import Problem
-from pipesat.core.result import Baseline, Result
+from pipesat.core.result import Baseline
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.frontier import curve
@@ -30,6 +30,7 @@ from pipesat.sweep.places import REFUTED, Job, run_case
 from pipesat.sweep.rows import NAME, require_agreement
 from pipesat.sweep.spec import cases_of, problem_of, read_spec
 from pipesat.sweep.study import row_of
+from pipesat.workflows.result import Result
 from tests.conftest import Run
 from tests.support.problems import chain
 

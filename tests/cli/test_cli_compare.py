@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from pipesat.cli.terminal import table_lines
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.core.result import Result
 from pipesat.core.showing import Column, Table
 from pipesat.core.showing import table_of as table_of_records
 from pipesat.core.timing import time_order
@@ -23,6 +22,7 @@ from pipesat.heuristics import BASELINES
 from pipesat.workflows.best_known import with_given
 from pipesat.workflows.compare import compare
 from pipesat.workflows.hand_written import ScheduleRow, against_best
+from pipesat.workflows.result import Result
 from tests.conftest import Run
 from tests.support.orders import order_of
 from tests.support.problems import chain, document, vee

@@ -14,9 +14,9 @@ import pipesat
 from pipesat import BadInput, Problem, Result
 from pipesat.core.claims import Bound, uneven
 from pipesat.core.errors import Contradiction
-from pipesat.core.schedule import Schedule
 from pipesat.core.showing import frame_of
 from pipesat.workflows.exports import import_order
+from pipesat.workflows.result import Schedule
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

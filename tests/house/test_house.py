@@ -118,7 +118,7 @@ def test_the_root_attaches_what_rooms_above_do() -> None:
         assert LEVEL[home.split(".")[0]] >= LEVEL["core"]
         assert callable(attached(name))
     late = {name for name, path in MODULES.items() if "import_module(" in path.read_text()}
-    assert within(late, "pipesat.core") == {"pipesat.core.attached"}
+    assert within(late, "pipesat.core") == {"pipesat.core.attached", "pipesat.core.showing"}
     below = (path.read_text() for name, path in MODULES.items() if name != "pipesat")
     named = set(re.findall(r'attached\("(\w+)"\)', "".join(below)))
     assert HOMES.keys() - {*pipesat.__all__} <= named <= HOMES.keys()

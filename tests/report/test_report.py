@@ -20,7 +20,6 @@ from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Op, members
 from pipesat.core.problem import Problem
-from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.export.result_folder import write_result_folder
@@ -32,6 +31,7 @@ from pipesat.report.result_file import read_result
 from pipesat.report.tables import ordered, plain, script_json
 from pipesat.workflows.best_known import Comparison, comparison_of
 from pipesat.workflows.hand_written import ScheduleRow, row_of
+from pipesat.workflows.result import Result
 from tests.conftest import Run
 from tests.support.orders import order_of
 from tests.support.outcomes import one_bad_line

@@ -12,12 +12,12 @@ from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.core.checker import check
 from pipesat.core.ops import parse_copy, parse_item
 from pipesat.core.problem import Problem
-from pipesat.core.result import Result
 from pipesat.core.schedule import Objective, Schedule, Timed, TimedCopy
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import in_mode
 from pipesat.solver.model.model import build_model
 from pipesat.solver.run.runner import FOUND, new_solver
+from pipesat.workflows.result import Result
 from tests.support.mixtures import mixture
 from tests.support.optimum import least_end, least_schedule
 from tests.support.oracle_by_instants import Found, Undecided, solve

@@ -10,7 +10,7 @@ from pipesat.choose.phases import run_plan
 from pipesat.choose.plan import Plan
 from pipesat.choose.search import Findings, Search
 from pipesat.core.problem import Problem
-from pipesat.core.result import Result
+from pipesat.core.result import Solution
 from pipesat.core.solving import Deadline
 from pipesat.layers.file import FORMAT, parse_layers
 from pipesat.layers.layer import Layers
@@ -26,7 +26,7 @@ def entry(F: int, B: int, W: int, held: int = 1, **more: Any) -> dict[str, Any]:
     return {"F": F, "B": B, "W": W, "held_after_F": held, "held_after_B": held // 2} | more
 
 
-def deterministic(problem: Problem, **options: Any) -> Result:
+def deterministic(problem: Problem, **options: Any) -> Solution:
     """The solver as a search calls it, one result for one seed."""
     del options["starts"]
     return solve_itself(problem, deterministic=True, **options)
@@ -35,7 +35,7 @@ def deterministic(problem: Problem, **options: Any) -> Result:
 def searched(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Search:
     objective = options.pop("objective", "makespan")
 
-    def solver(problem: Problem, **given: Any) -> Result:
+    def solver(problem: Problem, **given: Any) -> Solution:
         return deterministic(problem, objective=objective, **given)
 
     deadline = Deadline(options.pop("time_limit", 600.0))  # never reached: everything is proven

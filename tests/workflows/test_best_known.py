@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Contradiction
-from pipesat.core.result import Baseline, Result
+from pipesat.core.result import Baseline
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.best_known import with_hand_written
 from pipesat.workflows.compare import Comparison
 from pipesat.workflows.hand_written import row_of, with_ratios
+from pipesat.workflows.result import Result
 from tests.conftest import Run
 from tests.support.problems import chain
 

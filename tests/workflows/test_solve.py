@@ -16,13 +16,13 @@ from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.workflows.compare import compare
+from pipesat.workflows.result import Result
 from pipesat.workflows.solve import _Starts, solve
 from tests.support.oracle import brute_force, order_count, plain_model_optimum
 from tests.support.oracle_by_instants import optimum
