@@ -29,7 +29,7 @@ RESULTS = {"status", "value", "makespan", "valid"}
 """Keys of documents that say how good something is: those are kept by entry."""
 
 LESS = {"value", "cap", "best_order", "sum_of_peaks"}
-MORE = {"lower_bound", "largest_too_little", "sum_lower_bound"}
+MORE = {"lower_bound", "largest_too_little"}
 STATUS = {"status", "sum_status"}
 SAME = {"makespan", "span", "valid"}
 RANKS = {"unknown": 0, "feasible": 1, "optimal": 2}

@@ -139,8 +139,8 @@ def frontier(asked: Asked) -> int:
     more buys nothing. The file's own is among them if all devices have the same. Hand-written
     schedules stand beside the curve, as if memory were unlimited.
 
-    With --within, one capacity in place of the curve: the smallest that is enough, and there the
-    smallest sum of the devices' peaks, both with what is proven.
+    With --within, one capacity in place of the curve: the smallest that is enough, with what is
+    proven.
 
     Writes frontier.json, .csv, .png, .svg, .pdf, and a problem and a schedule per capacity into
     DIR. Ctrl-C keeps the curve so far.

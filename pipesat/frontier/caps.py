@@ -31,14 +31,8 @@ def at_cap(problem: Problem, cap: Cap) -> Problem:
     """Return the problem with this capacity on every device."""
     named = problem.name or "problem"
     words = "unlimited memory" if cap is None else f"cap {cap}"
-    return with_capacities(problem, [cap] * len(problem.devices), f"{named}, {words}")
-
-
-def with_capacities(problem: Problem, caps: Sequence[Cap], name: str) -> Problem:
-    """Return the problem with these capacities, one per device, under another name."""
-    devices = zip(problem.devices, caps, strict=True)
-    changed = tuple(replace(device, memory=cap) for device, cap in devices)
-    return replace(problem, devices=changed, name=name)
+    devices = tuple(replace(device, memory=cap) for device in problem.devices)
+    return replace(problem, devices=devices, name=f"{named}, {words}")
 
 
 def least_feasible_cap(problem: Problem) -> int:
@@ -98,8 +92,8 @@ def scale_of(problem: Problem) -> Scale1F1B | None:
     return Scale1F1B(static, activations) if activations else None
 
 
-def attainable(problem: Problem, most: int, devices: Sequence[int] | None = None) -> Sequence[int]:
-    """Every amount up to ``most`` that a device, of some or of all, can hold at a moment, sorted.
+def attainable(problem: Problem, most: int) -> Sequence[int]:
+    """Every amount up to ``most`` that a device can hold at a moment, sorted.
 
     A cap counts only through the largest of these that it admits, so no other caps matter. On a
     device it is ``static + sum over its stages of (n * held_after_F + k * held_after_B)`` with n
@@ -109,14 +103,13 @@ def attainable(problem: Problem, most: int, devices: Sequence[int] | None = None
     """
     held = [_held(problem, stage) for stage in range(len(problem.stages))]
     found: set[int] = set()
-    for device in range(len(problem.devices)) if devices is None else devices:
+    for device in range(len(problem.devices)):
         items = Counter[int]()
         for stage in problem.stages_on[device]:
             items.update(held[stage])
         sums = _sums(items, problem.devices[device].static, most)
         if sums is None:
-            some = devices or range(len(problem.devices))
-            starts = [s for s in (problem.devices[d].static for d in some) if s <= most]
+            starts = [device.static for device in problem.devices if device.static <= most]
             apart = (start - min(starts) for start in starts)
             return range(min(starts), most + 1, math.gcd(*set().union(*held), *apart))
         found |= sums

@@ -9,6 +9,7 @@ and the truth lies between them everywhere.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -40,6 +41,31 @@ class KnownSchedule:
         """Whether its peaks are within these capacities, one per device."""
         pairs = zip(self.peaks, capacities, strict=True)
         return all(peak <= size(capacity) for peak, capacity in pairs)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """``enough`` surely suffices for the target, ``too_little`` surely does not.
+
+    ``None`` where nothing is known, or even the smallest feasible cap may be enough. ``low`` and
+    ``high`` are their places among the caps that matter.
+    """
+
+    target: int
+    enough: int | None
+    too_little: int | None
+    low: int
+    high: int
+
+    @property
+    def undecided(self) -> int:
+        """How many caps between them might do."""
+        return max(0, self.high - self.low - 1)
+
+    @property
+    def proven(self) -> bool:
+        """Whether no smaller cap would do."""
+        return self.enough is not None and not self.undecided
 
 
 def size(cap: Cap) -> float:
@@ -122,6 +148,22 @@ class Curve:
     def best(self, cap: Cap) -> KnownSchedule | None:
         """The best schedule that fits."""
         return next(iter(self.fitting(cap)), None)
+
+    def interval(self, amounts: Sequence[int], target: int) -> Interval:
+        """What is known about a target; ``amounts`` are the feasible caps that matter."""
+        met = self.meeting(target)
+        enough = met[0].peak if met else None
+        refused = [
+            cap
+            for cap, bound in self.bounds
+            if cap is not None and bound.value > target and (enough is None or cap < enough)
+        ]
+        if self.impossible >= 0:
+            refused.append(self.impossible)
+        too_little = max(refused, default=None)
+        low = -1 if too_little is None else bisect_right(amounts, too_little) - 1
+        high = len(amounts) if enough is None else bisect_left(amounts, enough)
+        return Interval(target, enough, too_little, low, high)
 
     def value(self, cap: Cap) -> int | None:
         """Value of the best schedule that fits."""

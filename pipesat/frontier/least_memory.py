@@ -1,4 +1,4 @@
-"""How little memory is enough: the reference, the smallest cap, then the smallest sum of peaks."""
+"""How little memory is enough: the left end of the frontier, of values near the best."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ from pipesat.frontier.caps import (
     least_feasible_cap,
     scale_of,
 )
-from pipesat.frontier.curve import Curve
-from pipesat.frontier.least_search import Interval, LeastSum, Squeeze, narrow
+from pipesat.frontier.curve import Curve, Interval, KnownSchedule
 from pipesat.frontier.study import Study
 from pipesat.heuristics.registry import Build
 from pipesat.picture.gantt import gantt
@@ -37,7 +36,6 @@ from pipesat.picture.gantt import gantt
 Reference: TypeAlias = Literal["unlimited", "file"]
 
 _REFERENCE = 0.2  # of the time, for the best value
-_CAP = 0.65  # of the time left then, for the cap
 _STEP = 0.02  # of the time, for a decision in the first round
 _MORE_TIME = 2.0  # from one round to the next
 
@@ -47,8 +45,8 @@ class LeastMemory(Displayed):
     """How little memory is enough, and the schedule that shows it.
 
     ``best`` is what the question refers to: the best with unlimited memory, or with the capacities
-    of a file. ``interval`` has the smallest cap with a schedule of at most its ``target``,
-    ``lightest`` the least sum of peaks at that cap; both ``None`` if no schedule was found in time.
+    of a file. ``interval`` has the smallest cap with a schedule of at most its ``target``;
+    ``None`` if no schedule was found in time.
     ``about`` has what the document says besides: seed, workers, versions.
     """
 
@@ -57,7 +55,6 @@ class LeastMemory(Displayed):
     reference: Reference
     best: Standing
     interval: Interval | None
-    lightest: LeastSum | None
     scale: Scale1F1B | None
     wall_s: float
     about: Mapping[str, Any]
@@ -68,60 +65,60 @@ class LeastMemory(Displayed):
         return None if self.interval is None else self.interval.enough
 
     @property
+    def known(self) -> KnownSchedule | None:
+        """Of the schedules that are found to be enough at that capacity, that of least peaks."""
+        if self.interval is None or self.cap is None:
+            return None
+        fitting = self.curve.fitting(self.cap)
+        enough = [known for known in fitting if known.value <= self.interval.target]
+        return min(enough, key=lambda known: (sum(known.peaks), known.value))
+
+    @property
     def contradictions(self) -> list[str]:
         """Proofs that checked schedules have refuted, and that were dropped."""
         return self.curve.contradictions
 
     def facts(self) -> Facts:
         """Return the least capacity, what it costs, and what is proven of each."""
-        problem, cap, sums = self.curve.problem, self.interval, self.lightest
+        problem, cap, known = self.curve.problem, self.interval, self.known
         of = "unlimited memory" if self.reference == "unlimited" else "the file's capacities"
-        if self.best.value is None or cap is None or sums is None or cap.enough is None:
+        if self.best.value is None or cap is None or known is None or cap.enough is None:
             return [("Take", f"nothing: no schedule found in time with {of}")]
         proof = "proven smallest" if cap.proven else "not proven smallest"
         left = "" if cap.proven else f", smaller capacities that may do: {cap.undecided}"
-        total = sums.standing
-        sum_proof = "proven smallest" if total.proven else f"bound {total.bound}"
         value, target, best = (
             time_text(time, problem.time_unit)
-            for time in (sums.known.value, cap.target, self.best.value)
+            for time in (known.value, cap.target, self.best.value)
         )
         taken = memory_text(cap.enough, problem.memory_unit)
         return [
             ("Take", f"{taken} on every device{in_1f1b(self.scale, cap.enough)}"),
             ("Proof", f"{proof}{left}"),
-            ("Costs", f"{value}, found by {sums.known.schedule.source}"),
+            ("Costs", f"{value}, found by {known.schedule.source}"),
             ("Target", f"{target}, at most {as_given(self.within)} longer than the best"),
             ("Best", f"{best} ({self.curve.objective}) with {of}, {self.best.verdict}"),
-            ("Sum of peaks", f"{total.value} within that capacity ({sum_proof})"),
+            ("Sum of peaks", f"{sum(known.peaks)} within that capacity"),
             ("Searched", f"{self.wall_s:.1f} s"),
         ]
 
     def tables(self) -> Iterator[Table]:
-        """Yield the peak of every device, and the least that it can be."""
-        if self.lightest is not None:
+        """Yield the peak of every device."""
+        if self.known is not None:
             yield table_of(self.records())
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a row per device: its peak, and the least it can be."""
-        if self.lightest is None:
-            return []
-        name, sums = self.curve.problem.device_name, self.lightest
-        return [
-            {"device": name(device), "peak": peak, "at_least": least}
-            for device, (peak, least) in enumerate(zip(sums.known.peaks, sums.least, strict=True))
-        ]
+        """Return a row per device: its peak."""
+        peaks = () if self.known is None else self.known.peaks
+        name = self.curve.problem.device_name
+        return [{"device": name(device), "peak": peak} for device, peak in enumerate(peaks)]
 
     def document(self, folder: Path | None = None) -> dict[str, Any]:
         """Return the answer as one JSON document; its schedule's path is that in ``folder``.
 
-        ``status`` is that of the cap, ``sum_status`` that of the sum: ``optimal`` if proven
-        smallest.
+        ``status`` is that of the cap: ``optimal`` if proven smallest.
         """
-        cap, sums, scale = self.interval, self.lightest, self.scale
+        cap, known, scale = self.interval, self.known, self.scale
         status = "unknown" if self.cap is None else "feasible"
-        known = None if sums is None else sums.known
-        total = Standing(None, None) if sums is None else sums.standing
         return {
             "status": "optimal" if cap is not None and cap.proven else status,
             "objective": self.curve.objective,
@@ -140,10 +137,7 @@ class LeastMemory(Displayed):
             "value": None if known is None else known.value,
             "source": None if known is None else known.schedule.source,
             "peak_memory": None if known is None else list(known.peaks),
-            "sum_of_peaks": total.value,
-            "sum_lower_bound": total.bound,
-            "sum_status": total.status,
-            "least_per_device": None if sums is None else list(sums.least),
+            "sum_of_peaks": None if known is None else sum(known.peaks),
             "schedule": None if folder is None or known is None else str(folder / "schedule.json"),
             "wall_s": round(self.wall_s, 3),
             **self.about,
@@ -160,8 +154,8 @@ class LeastMemory(Displayed):
         folder = Path(folder)
         files: dict[str, bytes] = {}
         drawn: Callable[[], dict[str, bytes]] | None = None
-        if self.lightest is not None:
-            known, at = self.lightest.known, at_cap(self.curve.problem, self.cap)
+        if (known := self.known) is not None:
+            at = at_cap(self.curve.problem, self.cap)
             files["problem.json"] = json_file(at.document)
             files["schedule.json"] = schedule_bytes(at, known.schedule)
             title = f"{at.name}\n{self.curve.objective} {time_text(known.value, at.time_unit)}"
@@ -202,19 +196,15 @@ def least_memory(
     curve, deadline = study.curve, study.deadline
     own = [device.memory if reference == "file" else None for device in problem.devices]
     proven = _reference(study, own, reference, _REFERENCE * deadline.left)
-    best, found, lightest = None, None, None
+    best, found = None, None
     while (value := _least_value(curve, own)) is not None and value != best:
         best, target = value, value + int(value * within)
         found = _smallest_cap(study, target)
-        if found.enough is not None:
-            lightest = Squeeze(study, found.enough, target).run(_STEP * time_limit)
     bound, wrong = tenable(best, proven)
     curve.contradictions += wrong
     standing = Standing(best, None if bound is None else bound.value, of="the best")
     scale, seconds = scale_of(problem), deadline.seconds
-    return LeastMemory(
-        curve, within, reference, standing, found, lightest, scale, seconds, about or {}
-    )
+    return LeastMemory(curve, within, reference, standing, found, scale, seconds, about or {})
 
 
 def _least_value(curve: Curve, capacities: Sequence[Cap]) -> int | None:
@@ -245,10 +235,9 @@ def _smallest_cap(study: Study, target: int) -> Interval:
     curve, deadline = study.curve, study.deadline
     amounts = attainable(curve.problem, curve.meeting(target)[0].peak)
     amounts = amounts[bisect_left(amounts, least_feasible_cap(curve.problem)) :]
-    expires = deadline.seconds + _CAP * deadline.left
     seconds = _STEP * deadline.limit
     while True:
-        found = narrow(study, amounts, target, seconds, expires)
-        if found.proven or deadline.over or deadline.seconds >= expires:
+        found = study.narrow(amounts, target, seconds, deadline.limit)
+        if found.proven or deadline.over:
             return found
         seconds *= _MORE_TIME

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,7 +19,7 @@ from pipesat.core.result import Baseline, Improvement, Solution
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve, Starts
 from pipesat.frontier.caps import Cap, at_cap, scale_of
-from pipesat.frontier.curve import Curve, KnownSchedule, words
+from pipesat.frontier.curve import Curve, Interval, KnownSchedule, words
 from pipesat.heuristics.registry import Build
 
 _MOST_GIVEN: Final = 6  # schedules, of different sources
@@ -157,6 +158,56 @@ class Study:
                 f"{name}: {result.explanation}, but a checked schedule has {known[0].value}"
             )
         return result
+
+    def narrow(
+        self,
+        amounts: Sequence[int],
+        target: int,
+        seconds: float,
+        expires: float,
+        *,
+        fall_only: bool = False,
+    ) -> Interval:
+        """Look for the smallest cap with which a target is met, one round of bisection.
+
+        Every cap asks whether there is a schedule of at most the target. A schedule says yes, for
+        all larger caps too; a bound above the target says no, for all smaller ones; or time runs
+        out. So two marks close in on the answer. First by the closed forms alone. Then an undecided
+        cap counts as too small, and the upper mark falls; then it counts as large enough, and the
+        lower mark rises, unless ``fall_only``.
+
+        Parameters
+        ----------
+        amounts
+            The feasible caps that matter.
+        seconds
+            The most that a decision takes.
+        expires
+            When it ends, in seconds since the study began.
+        """
+        curve = self.curve
+
+        def over() -> bool:
+            return self.deadline.over or self.deadline.seconds >= expires
+
+        def allowed(cap: int) -> bool:
+            return over() or curve.prove_by_arithmetic(cap) <= target
+
+        bisect_left(amounts, True, key=allowed)
+        undecided: list[int] = []
+        for falling in (True,) if fall_only else (True, False):
+            while not over():
+                known = curve.interval(amounts, target)
+                low = max([known.low, *undecided]) if falling else known.low
+                high = known.high if falling else min([known.high, *undecided])
+                if high - low < 2:
+                    break
+                middle = (low + high) // 2
+                self.work(amounts[middle], seconds, target)
+                known = curve.interval(amounts, target)
+                if known.low < middle < known.high:
+                    undecided.append(middle)
+        return curve.interval(amounts, target)
 
 
 def _built(build: Build, problem: Problem) -> Schedule | None:

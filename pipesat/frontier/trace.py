@@ -27,7 +27,6 @@ from pipesat.frontier.caps import (
     scale_of,
 )
 from pipesat.frontier.curve import Curve, KnownSchedule, size
-from pipesat.frontier.least_search import narrow
 from pipesat.frontier.study import Study
 from pipesat.heuristics.registry import Build
 
@@ -133,7 +132,7 @@ def _highest(study: Study, share: float) -> int:
     amounts = attainable(curve.problem, best.peak)
     amounts = amounts[bisect_left(amounts, least) :]
     expires = deadline.seconds + _SHARE_OF_HIGHEST * deadline.left
-    narrow(study, amounts, best.value, share / 4, expires, fall_only=True)
+    study.narrow(amounts, best.value, share / 4, expires, fall_only=True)
     return curve.meeting(best.value)[0].peak
 
 

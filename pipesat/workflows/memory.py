@@ -196,7 +196,7 @@ def min_memory(
 ) -> LeastMemory:
     """Find the smallest capacity of every device that keeps the objective near the best.
 
-    Then, at that capacity, the smallest sum of the devices' peaks; both with what is proven.
+    It is the left end of the frontier, of values that are near enough, with what is proven.
 
     Parameters
     ----------

@@ -123,7 +123,6 @@ def of_min_memory(cli: Run, save: Any, folder: Path, objective: str) -> Iterator
     found = cli("frontier", save(PROBLEM), *words).json
     yield [("best", found["best"]["value"]), ("answer", found["value"])]
     yield [("answer", found["value"]), ("target", found["target"])]
-    yield [("sum", found["sum_lower_bound"]), ("sum found", found["sum_of_peaks"])]
 
 
 def of_plan(cli: Run, save: Any, folder: Path, objective: str) -> Iterator[list[Listed]]:
