@@ -19,7 +19,7 @@ from pipesat.core.schedule import Order
 from pipesat.files.problem_file import read_problem
 from pipesat.heuristics import BASELINES, LIST_SCHEDULING
 from pipesat.risk.robustness import Noise
-from pipesat.workflows.risk import links_risk, noise_risk
+from pipesat.workflows.risk import rows_of
 
 HERE = Path(__file__).resolve().parent
 PROBLEMS = HERE.parent / "bench" / "problems"
@@ -52,17 +52,19 @@ def row(name: str, time_limit: float, samples: int) -> str:
     assert found.schedule is not None
     baseline, order = best_baseline(problem)
     orders = {"ours": found.schedule.order, baseline: order}
-    ours, other = links_risk(problem, orders)
+    found_with = [rows_of(problem, orders, noise, samples=samples) for noise in NOISES]
+    ours, other = found_with[0]
+    free, queued = ([x.links[links] for x in (ours, other)] for links in ("independent", "pair"))
     cells = [
         name,
         baseline,
-        percent(1 - ours.independent / other.independent),
-        " / ".join(percent(x.pair / x.independent - 1) for x in (ours, other)),
-        percent(1 - ours.pair / other.pair),
-        " / ".join(percent(x.rank / x.independent - 1) for x in (ours, other)),
+        percent(1 - free[0] / free[1]),
+        " / ".join(percent(x.lost("pair")) for x in (ours, other)),
+        percent(1 - queued[0] / queued[1]),
+        " / ".join(percent(x.lost("rank")) for x in (ours, other)),
     ]
-    for noise in NOISES:
-        gain = noise_risk(problem, orders, noise, samples=samples)[1].gain
+    for _, row in found_with:
+        gain = row.gain
         assert gain is not None
         cells.append(f"{percent(gain.p50)}, {percent(gain.p05)}, {100 * gain.ahead:.0f} %")
     return "| " + " | ".join(cells) + " |"

@@ -23,12 +23,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pipesat.core.copies import offloads_anything
 from pipesat.core.errors import NotApplicable
 from pipesat.core.linear_order import LinearOrder
-from pipesat.core.ops import Event, Op, members
+from pipesat.core.ops import Op, members
 from pipesat.core.rules import awaited
 from pipesat.core.schedule import Order
 from pipesat.core.timing import earliest_ends, linearize
@@ -38,15 +38,26 @@ if TYPE_CHECKING:
 
 Links: TypeAlias = Literal["independent", "pair", "rank"]
 """How transfers queue: not at all, per unordered pair of ranks, or per rank."""
+LINKS: Final[tuple[Links, ...]] = ("independent", "pair", "rank")
 
 
 class Transfer(NamedTuple):
-    """Data that crosses ranks: of the op that produces it, to the op that needs it."""
+    """Data that crosses ranks: of the op that produces it, to the op that needs it.
+
+    ``consumer`` is that op's item in the linear order, ``delay`` what the transfer takes.
+    """
 
     sender: int
     receiver: int
     gives: Op
     needs: Op
+    consumer: int
+    delay: int
+
+    def channels(self, links: Links) -> list[tuple[int, ...]]:
+        """What it occupies: its pair of ranks, or each of the two."""
+        pair = (min(self.sender, self.receiver), max(self.sender, self.receiver))
+        return [pair] if links == "pair" else [(rank,) for rank in pair]
 
 
 class Queued(NamedTuple):
@@ -67,7 +78,8 @@ def queued(network: LinearOrder) -> list[Queued]:
         if isinstance(node, Transfer):
             (producer, _), *_ = network.inputs[number]
             waited = ends[number] - network.duration[number] - ends[producer]
-            total[_pair(node.sender, node.receiver)] += waited
+            (ranks,) = node.channels("pair")
+            total[ranks[0], ranks[1]] += waited
     return sorted((Queued(*entry) for entry in total.items()), key=lambda q: (-q.waiting, q.ranks))
 
 
@@ -89,18 +101,9 @@ def network_of(problem: Problem, order: Order, links: Links) -> LinearOrder:
     return linear if links == "independent" else _with_transfers(problem, linear, links)
 
 
-class _Crossing(NamedTuple):
-    """Transfer to item ``consumer`` of the linear order, which takes ``delay``."""
-
-    consumer: int
-    transfer: Transfer
-    delay: int
-
-
 def _with_transfers(problem: Problem, linear: LinearOrder, links: Links) -> LinearOrder:
     """Go through the items in the order of torch's lowering; transfers follow their producer."""
     result = LinearOrder([], [], [], [], [])
-    place: dict[int, int] = {}  # node of each item
     received: dict[int, list[int]] = defaultdict(list)  # nodes of the transfers to each item
     last: dict[int, int] = {}  # node of each device's last item so far
     channel: dict[tuple[int, ...], int] = {}  # node of each channel's last transfer so far
@@ -117,50 +120,29 @@ def _with_transfers(problem: Problem, linear: LinearOrder, links: Links) -> Line
     for item in _in_torch_s_order(linear):
         device = linear.device[item]
         inputs = received.pop(item, [])  # those from this device are before the one before it
-        here = add(linear.item[item], device, linear.duration[item], inputs)
-        place[item] = last[device] = here
-        for consumer, transfer, delay in outgoing.get(item, ()):
-            waits = [here]
-            if transfer.receiver in last:
-                waits.append(last[transfer.receiver])
-            channels = _channels(transfer, links)
-            waits += [channel[name] for name in channels if name in channel]
-            number = add(transfer, -1, delay, waits)
+        here = last[device] = add(linear.item[item], device, linear.duration[item], inputs)
+        for transfer in outgoing.get(item, ()):
+            channels = transfer.channels(links)
+            known = [last.get(transfer.receiver), *map(channel.get, channels)]
+            waits = [here, *(node for node in known if node is not None)]
+            number = add(transfer, -1, transfer.delay, waits)
             channel.update(dict.fromkeys(channels, number))
-            received[consumer].append(number)
+            received[transfer.consumer].append(number)
     return result
 
 
-def _channels(transfer: Transfer, links: Links) -> list[tuple[int, ...]]:
-    if links == "pair":
-        return [_pair(transfer.sender, transfer.receiver)]
-    return [(transfer.sender,), (transfer.receiver,)]
-
-
-def _pair(a: int, b: int) -> tuple[int, int]:
-    return (min(a, b), max(a, b))
-
-
-def _outgoing(problem: Problem, linear: LinearOrder) -> dict[int, list[_Crossing]]:
+def _outgoing(problem: Problem, linear: LinearOrder) -> dict[int, list[Transfer]]:
     """Per producing item, its transfers; a pair sends its forward's result first, as in torch."""
-    giver: dict[Event, Op] = {}
-    result: dict[int, list[_Crossing]] = defaultdict(list)
+    giver = {op.event: op for item in linear.item for op in members(item)}
+    result: dict[int, list[Transfer]] = defaultdict(list)
     for number, item in enumerate(linear.item):
-        sources = iter(linear.inputs[number])
-        for op in members(item):
-            need = awaited(problem, op)
-            if need is None:
-                continue
-            source, delay = next(sources)
-            sender, receiver = linear.device[source], linear.device[number]
-            if sender != receiver:
-                gives = giver[need.event]
-                transfer = Transfer(sender, receiver, gives, op)
-                result[source].append(_Crossing(number, transfer, delay))
-        for op in members(item):
-            giver[op.event] = op
-    for crossings in result.values():
-        crossings.sort(key=lambda crossing: crossing.transfer.gives.kind != "F")
+        needs = [(op, need) for op in members(item) if (need := awaited(problem, op))]
+        for (op, need), (source, delay) in zip(needs, linear.inputs[number], strict=True):
+            ranks = linear.device[source], linear.device[number]
+            if ranks[0] != ranks[1]:
+                result[source].append(Transfer(*ranks, giver[need.event], op, number, delay))
+    for transfers in result.values():
+        transfers.sort(key=lambda transfer: transfer.gives.kind != "F")
     return result
 
 

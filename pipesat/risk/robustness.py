@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,9 +25,9 @@ from pipesat.core.errors import BadInput
 from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import PHASE_OF, Phase, members
 from pipesat.core.rules import duration
-from pipesat.core.schedule import Objective, Order
+from pipesat.core.schedule import Objective
 from pipesat.core.timing import earliest_ends
-from pipesat.risk.links import Links, Transfer, network_of
+from pipesat.risk.links import Transfer
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Floats, Ints
@@ -39,12 +38,10 @@ if TYPE_CHECKING:
     from pipesat.profile.file import Profile
 
 _PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
-_MOST_NUMBERS = 1 << 23  # of factors, or of path lengths, held at a time: 64 MiB
 _EXACT = 1 << 53
 
 
-@dataclass(frozen=True)
-class Noise:
+class Noise(NamedTuple):
     """How much times vary, as coefficients of variation (standard deviation / mean).
 
     ``relative`` is that of every op on its own, ``by_op`` overrides it for (stage, phase) where
@@ -55,22 +52,12 @@ class Noise:
     skew: float = 0.0
     by_op: Mapping[tuple[int, Phase], float] | None = None
 
-    def __post_init__(self) -> None:
-        for where, value in (
-            ("noise", self.relative),
-            ("skew", self.skew),
-            *((f"noise of {kind} of stage {s}", v) for (s, kind), v in (self.by_op or {}).items()),
-        ):
-            if not 0 <= value <= 1:
-                raise BadInput("expected a share from 0 to 1", where=where, value=value)
-
     def of(self, stage: int, phase: Phase) -> float:
         """Coefficient of variation of one stage's ops of a phase."""
         return (self.by_op or {}).get((stage, phase), self.relative)
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(NamedTuple):
     """What an order takes: with the problem's own costs, and the quantiles of its samples."""
 
     nominal: float
@@ -79,8 +66,7 @@ class Spread:
     p95: float
 
 
-@dataclass(frozen=True)
-class Gain:
+class Gain(NamedTuple):
     """What an order saves of a baseline's time, sample by sample: ``1 - ours / baseline's``.
 
     ``ahead`` is the share of samples in which it is strictly faster.
@@ -111,69 +97,44 @@ def gain_of(nominal: float, values: Floats, baseline: float, others: Floats) -> 
     return Gain(at_rest, p05, p50, float(np.mean(values < others)))
 
 
-def sample_orders(
+def sample_values(
     problem: Problem,
-    orders: Sequence[Order],
+    networks: Sequence[LinearOrder],
     noise: Noise,
     *,
     samples: int = 200,
     seed: int = 0,
     objective: Objective = "makespan",
-    links: Links = "independent",
-) -> list[Floats]:
+) -> Floats:
     """Makespans (or minimum spans, not rounded up) of orders under common samples.
 
-    Returns an array of length ``samples`` per order. O(ops * samples), for the span times the
-    number of devices. Sample i depends on seed and i alone: more samples only add some.
+    Returns an array of shape (orders, samples). O(ops * samples), for the span times the number of
+    devices. Sample i depends on seed and i alone: more samples only add some.
 
     Raises
     ------
     BadInput
-        If there is no sample, or times are too long for floating point (from 2^53 units on).
-    Deadlock, ValueError
-        As :func:`pipesat.core.timing.time_order`.
+        If times are too long for floating point (from 2^53 units on).
     """
     import numpy as np
 
-    if samples < 1:
-        raise BadInput("expected at least 1", where="samples", value=samples)
-    networks = [network_of(problem, order, links) for order in orders]
     for network in networks:
         longest = sum(network.duration) + sum(d for own in network.inputs for _, d in own)
         if longest >= _EXACT:
             raise BadInput("the times add up to 2^53 units or more: use a coarser unit")
-    shares = [_Shares.of(problem, network) for network in networks]
-    slots, paths = len(_PHASES) * sum(problem.microbatches), len(problem.devices) ** 2
-    per_sample = max(slots, paths if objective == "span" else 0)
-    chunk = max(1, min(samples, _MOST_NUMBERS // max(1, per_sample)))
-    results = [np.empty(samples) for _ in networks]
-    for first in range(0, samples, chunk):
-        numbers = range(first, min(samples, first + chunk))
-        factors = _factors(problem, noise, seed, numbers)
-        for network, share, result in zip(networks, shares, results, strict=True):
-            value = makespans if objective == "makespan" else spans
-            result[first : numbers.stop] = value(network, share.times(factors))
-    return results
-
-
-def _factors(problem: Problem, noise: Noise, seed: int, samples: range) -> Floats:
-    """Draw factors of every stage's ops, phase by phase; a sample's from a generator of its own.
-
-    Shape (samples, slots).
-    """
-    import numpy as np
-
-    parts = [*product(range(len(problem.stages)), _PHASES)]
+    parts = [*product(range(len(problem.stages)), _PHASES)]  # of ops that vary alike
     counts = np.repeat(problem.microbatches, len(_PHASES))
+    device = np.repeat([problem.stages[stage].device for stage, _ in parts], counts)
     sigma = np.repeat([_sigma(noise.of(*part)) for part in parts], counts)
-    device_of = np.repeat([problem.stages[stage].device for stage, _ in parts], counts)
-    rows = np.empty((len(samples), len(sigma)))
-    for row, sample in zip(rows, samples, strict=True):
-        generator = np.random.default_rng((seed, sample))
-        device = _lognormal(_sigma(noise.skew), generator.standard_normal(len(problem.devices)))
-        op = _lognormal(sigma, generator.standard_normal(len(sigma)))
-        row[:] = op * device[device_of]
-    return rows
+    shares = [_Shares.of(problem, network) for network in networks]
+    values = np.empty((len(networks), samples))
+    for number in range(samples):
+        draw = np.random.default_rng((seed, number)).standard_normal
+        skew = _lognormal(_sigma(noise.skew), draw(len(problem.devices)))
+        factors = _lognormal(sigma, draw(len(sigma))) * skew[device]
+        for row, network, share in zip(values, networks, shares, strict=True):
+            row[number] = value_of(network, share.times(factors), objective)
+    return values
 
 
 class _Shares(NamedTuple):
@@ -206,10 +167,9 @@ class _Shares(NamedTuple):
         return cls(np.array(network.duration, np.float64), fixed, slots, share)
 
     def times(self, factors: Floats) -> Floats:
-        """Times of all items; shape (samples, items)."""
-        varied: Floats = self.fixed + self.share[0] * factors[:, self.slots[0]]
-        varied += self.share[1] * factors[:, self.slots[1]]
-        varied *= self.time
+        """Times of all items."""
+        first, second = self.share * factors[self.slots]
+        varied: Floats = (self.fixed + first + second) * self.time
         return varied
 
 
@@ -225,33 +185,34 @@ def _lognormal(sigma: Floats | float, normal: Floats) -> Floats:
     return factors
 
 
-def makespans(network: LinearOrder, times: Floats) -> Floats:
-    """Largest end of any item, per sample; ``times`` has shape (samples, items)."""
-    values: Floats = _last_ends(network, times, each=False).max(axis=(1, 2), initial=0.0)
-    return values
-
-
-def _last_ends(network: LinearOrder, times: Floats, *, each: bool) -> Floats:
-    from pipesat.kernels.timing import last_ends
-
-    arrays = network.arrays
-    devices = int(arrays.device.max(initial=-1)) + 1
-    ends: Floats = last_ends(arrays, times, arrays.delay.astype(float), devices, each)
-    return ends
-
-
-def spans(network: LinearOrder, times: Floats) -> Floats:
-    """Minimum span of every sample, not rounded up; 0 without items.
+def value_of(network: LinearOrder, times: Floats, objective: Objective) -> float:
+    """Makespan of items that take these times, or the minimum span, not rounded up.
 
     With ``L[d, e]`` the longest path from the start of device d's first item to the end of device
-    e's last one, it is the largest mean of a cycle of L (:mod:`pipesat.core.timing` has the proof),
-    by Karp (Discrete Mathematics 23, 1978, theorem 1).
+    e's last one, the span is the largest mean of a cycle of L (:mod:`pipesat.core.timing` has the
+    proof), by Karp (Discrete Mathematics 23, 1978, theorem 1): ``max over v of min over k of
+    (D[n, v] - D[k, v]) / (n - k)``, where ``D[k, v]`` is the longest walk of k edges that ends in
+    v, from anywhere. A path joins every device's own first and last item, so walks of every length
+    exist.
     """
     import numpy as np
 
-    used = np.unique(network.arrays.device[network.arrays.device >= 0])
-    paths = _last_ends(network, times, each=True)[:, used][:, :, used]
-    return _largest_cycle_mean(paths) if len(used) else np.zeros(len(times))
+    from pipesat.kernels.timing import last_ends
+
+    arrays, span = network.arrays, objective == "span"
+    used = np.unique(arrays.device[arrays.device >= 0])
+    if not len(used):
+        return 0.0
+    delays = arrays.delay.astype(float)
+    (paths,) = last_ends(arrays, times[None], delays, int(used[-1]) + 1, span)
+    if not span:
+        return float(paths.max())
+    paths, count = paths[np.ix_(used, used)], len(used)
+    walks = np.zeros((count + 1, count))
+    for k in range(count):
+        walks[k + 1] = (walks[k][:, None] + paths).max(axis=0)
+    means = (walks[count] - walks[:count]) / np.arange(count, 0, -1)[:, None]
+    return float(means.min(axis=0).max())
 
 
 def value_without_noise(network: LinearOrder, objective: Objective) -> int:
@@ -261,24 +222,7 @@ def value_without_noise(network: LinearOrder, objective: Objective) -> int:
     """
     if objective == "makespan":
         return max(earliest_ends(network, [0]), default=0)
-    return math.ceil(float(spans(network, network.arrays.duration[None].astype(float))[0]))
-
-
-def _largest_cycle_mean(paths: Floats) -> Floats:
-    """Karp's ``max over v of min over k of (D[n, v] - D[k, v]) / (n - k)``, per sample.
-
-    ``D[k, v]`` is the longest walk of k edges that ends in v, from anywhere. Every device's own
-    first and last item are joined by a path, so walks of every length exist.
-    """
-    import numpy as np
-
-    samples, count, _ = paths.shape
-    walks = np.zeros((count + 1, samples, count))
-    for k in range(count):
-        walks[k + 1] = (walks[k][:, :, None] + paths).max(axis=1)
-    edges = np.arange(count, 0, -1)[:, None, None]
-    means: Floats = ((walks[count] - walks[:count]) / edges).min(axis=0).max(axis=1)
-    return means
+    return math.ceil(value_of(network, network.arrays.duration.astype(float), objective))
 
 
 _DECILE: Final = 1.2816  # 90th percentile of the standard normal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -14,7 +14,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Seed, Within
 from pipesat.core.showing import Displayed, Facts, Table, table_of
-from pipesat.risk.links import Links
+from pipesat.risk.links import LINKS, Links
 from pipesat.workflows.hand_written import best_orders
 from pipesat.workflows.schedules import valid_schedule
 
@@ -34,62 +34,25 @@ Baselines: TypeAlias = Annotated[int, Within(0, 1000)]
 
 
 @dataclass(frozen=True)
-class LinksRow:
-    """Values of one order under each kind of links, in time units.
+class RiskRow:
+    """One order's values: by kind of links, without noise, and their spread with noise.
 
-    ``most_waiting`` is the pair of ranks whose transfers wait longest under ``pair``, if any do.
+    ``waiting`` is the pair of ranks whose transfers wait longest under ``pair``, if any do. Of a
+    baseline, ``gain`` is what the first order saves of its time.
     """
 
     name: str
-    independent: int
-    pair: int
-    rank: int
-    most_waiting: Queued | None
-
-    def lost(self, value: int) -> float:
-        """What queues make it longer, as a share."""
-        return float(difference(value, self.independent) or 0.0)
-
-    def document(self) -> dict[str, Any]:
-        """Return the row ready for JSON."""
-        most = self.most_waiting
-        return asdict(self) | {"most_waiting": None if most is None else most._asdict()}
-
-
-@dataclass(frozen=True)
-class NoiseRow:
-    """Spread of one order's values; of a baseline also what the first order gains over it."""
-
-    name: str
+    links: Mapping[Links, int]
+    waiting: Queued | None
     spread: Spread
     gain: Gain | None
 
-
-def links_risk(
-    problem: Problem, orders: Mapping[str, Order], objective: Objective = "makespan"
-) -> list[LinksRow]:
-    """Value every order under independent, pair-serialised and rank-serialised links.
-
-    Raises
-    ------
-    Deadlock, ValueError
-        As :func:`pipesat.core.timing.time_order`.
-    """
-    from pipesat.risk.links import network_of, queued
-    from pipesat.risk.robustness import value_without_noise
-
-    rows = []
-    for name, order in orders.items():
-        networks = {
-            links: network_of(problem, order, links) for links in ("independent", "pair", "rank")
-        }
-        values = {x: value_without_noise(network, objective) for x, network in networks.items()}
-        waiting = [entry for entry in queued(networks["pair"]) if entry.waiting]
-        rows.append(LinksRow(name, **values, most_waiting=next(iter(waiting), None)))
-    return rows
+    def lost(self, links: Links) -> float:
+        """What queues make it longer, as a share."""
+        return float(difference(self.links[links], self.links["independent"]) or 0.0)
 
 
-def noise_risk(
+def rows_of(
     problem: Problem,
     orders: Mapping[str, Order],
     noise: Noise,
@@ -98,31 +61,40 @@ def noise_risk(
     seed: int = 0,
     objective: Objective = "makespan",
     links: Links = "independent",
-) -> list[NoiseRow]:
-    """Value all orders under the same samples; gains are those of the first over each other.
+) -> list[RiskRow]:
+    """Value all orders where links queue, and under the same samples of noise.
 
     Raises
     ------
-    BadInput, Deadlock, ValueError
-        As :func:`pipesat.risk.robustness.sample_orders`.
+    BadInput
+        If times are too long for floating point (from 2^53 units on).
+    Deadlock, ValueError
+        As :func:`pipesat.core.timing.time_order`.
     """
-    from pipesat.risk.links import network_of
-    from pipesat.risk.robustness import gain_of, sample_orders, spread_of, value_without_noise
+    from pipesat.risk.links import network_of, queued
+    from pipesat.risk.robustness import gain_of, sample_values, spread_of, value_without_noise
 
-    told: Any = {"samples": samples, "seed": seed, "objective": objective, "links": links}
-    values = sample_orders(problem, [*orders.values()], noise, **told)
-    nominal = [
-        value_without_noise(network_of(problem, order, links), objective)
-        for order in orders.values()
-    ]
-    return [
-        NoiseRow(
-            name,
-            spread_of(nominal[i], values[i]),
-            gain_of(nominal[0], values[0], nominal[i], values[i]) if i else None,
+    networks = {
+        name: {kind: network_of(problem, order, kind) for kind in LINKS}
+        for name, order in orders.items()
+    }
+    replayed = [found[links] for found in networks.values()]
+    drawn = sample_values(problem, replayed, noise, samples=samples, seed=seed, objective=objective)
+    rows: list[RiskRow] = []
+    for (name, found), own in zip(networks.items(), drawn, strict=True):
+        values = {kind: value_without_noise(one, objective) for kind, one in found.items()}
+        waiting = [entry for entry in queued(found["pair"]) if entry.waiting]
+        first = rows[0].spread.nominal if rows else 0
+        rows.append(
+            RiskRow(
+                name,
+                values,
+                next(iter(waiting), None),
+                spread_of(values[links], own),
+                gain_of(first, drawn[0], values[links], own) if rows else None,
+            )
         )
-        for i, name in enumerate(orders)
-    ]
+    return rows
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -132,8 +104,7 @@ class Risk(Displayed):
     ``settings`` say how the noise was drawn.
     """
 
-    links: list[LinksRow]
-    noise: list[NoiseRow]
+    rows: list[RiskRow]
     objective: Objective
     problem: Problem
     settings: Mapping[str, Any]
@@ -141,21 +112,21 @@ class Risk(Displayed):
 
     def facts(self) -> Facts:
         """Return what the schedule has in each case."""
-        links, spread, most = self.links[0], self.noise[0].spread, self.links[0].most_waiting
-        unit = self.problem.time_unit
+        ours, unit = self.rows[0], self.problem.time_unit
 
-        def lost(value: int) -> str:
-            return f"{time_text(value, unit)} ({percent(links.lost(value), sign=True)})"
+        def lost(links: Links) -> str:
+            return f"{time_text(ours.links[links], unit)} ({percent(ours.lost(links), sign=True)})"
 
         where = ""
-        if most is not None:
-            a, b = (self.problem.device_name(rank) for rank in most.ranks)
-            where = f"{a} with {b}, {time_text(most.waiting, unit)} in sum"
-        half, late = (time_text(round(value), unit) for value in (spread.p50, spread.p95))
+        if ours.waiting is not None:
+            a, b = (self.problem.device_name(rank) for rank in ours.waiting.ranks)
+            where = f"{a} with {b}, {time_text(ours.waiting.waiting, unit)} in sum"
+        free = time_text(ours.links["independent"], unit)
+        half, late = (time_text(round(value), unit) for value in (ours.spread.p50, ours.spread.p95))
         return [
-            ("Links", f"{self.objective} {time_text(links.independent, unit)} if they are free"),
-            ("Per pair", f"{lost(links.pair)} if a pair of ranks sends one at a time (NCCL)"),
-            ("Per rank", f"{lost(links.rank)} if a rank does (with device_id)"),
+            ("Links", f"{self.objective} {free} if they are free"),
+            ("Per pair", f"{lost('pair')} if a pair of ranks sends one at a time (NCCL)"),
+            ("Per rank", f"{lost('rank')} if a rank does (with device_id)"),
             ("Waiting", f"most, per pair: {where}" if where else ""),
             ("Noise", f"{half} in half of all steps, {late} in 95 %"),
             ("Drawn", self.drawn),
@@ -164,16 +135,16 @@ class Risk(Displayed):
     def tables(self) -> Iterator[Table]:
         """Yield a table of links and one of noise, each with all orders."""
         queues = [
-            {"name": row.name, "independent": row.independent}
-            | {"per_pair": row.pair, "lost_per_pair": row.lost(row.pair)}
-            | {"per_rank": row.rank, "lost_per_rank": row.lost(row.rank)}
-            for row in self.links
+            {"name": row.name, "independent": row.links["independent"]}
+            | {"per_pair": row.links["pair"], "lost_per_pair": row.lost("pair")}
+            | {"per_rank": row.links["rank"], "lost_per_rank": row.lost("rank")}
+            for row in self.rows
         ]
         noise = [
             {"name": name, "no_noise": spread.nominal, "p50": spread.p50, "p95": spread.p95}
             | {f"gain_{key}": getattr(gain, key, None) for key in ("nominal", "p50", "p05")}
             | {"ahead_in": gain and gain.ahead}
-            for name, spread, gain in ((row.name, row.spread, row.gain) for row in self.noise)
+            for name, spread, gain in ((row.name, row.spread, row.gain) for row in self.rows)
         ]
         times = ("independent", "per_pair", "per_rank", "no_noise", "p50", "p95")
         units = dict.fromkeys(times, self.problem.time_unit)
@@ -184,18 +155,27 @@ class Risk(Displayed):
     def records(self) -> list[dict[str, Any]]:
         """Return a row per order; the baselines' ``gain`` is what the schedule saves of theirs."""
         return [
-            {key: value for key, value in asdict(links).items() if key != "most_waiting"}
-            | asdict(noise.spread)
-            | {f"gain_{key}": x for key, x in (asdict(noise.gain) if noise.gain else {}).items()}
-            for links, noise in zip(self.links, self.noise, strict=True)
+            {"name": row.name, **row.links}
+            | row.spread._asdict()
+            | ({f"gain_{key}": x for key, x in row.gain._asdict().items()} if row.gain else {})
+            for row in self.rows
         ]
 
     def document(self) -> dict[str, Any]:
         """Return everything for ``--json``."""
+        links = [
+            {"name": row.name, **row.links, "most_waiting": row.waiting and row.waiting._asdict()}
+            for row in self.rows
+        ]
+        noise = [
+            {"name": row.name, "spread": row.spread._asdict()}
+            | {"gain": row.gain and row.gain._asdict()}
+            for row in self.rows
+        ]
         return {
             "objective": self.objective,
-            "links": [row.document() for row in self.links],
-            "noise": {**self.settings, "rows": [asdict(row) for row in self.noise]},
+            "links": links,
+            "noise": {**self.settings, "rows": noise},
         }
 
 
@@ -253,8 +233,7 @@ def risk(
     orders |= best_orders(problem, objective, baselines)
     sampling: Any = {"samples": samples, "seed": seed, "links": links}
     return Risk(
-        links_risk(problem, orders, objective),
-        noise_risk(problem, orders, drawn, objective=objective, **sampling),
+        rows_of(problem, orders, drawn, objective=objective, **sampling),
         objective,
         problem,
         told,
@@ -286,20 +265,21 @@ def _noise(
         alone = float(share("noise", NOISE if shares is None else shares))
         return Noise(alone, skew), percent(alone)
     stages = range(len(problem.stages))
+    shares = {phase: float(share("noise", part)) for phase, part in shares.items()}
     by_op = {(stage, phase): part for stage in stages for phase, part in shares.items()}
     words = ", ".join(f"{phase} {percent(part)}" for phase, part in shares.items())
     return Noise(0.0, skew, by_op), words
 
 
-def _by_phase(text: str) -> dict[Phase, float]:
+def _by_phase(text: str) -> dict[Phase, str]:
     """Read ``F=3%,B=5%,W=4%``."""
     phases: dict[str, Phase] = {"F": "F", "B": "B", "W": "W"}
-    found: dict[Phase, float] = {}
+    found: dict[Phase, str] = {}
     for part in text.split(","):
         name, _, said = part.strip().partition("=")
         phase = phases.get(name)
         if phase is None or phase in found:
             expected = "expected a share, or one each of F, B and W"
             raise BadInput(expected, where="noise", value=text)
-        found[phase] = float(share("noise", said))
+        found[phase] = said
     return found

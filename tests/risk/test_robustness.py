@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +11,24 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import pipesat
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Op, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.heuristics import BASELINES
 from pipesat.profile.file import parse_profile
-from pipesat.risk.links import network_of
+from pipesat.risk.links import Links, network_of
 from pipesat.risk.robustness import (
     Noise,
     gain_of,
     noise_of_profile,
-    sample_orders,
-    spans,
+    sample_values,
     spread_of,
+    value_of,
     value_without_noise,
 )
 from tests.conftest import Run
@@ -38,6 +40,19 @@ ONE_F_ONE_B = tuple(
     tuple(parse_item(text) for text in row.split())
     for row in ("0F0 0F1 0BW0 0BW1", "1F0 1BW0 1F1 1BW1")
 )
+
+
+def sample_orders(
+    problem: Problem,
+    orders: Sequence[Order],
+    noise: Noise,
+    *,
+    links: Links = "independent",
+    **told: Any,
+) -> Any:
+    """A row of values per order."""
+    networks = [network_of(problem, order, links) for order in orders]
+    return sample_values(problem, networks, noise, **told)
 
 
 @pytest.mark.slow
@@ -77,11 +92,9 @@ def test_spans_of_sampled_times_by_hand() -> None:
     """
     problem = chain(2, 2)
     network = network_of(problem, ONE_F_ONE_B, "independent")
-    halved = [
-        np.array([length, length / 2 if device else length])
-        for device, length in zip(network.device, network.duration, strict=True)
-    ]
-    assert spans(network, np.array(halved).T.copy()).tolist() == [9, 6.5]
+    times = network.arrays.duration.astype(float)
+    assert value_of(network, times, "span") == 9
+    assert value_of(network, np.where(network.arrays.device == 1, times / 2, times), "span") == 6.5
 
 
 def test_one_device_s_makespan_is_the_sum_of_lognormal_times() -> None:
@@ -147,17 +160,13 @@ def test_quantiles_and_gains_by_hand() -> None:
     assert (nothing.nominal, nothing.p50, nothing.ahead) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("values", [{"relative": -0.1}, {"relative": float("nan")}, {"skew": 1.5}])
-def test_noise_out_of_range(values: dict[str, float]) -> None:
+@pytest.mark.parametrize("values", [{"noise": -0.1}, {"noise": {"F": 1.5}}, {"skew": 1.5}])
+def test_noise_out_of_range(values: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="expected a share from 0 to 1"):
-        Noise(**values)
+        pipesat.risk(chain(1, 1), "gpipe", **values)
 
 
-def test_no_sample_and_times_beyond_floating_point() -> None:
-    problem = chain(1, 10, F=10**12, B=0, W=0)
-    order = (tuple(Op(0, kind, k) for k in range(10) for kind in ("F", "BW")),)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="samples: got 0, expected at least 1"):
-        sample_orders(problem, [order], Noise(), samples=0)
+def test_times_beyond_floating_point() -> None:
     long = chain(1, 9100, F=10**12, B=0, W=0)
     order = (tuple(Op(0, kind, k) for k in range(9100) for kind in ("F", "BW")),)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"2\^53"):
