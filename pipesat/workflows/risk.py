@@ -51,6 +51,12 @@ class RiskRow:
         """What queues make it longer, as a share."""
         return float(difference(self.links[links], self.links["independent"]) or 0.0)
 
+    def record(self) -> dict[str, Any]:
+        """Return all figures by name."""
+        gain: dict[str, Any] = {} if self.gain is None else self.gain._asdict()
+        figures = {**self.links, **self.spread._asdict()}
+        return {"name": self.name, **figures, **{f"gain_{key}": x for key, x in gain.items()}}
+
 
 def rows_of(
     problem: Problem,
@@ -154,12 +160,7 @@ class Risk(Displayed):
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per order; the baselines' ``gain`` is what the schedule saves of theirs."""
-        return [
-            {"name": row.name, **row.links}
-            | row.spread._asdict()
-            | ({f"gain_{key}": x for key, x in row.gain._asdict().items()} if row.gain else {})
-            for row in self.rows
-        ]
+        return [row.record() for row in self.rows]
 
     def document(self) -> dict[str, Any]:
         """Return everything for ``--json``."""
