@@ -2,9 +2,11 @@
 
 Nothing here is loaded by `--help`, nor by what never calls a loop. Compiled code lies in a folder
 of the user's cache that only the user may write, under a digest of all loops and of the versions
-that compiled them: a loop compiled from other code is never found there. Where no folder may be
-written, code lasts as long as the process. Where numba is not installed or does not load, as with a
-numpy that is newer than it knows, loops run as the Python that they are: the same answers, later.
+that compiled them: a loop compiled from other code is never found there. A process beside this one
+compiles what is not there yet (:mod:`pipesat.kernels.compiler`). Where no folder may be written, or
+no process can be started, a thread compiles. Without a folder code lasts as long as this process.
+Where numba is not installed or does not load, as with a numpy that is newer than it knows, loops
+run as the Python that they are: the same answers, later.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import hashlib
 import os
 import platform
 import stat
+import sys
 import tempfile
 import threading
 import time
@@ -25,12 +28,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
+from pipesat.kernels.compiler import Compiler
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _lock = threading.RLock()  # of numba's settings
 _starting = threading.Lock()
 _turn = threading.Lock()  # one thread compiles
+_beside = Compiler()
 
 _WAIT: Final = 0.25  # seconds in which a loop is there if another run has compiled it
 _LARGEST: Final = 20_000  # numbers in an array of which Python makes short work
@@ -85,12 +91,40 @@ class Compiled:
     def _make(self, *arguments: Any) -> None:
         try:
             if not why_interpreted():
-                types = tuple(map(_numba().typeof, arguments))
-                with _one_at_a_time(self.function.__name__):
-                    self.dispatcher.compile(types)
+                self._load_or_compile(tuple(map(_numba().typeof, arguments)))
                 self._ready = self.dispatcher
         except Exception as error:
             self._failure = error
+
+    def _load_or_compile(self, types: tuple[Any, ...]) -> None:
+        """Load what is kept; else let another process compile it, and do it here if that fails."""
+        module, name = self.function.__module__, self.function.__name__
+        if self._loaded(types):
+            return
+        with _one_at_a_time(name):
+            if self._loaded(types):
+                return
+            found_by_name = getattr(sys.modules.get(module), name, None) is self
+            if found_by_name and _folder() is not None:
+                _beside.compile(module, name, types)
+                if _leaving.is_set():
+                    raise SystemExit
+            self.dispatcher.compile(types)
+
+    def _loaded(self, types: tuple[Any, ...]) -> bool:
+        """Whether it was in the cache, and is loaded now."""
+        from numba.core.compiler_lock import global_compiler_lock
+
+        with global_compiler_lock:  # no other thread compiles it as part of its own
+            compiler = self.dispatcher._compiler
+            compiler.compile = _not_here
+            try:
+                self.dispatcher.compile(types)
+            except _NotKept:
+                return False
+            finally:
+                del compiler.compile
+            return True
 
     @property
     def dispatcher(self) -> Any:
@@ -103,6 +137,14 @@ class Compiled:
                     cache = self._dispatcher._cache
                     cache.save_overload = _or_not(cache.save_overload)
             return self._dispatcher
+
+
+class _NotKept(Exception):
+    """A loop is not in the cache."""
+
+
+def _not_here(*_: Any) -> None:
+    raise _NotKept
 
 
 def _or_not(save: Callable[..., None]) -> Callable[..., None]:
@@ -137,6 +179,7 @@ class _Process:
     def begin(self) -> None:
         """Take up what a fork has left."""
         self.interprets = self.interprets or _turn.locked()
+        _beside.forget()
         _lock.release()
 
 
@@ -209,6 +252,7 @@ def _end_before_python(thread: threading.Thread) -> None:
 
     def end() -> None:
         _leaving.set()
+        _beside.close()
         thread.join()
 
     atexit.register(end)

@@ -74,9 +74,24 @@ def test_two_processes_fill_an_empty_cache_at_once_and_a_third_reads_it(tmp_path
 
 
 def test_of_two_processes_one_compiles(tmp_path: Path) -> None:
-    hits = "print(len(quadrupled.dispatcher.stats.cache_hits))"
-    both = [started(tmp_path, after=hits) for _ in range(2)]
-    assert sorted(said(process)[2] for process in both) == ["0\n", "1\n"]
+    asked = "print(compiled._beside._process is not None)"
+    both = [started(tmp_path, after=asked) for _ in range(2)]
+    assert sorted(said(process)[2] for process in both) == ["False\n", "True\n"]
+
+
+NOT_HERE = "from numba.core import dispatcher as d; d._FunctionCompiler.compile = None\n"
+
+
+def test_another_process_compiles(tmp_path: Path) -> None:
+    """Else it would hold the interpreter, and the search would wait."""
+    assert said(started(tmp_path, NOT_HERE))[0] == "16"
+
+
+@pytest.mark.parametrize("executable", ["", "/bin/false"])
+def test_where_no_process_can_compile_this_one_does(tmp_path: Path, executable: str) -> None:
+    process = started(tmp_path, f"import sys; sys.executable = {executable!r}\n")
+    assert said(process)[0] == "16"
+    assert list((tmp_path / "cache").rglob("*.nbc"))
 
 
 def test_a_process_that_ends_while_it_compiles_ends_well(tmp_path: Path) -> None:
