@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, wraps
-from itertools import groupby, product
+from itertools import groupby, pairwise, product
 from typing import Any, Final, Literal, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from pipesat.core.attached import attached
@@ -454,6 +454,22 @@ class Problem(Building):
     def device_name(self, device: int) -> str:
         """Name of a device for messages: its own, or ``device 3``."""
         return self.devices[device].name or f"device {device}"
+
+
+def links_between(
+    homes: Sequence[int], routes: Iterable[Iterable[int]], delay: Callable[[int, int], Link]
+) -> dict[tuple[int, int], Link]:
+    """Return the links of consecutive stages of each route that lie on different devices.
+
+    Parameters
+    ----------
+    homes
+        Each stage's device.
+    delay
+        The link of two such stages.
+    """
+    hops = (hop for route in routes for hop in pairwise(route))
+    return {(a, b): delay(a, b) for a, b in hops if homes[a] != homes[b]}
 
 
 def once(answer: Callable[[Problem, *Rest], R]) -> Callable[[Problem, *Rest], R]:

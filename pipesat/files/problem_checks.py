@@ -68,20 +68,20 @@ def valid(problem: Problem) -> Problem:
     return checked(problem)
 
 
-def changed(problem: Problem, stages: Sequence[Mapping[str, Any]] = (), **parts: Any) -> Problem:
+def changed(problem: Problem, own: Sequence[Mapping[str, Any]] = (), **parts: Any) -> Problem:
     """Return a copy of a problem that differs, as :func:`valid` does.
 
     Parameters
     ----------
-    stages
+    own
         Which fields of each stage are otherwise, and how; empty: none of any.
     parts
         Fields of the problem that are otherwise.
     """
     whole = with_idle_keys(problem)
-    if stages:
-        each = zip(whole.stages, stages, strict=True)
-        parts["stages"] = tuple(replace(stage, **own) for stage, own in each)
+    if own:
+        each = zip(whole.stages, own, strict=True)
+        parts["stages"] = tuple(replace(stage, **fields) for stage, fields in each)
     return valid(replace(whole, **parts))
 
 

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Final
 
 from pipesat.core.building import Backward
 from pipesat.core.errors import said_of
-from pipesat.core.problem import Device, Link, Mode, ModeChoice, Overlap, Problem, Route, Stage
+from pipesat.core.problem import (
+    Device,
+    Link,
+    Mode,
+    ModeChoice,
+    Overlap,
+    Problem,
+    Route,
+    Stage,
+    links_between,
+)
 from pipesat.core.stage import COSTS
 from pipesat.files.problem_checks import valid
 from pipesat.layers.layer import Layers
@@ -71,22 +80,22 @@ def _problem(
     check_partition(layers, partition, pipeline.homes)
     static = static_of_devices(layers, partition, pipeline)
     devices = zip(pipeline.capacities, static, strict=True)
-    stages, links = list[Stage](), dict[tuple[int, int], Link]()
+    stages = list[Stage]()
     again = tuple(recompute) or (False,) * len(partition)
     for home, part, flag in zip(pipeline.homes, partition, again, strict=True):
         amounts, backward = _costs(layers, part, pipeline, again=flag)
         stages.append(Stage(home, **amounts, backward=backward))
-    for src, (a, b) in enumerate(pairwise(pipeline.homes)):
-        delay = pipeline.delay(
-            layers.layers[partition[src].stop - 1].output if partition[src].stop else 0
-        )
-        if a != b:
-            links[src, src + 1] = Link(delay, delay)
+
+    def link(src: int, _: int) -> Link:
+        end = partition[src].stop
+        delay = pipeline.delay(layers.layers[end - 1].output if end else 0)
+        return Link(delay, delay)
+
     return Problem(
         devices=tuple(Device(memory=memory, static=taken) for memory, taken in devices),
         stages=tuple(stages),
         routes=(Route((*range(len(stages)),), pipeline.microbatches),),
-        links=links,
+        links=links_between(pipeline.homes, pipeline.geometry.routes, link),
         overlap=None if pipeline.overlap is None else Overlap(pipeline.overlap),
         name=f"{layers.name} (estimated costs)".strip() if layers.estimate else layers.name,
         time_unit=layers.time_unit,

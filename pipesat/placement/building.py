@@ -7,14 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any, Final
 
 from pipesat.core.amounts import one_in_unit
 from pipesat.core.building import Building
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.plain_problems import with_idle_keys
-from pipesat.core.problem import FORMAT, TEXTS, Device, Link, Problem, Route, Stage
+from pipesat.core.problem import FORMAT, TEXTS, Device, Link, Problem, Route, Stage, links_between
 from pipesat.core.stage import COSTS, HELD, MORE
 from pipesat.files.complaint import validated_at
 from pipesat.files.microbatch_list import MOST_CLASSES, Listed, check_order, parse_microbatches
@@ -233,10 +232,11 @@ def _links(
         comm = given if isinstance(given, Mapping) else {"default": given}
         return links_of(validated_at(comm, CommModel, ("comm",)), homes, routes)
     delays = one_each(given, devices - 1, "comm", "link between neighbours")
-    slowest, links = max(delays, default=0), {}
-    for src, dst in (hop for route in routes for hop in pairwise(route)):
+    slowest = max(delays, default=0)
+
+    def link(src: int, dst: int) -> Link:
         a, b = homes[src], homes[dst]
-        if a != b:
-            delay = delays[min(a, b)] if abs(a - b) == 1 else slowest
-            links[src, dst] = Link(delay, delay)
-    return links
+        delay = delays[min(a, b)] if abs(a - b) == 1 else slowest
+        return Link(delay, delay)
+
+    return links_between(homes, routes, link)

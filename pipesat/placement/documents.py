@@ -1,6 +1,6 @@
-"""Problem documents: the one place that puts them together, and what stands in them.
+"""Costs of stages or layers, one value for all or one each, and shares of 1F1B's memory.
 
-Costs are given per stage, or per layer; more layers than stages are cut into contiguous stages.
+More layers than stages are cut into contiguous stages.
 """
 
 from __future__ import annotations
@@ -8,17 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, TypeAlias
+from typing import Any
 
 from pipesat.core.building import Split
 from pipesat.core.errors import BadInput
-from pipesat.core.problem import FORMAT, Problem
+from pipesat.core.problem import Problem
 from pipesat.core.stage import COSTS
-from pipesat.placement.geometry import Geometry, shared
 from pipesat.placement.partition import even
-
-Document: TypeAlias = dict[str, Any]
-TEXTS: Final = ("name", "time_unit", "memory_unit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,63 +35,6 @@ class Costs:
     def whole(self) -> int:
         """Time of a forward and a whole backward: what balanced stages have equally much of."""
         return self.F + (self.B + self.W if self.BW is None else self.BW)
-
-
-def problem_document(
-    geometry: Geometry,
-    microbatches: Any,
-    *,
-    devices: Sequence[Document],
-    stages: Sequence[Document],
-    comm: Document,
-    **more: Any,
-) -> Document:
-    """Return a problem's document.
-
-    Parameters
-    ----------
-    microbatches
-        Of all routes together, or lists: see :func:`pipesat.placement.geometry.shared`.
-    stages
-        Their entries without ``device``: the geometry says which.
-    more
-        Further keys; ``None`` and empty texts are left out.
-    """
-    said = {key: value for key, value in more.items() if value not in (None, "")}
-    document: Document = {"format": FORMAT}
-    document |= {key: said.pop(key) for key in TEXTS if key in said}
-    own = shared(microbatches, len(geometry.routes))
-    if len(own) == 1:
-        document["microbatches"] = own[0]
-    document["devices"] = [*devices]
-    document["stages"] = [
-        {"device": home} | stage for home, stage in zip(geometry.homes, stages, strict=True)
-    ]
-    document |= {"comm": comm} | said
-    if len(own) > 1:
-        document["routes"] = [
-            {"stages": [*route], "microbatches": share}
-            for route, share in zip(geometry.routes, own, strict=True)
-        ]
-    return document
-
-
-def stated(**keys: Any) -> Document:
-    """Return an entry of a document without what is ``None``."""
-    return {key: value for key, value in keys.items() if value is not None}
-
-
-def backward_entry(backward: str) -> Document:
-    """Return what a stage's entry says of its backward, if it has no choice."""
-    return stated(backward=None if backward == "either" else backward)
-
-
-def comm_entry(delays: Sequence[int]) -> Document:
-    """Return ``comm`` of one route's hops: a default where all are equal, else an edge each."""
-    if len(set(delays)) <= 1:
-        return {"default": delays[0] if delays else 0}
-    edges = [{"src": s, "dst": s + 1, "F": delay, "B": delay} for s, delay in enumerate(delays)]
-    return {"default": max(delays), "edges": edges}
 
 
 def one_each(value: Any, count: int, where: str, what: str = "device") -> list[Any]:

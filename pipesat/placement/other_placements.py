@@ -11,17 +11,18 @@ from the last device to the first takes the slowest link's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import chain, pairwise
+from typing import NamedTuple
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.plain_problems import require_plain
-from pipesat.core.problem import Link, Problem
+from pipesat.core.problem import Link, Problem, Route, Stage, links_between
 from pipesat.core.stage import COSTS
-from pipesat.files.problem_file import parse_problem
-from pipesat.placement.documents import TEXTS, Document, problem_document
-from pipesat.placement.geometry import PLACEMENTS, Geometry, Placement
+from pipesat.files.problem_checks import changed
+from pipesat.placement.geometry import PLACEMENTS, Geometry, Placement, shared
 
 
 def same_layers_elsewhere(
@@ -57,20 +58,17 @@ def same_layers_elsewhere(
             "their own"
         )
     p, m = len(problem.devices), problem.routes[0].microbatches
-    chain = [problem.stages[number] for number in problem.routes[0].stages]
-    whole = [
-        {key: getattr(stage, key) for key in (*COSTS, "backward")}
-        | {"static": problem.devices[stage.device].static}
-        for stage in chain
-    ]
+    stages = [problem.stages[number] for number in problem.routes[0].stages]
+    whole = [_Part(stage, problem.devices[stage.device].static) for stage in stages]
     found: dict[str, Problem] = {}
     for geometry in (Geometry(name, p) for name in PLACEMENTS if name in wanted):
         if geometry.name == "chain":
             found[geometry.label] = problem
         elif p > 1 and len(geometry.routes) == 1:
             counts = _counts(layers, p)
-            firsts = _firsts(counts, [s.F + s.B + s.W for s in chain], geometry.homes)
-            found[geometry.label] = _placed(problem, geometry, _parts(whole, firsts, counts))
+            firsts = _firsts(counts, [s.F + s.B + s.W for s in stages], geometry.homes)
+            parts = map(_Part.cut, whole, firsts, counts)
+            found[geometry.label] = _placed(problem, geometry, [*chain.from_iterable(parts)])
         elif p > 1 and m > 1:
             found[geometry.label] = _placed(problem, geometry, whole * 2)
     return found
@@ -128,50 +126,52 @@ def _firsts(counts: Sequence[int], loads: Sequence[int], ranks: Sequence[int]) -
     return firsts
 
 
-def _parts(
-    wholes: Sequence[Document], firsts: Sequence[int], counts: Sequence[int]
-) -> list[Document]:
-    """Two parts of every stage, in layer order: each takes its layers' share of every amount."""
-    found = []
-    for whole, first, count in zip(wholes, firsts, counts, strict=True):
-        begin = {k: -(-v * first // count) for k, v in whole.items() if isinstance(v, int)}
-        rest = {key: whole[key] - amount for key, amount in begin.items()}
-        found += [whole | begin, whole | rest]
-    return found
+class _Part(NamedTuple):
+    """A stage, or one of two parts of it, and its static memory."""
+
+    stage: Stage
+    static: int
+
+    def cut(self, first: int, count: int) -> tuple[_Part, _Part]:
+        """Two parts, in layer order: each takes its layers' share of every amount."""
+        amounts = {key: getattr(self.stage, key) for key in COSTS}
+        begin = {key: -(-value * first // count) for key, value in amounts.items()}
+        rest = {key: value - begin[key] for key, value in amounts.items()}
+        static = -(-self.static * first // count)
+        one, other = (replace(self.stage, sums=False, **own) for own in (begin, rest))
+        return self._replace(stage=one, static=static), self._replace(
+            stage=other, static=self.static - static
+        )
 
 
-def _placed(problem: Problem, geometry: Geometry, stages: Sequence[Document]) -> Problem:
+def _placed(problem: Problem, geometry: Geometry, parts: Sequence[_Part]) -> Problem:
     """The problem of stages in a placement, each with its part of the static memory."""
     ranks = [problem.stages[number].device for number in problem.routes[0].stages]
     devices = []
     for number, device in enumerate(problem.devices):
         own = geometry.stages_on[ranks.index(number)]
-        static = sum(stages[stage]["static"] for stage in own)
-        devices.append({"name": device.name, "memory": device.memory, "static": static})
-    label = geometry.label
-    texts = {key: getattr(problem, key) for key in TEXTS}
-    texts["name"] = f"{problem.name}, {label}" if problem.name else label
-    document = problem_document(
-        geometry,
-        problem.routes[0].microbatches,
-        devices=devices,
-        stages=[{key: stage[key] for key in (*COSTS, "backward")} for stage in stages],
-        comm={"edges": [*_edges(problem, geometry)]},
-        overlap=problem.document.get("overlap"),
-        **texts,
+        devices.append(replace(device, static=sum(parts[stage].static for stage in own)))
+    homes = (ranks[home] for home in geometry.homes)
+    stages = zip(parts, homes, strict=True)
+    shares = shared(problem.routes[0].microbatches, len(geometry.routes))
+    routes = zip(geometry.routes, shares, strict=True)
+    return changed(
+        problem,
+        devices=tuple(devices),
+        stages=tuple(replace(part.stage, device=home) for part, home in stages),
+        routes=tuple(Route((*route,), microbatches) for route, microbatches in routes),
+        links=_links(problem, geometry),
+        name=f"{problem.name}, {geometry.label}" if problem.name else geometry.label,
     )
-    for stage in document["stages"]:
-        stage["device"] = ranks[stage["device"]]
-    return parse_problem(document)
 
 
-def _edges(problem: Problem, geometry: Geometry) -> Iterator[Document]:
+def _links(problem: Problem, geometry: Geometry) -> dict[tuple[int, int], Link]:
     """Links between consecutive stages of every route."""
     links = [problem.links[hop] for hop in pairwise(problem.routes[0].stages)]
     slowest = Link(max(link.F for link in links), max(link.B for link in links))
-    for route in geometry.routes:
-        for src, dst in pairwise(route):
-            a, b = geometry.homes[src], geometry.homes[dst]
-            if a != b:
-                link = links[min(a, b)] if abs(a - b) == 1 else slowest
-                yield {"src": src, "dst": dst, "F": link.F, "B": link.B}
+
+    def link(src: int, dst: int) -> Link:
+        a, b = geometry.homes[src], geometry.homes[dst]
+        return links[min(a, b)] if abs(a - b) == 1 else slowest
+
+    return links_between(geometry.homes, geometry.routes, link)

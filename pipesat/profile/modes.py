@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import ceil
-from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, get_args
+from typing import Final, Literal, NamedTuple, Self, TypeAlias, get_args
 
+from pipesat.core.problem import Mode, Offload
 from pipesat.profile.cut import StageCosts
 from pipesat.profile.file import Profile
 
@@ -61,15 +62,15 @@ def bandwidth_of(profile: Profile, given: int | None) -> Bandwidth | None:
     return 1e6 * copies.bytes / copies.out.median, 1e6 * copies.bytes / copies.back.median
 
 
-def mode_entries(
+def modes_of(
     stage: StageCosts,
     beside: int,
     transient: int,
     bandwidth: Bandwidth | None,
     wanted: tuple[ModeName, ...],
     units: Units,
-) -> list[dict[str, Any]]:
-    """Return the entries of ``modes`` of a stage.
+) -> tuple[Mode, ...]:
+    """Return the memory modes of a stage.
 
     Parameters
     ----------
@@ -78,21 +79,18 @@ def mode_entries(
     transient
         Bytes of the device's static memory that are there for what an op takes for itself.
     """
-    entries: list[dict[str, Any]] = []
+    modes = list[Mode]()
     if stage.recompute is not None and "recompute" in wanted:
         after = stage.recompute.held_after_F
         during = max(stage.recompute.peak_in_backward - transient, after)
-        entries.append(
-            {
-                "name": "recompute",
-                "backward": "fused",
-                "BW": units.time(stage.recompute.BW),
-                "held_after_F": units.amount(after + beside),
-                "held_in_backward": units.amount(during + beside),
-            }
-        )
+        stated = {
+            "BW": units.time(stage.recompute.BW),
+            "held_after_F": units.amount(after + beside),
+            "held_in_backward": units.amount(during + beside),
+        }
+        modes.append(Mode("recompute", tuple(stated.items()), "fused"))
     if stage.offload is not None and bandwidth is not None and "offload" in wanted:
         out, back = (units.time(1e6 * stage.offload.bytes / each) for each in bandwidth)
         held = units.amount(min(stage.offload.held, stage.held_after_F) + beside)
-        entries.append({"name": "offload", "offload": {"out": out, "in": back, "held": held}})
-    return entries
+        modes.append(Mode("offload", offload=Offload(out, back, held)))
+    return tuple(modes)

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.core.ops import KINDS
-from pipesat.placement.documents import (
-    Document,
-    backward_entry,
-    comm_entry,
-    one_each,
-    problem_document,
-    stated,
-)
+from pipesat.core.problem import Device, Link, Problem, Route, Stage, links_between
+from pipesat.files.problem_checks import valid
+from pipesat.placement.documents import one_each
 from pipesat.placement.geometry import CHUNKS, Geometry, OneRoutePlacement
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage, layers_of_stages
 from pipesat.profile.file import LinksModel, Profile, delay_of
@@ -24,7 +19,7 @@ from pipesat.profile.modes import (
     ModeName,
     Units,
     bandwidth_of,
-    mode_entries,
+    modes_of,
 )
 from pipesat.profile.static import StaticMemory, Training, static_memory
 
@@ -38,13 +33,13 @@ BackwardChoice: TypeAlias = Literal["auto", "split", "fused", "either"]
 
 @dataclass(frozen=True)
 class Derived:
-    """The document, and what it was made of.
+    """The problem, and what it was made of.
 
     ``fused[s]`` says why stage s's backward is fused; empty if it may be split. ``measured_links``:
     delays are measured ones.
     """
 
-    document: dict[str, Any]
+    problem: Problem
     stages: tuple[StageCosts, ...]
     static: tuple[StaticMemory, ...]
     fused: tuple[str, ...]
@@ -72,7 +67,7 @@ def problem_of_profile(
     copy_bandwidth: int | None = None,
     copy_channels: int = 2,
 ) -> Derived:
-    """Turn a profile into a problem document, which is valid if its values are in range.
+    """Turn a profile into a problem.
 
     Parameters
     ----------
@@ -116,40 +111,45 @@ def problem_of_profile(
     held = (stage.held_after_F + own for stage, own in zip(stages, inputs, strict=True))
     units = Units.of((stage.F for stage in stages), held)
     bandwidth, wanted = bandwidth_of(profile, copy_bandwidth), MODES if modes is None else modes
-    entries: list[Document] = []
     found = [
-        mode_entries(stage, own, static[home].transient, bandwidth, wanted, units)
+        modes_of(stage, own, static[home].transient, bandwidth, wanted, units)
         for stage, own, home in zip(stages, inputs, geometry.homes, strict=True)
     ]
-    for stage, why, own, gradient, some in zip(
-        stages, fused, inputs, gradients, found, strict=True
-    ):
-        left = 0 if why else stage.held_after_B + own + gradient
-        entries.append(
-            {kind: units.time(getattr(stage, kind)) for kind in KINDS}
-            | {"held_after_F": units.amount(stage.held_after_F + own)}
-            | {"held_after_B": units.amount(left)}
-            | backward_entry("fused" if why else "split" if backward == "split" else "either")
-            | stated(modes=some or None)
-        )
-    copies = any("offload" in mode for own in found for mode in own)
-    capacities = one_each(memory, devices, "memory")
-    delays = [
-        comm if links is None else delay_of(links, stage.output_bytes) for stage in stages[:-1]
+    left = [
+        0 if why else stage.held_after_B + own + gradient
+        for stage, why, own, gradient in zip(stages, fused, inputs, gradients, strict=True)
     ]
-    document = problem_document(
-        geometry,
-        microbatches,
-        devices=[
-            stated(
+    whole = "split" if backward == "split" else "either"
+    copies = any(mode.offload for own in found for mode in own)
+    capacities = one_each(memory, devices, "memory")
+
+    def link(src: int, _: int) -> Link:
+        size = stages[src].output_bytes
+        delay = units.time(comm if links is None else delay_of(links, size))
+        return Link(delay, delay)
+
+    problem = Problem(
+        devices=tuple(
+            Device(
                 memory=None if capacity is None else capacity // units.bytes,
                 static=units.amount(taken.total),
-                copy_channels=copy_channels if copies else None,
+                copy_channels=copy_channels if copies else 2,
             )
             for capacity, taken in zip(capacities, static, strict=True)
-        ],
-        stages=entries,
-        comm=comm_entry([*map(units.time, delays)]),
+        ),
+        stages=tuple(
+            Stage(
+                geometry.homes[number],
+                **{kind: units.time(getattr(stage, kind)) for kind in KINDS},
+                held_after_F=units.amount(stage.held_after_F + inputs[number]),
+                held_after_B=units.amount(left[number]),
+                backward="fused" if fused[number] else whole,
+                modes=found[number],
+            )
+            for number, stage in enumerate(stages)
+        ),
+        routes=(Route((*geometry.routes[0],), microbatches),),
+        links=links_between(geometry.homes, geometry.routes, link),
         name=name or profile.name,
         time_unit=units.time_unit,
         memory_unit=units.memory_unit,
@@ -157,7 +157,9 @@ def problem_of_profile(
     remarks = [*_remarks(profile, stages, geometry.homes)]
     if profile.options.modes and modes != ():
         remarks += _lacking_modes(found, offload="offload" in wanted and not bandwidth)
-    return Derived(document, stages, static, fused, tuple(remarks), links is not None)
+    with said_of("problem of the profile"):
+        problem = valid(problem)
+    return Derived(problem, stages, static, fused, tuple(remarks), links is not None)
 
 
 def fused_because(stage: StageCosts, limit: float = SPLIT_LIMIT) -> str:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from copy import deepcopy
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pipesat.core.arguments import public
-from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.ops import KINDS, Kind, Op, OpKind, parse_kind
-from pipesat.core.plain_problems import require_no_modes
-from pipesat.core.problem import Problem, Stage
+from pipesat.core.errors import BadInput, NotApplicable, said_of
+from pipesat.core.ops import KINDS, Kind, Op, OpKind
+from pipesat.core.plain_problems import require_no_modes, with_idle_keys
+from pipesat.core.problem import Link, MicrobatchClass, Overlap, Problem, Route, Stage
 from pipesat.core.rules import duration, one_of_each
-from pipesat.files.problem_file import parse_problem
+from pipesat.core.stage import ONE
+from pipesat.files.problem_checks import changed
 from pipesat.files.strict_json import MOST
 from pipesat.timeline.observed import CostKey, LinkKey, cost_key, delays_seen, gaps_of
 from pipesat.timeline.timeline import TOY_SOURCE, Timeline
@@ -65,14 +65,33 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
         )
     notes: list[str] = []
     busy = _busy(problem, timeline)
-    document = deepcopy(dict(problem.document))
-    for name, key, amounts, entry in _entries(problem, document):
+    whole = with_idle_keys(problem)
+
+    def measured(name: str, key: tuple[int, int, int], amounts: Stage) -> dict[str, int]:
         seen: dict[Kind, float] = {
             kind: spent.whole / timeline.us_per_unit
             for kind in KINDS
             if (spent := busy.get(((key[0], kind, *key[1:]),)))
         }
-        entry.update(costs_of(name, amounts, seen, notes))
+        return costs_of(name, amounts, seen, notes)
+
+    def of_class(group: int, definition: MicrobatchClass, route: Route) -> MicrobatchClass:
+        stated = dict(definition.outright)
+        for number in route.stages:
+            name = f"stage {number}, class {definition.name!r}"
+            costs = measured(name, (number, group, 0), problem.resulting(number, 0, group))
+            stated[number] = tuple((dict(stated.get(number, ())) | costs).items())
+        return replace(definition, time=ONE, outright=tuple(sorted(stated.items())))
+
+    stages, routes = [*whole.stages], list[Route]()
+    for route in whole.routes:
+        if route.classes is None:
+            for number in route.stages:
+                costs = measured(f"stage {number}", (number, 0, 0), problem.stages[number])
+                stages[number] = replace(stages[number], sums=False, **costs)
+        found = (of_class(group, one, route) for group, one in enumerate(route.definitions))
+        routes.append(replace(route, definitions=tuple(found)))
+    new = replace(whole, stages=tuple(stages), routes=tuple(routes))
     if problem.has_lists and problem.overlap is not None:
         notes.append("pairs keep their factors: beside a list they have no times of their own")
     elif problem.overlap is not None:
@@ -81,10 +100,10 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
             for key, spent in busy.items()
             if len(key) > 1
         }
-        document["overlap"] = _overlap(problem, document, took, notes)
-    document["comm"] = _comm(problem, timeline, busy, notes)
-    document["name"] = f"{(problem.name or 'problem').removesuffix(', refit')}, refit"
-    new = parse_problem(document, "refit problem")
+        new = replace(new, overlap=_overlap(problem, problem.overlap, new, took, notes))
+    name = f"{(problem.name or 'problem').removesuffix(', refit')}, refit"
+    with said_of("refit problem"):
+        new = changed(new, links=_links(problem, timeline, busy, notes), name=name)
     found = (new.amounts(op.stage, op.microbatch) for op in one_of_each(new))
     smallest = min(
         (value for stage in found for value in (stage.F, stage.B) if value), default=_COARSE
@@ -109,62 +128,38 @@ def _busy(problem: Problem, timeline: Timeline) -> dict[CostKey, _Busy]:
     return {key: _Busy(median(all_), median(after.get(key, [0.0]))) for key, all_ in whole.items()}
 
 
-def _entries(
-    problem: Problem, document: dict[str, Any]
-) -> Iterator[tuple[str, tuple[int, int, int], Stage, dict[str, Any]]]:
-    """Yield what has costs of its own: name, (stage, class, mode), amounts, and where they go."""
-    for route, holder in zip(problem.routes, document.get("routes", [document]), strict=True):
-        if route.classes is None:
-            for number in route.stages:
-                entry = document["stages"][number]
-                yield f"stage {number}", (number, 0, 0), problem.stages[number], entry
-            continue
-        first = {entry["name"]: entry for entry in reversed(holder["microbatches"])}
-        for group, definition in enumerate(route.definitions):
-            first[definition.name].pop("time", None)  # stated outright on every stage
-            outright = first[definition.name].setdefault("stages", {})
-            for stage in route.stages:
-                name = f"stage {stage}, class {definition.name!r}"
-                amounts = problem.resulting(stage, 0, group)
-                yield name, (stage, group, 0), amounts, outright.setdefault(str(stage), {})
-
-
 def _overlap(
     problem: Problem,
-    document: dict[str, Any],
+    overlap: Overlap,
+    new: Problem,
     took: Mapping[tuple[OpKind, ...], float],
     notes: list[str],
-) -> dict[str, Any]:
-    """Return ``overlap`` with what pairs took; ``document`` has the new costs of single ops."""
-    overlap = dict(document["overlap"])
-    listed = {
-        tuple(sorted(map(parse_kind, entry["ops"]))): entry for entry in overlap.get("pairs", ())
-    }
-    entries = []
+) -> Overlap:
+    """Return ``overlap`` with what pairs took; ``new`` has the new costs of single ops."""
+    listed = {tuple(sorted(two)): two for two in overlap.listed}
+    times, factors = dict[tuple[OpKind, OpKind], int](), dict(overlap.factors)
     for key in {**listed, **dict.fromkeys(took)}:
-        forward_first = sorted(key, key=lambda op: KINDS.index(op[1]))
-        ops = [f"{stage}{kind}" for stage, kind in forward_first]
-        ops = listed[key]["ops"] if key in listed else ops
+        a, b = listed.get(key) or sorted(key, key=lambda op: KINDS.index(op[1]))
         if key in took:
             time = took[key]
-        elif "factor" in listed[key]:
-            entries.append(listed[key])
+            factors.pop((a, b), None)
+        elif (a, b) in factors:
             continue
         else:
             before = sum(duration(problem, Op(*kind, 0)) for kind in key)
-            after = sum(document["stages"][stage][kind] for stage, kind in key)
-            time = listed[key]["time"] * (after / before if before else 1)
-        where = f"overlap.pairs of {' and '.join(ops)}"
-        entries.append({"ops": ops, "time": max(1, units(time, where))})
+            after = sum(getattr(new.stages[stage], kind) for stage, kind in key)
+            time = overlap.times[a, b] * (after / before if before else 1)
+        where = f"overlap.pairs of {a[0]}{a[1]} and {b[0]}{b[1]}"
+        times[a, b] = max(1, units(time, where))
     if unseen := sum(key not in took for key in listed):
         notes.append(f"listed pairs that did not run: {unseen}, scaled like their two ops")
-    return overlap | ({"pairs": entries} if entries else {})
+    return Overlap(overlap.factor, times, factors)
 
 
-def _comm(
+def _links(
     problem: Problem, timeline: Timeline, busy: Mapping[CostKey, _Busy], notes: list[str]
-) -> dict[str, Any]:
-    """Return ``comm`` with new delays; links that no op waited for keep theirs."""
+) -> dict[tuple[int, int], Link]:
+    """Return new delays; links that no op waited for keep theirs."""
     seen: dict[LinkKey, list[float]] = defaultdict(list)
     for op, sender, delay in delays_seen(problem, timeline):
         group = problem.class_of(op.stage, op.microbatch)
@@ -176,19 +171,18 @@ def _comm(
         # less what the sender did after its op, as classes without a factor have it
         seen[sender, op.stage].append((delay - spent) * den / num)
     delays = {link: max(0.0, median(all_)) / timeline.us_per_unit for link, all_ in seen.items()}
-    edges, unseen = [], []
+    links, unseen = {}, []
     for (a, b), link in problem.links.items():
-        edge: dict[str, int] = {"src": a, "dst": b, "F": link.F, "B": link.B}
+        new = {"F": link.F, "B": link.B}
         for name, hop in (("F", (a, b)), ("B", (b, a))):
             if hop in delays:
-                edge[name] = units(delays[hop], f"comm {hop[0]} -> {hop[1]}")
+                new[name] = units(delays[hop], f"comm {hop[0]} -> {hop[1]}")
             else:
                 unseen.append(f"{hop[0]} -> {hop[1]}")
-        edges.append(edge)
+        links[a, b] = Link(**new)
     if unseen:
         notes.append(f"no op waited for {', '.join(unseen)}: delays as they were")
-    default = dict(problem.document.get("comm", {})).get("default", 0)
-    return {"default": default, "edges": edges}
+    return links
 
 
 def costs_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from statistics import fmean, median
 from typing import Any, Final, NamedTuple
 
@@ -13,11 +13,12 @@ import numpy as np
 
 from pipesat.core.amounts import in_unit
 from pipesat.core.arrays import Floats
-from pipesat.core.errors import BadInput, Deadlock
+from pipesat.core.building import Backward
+from pipesat.core.errors import BadInput, Deadlock, said_of
 from pipesat.core.ops import Op
-from pipesat.core.problem import FORMAT, Problem
+from pipesat.core.problem import Device, Link, MicrobatchClass, Problem, Route, Stage, links_between
 from pipesat.core.timing import linearize
-from pipesat.files.problem_file import parse_problem
+from pipesat.files.problem_checks import valid
 from pipesat.heuristics import BASELINES
 from pipesat.kernels.timing import last_ends
 from pipesat.placement.documents import one_each
@@ -71,36 +72,40 @@ def problem_of(
         return found
 
     holds = _each("held", given.held, len(steps.homes), up=True) if held else [1] * len(steps.homes)
-    stages: list[dict[str, Any]] = []
+    stages = list[Stage]()
     for stage, (home, after) in enumerate(zip(steps.homes, holds, strict=True)):
         own = amounts(stage, usual)
-        forms = {"B": "split", "BW": "fused"}
+        forms: dict[str, Backward] = {"B": "split", "BW": "fused"}
         form = "either" if forms.keys() <= own.keys() else next(forms[k] for k in forms if k in own)
         own = {"B": 0, "W": own["BW"], **own} if form == "fused" else own
-        entry = {"device": home, **own, "backward": form}
-        stages.append(entry | {"held_after_F": after, "held_after_B": after})
+        stages.append(Stage(home, **own, held_after_F=after, held_after_B=after, backward=form))
     room = _each("memory", given.memory, steps.devices) if held else most_held(step.order)
     static = _each("static", given.static or "0", steps.devices, up=True)
-    listed: list[dict[str, Any]] = []
-    for group, alike in groupby(groups):
-        entry = {"name": f"class {group + 1}", "count": len([*alike])}
-        if group != usual and all(entry["name"] != one["name"] for one in listed):
-            entry["stages"] = {str(s): amounts(s, group) for s in range(len(steps.homes))}
-        listed.append(entry)
-    document: dict[str, Any] = {
-        "format": FORMAT,
-        "name": name,
-        "time_unit": "us",
-        "memory_unit": UNIT if held else COUNTED,
-        "microbatches": steps.microbatches if classes is None else listed,
-        "devices": [
-            {"name": f"rank {rank}", "memory": capacity, "static": taken}
-            for rank, (capacity, taken) in enumerate(zip(room, static, strict=True))
-        ],
-        "stages": stages,
-        "comm": {"default": round(delay)},
-    }
-    return parse_problem(document, "problem of the trace")
+    devices = (
+        Device(f"rank {rank}", capacity, taken)
+        for rank, (capacity, taken) in enumerate(zip(room, static, strict=True))
+    )
+    link, numbers = Link(round(delay), round(delay)), range(len(stages))
+    route = Route((*numbers,), steps.microbatches)
+    if classes is not None:
+        found, definitions = [*dict.fromkeys(groups)], []
+        for group in found:
+            outright = tuple((s, tuple(amounts(s, group).items())) for s in numbers)
+            own = () if group == usual else outright
+            definitions.append(MicrobatchClass(f"class {group + 1}", outright=own))
+        each = tuple(map(found.index, groups))
+        route = replace(route, classes=each, definitions=tuple(definitions))
+    problem = Problem(
+        devices=tuple(devices),
+        stages=tuple(stages),
+        routes=(route,),
+        links=links_between(steps.homes, [numbers], lambda *_: link),
+        name=name,
+        time_unit="us",
+        memory_unit=UNIT if held else COUNTED,
+    )
+    with said_of("problem of the trace"):
+        return valid(problem)
 
 
 def _each(where: str, text: str | None, count: int, *, up: bool = False) -> list[Any]:

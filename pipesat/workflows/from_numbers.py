@@ -17,7 +17,6 @@ from pipesat.core.problem import Problem
 from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches
 from pipesat.core.stated import warned
 from pipesat.placement.building import made
-from pipesat.placement.documents import stated
 from pipesat.placement.geometry import Geometry, Placement, chunks_of
 from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
 
@@ -111,9 +110,8 @@ def problem_from_numbers(
     listed = _listed(lengths, reference, quadratic, tolerance, order, microbatches)
     laps = chunks_of(placement, chunks)
     pairs = _pairs(pair_time, Geometry(placement, devices, laps).homes)
-    pairing = stated(
-        FB=None if overlap is None else [*factor("overlap", overlap)], pairs=pairs or None
-    )
+    pairing: dict[str, Any] = {} if overlap is None else {"FB": factor("overlap", overlap)}
+    pairing |= {"pairs": pairs} if pairs else {}
     given |= {"microbatches": listed or microbatches, "chunks": laps, "comm": link_delay}
     given |= {"overlap": pairing or None}
     return warned(made(placement, given))

@@ -91,7 +91,6 @@ def problem_from_profile(
         If there are more stages than layers, a value is wrong, or both ``link_delay`` and ``links``
         are given.
     """
-    from pipesat.files.problem_file import parse_problem
     from pipesat.profile.file import read_links, read_profile
     from pipesat.profile.problem import SPLIT_LIMIT, problem_of_profile
 
@@ -101,7 +100,6 @@ def problem_from_profile(
         text = "it decides between backwards only where `backward` is auto"
         raise BadInput(text, where="split_limit", value=split_limit)
     measured = read_profile(profile) if isinstance(profile, str | Path) else profile
-    source = str(profile) if isinstance(profile, str | Path) else "profile"
     if link_delay is None and links is None:
         links = measured.links
     derived = problem_of_profile(
@@ -127,10 +125,9 @@ def problem_from_profile(
         ),
         copy_channels=copy_channels,
     )
-    problem = parse_problem(derived.document, f"{source}: made into a problem")
     if details is not None:
         details(derived)
-    return problem
+    return derived.problem
 
 
 def _modes(given: Sequence[str] | None) -> tuple[ModeName, ...] | None:

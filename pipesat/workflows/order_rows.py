@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.amounts import rounded_down, time_text
 from pipesat.core.claims import Bound, Standing, against
+from pipesat.core.microbatch_order import Permutation, permuted
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.summary import units_of
 
@@ -41,32 +41,9 @@ class OrderRow:
         return self.values.get(BEST)
 
 
-def in_order(problem: Problem, orders: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Return the document of a problem whose microbatches enter each route so, as given."""
-    document = dict(problem.document) | {"order": "given"}
-    if "routes" not in document:
-        return document | {"microbatches": _listed(document["microbatches"], orders[0])}
-    routes = zip(document["routes"], orders, strict=True)
-    listed = [
-        route | {"microbatches": _listed(route["microbatches"], order)}
-        if isinstance(route["microbatches"], list)
-        else route
-        for route, order in routes
-    ]
-    return document | {"routes": listed}
-
-
-def _listed(entries: Sequence[dict[str, Any]], order: Sequence[int]) -> list[dict[str, Any]]:
-    """Return a list of microbatches in another order; the first of a name defines its class."""
-    named = {entry["name"]: entry for entry in reversed(entries)}
-    names = [entry["name"] for entry in entries for _ in range(entry["count"])]
-    found: dict[str, Any] = {}
-    runs = []
-    for name, run in groupby(names[number] for number in order):
-        entry = {"name": name} if name in found else dict(named[name])
-        found[name] = entry
-        runs.append(entry | {"count": len([*run])})
-    return runs
+def in_order(problem: Problem, orders: Permutation) -> Problem:
+    """Return the problem whose microbatches enter each route so, as given."""
+    return replace(permuted(problem, orders), order="given")
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -123,7 +100,7 @@ class MicrobatchOrders(Displayed):
         best = self.best
         if best is None or best.order is None:
             return
-        files = {"problem.json": problem_text(in_order(self.problem, best.order))}
+        files = {"problem.json": problem_text(in_order(self.problem, best.order).document)}
         if len(best.order) == 1:
             files["assignment.json"] = f"{json.dumps(self._assignment(best), indent=1)}\n"
         write_folder(Path(folder), {name: text.encode() for name, text in files.items()})

@@ -121,7 +121,7 @@ def _ordered(
         listed = microbatches_from_lengths(lengths, about["reference"], about["quadratic"])
         problem = problem.with_microbatches(listed)
     order = [part[0] for part in deal.replicas[0]]
-    return problem_text(in_order(problem, [order]))
+    return problem_text(in_order(problem, [order]).document)
 
 
 def _by_rules(load: Load, clock: Clock) -> tuple[Deal, list[Tried]]:

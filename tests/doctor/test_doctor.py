@@ -14,7 +14,6 @@ from packaging.requirements import Requirement
 
 from pipesat import doctor
 from pipesat.core import usable_cores
-from pipesat.files.problem_file import parse_problem
 from tests.conftest import Run
 
 # The command
@@ -164,5 +163,5 @@ def test_no_more_threads_than_the_quota_feeds(
 def test_as_many_cores_as_a_solve_takes() -> None:
     from pipesat.solver import solve
 
-    problem = parse_problem(doctor.PROBLEM)
+    problem = doctor.known_problem()
     assert solve(problem, time_limit=0).workers == usable_cores.usable_cores()

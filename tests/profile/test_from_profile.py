@@ -8,7 +8,6 @@ import pytest
 
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
-from pipesat.files.problem_file import parse_problem
 from pipesat.profile.costs_file import samples_document
 from pipesat.profile.cut import layers_of_stages
 from pipesat.profile.file import (
@@ -26,13 +25,11 @@ from tests.support.profiles import ACTIVATION, MIB, TOKENS, costs, document, ten
 
 def derived(profile=None, **options):
     options = {"devices": 2, "microbatches": 4} | options
-    result = problem_of_profile(parse_profile(profile or document()), **options)
-    parse_problem(result.document)  # always a valid problem
-    return result
+    return problem_of_profile(parse_profile(profile or document()), **options)
 
 
 def stage_of(number, profile=None, **options):
-    return derived(profile, **options).document["stages"][number]
+    return derived(profile, **options).problem.document["stages"][number]
 
 
 # Times and held memory
@@ -40,7 +37,7 @@ def stage_of(number, profile=None, **options):
 
 def test_a_chain_of_sums() -> None:
     # stage 0: embedding and a block; its backward is torch's W alone. Stage 1: a block and the head
-    assert derived(comm=7).document == {
+    assert derived(comm=7).problem.document == {
         "format": "pipesat.problem/1",
         "name": "by hand",
         "time_unit": "us",
@@ -109,7 +106,7 @@ def test_modes_are_sums_of_layers() -> None:
     # of the device is 30, the block's in BW. In recompute the backward holds all 1100 again, and
     # up to 30 on top of it, which static memory has already.
     made = derived(with_modes(), copy_bandwidth=422 * MIB)
-    assert made.document["stages"][0]["modes"] == [
+    assert made.problem.document["stages"][0]["modes"] == [
         {
             "name": "recompute",
             "backward": "fused",
@@ -121,15 +118,15 @@ def test_modes_are_sums_of_layers() -> None:
     ]
     # stage 1: block and head save 1300; static memory has the head's 90 of a split backward, its
     # largest transient in BW is 60
-    recompute, offload = made.document["stages"][1]["modes"]
+    recompute, offload = made.problem.document["stages"][1]["modes"]
     assert (recompute["held_after_F"], recompute["held_in_backward"]) == (260, 1300 + 60 - 90)
     assert offload["offload"]["held"] == 256
-    assert [d["copy_channels"] for d in made.document["devices"]] == [2, 2]
+    assert [device.copy_channels for device in made.problem.devices] == [2, 2]
 
 
 def test_modes_with_inputs_that_are_held_as_needed() -> None:
     held = {"training": Training(receive="held"), "copy_bandwidth": 422 * MIB}
-    first, second = derived(with_modes(), **held).document["stages"]
+    first, second = derived(with_modes(), **held).problem.document["stages"]
     assert first["modes"][0]["held_after_F"] == 256  # tokens are there anyway
     # the block's input, 256 MiB, stays in every mode
     recompute, offload = second["modes"]
@@ -139,16 +136,18 @@ def test_modes_with_inputs_that_are_held_as_needed() -> None:
 
 def test_offload_needs_a_bandwidth() -> None:
     made = derived(with_modes())
-    assert [mode["name"] for mode in made.document["stages"][0]["modes"]] == ["recompute"]
-    assert "copy_channels" not in made.document["devices"][0]
+    assert [mode["name"] for mode in made.problem.document["stages"][0]["modes"]] == ["recompute"]
+    assert "copy_channels" not in made.problem.document["devices"][0]
     assert any("no offload mode" in remark for remark in made.remarks)
     measured = with_modes() | {
         "copies": {"bytes": 422 * MIB, "out": times(1e6), "back": times(2e6)}
     }
-    offload = derived(measured, copy_channels=1).document["stages"][0]["modes"][1]["offload"]
+    offload = derived(measured, copy_channels=1).problem.document["stages"][0]["modes"][1][
+        "offload"
+    ]
     assert (offload["out"], offload["in"]) == (2_000_000, 4_000_000)
-    assert derived(measured, copy_channels=1).document["devices"][0]["copy_channels"] == 1
-    given = derived(measured, copy_bandwidth=844 * MIB).document["stages"][0]["modes"][1]
+    assert derived(measured, copy_channels=1).problem.document["devices"][0]["copy_channels"] == 1
+    given = derived(measured, copy_bandwidth=844 * MIB).problem.document["stages"][0]["modes"][1]
     assert given["offload"]["out"] == 1_000_000
 
 
@@ -168,12 +167,13 @@ def test_the_statistic() -> None:
 def test_placements() -> None:
     homes = {
         placement: [
-            s["device"] for s in derived(document(6), placement=placement).document["stages"]
+            s["device"]
+            for s in derived(document(6), placement=placement).problem.document["stages"]
         ]
         for placement in ("chain", "loop", "vee")
     }
     assert homes == {"chain": [0, 1], "loop": [0, 1, 0, 1], "vee": [0, 1, 1, 0]}
-    assert len(derived(document(6), placement="loop", chunks=4).document["stages"]) == 8
+    assert len(derived(document(6), placement="loop", chunks=4).problem.document["stages"]) == 8
 
 
 def test_static_memory_of_a_vee_is_of_both_stages() -> None:
@@ -218,7 +218,7 @@ def test_fused_where_splitting_does_not_pay(changed, fused) -> None:
     result = derived(block_with(**changed), devices=6)
     assert result.fused[1].startswith(fused)
     assert bool(result.fused[1]) == bool(fused)
-    assert result.document["stages"][1].get("backward", "either") == (
+    assert result.problem.document["stages"][1].get("backward", "either") == (
         "fused" if fused else "either"
     )
 
@@ -263,7 +263,7 @@ def test_frozen_weights_have_neither_gradients_nor_states() -> None:
 
 def test_buffers_that_are_held_as_needed() -> None:
     result = derived(training=Training(receive="held", reserve=3 * MIB))
-    first, last = result.document["stages"]
+    first, last = result.problem.document["stages"]
     # the first stage's input is part of the batch; the last one's is held from F to its backward
     assert (first["held_after_F"], last["held_after_F"], last["held_after_B"]) == (
         1100,
@@ -310,15 +310,17 @@ def test_units_fit_the_numbers() -> None:
         for held in ("held_after_F", "held_after_B"):
             if held in kind:
                 kind[held] //= 1024
-    result = derived(small).document
+    result = derived(small).problem.document
     assert (result["time_unit"], result["memory_unit"]) == ("ns", "KiB")
     assert result["stages"][1]["F"] == 60_000
     assert result["stages"][1]["held_after_F"] == 1300
 
 
 def test_capacities() -> None:
-    assert derived(memory=5 * MIB + 1).document["devices"][0]["memory"] == 5  # never rounded up
-    result = derived(memory=[8 << 30, None]).document["devices"]
+    assert (
+        derived(memory=5 * MIB + 1).problem.document["devices"][0]["memory"] == 5
+    )  # never rounded up
+    result = derived(memory=[8 << 30, None]).problem.document["devices"]
     assert [device.get("memory") for device in result] == [8192, None]
     with pytest.raises(BadInput, match="memory: 3 values, expected 2"):
         derived(memory=[1, 2, 3])
@@ -369,7 +371,7 @@ def test_measured_delays_reach_the_problem() -> None:
     profile = document()
     profile["kinds"]["block"]["output"] = tensor(2 * ACTIVATION)
     measured = LinksModel.model_validate(links((ACTIVATION, 100.0), (2 * ACTIVATION, 180.0)))
-    comm = derived(profile, devices=4, links=measured).document["comm"]
+    comm = derived(profile, devices=4, links=measured).problem.document["comm"]
     assert comm == {
         "default": 180,
         "edges": [
@@ -378,7 +380,7 @@ def test_measured_delays_reach_the_problem() -> None:
             {"src": 2, "dst": 3, "F": 180, "B": 180},
         ],
     }
-    assert derived(links=measured).document["comm"] == {"default": 100}
+    assert derived(links=measured).problem.document["comm"] == {"default": 100}
 
 
 # Files
