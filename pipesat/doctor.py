@@ -131,7 +131,7 @@ def known_problem() -> Problem:
     """Return a problem of which :data:`OPTIMUM` is the least makespan."""
     from pipesat.core.problem import Device, Problem, Stage
 
-    held = {"held_after_F": 2, "held_after_B": 1}
+    held: dict[str, Any] = {"held_after_F": 2, "held_after_B": 1}
     first = Stage(0, 1, 2, 3, backward="fused", **held)
     stages = [first, Stage(1, 1, 4, 1, **held), Stage(2, 2, 1, 3, **held)]
     return Problem.from_stages(stages, 4, devices=[Device(memory=4)] * 3, name="doctor")

@@ -55,9 +55,10 @@ def changed(read: Mapping[str, Any], said: Mapping[str, Any], now: Mapping[str, 
     ``said`` and ``now`` are what our own words for both are. What stays is as it was read, entry by
     entry of devices and stages, and so are the places of what changes.
     """
-    found = {}
+    found: dict[str, Any] = {}
     for key, value in read.items():
-        before, after = said.get(key), now.get(key)
+        before: Any = said.get(key)
+        after: Any = now.get(key)
         if before == after:
             found[key] = value
         elif key in _BY_KEY and len(before) == len(after):

@@ -103,7 +103,7 @@ def without_idle_keys(problem: Problem) -> Problem:
 def with_idle_keys(problem: Problem) -> Problem:
     """Return the problem as it is stated: what is ``idle`` in its place again."""
     classes = (one for route in problem.routes for one in route.definitions)
-    if not any(one.idle for one in (*problem.stages, *classes)):
+    if not any(one.idle for one in problem.stages) and not any(one.idle for one in classes):
         return problem
 
     def of_class(one: MicrobatchClass) -> MicrobatchClass:
@@ -111,8 +111,11 @@ def with_idle_keys(problem: Problem) -> Problem:
         outright = tuple((stage, keys + idle.get(stage, ())) for stage, keys in one.outright)
         return replace(one, outright=outright, idle=())
 
-    stages = (replace(s, **dict(s.idle), idle=()) if s.idle else s for s in problem.stages)
-    return _with_keys(problem, stages, of_class)
+    def of_stage(stage: Stage) -> Stage:
+        keys: dict[str, Any] = dict(stage.idle)
+        return replace(stage, **keys, idle=())
+
+    return _with_keys(problem, map(of_stage, problem.stages), of_class)
 
 
 def _with_keys(

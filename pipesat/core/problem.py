@@ -91,7 +91,7 @@ class Route:
         """Its microbatches as a problem file has them: their number, or the list of them."""
         if self.classes is None:
             return self.microbatches
-        found = []
+        found = list[dict[str, Any]]()
         for number, run in groupby(self.classes):
             entry, count = self.definitions[number].entry, len([*run])
             first = all(entry["name"] != one["name"] for one in found)
@@ -140,10 +140,12 @@ class Overlap:
     @property
     def document(self) -> dict[str, Any]:
         """``overlap`` of the problem file that says this."""
-        pairs = [{"ops": [f"{s}{kind}" for s, kind in two]} for two in self.listed]
-        took = [{"time": time} for time in self.times.values()]
-        took_of = [{"factor": [*factor]} for factor in self.factors.values()]
-        found = [ops | said for ops, said in zip(pairs, (*took, *took_of), strict=True)]
+        said: list[tuple[str, Any]] = [("time", time) for time in self.times.values()]
+        said += [("factor", [*factor]) for factor in self.factors.values()]
+        found = [
+            {"ops": [f"{stage}{kind}" for stage, kind in two], key: value}
+            for two, (key, value) in zip(self.listed, said, strict=True)
+        ]
         factor = {} if self.factor is None else {"FB": [*self.factor]}
         return factor | ({"pairs": found} if found else {})
 

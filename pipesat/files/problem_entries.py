@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, Field, PlainValidator, create_model
 
@@ -24,7 +24,7 @@ AmountsModel: Any = create_model(
     "AmountsModel",
     __base__=StrictModel,
     __doc__="Amounts of a stage, those of :data:`pipesat.core.stage.AMOUNTS`, or what differs.",
-    **dict.fromkeys(AMOUNTS, (Amount, 0)),
+    **cast("dict[str, Any]", dict.fromkeys(AMOUNTS, (Amount, 0))),
 )
 
 

@@ -6,12 +6,27 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pipesat.core.errors import BadInput
+from pipesat.core.stage import COSTS
+from pipesat.files.problem_checks import require_amount
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.placement.partition import partition_of
 
 if TYPE_CHECKING:
     from pipesat.placement.split import Mask
+
+
+def require_amounts(layers: Layers) -> None:
+    """Pass if layers that were made, not read, have amounts of the range that a file has."""
+    require_amount("reserve", layers.reserve)
+    for number, layer in enumerate(layers.layers):
+        here = f"layers[{number}]"
+        require_amount(f"{here}.weights", layer.weights)
+        require_amount(f"{here}.output", layer.output)
+        for where, costs in ((here, layer.costs), (f"{here}.recompute", layer.recomputed)):
+            for key in COSTS:
+                if value := getattr(costs, key, None):
+                    require_amount(f"{where}.{key}", value)
 
 
 def check_partition(layers: Layers, partition: Sequence[range], homes: Sequence[int]) -> None:

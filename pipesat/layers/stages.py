@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from pipesat.core.building import Backward
 from pipesat.core.errors import said_of
@@ -143,10 +143,10 @@ def _device_of(partition: Sequence[range], pipeline: Pipeline) -> dict[int, int]
 
 def _costs(
     layers: Layers, part: range, pipeline: Pipeline, *, again: bool
-) -> tuple[dict[str, int], Backward]:
+) -> tuple[dict[str, Any], Backward]:
     """Sums of a stage's layers, as they recompute or not, and its backward."""
     fused = any(layers.layers[k].fused for k in part) or (again and pipeline.recompute_whole)
-    amounts = {
+    amounts: dict[str, Any] = {
         kind: sum(layers.layers[k].amount(kind, recompute=again) for k in part) for kind in COSTS
     }
     return amounts, "fused" if fused else pipeline.backward

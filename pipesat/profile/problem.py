@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.ops import KINDS
 from pipesat.core.problem import Device, Link, Problem, Route, Stage, links_between
 from pipesat.files.problem_checks import valid
 from pipesat.placement.documents import one_each
@@ -119,7 +119,7 @@ def problem_of_profile(
         0 if why else stage.held_after_B + own + gradient
         for stage, why, own, gradient in zip(stages, fused, inputs, gradients, strict=True)
     ]
-    whole = "split" if backward == "split" else "either"
+    whole: Backward = "split" if backward == "split" else "either"
     copies = any(mode.offload for own in found for mode in own)
     capacities = one_each(memory, devices, "memory")
 
@@ -140,7 +140,10 @@ def problem_of_profile(
         stages=tuple(
             Stage(
                 geometry.homes[number],
-                **{kind: units.time(getattr(stage, kind)) for kind in KINDS},
+                F=units.time(stage.F),
+                B=units.time(stage.B),
+                W=units.time(stage.W),
+                BW=units.time(stage.BW),
                 held_after_F=units.amount(stage.held_after_F + inputs[number]),
                 held_after_B=units.amount(left[number]),
                 backward="fused" if fused[number] else whole,

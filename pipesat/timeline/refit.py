@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, NotApplicable, said_of
@@ -67,7 +67,7 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
     busy = _busy(problem, timeline)
     whole = with_idle_keys(problem)
 
-    def measured(name: str, key: tuple[int, int, int], amounts: Stage) -> dict[str, int]:
+    def measured(name: str, key: tuple[int, int, int], amounts: Stage) -> dict[str, Any]:
         seen: dict[Kind, float] = {
             kind: spent.whole / timeline.us_per_unit
             for kind in KINDS
@@ -89,8 +89,8 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
             for number in route.stages:
                 costs = measured(f"stage {number}", (number, 0, 0), problem.stages[number])
                 stages[number] = replace(stages[number], sums=False, **costs)
-        found = (of_class(group, one, route) for group, one in enumerate(route.definitions))
-        routes.append(replace(route, definitions=tuple(found)))
+        classes = (of_class(group, one, route) for group, one in enumerate(route.definitions))
+        routes.append(replace(route, definitions=tuple(classes)))
     new = replace(whole, stages=tuple(stages), routes=tuple(routes))
     if problem.has_lists and problem.overlap is not None:
         notes.append("pairs keep their factors: beside a list they have no times of their own")

@@ -62,9 +62,9 @@ def problem_of(
     groups = [0] * steps.microbatches if classes is None else costs.groups(classes)[number].tolist()
     usual = max(groups, key=groups.count)
 
-    def amounts(stage: int, group: int) -> dict[str, int]:
+    def amounts(stage: int, group: int) -> dict[str, Any]:
         """Return the times of a stage's ops of one class."""
-        found: dict[str, int] = {}
+        found: dict[str, Any] = {}
         for place, (of, kind) in enumerate(costs.parts):
             if of == stage:
                 ratio = 1.0 if classes is None else classes.ratios[place, group]
@@ -90,9 +90,8 @@ def problem_of(
     if classes is not None:
         found, definitions = [*dict.fromkeys(groups)], []
         for group in found:
-            outright = tuple((s, tuple(amounts(s, group).items())) for s in numbers)
-            own = () if group == usual else outright
-            definitions.append(MicrobatchClass(f"class {group + 1}", outright=own))
+            outright = ((s, tuple(amounts(s, group).items())) for s in numbers if group != usual)
+            definitions.append(MicrobatchClass(f"class {group + 1}", outright=tuple(outright)))
         each = tuple(map(found.index, groups))
         route = replace(route, classes=each, definitions=tuple(definitions))
     problem = Problem(

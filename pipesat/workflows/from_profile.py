@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pipesat.core.amounts import amount, in_bytes
 from pipesat.core.arguments import public, require_once
 from pipesat.core.building import Split
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.core.settings import Amount, Chunks, Devices, Microbatches, Part, Ratio, Tokens
 from pipesat.placement.geometry import OneRoutePlacement, chunks_of
 from pipesat.profile.modes import MODES, ModeChoice, ModeName
@@ -181,8 +181,8 @@ def estimate_layers(
     BadInput
         If there is no such model or GPU, or a value is out of range.
     """
-    from pipesat.layers.file import layers_document, parse_layers
     from pipesat.layers.roofline import Efficiency, Run, estimated_layers
+    from pipesat.layers.rules import require_amounts
     from pipesat.profile.published import named_gpu, named_shape
 
     named, device = named_shape(config), named_gpu(gpu)
@@ -197,7 +197,8 @@ def estimate_layers(
         name=f"{config} on {gpu}",
         efficiency=Efficiency(products, attention, traffic),
     )
-    parse_layers(layers_document(layers), f"{config} on {gpu}: made into layers")
+    with said_of(f"{config} on {gpu}: made into layers"):
+        require_amounts(layers)
     return layers
 
 
@@ -218,12 +219,13 @@ def layers_from_profile(
     training, reserve, cost
         As of :func:`problem_from_profile`.
     """
-    from pipesat.layers.file import layers_document, parse_layers
     from pipesat.layers.from_profile import layers_of_profile
+    from pipesat.layers.rules import require_amounts
     from pipesat.profile.file import read_profile
 
     measured = read_profile(profile) if isinstance(profile, str | Path) else profile
     source = str(profile) if isinstance(profile, str | Path) else "profile"
     layers = layers_of_profile(measured, training_of(training, reserve), statistic=cost)
-    parse_layers(layers_document(layers), f"{source}: made into layers")
+    with said_of(f"{source}: made into layers"):
+        require_amounts(layers)
     return layers
