@@ -82,20 +82,14 @@ _HOMES = {
 _METHODS = {
     "built": "placement.building",
     "changed": "placement.building",
-    "figure_of_plan": "choose.picture",
     "from_parts": "placement.building",
     "html_of_problem": "core.summary",
     "parse_problem": "files.problem_file",
     "read_problem": "files.problem_file",
     "remarks_of": "core.stated",
-    "save_advice": "choose.files",
-    "save_plan": "choose.files",
     "schedule_of": "workflows.schedules",
     "warned": "core.stated",
-    "write_layers": "layers.file",
     "write_problem": "files.problem_file",
-    "write_profile": "profile.file",
-    "write_timeline": "timeline.file",
 }
 HOMES |= _HOMES | _METHODS
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 from pipesat.choose.advice_table import megatron_flags, needed_without, shown_rows, table_of_rows
 from pipesat.choose.estimate_ends import End
@@ -21,21 +20,17 @@ from pipesat.choose.plan_tables import loads_of
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, best_of, plain_of, published_in, rank, shipped_of, stages_text
 from pipesat.core.amounts import rounded, rounded_down
-from pipesat.core.attached import attached
 from pipesat.core.claims import Bound, Standing, Tried, against, change, percent, ratio
 from pipesat.core.remarks import Remark, documents_of, text_of
 from pipesat.core.showing import Column, Displayed, Facts, Table, sentences, table_document
 from pipesat.layers.pipeline import shape_name
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FORMAT: Final = "pipesat.advice/1"
 NOT_BUILT: Final = "not built in time"
 
 
 @dataclass(frozen=True, repr=False, slots=True)
-class Advice(Displayed):
+class Advised(Displayed):
     """An answer: ``print`` it, ``save(folder)`` it, ``to_frame()`` has its table.
 
     ``facts()`` are the advice, ``chosen`` is its row, ``standing`` what is proven of it.
@@ -184,20 +179,6 @@ class Advice(Displayed):
         """Return the table's rows."""
         return [row.document(self.question) for row in self.shown]
 
-    def plot(self) -> Figure | None:
-        """Draw our plan's stages, as ``plan.plot()``."""
-        return cast("Figure | None", attached("figure_of_plan")(self.plan))
-
-    def save(self, folder: str | Path) -> None:
-        """Write what ``pipesat advise -o`` writes.
-
-        Raises
-        ------
-        BadInput
-            If the folder cannot be written.
-        """
-        attached("save_advice")(self, folder)
-
     @property
     def files(self) -> dict[str, Row]:
         """What the files of the table's rows are called, without their endings."""
@@ -255,7 +236,7 @@ def name_of(row: Row) -> str:
     return re.sub(r"\bours\b", "pipesat's", text)
 
 
-def _gains(advice: Advice, row: Row) -> Iterator[str]:
+def _gains(advice: Advised, row: Row) -> Iterator[str]:
     """What is gained over schedules as frameworks ship them, and over the best of their name."""
     found: dict[int, tuple[Tried, Row]] = {}
     for name, shown in KNOWN.items():
@@ -278,7 +259,7 @@ def _left(counts: Mapping[str, Tried]) -> list[str]:
     return [one.left for one in counts.values() if one.tried < one.total]
 
 
-def _bottleneck(advice: Advice, row: Row) -> Iterator[str]:
+def _bottleneck(advice: Advised, row: Row) -> Iterator[str]:
     question = advice.question
     if question.overlap is not None:
         every = question.microbatches * len(row.problem.stages)
@@ -297,7 +278,7 @@ def _bottleneck(advice: Advice, row: Row) -> Iterator[str]:
         yield "that layer alone is more than an equal share of all work: no split evens it out"
 
 
-def _memory(advice: Advice, row: Row) -> Iterator[str]:
+def _memory(advice: Advised, row: Row) -> Iterator[str]:
     question, first = advice.question, row.candidate.first
     if question.memory is None:
         return
@@ -311,7 +292,7 @@ def _memory(advice: Advice, row: Row) -> Iterator[str]:
     yield f"recomputed to fit into memory: {who}" + (f": {need}" if need else "")
 
 
-def _offload(advice: Advice, row: Row) -> Iterator[str]:
+def _offload(advice: Advised, row: Row) -> Iterator[str]:
     """What offloading would bring, by a checked schedule; "cannot" only if that is proven."""
     some = (x for x in advice.rows if x.candidate.offload)
     found = min(some, key=lambda x: x.makespan, default=None)
@@ -337,7 +318,7 @@ def of_order(row: Row, what: str) -> str:
     return f"for this split{again}, {what} can still gain {standing.gap_text()} at most"
 
 
-def _searched(advice: Advice, row: Row) -> str:
+def _searched(advice: Advised, row: Row) -> str:
     """Name what a bound is proven for: schedules that torch runs, or any."""
     question, shapes = advice.question, advice.shapes.replace("vee", "V")
     runs = f" that {question.runtime} runs" if question.any_order else " in any order"
@@ -347,7 +328,7 @@ def _searched(advice: Advice, row: Row) -> str:
     return f"schedule{runs}{keeps} on any split of {shapes}{again}"
 
 
-def _proof(advice: Advice, row: Row) -> Iterator[str]:
+def _proof(advice: Advised, row: Row) -> Iterator[str]:
     standing, others = advice.standing, advice.not_searched
     if standing.bound is None:
         yield "no bound is known for it"
@@ -363,7 +344,7 @@ def _proof(advice: Advice, row: Row) -> Iterator[str]:
         yield f"in a {' or '.join(others)} only known schedules were tried, and nothing is proven"
 
 
-def _doubts(advice: Advice) -> Iterator[str]:
+def _doubts(advice: Advised) -> Iterator[str]:
     """What is assumed, estimated or not tried."""
     question, about = advice.question, advice.question.layers.estimate_range
     if question.layers.estimate:
@@ -398,7 +379,7 @@ def _at_the_ends(ends: Sequence[End], chosen: Row) -> str:
     return f"the advice depends on it: {worst.words}, {name_of(row)} is {shorter}"
 
 
-def _next(advice: Advice) -> str:
+def _next(advice: Advised) -> str:
     """The next thing to do."""
     if advice.question.layers.estimate:
         return "measure your layers with pipesat profile, then pipesat advise with its file"

@@ -1,17 +1,15 @@
-"""The folders of answers: of a plan, and of an advice with configuration, order and every row."""
+"""The answer to a whole question with its folder: configuration, order and every row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pipesat.choose.advice import Advice
+from pipesat.choose.advice import Advised
 from pipesat.choose.advice_table import megatron_flags, needed_without
 from pipesat.choose.picture import plan_pictures
-from pipesat.choose.plan import Plan
-from pipesat.choose.plan_tables import layout_text, module_names
 from pipesat.choose.rows import Row, options_of, published_in, stages_text
 from pipesat.core.claims import Standing
 from pipesat.core.result import Baseline, Solution
@@ -19,88 +17,67 @@ from pipesat.export import EXPORTERS, FILE_NAMES
 from pipesat.export.result_folder import result_files
 from pipesat.files.folder import json_file, write_folder
 from pipesat.files.schedule_file import schedule_bytes
-from pipesat.layers.file import layers_bytes
 from pipesat.report.study import report
 from pipesat.workflows.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PLAIN: Final = "nothing-by-hand"
 """Folder of the best row that is exported and run as it is."""
 
 
-def save_plan(plan: Plan, folder: str | Path, log: Sequence[str] = ()) -> str | None:
-    """Write every file of a plan into a folder; return the path of its schedule, if there is one.
+@dataclass(frozen=True, repr=False, slots=True)
+class Advice(Advised):
+    """The answer with its files: ``save(folder)`` it, ``plot()`` it."""
 
-    Raises
-    ------
-    BadInput
-        If the folder cannot be written.
-    Contradiction
-        If the plan contradicts itself; then its schedule is written all the same.
-    """
-    result, chosen, layers = plan.result, plan.chosen, plan.space.layers
-    made = None if result is None else result_files(Path(folder), result, log)
-    files = {} if made is None else made.files
-    path = None if made is None else made.schedule
-    if (text := layout_text(chosen, layers)[0]) is not None:
-        files["layout.txt"] = f"{text}\n".encode()
-    if (names := module_names(chosen, layers)) is not None:
-        files["module_fqns.json"] = json_file(names)
+    def plot(self) -> Figure | None:
+        """Draw our plan's stages, as ``plan.plot()``."""
+        return self.plan.plot()
 
-    def claims() -> dict[str, bytes]:
-        return {"plan.json": json_file(plan.document(path))}
+    def save(self, folder: str | Path, log: Sequence[str] = ()) -> None:
+        """Write what ``pipesat advise -o`` writes; ``log`` are lines of ``solver.log``.
 
-    def pictures() -> dict[str, bytes]:
-        if made is None or chosen is None:
-            return {}
-        return plan_pictures(layers, chosen, plan.standing) | made.pictures()
+        Raises
+        ------
+        BadInput
+            If the folder cannot be written.
+        Contradiction
+            If the answer contradicts itself; then the schedule is written all the same.
+        """
+        folder, question, row, easy = Path(folder), self.question, self.chosen, self.plain
+        files = {"layers.json": question.layers.file()}
+        for name, shown in self.files.items():
+            files[f"{name}.problem.json"] = json_file(shown.problem.document)
+            files[f"{name}.json"] = schedule_bytes(shown.problem, shown.schedule)
+        made = None
+        if row is not None:
+            for_torch = question.any_order and not question.record.in_python
+            made = result_files(folder, result_of(self, row), log, orders=for_torch)
+            files |= made.files | _configuration(self, row)
+        if easy is not None:
+            plain = {
+                "problem.json": json_file(easy.problem.document),
+                "schedule.json": schedule_bytes(easy.problem, easy.schedule),
+                **_configuration(self, easy, PLAIN),
+            }
+            files |= {f"{PLAIN}/{name}": data for name, data in plain.items()}
 
-    write_folder(Path(folder), files, claims=claims, pictures=pictures)
-    return path
+        def claims() -> dict[str, bytes]:
+            return {"advice.json": json_file(self.document())}
 
+        def pictures() -> dict[str, bytes]:
+            if made is None or row is None:
+                return {}
+            drawn = made.pictures() | {"report.html": report(folder, baselines=False).html}
+            # of the split that is advised: the one that the plan found may be another
+            advised = replace(row.candidate, schedules=[row.schedule])
+            return plan_pictures(question.layers, advised, self.standing) | drawn
 
-def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> None:
-    """Write every file of an answer.
-
-    Raises
-    ------
-    BadInput
-        If the folder cannot be written.
-    Contradiction
-        If the answer contradicts itself; then the schedule is written all the same.
-    """
-    folder, question, row, easy = Path(folder), advice.question, advice.chosen, advice.plain
-    files = {"layers.json": layers_bytes(question.layers)}
-    for name, shown in advice.files.items():
-        files[f"{name}.problem.json"] = json_file(shown.problem.document)
-        files[f"{name}.json"] = schedule_bytes(shown.problem, shown.schedule)
-    made = None
-    if row is not None:
-        for_torch = question.any_order and not question.record.in_python
-        made = result_files(folder, result_of(advice, row), log, orders=for_torch)
-        files |= made.files | _configuration(advice, row)
-    if easy is not None:
-        plain = {
-            "problem.json": json_file(easy.problem.document),
-            "schedule.json": schedule_bytes(easy.problem, easy.schedule),
-            **_configuration(advice, easy, PLAIN),
-        }
-        files |= {f"{PLAIN}/{name}": data for name, data in plain.items()}
-
-    def claims() -> dict[str, bytes]:
-        return {"advice.json": json_file(advice.document())}
-
-    def pictures() -> dict[str, bytes]:
-        if made is None or row is None:
-            return {}
-        drawn = made.pictures() | {"report.html": report(folder, baselines=False).html}
-        # of the split that is advised: the one that the plan found may be another
-        advised = replace(row.candidate, schedules=[row.schedule])
-        return plan_pictures(question.layers, advised, advice.standing) | drawn
-
-    write_folder(folder, files, claims=claims, pictures=pictures)
+        write_folder(folder, files, claims=claims, pictures=pictures)
 
 
-def _configuration(advice: Advice, row: Row, place: str = "") -> dict[str, bytes]:
+def _configuration(advice: Advised, row: Row, place: str = "") -> dict[str, bytes]:
     """What the runtime is handed: its file, with what belongs beside it; where it is to lie."""
     question, file = advice.question, Path(FILE_NAMES[advice.question.runtime])
     if not question.any_order:
@@ -113,7 +90,7 @@ def _configuration(advice: Advice, row: Row, place: str = "") -> dict[str, bytes
     return {file.name: exported.data, **beside}
 
 
-def result_of(advice: Advice, row: Row) -> Result:
+def result_of(advice: Advised, row: Row) -> Result:
     """Return a row as the result of a solve, with the best that is proven of its problem."""
     own = advice.plan.result
     bounds = [row.candidate.bound, *([] if advice.bound is None else [advice.bound])]
@@ -135,14 +112,14 @@ def result_of(advice: Advice, row: Row) -> Result:
     return Result.of(answer)
 
 
-def remark_of(advice: Advice, row: Row) -> str:
+def remark_of(advice: Advised, row: Row) -> str:
     """Return what a row's configuration cannot say, for its comments: whose order it is, too."""
     published = published_in(row.name)
     whose = f"The order is {row.name}: {published}." if published else ""
     return " ".join(filter(None, (_to_do(advice, row), whose)))
 
 
-def _to_do(advice: Advice, row: Row) -> str:
+def _to_do(advice: Advised, row: Row) -> str:
     """What has to be done besides, and what times count on; empty: nothing."""
     plain = row is advice.chosen and advice.plain is not None
     there = f" The best found that needs nothing by hand is in {PLAIN}/." if plain else ""

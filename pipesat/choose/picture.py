@@ -27,22 +27,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pipesat.choose.plan import Plan
-
 _MOST_NAMED: Final = 40  # stages; more only have numbers
 
 
 def plan_pictures(layers: Layers, chosen: Candidate, standing: Standing) -> dict[str, bytes]:
     """Draw a partition; return its files, ``plan.png`` and the like."""
-    drawn = files_of(figure_of(partial(_figure, layers, chosen, standing)))
+    drawn = files_of(plan_figure(layers, chosen, standing))
     return {f"plan.{kind}": data for kind, data in drawn.items()}
 
 
-def figure_of_plan(plan: Plan) -> Figure | None:
-    """Draw a plan as a figure of its own, ``None`` if there is none."""
-    if plan.chosen is None:
-        return None
-    return figure_of(partial(_figure, plan.space.layers, plan.chosen, plan.standing))
+def plan_figure(layers: Layers, chosen: Candidate, standing: Standing) -> Figure:
+    """Draw a partition as a figure of its own."""
+    return figure_of(partial(_figure, layers, chosen, standing))
 
 
 def _figure(layers: Layers, chosen: Candidate, standing: Standing) -> Figure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.choose.candidates import Candidate, Flags, Space
@@ -21,7 +21,6 @@ from pipesat.choose.plan_tables import (
 )
 from pipesat.choose.search import Findings
 from pipesat.core.amounts import rounded_down, time_text
-from pipesat.core.attached import attached
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing, Status, percent, ratio, require_best, tenable
 from pipesat.core.errors import Fault
@@ -33,6 +32,8 @@ from pipesat.core.result import Solution
 from pipesat.core.schedule import Schedule
 from pipesat.core.showing import Displayed, Facts, Table, sentences
 from pipesat.core.summary import peak_text
+from pipesat.export.result_folder import result_files
+from pipesat.files.folder import json_file, write_folder
 from pipesat.layers.pipeline import shape_name
 from pipesat.layers.stages import problem_with_recompute, untold
 from pipesat.workflows.result import Result
@@ -177,7 +178,11 @@ class Plan(Displayed):
 
     def plot(self) -> Figure | None:
         """Draw time and memory of every stage; return a matplotlib figure."""
-        return cast("Figure | None", attached("figure_of_plan")(self))
+        from pipesat.choose.picture import plan_figure  # matplotlib is slow to import
+
+        if self.chosen is None:
+            return None
+        return plan_figure(self.space.layers, self.chosen, self.standing)
 
     def save(self, folder: str | Path, log: Sequence[str] = ()) -> str | None:
         """Write what ``pipesat plan -o`` writes; return the path of its schedule, if there is one.
@@ -188,8 +193,30 @@ class Plan(Displayed):
         ------
         BadInput
             If the folder cannot be written.
+        Contradiction
+            If the plan contradicts itself; then its schedule is written all the same.
         """
-        return cast("str | None", attached("save_plan")(self, folder, log))
+        folder, result, chosen, layers = Path(folder), self.result, self.chosen, self.space.layers
+        made = None if result is None else result_files(folder, result, log)
+        files = {} if made is None else made.files
+        path = None if made is None else made.schedule
+        if (text := layout_text(chosen, layers)[0]) is not None:
+            files["layout.txt"] = f"{text}\n".encode()
+        if (names := module_names(chosen, layers)) is not None:
+            files["module_fqns.json"] = json_file(names)
+
+        def claims() -> dict[str, bytes]:
+            return {"plan.json": json_file(self.document(path))}
+
+        def pictures() -> dict[str, bytes]:
+            from pipesat.choose.picture import plan_pictures  # matplotlib is slow to import
+
+            if made is None or chosen is None:
+                return {}
+            return plan_pictures(layers, chosen, self.standing) | made.pictures()
+
+        write_folder(folder, files, claims=claims, pictures=pictures)
+        return path
 
     @property
     def remarks(self) -> tuple[Remark, ...]:

@@ -31,7 +31,7 @@ from pipesat.core.solving import Deadline, Listener, study
 from pipesat.placement.geometry import PlacementChoice
 
 if TYPE_CHECKING:  # what a question needs is imported once it is asked: help is for reading
-    from pipesat.choose.advice import Advice
+    from pipesat.choose.files import Advice
     from pipesat.choose.plan import Plan
     from pipesat.layers.layer import Layers
     from pipesat.profile.file import Profile
@@ -237,9 +237,9 @@ def advise(
     >>> print(advice)
     >>> advice.save("advice")
     """
-    from pipesat.choose.advice import Advice
     from pipesat.choose.advice_table import shown_rows
     from pipesat.choose.estimate_ends import ends_of
+    from pipesat.choose.files import Advice
     from pipesat.choose.model_source import (
         copy_rate,
         given,

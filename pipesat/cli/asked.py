@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from pipesat.cli.derived import with_members
+from pipesat.cli.derived import function_of, with_members
 from pipesat.cli.exits import INFEASIBLE, note, prepared, refuse_contradictions
 from pipesat.cli.process import Interrupts
 from pipesat.cli.terminal import console, print_answer, print_json
 from pipesat.core.arguments import wanted_of
-from pipesat.core.attached import attached
 from pipesat.core.errors import BadInput
 from pipesat.core.remarks import documents_of, text_of
 
@@ -84,7 +83,7 @@ class Asked:
 
     def instead(self, switch: str) -> Asked:
         """Return the same question, put to the function that something given asks for."""
-        found = Asked(attached(self._also[switch]), self.context, switch)
+        found = Asked(function_of(self._also[switch]), self.context, switch)
         found.interrupts = self.interrupts
         return found
 
@@ -100,7 +99,7 @@ class Asked:
             others = [one.name or "" for one in options if self.switch.split()[0] not in one.opts]
             self.refuse({*others} - self.parameters.keys() - {"output"}, f"not with {self.switch}")
         for switch, name in self._also.items() if not self.switch else ():
-            theirs = inspect.signature(attached(name)).parameters.keys()
+            theirs = inspect.signature(function_of(name)).parameters.keys()
             self.refuse(theirs - self.parameters.keys(), f"only with {switch}")
 
     def refuse(self, names: Collection[str], why: str) -> None:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pipesat.cli.derived import Argument, Option, grouped, output_option, parameters
+from pipesat.cli.derived import Argument, Option, function_of, grouped, output_option, parameters
 from pipesat.cli.exits import CHECK_FAILED, named, print_failure, require_files
-from pipesat.core.attached import attached
 from pipesat.core.errors import BadInput, Contradiction, NotApplicable, RunFailed
 
 if TYPE_CHECKING:
@@ -200,10 +199,10 @@ def command(
     """
 
     def made() -> list[click.Parameter]:
-        found = parameters(attached(function), names or {}, without, metavars)
+        found = parameters(function_of(function), names or {}, without, metavars)
         for switch, other in also.items():
             known = {one.name for one in found}
-            for one in parameters(attached(other), names or {}, [*without, *known], metavars):
+            for one in parameters(function_of(other), names or {}, [*without, *known], metavars):
                 one.required = False
                 if re.fullmatch("--[a-z]+", switch) and switch not in one.opts:
                     one.help = f"With {switch}. {one.help}"
@@ -217,7 +216,7 @@ def command(
         def callback(**_: Any) -> int | None:
             from pipesat.cli.asked import Asked
 
-            asked = Asked(attached(function), click.get_current_context())
+            asked = Asked(function_of(function), click.get_current_context())
             try:
                 return body(asked)
             except RunFailed as error:

@@ -10,7 +10,7 @@ from pipesat.cli.derived import settings
 from pipesat.cli.exits import CHECK_FAILED, note
 
 if TYPE_CHECKING:
-    from pipesat.choose.advice import Advice
+    from pipesat.choose.files import Advice
     from pipesat.choose.plan import Plan
     from pipesat.cli.asked import Asked
     from pipesat.frontier.answers import Frontiers
@@ -55,12 +55,13 @@ def advise(asked: Asked) -> int:
     Writes configuration, order, report and every row of the table into DIR. Ctrl-C keeps the best
     so far.
     """
-    from pipesat.choose.files import save_advice
     from pipesat.core.solving import LEAST_SECONDS
 
     writing = 0.0 if asked.output is None else min(_WRITING * asked.limit, _LONGEST_WRITING)
     left = max(LEAST_SECONDS, asked.limit - writing)
-    found: Advice = asked.answer(save_advice, time_limit=left)
+    found: Advice = asked.answer(
+        lambda found, folder, lines: found.save(folder, lines), time_limit=left
+    )
     asked.show(found, found.document)
     return asked.end(contradictions=found.contradictions)
 

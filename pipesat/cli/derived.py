@@ -20,6 +20,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -45,6 +46,13 @@ FILLED: Final = ("listener", "stop", "watch", "note")
 """Parameters that commands fill themselves."""
 _NONE = re.compile(r"[;,]? *\(?``None``: ([^.;)]+)\)?")
 _ROLE = re.compile(r":\w+:`~?(?:[\w.]*\.)?(\w+)`")
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """Return a public function by its name, or one below as ``module:name``; commands load late."""
+    module, _, function = name.rpartition(":")
+    found: Callable[..., Any] = getattr(import_module(f"pipesat.{module}".rstrip(".")), function)
+    return found
 
 
 class Argument(click.Argument):

@@ -162,14 +162,11 @@ def from_profile(asked: Asked) -> None:
 
 
 def _write_layers(asked: Asked) -> None:
-    from pipesat.files.atomic import write_file
-    from pipesat.layers.file import layers_bytes
-
     layers = asked.instead("--layers").answer()
     if asked.output is not None:
-        write_file(asked.output, layers_bytes(layers))
+        layers.write(asked.output)
     if asked.output is None or asked["as_json"]:
-        click.echo(layers_bytes(layers).decode(), nl=False)
+        click.echo(layers.file().decode(), nl=False)
     else:
         asked.show(Said([("Layers", str(len(layers)))]), None)
 
@@ -209,11 +206,10 @@ def estimate(asked: Asked) -> None:
 
     From its shape and the GPU's published peaks. A profile on your own GPU replaces it.
     """
-    from pipesat.layers.file import layers_document, write_layers
     from pipesat.layers.roofline import microbatch_time
 
     layers: Layers = asked.answer()
-    write_layers(asked["output"], layers)
+    layers.write(asked["output"])
     likely = microbatch_time(layers) / 1000
     least, most = (likely * share / 1000 for share in layers.estimate_range or (1000, 1000))
     took = f"{likely:.1f} ms in all, in the range {rounded_down(least, 1)} to {rounded_up(most, 1)}"
@@ -222,7 +218,7 @@ def estimate(asked: Asked) -> None:
         ("Microbatch", f"{took} ms"),
         ("Doubt", f"an estimate: {layers.estimate}"),
     ]
-    asked.show(Said(said), lambda: layers_document(layers))
+    asked.show(Said(said), layers.document)
 
 
 def _configurations() -> Said:

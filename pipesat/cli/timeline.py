@@ -123,7 +123,6 @@ def _import_of(asked: Asked) -> int:
     """Import traces of a problem that is given."""
     from pipesat.files.atomic import require_writable
     from pipesat.files.strict_json import read_json
-    from pipesat.timeline.file import write_timeline
     from pipesat.timeline.trace import import_traces
 
     problem, *paths = asked["paths"]
@@ -133,7 +132,7 @@ def _import_of(asked: Asked) -> int:
     asked.refuse([*others], "this is for traces without a problem file")
     require_writable(asked.output)
     imported = import_traces(read_problem(problem), paths, skip=asked["skip"])
-    write_timeline(asked.output, imported.timeline)
+    imported.timeline.write(asked.output)
     for text in imported.notes:
         note(text)
     document = read_json(asked.output, _LARGEST_TIMELINE)

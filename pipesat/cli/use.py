@@ -168,10 +168,9 @@ def _verify(asked: Asked) -> int:
 def _report(asked: Asked, measured: Measured) -> int:
     from pipesat.cli.timeline import Compared
     from pipesat.timeline.compare import compare
-    from pipesat.timeline.file import write_timeline
 
     assert asked.output is not None  # noqa: S101  else it was verified alone
-    write_timeline(asked.output, measured.timeline)
+    measured.timeline.write(asked.output)
     check, problem = measured.check, asked.read["problem"]
     compared = Compared(problem, compare(problem, measured.timeline))
     peaks = measured.peaks and [peak.document() for peak in measured.peaks]

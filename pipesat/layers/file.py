@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.stage import COSTS
-from pipesat.files.atomic import write_file
 from pipesat.files.complaint import Says, validated
 from pipesat.files.strict_json import Amount, Count, StrictModel, read_json
-from pipesat.layers.layer import Layer, Layers, Role, TieKind, WeightMemory
+from pipesat.layers.layer import KEPT, Layer, Layers, Role, TieKind, WeightMemory
 from pipesat.layers.megatron import HYBRID_LAYER, HYBRID_SYMBOLS
 from pipesat.placement.documents import Costs
 
-FORMAT: Final = "pipesat.layers/1"
 LARGEST_FILE: Final = 64 << 20
 MOST_LAYERS: Final = 4096
 
@@ -135,50 +132,9 @@ def _layers(model: LayersModel) -> Layers:
     return layers
 
 
-def layers_document(layers: Layers) -> dict[str, Any]:
-    """Return a document that reads back as the same layers; defaults are left out."""
-    document: dict[str, Any] = {"format": FORMAT}
-    for key in ("name", "estimate", "time_unit", "memory_unit", "size_unit", "reserve"):
-        if value := getattr(layers, key):
-            document[key] = value
-    if layers.tensor_parallel > 1:
-        document["tensor_parallel"] = layers.tensor_parallel
-    if layers.estimate_range is not None:
-        document["estimate_range"] = [*layers.estimate_range]
-    if layers.recipe is not None:
-        document["static"] = layers.recipe.model_dump(exclude_none=True)
-    document["layers"] = [_entry(layer) for layer in layers.layers]
-    return document
-
-
-@public
-def write_layers(path: str | Path, layers: Layers) -> None:
-    """Write a layers file, one line per layer, all or nothing.
-
-    Raises
-    ------
-    BadInput
-        If the file cannot be written.
-    """
-    write_file(Path(path), layers_bytes(layers))
-
-
-def layers_bytes(layers: Layers) -> bytes:
-    """Return the content of a layers file, one line per layer."""
-    document = layers_document(layers)
-    rows = ",\n  ".join(json.dumps(entry) for entry in document.pop("layers"))
-    entries = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items()]
-    text = "{\n" + ",\n".join([*entries, f' "layers": [\n  {rows}\n ]']) + "\n}\n"
-    return text.encode()
-
-
-_KEPT: Final = ("weights", "output", "role", "first", "last", "with_next", "fused", "hybrid")
-"""What an entry says of each of its layers as it stands."""
-
-
 def _layers_of(entry: LayerModel, begin: int, number: int) -> Iterator[Layer]:
     """Layers of one entry, the first of them number ``begin``."""
-    kept = {key: getattr(entry, key) for key in _KEPT} | {"entry": number}
+    kept = {key: getattr(entry, key) for key in KEPT} | {"entry": number}
     tied = entry.weights if entry.tied_weights is None else entry.tied_weights
     if entry.tied_to is not None:
         kept |= {"tied_to": entry.tied_to, "tie": entry.tie, "tied_weights": tied}
@@ -234,20 +190,3 @@ def _check_flags(layers: Layers, entry_of: dict[str, int]) -> None:
     if layers.layers[-1].with_next:
         where = f"layers[{entry_of[layers.layers[-1].name]}].with_next"
         raise BadInput("the last layer has no next one", where=where)
-
-
-def _entry(layer: Layer) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": layer.name} | _costs_entry(layer.costs)
-    for key in _KEPT:
-        if (value := getattr(layer, key)) != LayerModel.model_fields[key].default:
-            entry[key] = value
-    if layer.tied_to:
-        entry |= {"tied_to": layer.tied_to, "tie": layer.tie, "tied_weights": layer.tied_weights}
-    if layer.recomputed is not None:
-        entry["recompute"] = _costs_entry(layer.recomputed)
-    return entry
-
-
-def _costs_entry(costs: Costs) -> dict[str, int]:
-    values = {key: getattr(costs, key) for key in COSTS}
-    return {k: v for k, v in values.items() if v or (v is not None and COSTS[k] == "time")}

@@ -6,22 +6,27 @@ profile (:mod:`pipesat.layers.from_profile`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import ConfigDict
 
-from pipesat.core.attached import attached
+from pipesat.core.arguments import public
 from pipesat.core.building import Backward
 from pipesat.core.remarks import Remark, of_amounts, of_limit, of_variant, remarks_at
 from pipesat.core.stage import COSTS, HELD, Stage
+from pipesat.files.atomic import write_file
 from pipesat.files.strict_json import Count, StrictModel
 from pipesat.placement.documents import Costs
 from pipesat.profile.static import BYTES_OF, OPTIMIZER_STATES, Number, Optimizer
 
+FORMAT: Final = "pipesat.layers/1"
+KEPT: Final = ("weights", "output", "role", "first", "last", "with_next", "fused", "hybrid")
+"""What an entry of a layers file says of each of its layers as it stands."""
 _TIMES: Final = ("B", "W", "BW")  # what is held by a layer may be of a stage that runs split
 
 
@@ -126,6 +131,22 @@ class Layer:
         value = getattr(costs, kind)
         return int(costs.B + costs.W if value is None else value)
 
+    def document(self) -> dict[str, Any]:
+        """Return its entry of a layers file; defaults are left out."""
+        entry: dict[str, Any] = {"name": self.name} | _costs_entry(self.costs)
+        default = {one.name: one.default for one in fields(self)}
+        entry |= {key: v for key in KEPT if (v := getattr(self, key)) != default[key]}
+        if self.tied_to:
+            entry |= {"tied_to": self.tied_to, "tie": self.tie, "tied_weights": self.tied_weights}
+        if self.recomputed is not None:
+            entry["recompute"] = _costs_entry(self.recomputed)
+        return entry
+
+
+def _costs_entry(costs: Costs) -> dict[str, int]:
+    values = {key: getattr(costs, key) for key in COSTS}
+    return {k: v for k, v in values.items() if v or (v is not None and COSTS[k] == "time")}
+
 
 @dataclass(frozen=True, slots=True)
 class Tie:
@@ -162,15 +183,38 @@ class Layers:
     def __len__(self) -> int:
         return len(self.layers)
 
+    def document(self) -> dict[str, Any]:
+        """Return a document that reads back as the same layers; defaults are left out."""
+        document: dict[str, Any] = {"format": FORMAT}
+        for key in ("name", "estimate", "time_unit", "memory_unit", "size_unit", "reserve"):
+            if value := getattr(self, key):
+                document[key] = value
+        if self.tensor_parallel > 1:
+            document["tensor_parallel"] = self.tensor_parallel
+        if self.estimate_range is not None:
+            document["estimate_range"] = [*self.estimate_range]
+        if self.recipe is not None:
+            document["static"] = self.recipe.model_dump(exclude_none=True)
+        return document | {"layers": [layer.document() for layer in self.layers]}
+
+    def file(self) -> bytes:
+        """Return the content of a layers file, one line per layer."""
+        document = self.document()
+        rows = ",\n  ".join(json.dumps(entry) for entry in document.pop("layers"))
+        entries = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items()]
+        text = "{\n" + ",\n".join([*entries, f' "layers": [\n  {rows}\n ]']) + "\n}\n"
+        return text.encode()
+
+    @public
     def write(self, path: str | Path) -> None:
-        """Write the file that says this.
+        """Write the file that says this, one line per layer, all or nothing.
 
         Raises
         ------
         BadInput
             If the file cannot be written.
         """
-        attached("write_layers")(path, self)
+        write_file(Path(path), self.file())
 
     def label(self, layer: int) -> str:
         """Name of a layer for messages: ``layer 17 (head)``."""

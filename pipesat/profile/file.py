@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from pipesat.core.arguments import public
-from pipesat.core.attached import attached
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.files.atomic import write_file
@@ -140,9 +139,16 @@ class Profile(Displayed, StrictModel):
     links: LinksModel | None = None
     copies: CopiesModel | None = None
 
+    @public
     def write(self, path: str | Path) -> None:
-        """Write the file that says this."""
-        attached("write_profile")(path, self)
+        """Write the file that says this, all or nothing.
+
+        Raises
+        ------
+        BadInput
+            If the file cannot be written.
+        """
+        write_document(Path(path), self)
 
     def facts(self) -> Facts:
         """Return what was measured, and on what."""
@@ -246,18 +252,6 @@ def read_links(path: str | Path) -> LinksModel:
 def write_document(path: Path, model: BaseModel) -> None:
     """Write a profile, or links, all or nothing."""
     write_file(path, (json.dumps(model.model_dump(), indent=1) + "\n").encode())
-
-
-@public
-def write_profile(path: str | Path, profile: Profile) -> None:
-    """Write a profile file, all or nothing.
-
-    Raises
-    ------
-    BadInput
-        If the file cannot be written.
-    """
-    write_document(Path(path), profile)
 
 
 def delay_of(links: LinksModel, size: int) -> float:

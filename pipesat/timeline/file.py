@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -14,7 +13,6 @@ from pipesat.core.errors import BadInput, said_of
 from pipesat.core.ops import Copy, Item, Pair, members, parse_copy, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
-from pipesat.files.atomic import write_file
 from pipesat.files.complaint import Says, validated
 from pipesat.files.schedule_file import ModeEntries, Modes, in_mode, modes_of_entry
 from pipesat.files.strict_json import StrictModel, read_json
@@ -28,7 +26,6 @@ from pipesat.timeline.timeline import (
     require_order_of,
 )
 
-FORMAT = "pipesat.timeline/1"
 _T = TypeVar("_T")
 LARGEST_FILE = 1 << 30
 
@@ -80,50 +77,6 @@ class TimelineModel(StrictModel):
     environment: dict[str, Text] = {}
     modes: ModeEntries = []
     steps: Annotated[list[StepModel], Field(min_length=1)]
-
-
-def timeline_bytes(timeline: Timeline) -> bytes:
-    """Return the file's content: one line per device and step."""
-    modes = [[*key, name] for key, name in timeline.modes.items()]
-    head = {
-        "format": FORMAT,
-        "problem_sha256": timeline.problem_sha256,
-        "source": timeline.source,
-        "us_per_time_unit": timeline.us_per_unit,
-        "clock_error": timeline.clock_error,
-        "environment": dict(timeline.environment),
-    } | ({"modes": modes} if modes else {})
-    steps = ",\n".join(
-        '{"devices": [\n' + ",\n".join(map(_row_text, step.devices)) + "]}"
-        for step in timeline.steps
-    )
-    return f'{json.dumps(head)[:-1]}, "steps": [\n{steps}\n]}}\n'.encode()
-
-
-def _row_text(row: DeviceRun) -> str:
-    document = {
-        "ops": [[str(op), *map(_tenths, times)] for op, *times in row.ops],
-        "transfers": [[name, *map(_tenths, times)] for name, *times in row.transfers],
-    }
-    if row.copies:
-        document["copies"] = [[str(copy), *map(_tenths, times)] for copy, *times in row.copies]
-    return json.dumps(document, separators=(",", ":"))
-
-
-def _tenths(time: float | None) -> float | None:
-    return None if time is None else round(time, 1)
-
-
-@public
-def write_timeline(path: str | Path, timeline: Timeline) -> None:
-    """Write a timeline file, whole or not at all.
-
-    Raises
-    ------
-    BadInput
-        If it cannot be written.
-    """
-    write_file(Path(path), timeline_bytes(timeline))
 
 
 @public

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pipesat.core.attached import attached
+from pipesat.core.arguments import public
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Deadlock
 from pipesat.core.ops import Copy, Item, Op, with_ops
@@ -20,7 +21,9 @@ from pipesat.export.torch.companions import OwnWords
 from pipesat.export.torch.csv_file import items_of
 from pipesat.export.torch.lint import parse_cell
 from pipesat.export.trace import MICROSECONDS
+from pipesat.files.atomic import write_file
 
+FORMAT: Final = "pipesat.timeline/1"
 TOY_SOURCE: Final = "pipesat run, toy model"
 """Source of a timeline of the built-in transformer, whose unit makes both compute equally long."""
 
@@ -104,6 +107,20 @@ class TrainingStep:
                 yield device, ran
 
 
+def _row_text(row: DeviceRun) -> str:
+    document = {
+        "ops": [[str(op), *map(_tenths, times)] for op, *times in row.ops],
+        "transfers": [[name, *map(_tenths, times)] for name, *times in row.transfers],
+    }
+    if row.copies:
+        document["copies"] = [[str(copy), *map(_tenths, times)] for copy, *times in row.copies]
+    return json.dumps(document, separators=(",", ":"))
+
+
+def _tenths(time: float | None) -> float | None:
+    return None if time is None else round(time, 1)
+
+
 @dataclass(frozen=True)
 class Timeline:
     """The measured steps of one order.
@@ -130,9 +147,33 @@ class Timeline:
     environment: Mapping[str, str] = field(default_factory=dict)
     modes: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
+    def file(self) -> bytes:
+        """Return the file's content: one line per device and step."""
+        modes = [[*key, name] for key, name in self.modes.items()]
+        head = {
+            "format": FORMAT,
+            "problem_sha256": self.problem_sha256,
+            "source": self.source,
+            "us_per_time_unit": self.us_per_unit,
+            "clock_error": self.clock_error,
+            "environment": dict(self.environment),
+        } | ({"modes": modes} if modes else {})
+        steps = ",\n".join(
+            '{"devices": [\n' + ",\n".join(map(_row_text, step.devices)) + "]}"
+            for step in self.steps
+        )
+        return f'{json.dumps(head)[:-1]}, "steps": [\n{steps}\n]}}\n'.encode()
+
+    @public
     def write(self, path: str | Path) -> None:
-        """Write the file that says this."""
-        attached("write_timeline")(path, self)
+        """Write the file that says this, whole or not at all.
+
+        Raises
+        ------
+        BadInput
+            If it cannot be written.
+        """
+        write_file(Path(path), self.file())
 
     @property
     def typical(self) -> TrainingStep:

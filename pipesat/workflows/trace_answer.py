@@ -17,7 +17,6 @@ from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.files.folder import write_folder
 from pipesat.files.problem_file import problem_text
 from pipesat.files.schedule_file import schedule_bytes
-from pipesat.timeline.file import timeline_bytes
 from pipesat.timeline.trace_problem import COUNTED
 
 if TYPE_CHECKING:
@@ -380,5 +379,5 @@ class TraceAnswer(Displayed):
         if self.result.schedule is not None:
             files["best.json"] = schedule_bytes(self.problem, self.result.schedule)
         if self.timeline is not None:
-            files["timeline.json"] = timeline_bytes(self.timeline)
+            files["timeline.json"] = self.timeline.file()
         write_folder(Path(folder), files)

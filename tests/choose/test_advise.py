@@ -17,10 +17,10 @@ import pytest
 
 import pipesat
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.choose.advice import NOT_BUILT, Advice, of_order
+from pipesat.choose.advice import NOT_BUILT, of_order
 from pipesat.choose.advice_table import megatron_flags, shown_rows
 from pipesat.choose.candidates import Candidate
-from pipesat.choose.files import result_of
+from pipesat.choose.files import Advice, result_of
 from pipesat.choose.hand_written_rows import Build, Setting, builds, rows_on
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, credited, marked, published_in
@@ -34,7 +34,6 @@ from pipesat.core.solving import Deadline
 from pipesat.files.folder import FILES, FOLDERS, LIST
 from pipesat.files.problem_file import read_problem
 from pipesat.heuristics import BASELINES
-from pipesat.layers.file import layers_bytes
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import parse_layout, partition_of_layout
 from pipesat.workflows.hand_written import baseline, hand_written
@@ -260,7 +259,7 @@ def test_a_gain_is_over_every_setting_or_says_how_many(
     clock = count()
     monkeypatch.setattr(Deadline, "seconds", property(lambda _: 0.01 * next(clock)))
     path = tmp_path / "layers.json"
-    path.write_bytes(layers_bytes(UNEVEN))
+    path.write_bytes(UNEVEN.file())
     options = "--devices 2 --microbatches 4 --memory 20,reserve=0 --for megatron --workers 1 --json"
     found = cli("advise", path, *options.split(), "--time-limit", limit).json
     question = Question(UNEVEN, 2, 4, 20, 0, 0, None, "megatron")

@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 
 import pipesat
-from pipesat.choose.advice import Advice
 from pipesat.choose.advice_table import megatron_flags
 from pipesat.choose.bounds import partitions_below, shape_bound
-from pipesat.choose.files import remark_of
+from pipesat.choose.files import Advice, remark_of
 from pipesat.choose.rows import Row
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.files.folder import write_folder
-from pipesat.layers.file import write_layers
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
@@ -170,7 +168,7 @@ def test_no_bound_over_partitions_is_above_a_schedule_with_pairs(seed: int) -> N
 
 def test_a_plan_pairs_and_says_no_load(cli: Run, tmp_path: Path) -> None:
     """Half the work may run under the other half, so the plan is shorter than without pairs."""
-    write_layers(tmp_path / "l.json", LAYERS)
+    LAYERS.write(tmp_path / "l.json")
     words = ("plan", tmp_path / "l.json", "--devices", 2, "--microbatches", 4, "--time-limit", 2)
     words += ("--placement", "vee", "--workers", 1, "--json")
     plain = json.loads(cli(*words).out)

@@ -32,8 +32,8 @@ from pipesat.export import RUNTIMES
 from pipesat.export.as_run import as_run
 from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import read_schedule
-from pipesat.layers.file import FORMAT, read_layers
-from pipesat.layers.layer import Layers
+from pipesat.layers.file import read_layers
+from pipesat.layers.layer import FORMAT, Layers
 from pipesat.layers.layout import parse_layout, partition_of_layout
 from pipesat.layers.pipeline import Pipeline, link_delay
 from pipesat.layers.stages import problem_of_split

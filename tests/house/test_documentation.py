@@ -28,7 +28,6 @@ from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import ScheduleModel
 from pipesat.layers.file import parse_layers
-from pipesat.timeline.file import write_timeline
 from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 from tests.conftest import Run
 from tests.support.paths import ROOT
@@ -236,7 +235,7 @@ class Reader:
         """Files that later commands read; a profile lies there from the start."""
         problem = Path(words[2] if name == "timeline import" else words[1])
         if name != "profile" and "-o" in words and problem.exists():
-            write_timeline(Path(words[words.index("-o") + 1]), as_predicted(problem))
+            as_predicted(problem).write(Path(words[words.index("-o") + 1]))
 
     def other(self, words: list[str]) -> None:
         program, *arguments = words

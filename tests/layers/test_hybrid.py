@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.layers.file import FORMAT, layers_document, parse_layers
-from pipesat.layers.layer import Layers
+from pipesat.layers.file import parse_layers
+from pipesat.layers.layer import FORMAT, Layers
 from pipesat.layers.megatron import cut_pattern, layout_option, partition_of_pattern
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
@@ -48,7 +48,7 @@ def test_a_split_and_its_pattern(
     option = layout_option(layers, partition, 1)
     assert shlex.split(option) == [f"--hybrid-layer-pattern={pattern}"]
     assert partition_of_pattern(pattern, layers) == partition
-    assert parse_layers(layers_document(layers)) == layers
+    assert parse_layers(layers.document()) == layers
 
 
 def test_mtp_layers_lie_on_the_last_stage_and_are_alike() -> None:

@@ -18,8 +18,8 @@ from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.heuristics import BASELINES
 from pipesat.layers import devices
 from pipesat.layers.devices import smallest_largest
-from pipesat.layers.file import FORMAT, parse_layers
-from pipesat.layers.layer import Layers
+from pipesat.layers.file import parse_layers
+from pipesat.layers.layer import FORMAT, Layers
 from pipesat.layers.linear_costs import makespan_lines
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b, link_delay
 from pipesat.layers.rules import check_partition

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.layers.file import FORMAT, layers_document, parse_layers, read_layers, write_layers
+from pipesat.layers.file import parse_layers, read_layers
 from pipesat.layers.from_profile import layers_of_profile
-from pipesat.layers.layer import Layers
+from pipesat.layers.layer import FORMAT, Layers
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b, link_delay
 from pipesat.layers.rules import check_partition, neighbours
 from pipesat.layers.stages import problem_of_split, static_of_devices, untold
@@ -72,7 +72,7 @@ def test_defaults_and_repeated_layers() -> None:
 
 def test_a_file_is_written_and_read_back(tmp_path: Path) -> None:
     for layers in (FOUR, *map(read_layers, EXAMPLES.glob("layers-*.json"))):
-        write_layers(tmp_path / "layers.json", layers)
+        layers.write(tmp_path / "layers.json")
         assert read_layers(tmp_path / "layers.json") == layers
 
 
@@ -281,7 +281,7 @@ def test_layers_of_a_profile() -> None:
     assert (head.tied_to, head.tie, head.tied_weights) == ("embedding 0", "copies", 4 * 30)
     assert block.output == 256 * MIB
     assert layers.reserve == 90  # the head's B
-    assert parse_layers(layers_document(layers)) == layers
+    assert parse_layers(layers.document()) == layers
 
 
 def test_the_training_counts_in_a_profiles_layers() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.export.options import module_names
-from pipesat.layers.file import FORMAT, parse_layers
-from pipesat.layers.layer import Layers
+from pipesat.layers.file import parse_layers
+from pipesat.layers.layer import FORMAT, Layers
 from pipesat.layers.layout import (
     SYMBOLS,
     MegatronLayout,

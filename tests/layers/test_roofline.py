@@ -8,7 +8,7 @@ import pytest
 
 import pipesat
 from pipesat.core.errors import BadInput
-from pipesat.layers.file import layers_document, parse_layers
+from pipesat.layers.file import parse_layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.roofline import (
     Efficiency,
@@ -74,7 +74,7 @@ def test_a_llama3_70b_block_shared_by_gpus(n: int) -> None:
     assert block.costs.held_after_F == -(-held // n // 2**20)
     # the next stage gets each GPU's own tokens
     assert block.output == 2 * tokens * width // n
-    assert (layers.tensor_parallel, parse_layers(layers_document(layers))) == (n, layers)
+    assert (layers.tensor_parallel, parse_layers(layers.document())) == (n, layers)
     # 4 collectives of n - 1 shards of 128 MiB over 0.7 x 450 GB/s
     took = {1: "", 4: "1.28 ms at 315 GB/s", 8: "1.49 ms at 315 GB/s"}[n]
     assert took in layers.estimate
@@ -109,14 +109,14 @@ def test_the_range_holds_the_estimate_and_files_carry_the_word(gpu: str) -> None
     layers = estimated_layers(named.shape, named_gpu(gpu), run, name="x")
     least, most = range_of_estimate(named.shape, named_gpu(gpu), run)
     assert least < microbatch_time(layers) < most
-    again = parse_layers(layers_document(layers))
+    again = parse_layers(layers.document())
     assert again == layers
     assert layers.estimate_range is not None
     low, high = layers.estimate_range  # thousandths of the likely time, rounded outwards
     likely = microbatch_time(layers)
     assert 0 <= 1000 * least - low * likely < likely
     assert 0 <= high * likely - 1000 * most < likely
-    assert "estimate" in layers_document(again)
+    assert "estimate" in again.document()
     split = (range(17), range(17, 34))
     problem = problem_of_split(again, split, Pipeline(devices=2, microbatches=4))
     assert problem.name == "x (estimated costs)"

@@ -12,8 +12,8 @@ from pipesat.choose.search import Findings, Search
 from pipesat.core.problem import Problem
 from pipesat.core.result import Solution
 from pipesat.core.solving import Deadline
-from pipesat.layers.file import FORMAT, parse_layers
-from pipesat.layers.layer import Layers
+from pipesat.layers.file import parse_layers
+from pipesat.layers.layer import FORMAT, Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.solver import solve as solve_itself
 

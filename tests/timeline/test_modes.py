@@ -11,7 +11,7 @@ import pytest
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Copy
 from pipesat.timeline.compare import compare
-from pipesat.timeline.file import read_timeline, timeline_bytes, write_timeline
+from pipesat.timeline.file import read_timeline
 from pipesat.timeline.observed import measured_delays
 from pipesat.timeline.timeline import DeviceRun, Ran, RanCopy, Timeline, TrainingStep
 from tests.support.timed_modes import MODES, ORDER, TIMES, problem_with_modes
@@ -54,7 +54,7 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
     path, ran = tmp_path / "timeline.json", timeline()
     rows = tuple(replace(row, copies=()) for row in ran.steps[0].devices)
     for one in (ran, replace(ran, steps=(TrainingStep(rows),))):  # copies need not be measured
-        write_timeline(path, one)
+        one.write(path)
         assert read_timeline(path, PROBLEM) == one
 
 
@@ -69,7 +69,7 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
     ],
 )
 def test_bad_copies(tmp_path: Path, copy: list[object], message: str) -> None:
-    document = json.loads(timeline_bytes(timeline()))
+    document = json.loads(timeline().file())
     document["steps"][0]["devices"][0]["copies"][0] = copy
     path = tmp_path / "timeline.json"
     path.write_text(json.dumps(document))

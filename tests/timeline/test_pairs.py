@@ -12,7 +12,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.timeline.compare import compare
-from pipesat.timeline.file import read_timeline, write_timeline
+from pipesat.timeline.file import read_timeline
 from pipesat.timeline.observed import measured_delays, sources_of
 from pipesat.timeline.refit import refit
 from pipesat.timeline.timeline import Timeline, TrainingStep
@@ -111,7 +111,7 @@ def test_a_refit_lists_a_pair_that_the_factor_allowed() -> None:
 
 def test_pairs_in_files(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
-    write_timeline(path, timeline())
+    timeline().write(path)
     assert read_timeline(path, problem()) == timeline()
     path.write_text(path.read_text().replace("(1F1+1BW0)", "(1BW0+1F1)"))
     assert read_timeline(path, problem()) == timeline()

@@ -19,7 +19,7 @@ from pipesat.export.torch.companions import OwnWords
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.timeline.compare import compare
-from pipesat.timeline.file import read_timeline, write_timeline
+from pipesat.timeline.file import read_timeline
 from pipesat.timeline.observed import gaps_of
 from pipesat.timeline.refit import refit
 from pipesat.timeline.timeline import (
@@ -230,14 +230,13 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
         problem().sha256, (AS_PREDICTED, AS_PREDICTED), 1000.0, "x", 3.5, {"torch": "2"}
     )
     path = tmp_path / "timeline.json"
-    write_timeline(path, written)
+    written.write(path)
     assert read_timeline(path, problem()) == written
 
 
 def as_document() -> dict[str, object]:
-    from pipesat.timeline.file import timeline_bytes
 
-    return json.loads(timeline_bytes(timeline()))
+    return json.loads(timeline().file())
 
 
 def changed(path: list[object], value: object) -> dict[str, object]:
@@ -293,7 +292,7 @@ def test_steps_of_different_orders_are_refused(tmp_path: Path) -> None:
         (("1F0", 5, 6, 3), ("1BW0", 6, 9, 0), ("1F1", 9, 11, 0), ("1BW1", 11, 15, 0)),
     )
     path = tmp_path / "t.json"
-    write_timeline(path, timeline(AS_PREDICTED, other))
+    timeline(AS_PREDICTED, other).write(path)
     with pytest.raises(BadInput, match=r"steps\[1\]: another order than step 0"):
         read_timeline(path, problem())
 
@@ -304,7 +303,7 @@ def test_an_order_that_cannot_run_is_refused(tmp_path: Path) -> None:
         (("1F0", 5, 6, 3), ("1BW0", 6, 9, 0), ("1F1", 9, 11, 0), ("1BW1", 11, 15, 0)),
     )
     path = tmp_path / "t.json"
-    write_timeline(path, timeline(circle))
+    timeline(circle).write(path)
     with pytest.raises(BadInput, match="not an order that can run"):
         read_timeline(path, problem())
 
@@ -480,7 +479,7 @@ def measured(save, tmp_path: Path) -> list[Path]:
         (("0F0", 0, 4, 0), ("0F1", 4, 8, 0), ("0BW0", 18, 26, 10), ("0BW1", 30, 38, 4)),
         (("1F0", 5, 9, 5), ("1BW0", 9, 17, 0), ("1F1", 17, 21, 0), ("1BW1", 21, 29, 0)),
     )
-    write_timeline(path, timeline(slow))
+    timeline(slow).write(path)
     return [save(problem()), path]
 
 
@@ -506,7 +505,7 @@ def test_the_shortest_step_alone(cli, save, tmp_path: Path) -> None:
         (("1F0", 5, 9, 5), ("1BW0", 9, 17, 0), ("1F1", 17, 21, 0), ("1BW1", 21, 29, 0)),
     )
     path = tmp_path / "timeline.json"
-    write_timeline(path, timeline(slow, AS_PREDICTED, slow))
+    timeline(slow, AS_PREDICTED, slow).write(path)
     arguments = ("timeline", "compare", save(problem()), path, "--json")
     assert cli(*arguments).json["measured"] == 38_000
     result = cli(*arguments, "--shortest").json
