@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from statistics import fmean, median
 
+from pages import percent, replaced, table
 from rows import gap_of, proven
 from runner import HERE, Row
-from tables import percent, replaced, table
 
 PEERS = HERE / "peers"
 BUILDS = ("old", "new")

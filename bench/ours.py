@@ -1,4 +1,4 @@
-"""Measure one solve of pipesat, in the child process: what 1_solve, 2_ablate and 3_others share."""
+"""Measure one solve of pipesat, in the child process: what solve.py and ablate.py share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def measure(case: Case, launched: float) -> Row:
         SCHEDULES.mkdir(exist_ok=True)
         name = f"{case.problem}.{case.objective}.{result.value}.json"
         write_schedule(SCHEDULES / name, problem, result.schedule)
-    return row_of(result, began)
+    return row_of(result, began) | {"problem_sha256": problem.sha256}
 
 
 def row_of(result: Result, began: float) -> Row:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import curves
 import tables
+from pages import replaced, table
 from rows import medians
 from runner import HERE, RESULTS, Row, read_rows
 
@@ -40,7 +41,7 @@ def main() -> int:
     parts = sections(solved, ablated, others, *limits)
     parts |= draw(options.page.parent, solved, options.limit)
     for name, content in parts.items():
-        text = tables.replaced(text, name, content)
+        text = replaced(text, name, content)
     options.page.write_text(text)
     print(f"wrote {len(solved)} solves, {len(ablated)} ablated, {len(others)} others")
     return 0
@@ -106,7 +107,7 @@ def setting(rows: list[Row]) -> str:
         "threads": {str(row["workers"]) for row in rows},
         "runs per problem, at most": {str(max(runs.values(), default=1))},
     }
-    return tables.table(("", ""), ([name, "; ".join(sorted(v))] for name, v in lines.items()))
+    return table(("", ""), ([name, "; ".join(sorted(v))] for name, v in lines.items()))
 
 
 def draw(folder: Path, solved: list[Row], limit: float) -> dict[str, str]:

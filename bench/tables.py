@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterable
 from statistics import fmean
 
 from goals import GOALS, MEANS, Goal, MeanGoal, Reference
+from pages import percent, table
 from rows import cap, gap_after, gap_of, group_of, proven, sizes
 from runner import Row
-
-from pipesat.core.claims import at_most
 
 References = dict[str, Reference]
 Medians = dict[str, dict[str, Row]]
@@ -21,36 +18,9 @@ Medians = dict[str, dict[str, Row]]
 MOMENTS = (1, 5, 15, 30, 60)
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A Markdown table."""
-    head = list(head)
-    lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def replaced(text: str, name: str, content: str) -> str:
-    """The page with one generated part exchanged."""
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    new, count = pattern.subn(lambda _: f"{begin}\n{content}\n{end}", text)
-    if count != 1:
-        sys.exit(f"the page needs one pair of markers {begin} ... {end}, it has {count}")
-    return new
-
-
-def percent(part: float | None) -> str:
-    """``0.123 %``, rounded up; zero is exact, and so is printed without digits."""
-    if not part:
-        return "-" if part is None else "0"
-    return at_most(part, 3 if abs(part) < 0.01 else 2)
-
-
 def seconds(time: float | None) -> str:
     """One digit after the point, or ``-``."""
     return "-" if time is None else f"{time:.1f}"
-
-
-# ---- goals ----
 
 
 def judged(goal: Goal, medians: Medians, references: References) -> list[tuple[Row, bool]]:
@@ -160,9 +130,6 @@ def missing(row: Row, longer: Iterable[Row]) -> str:
     return ", ".join(shares) or "-"
 
 
-# ---- problems ----
-
-
 def problems_table(rows: dict[str, Row], references: References) -> str:
     """One line per problem, group after group."""
     head = (
@@ -230,9 +197,6 @@ def group_table(rows: dict[str, Row]) -> str:
         for group, members in sorted(groups.items())
     ]
     return table(("group", "problems", "optimal", "mean gap", "largest gap"), lines)
-
-
-# ---- ablation and comparison ----
 
 
 def ablation_table(medians: dict[tuple[str, str], Row]) -> str:

@@ -1,6 +1,6 @@
 """Write the problems of the goals that the benchmark's files lack, or check the committed ones.
 
-    python bench/more/generate.py [--check]
+    python -m bench.more.generate [--check]
 
 The same rules as bench/plain/generate.py, whose functions it calls, with other numbers:
 Tessel's shapes at p = 8 and 16, a thousand microbatches on uneven stages, and two tiny lines
@@ -10,40 +10,29 @@ on which an ILP can be watched. The seed is part of the name (`s3`).
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.plain import generate as rules
+
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "problems"
 Json = dict[str, Any]
 
 
-def bench() -> Any:
-    """The module that writes the benchmark's own problems."""
-    spec = importlib.util.spec_from_file_location("bench", HERE.parent / "plain" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["bench"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
 def problems() -> Iterator[Json]:
     """Every problem of this folder."""
-    rules = bench()
-    yield from (tessel(rules, shape, p) for shape, p in (("V", 16), ("X", 8), ("X", 16)))
-    yield many_microbatches(rules)
+    yield from (tessel(shape, p) for shape, p in (("V", 16), ("X", 8), ("X", 16)))
+    yield many_microbatches()
     costs = rules.measured("6.2B", 32)
     yield rules.line("tiny-6.2B", 2, 4, 1, costs)
     yield rules.line("tiny-6.2B", 3, 6, 1, costs)
 
 
-def tessel(rules: Any, shape: str, p: int) -> Json:
+def tessel(shape: str, p: int) -> Json:
     """The smallest file of the shape, with p instead of 4 devices: 2p microbatches, p units."""
     small: Json = next(
         made for made in rules.tessel() if made["name"] == f"tessel-{shape}-p4-m8-cap4"
@@ -60,7 +49,7 @@ def tessel(rules: Any, shape: str, p: int) -> Json:
     return {**made, "routes": rules.two_routes(p, 2 * p)}
 
 
-def many_microbatches(rules: Any) -> Json:
+def many_microbatches() -> Json:
     """1024 microbatches on 8 stages that differ by up to 20 % (seed 3), 3/4 of 1F1B's memory."""
     base = rules.measured("6.2B", 32)
     stages = [rules.stage(d, costs) for d, costs in enumerate(rules.skewed(base, 3, 8))]

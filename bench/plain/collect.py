@@ -1,36 +1,29 @@
 """Bring best_known.json and instances.md up to date from the benchmark's rows.
 
-    python bench/plain/collect.py [--back S] [--results DIR] [--from-scratch]
+    python -m bench.plain.collect [--results DIR] [--from-scratch]
 
 What is known already stays, as long as its problem is the same and its backing still holds: every
 schedule is read and checked again, every hand-written one made again, every formula calculated
-again. Rows of the benchmark add to it; a row counts if git has the problem as it is now at the
-row's commit, and so do the schedules that its solves left beside them. Where a row claims a value
-that no schedule has, `--back S` solves the problem again, for at most S seconds, until there is
-one. Exit status: 1 if a value is below a bound.
+again. Rows of the benchmark add to it if they are of the problem as it is now, and so do the
+schedules that its solves left beside them. Exit status: 1 if a value is below a bound.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib.metadata
 import json
 import lzma
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
-from typing import Any, Literal
-
-import table
-from library import HERE, KINDS, OBJECTIVES, Contradiction, Library, Record
+from typing import Any
 
 import pipesat
+from bench.plain import table
+from bench.plain.library import HERE, KINDS, OBJECTIVES, Contradiction, Library, Record
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
@@ -43,8 +36,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
     add("--results", action="append", type=Path, metavar="DIR", help="folder of rows; repeatable")
-    add("--back", type=float, metavar="S", help="seconds for each value without a schedule")
-    add("--workers", type=int, default=None, help="threads for that (the cores there are)")
     add("--from-scratch", action="store_true", help="forget all figures that only rows vouch for")
     add("--folder", type=Path, default=HERE, help="of the library")
     options = parser.parse_args()
@@ -58,9 +49,6 @@ def main() -> int:
             for objective in OBJECTIVES:
                 if library.record(name, objective, "value"):
                     library.add_formula(name, objective, today())
-        library.save()
-        if options.back:
-            back(library, options.back, options.workers)
     except Contradiction as error:
         print(f"collect: fault: {error}", file=sys.stderr)
         return 1
@@ -69,9 +57,6 @@ def main() -> int:
     library.save()
     print(table.write(library))
     return 0
-
-
-# ---- what is known already ----
 
 
 def confirm(library: Library, from_scratch: bool) -> None:
@@ -124,25 +109,19 @@ def timed_baseline(library: Library, baseline: str, name: str, objective: Object
     return time_order(problem, problem.schedule(baseline).order, objective)
 
 
-# ---- rows ----
-
-
 def add_rows(library: Library, folder: Path) -> None:
     """Offer value and bound of every row of pipesat's that is of a problem as it is now."""
-    unplaced = set()
     rows = [row for row in read_rows(folder) if row["problem"] in library.names]
     for row in sorted(rows, key=lambda row: row["date"]):
-        if not same_problem(library.folder / "problems", row["problem"], row["commit"]):
-            unplaced.add((row["problem"], row["commit"]))
+        own = library.problem(row["problem"]).sha256
+        if row.get("problem_sha256", own) != own:
+            why = "a row is not of the problem as it is now"
+            library.dropped.append(f"{row['problem']}: {why}")
             continue
         if row.get("value") is not None:
             offer_value(library, row)
         if row.get("bound") is not None:
-            library.offer(row["problem"], row["objective"], "bound", rerun(row, "bound"))
-    library.dropped += [
-        f"{problem}: rows of commit {commit} left out: not the problem as it is now"
-        for problem, commit in sorted(unplaced, key=str)
-    ]
+            library.offer(row["problem"], row["objective"], "bound", rerun(row))
 
 
 def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
@@ -158,39 +137,15 @@ def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
                 yield row
 
 
-def same_problem(folder: Path, name: str, commit: str | None) -> bool:
-    """Whether git had a problem's file at a row's commit as it is now, wherever it stood then."""
-    if not commit:
-        return False
-    file = (folder / f"{name}.json").read_bytes()
-    blob = hashlib.sha1(b"blob %d\0%b" % (len(file), file), usedforsecurity=False).hexdigest()
-    return blob in blobs_of(folder, commit.removesuffix("-dirty"))
-
-
-@cache
-def blobs_of(folder: Path, commit: str) -> frozenset[str]:
-    """The contents that git has at a commit; none if there is no such commit."""
-    done = subprocess.run(
-        ["git", "ls-tree", "-r", "--full-tree", "--format=%(objectname)", commit],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return frozenset(done.stdout.split())
-
-
-def rerun(row: dict[str, Any], kind: Literal["value", "bound"]) -> Record:
-    """A record that only a row vouches for."""
+def rerun(row: dict[str, Any]) -> Record:
+    """A bound that only a row vouches for."""
     keys = ("limit", "workers", "seed", "commit", "machine")
-    by = f"pipesat {row['versions']['pipesat']}"
-    if kind == "bound":
-        by += f": {row['bound_source']}"
-    return Record(row[kind], by, row["date"], {"rerun": {key: row[key] for key in keys}})
+    by = f"pipesat {row['versions']['pipesat']}: {row['bound_source']}"
+    return Record(row["bound"], by, row["date"], {"rerun": {key: row[key] for key in keys}})
 
 
 def offer_value(library: Library, row: dict[str, Any]) -> None:
-    """Offer the hand-written schedule that a row names, and claim the row's value if it is better.
+    """Offer the hand-written schedule that a row names.
 
     Making the schedule again takes seconds where the problem is large, so that is left out where
     there is something better already.
@@ -204,9 +159,6 @@ def offer_value(library: Library, row: dict[str, Any]) -> None:
             library.dropped.append(f"{name}: {baseline} does not back its row: {why}")
         else:
             library.offer(name, objective, "value", record)
-            best = record
-    if best is None or row["value"] < best.amount:
-        library.offer(name, objective, "claim", rerun(row, "value"))
 
 
 def add_schedules(library: Library, folder: Path) -> None:
@@ -223,46 +175,6 @@ def add_schedules(library: Library, folder: Path) -> None:
                 continue
             by = f"pipesat {importlib.metadata.version('pipesat')}"
             print("\n".join(library.offer_schedule(name, schedule, by, today(), [objective])))
-
-
-# ---- schedules for claims ----
-
-
-def back(library: Library, seconds: float, workers: int | None) -> None:
-    """Solve again, with the row's seed, until there is a schedule of the row's value."""
-    for name in library.names:
-        for objective in OBJECTIVES:
-            claim = library.record(name, objective, "claim")
-            if claim is None:
-                continue
-            target, stop = claim.amount, threading.Event()
-
-            def reached(step: Any, target: int = target, stop: threading.Event = stop) -> None:
-                if step.value is not None and step.value <= target:
-                    stop.set()
-
-            best = library.record(name, objective, "value")
-            result = pipesat.solve(
-                library.problem(name),
-                objective=objective,
-                time_limit=seconds,
-                workers=workers,
-                schedules=[backing_schedule(library, name, objective, best)] if best else (),
-                seed=claim.backed_by["rerun"]["seed"],
-                listener=reached,
-                stop=stop,
-            )
-            done = []
-            if result.schedule is not None:
-                by = f"pipesat {result.versions['pipesat']}"
-                known = [
-                    o for o in OBJECTIVES if o == objective or library.record(name, o, "value")
-                ]
-                done = library.offer_schedule(name, result.schedule, by, today(), known)
-            print("\n".join(done) or f"{name}: {objective} {result.value} is no better", flush=True)
-            if library.record(name, objective, "claim") is not None:
-                print(f"{name}: the {objective} {target} that a row claims was not reached")
-            library.save()
 
 
 def today() -> str:

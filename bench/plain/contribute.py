@@ -1,6 +1,6 @@
 """Record a schedule that is better than the best one known.
 
-    python bench/plain/contribute.py PROBLEM SCHEDULE --by NAME [--date YYYY-MM-DD]
+    python -m bench.plain.contribute PROBLEM SCHEDULE --by NAME [--date YYYY-MM-DD]
 
 PROBLEM is one of problems/, SCHEDULE a schedule file of it (`pipesat check PROBLEM SCHEDULE` says
 whether it is valid). Its order is valued for the makespan and for the span. Exit status: 0 it was
@@ -14,10 +14,9 @@ import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-import table
-from library import HERE, OBJECTIVES, Contradiction, Library
-
 import pipesat
+from bench.plain import table
+from bench.plain.library import HERE, OBJECTIVES, Contradiction, Library
 from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import read_schedule
 

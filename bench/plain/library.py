@@ -7,8 +7,7 @@ A record is an amount, who or what it is by, its date, and one of four backings:
     formula    a bound in closed form, calculated again likewise
     rerun      a row of the benchmark: the figure of a solve whose limit and seed are given
 
-A value always has a schedule, kept or made by hand; a bound may rest on a rerun. A row's value that
-nobody has a schedule of is a claim, and is kept apart until one is found.
+A value always has a schedule, kept or made by hand; a bound may rest on a rerun.
 The digest of the problem stands beside its records; they count for the problem of that digest only.
 """
 
@@ -37,8 +36,8 @@ FORMAT = "pipesat.best-known/1"
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 
 Backing = dict[str, Any]
-Kind = Literal["value", "bound", "claim"]
-KINDS: tuple[Kind, ...] = ("value", "bound", "claim")
+Kind = Literal["value", "bound"]
+KINDS: tuple[Kind, ...] = ("value", "bound")
 
 
 class Contradiction(Exception):
@@ -71,8 +70,6 @@ class Library:
         self._problems: dict[str, Problem] = {}
         self._load()
 
-    # ---- problems ----
-
     def problem(self, name: str) -> Problem:
         """One problem, read and checked."""
         if name not in self._problems:
@@ -91,8 +88,6 @@ class Library:
         lines = (f"{name} {self.problem(name).sha256}\n" for name in self.names)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
-    # ---- records ----
-
     def record(self, name: str, objective: Objective, kind: Kind) -> Record | None:
         """The best known value or bound, if there is one."""
         return self._records.get((name, objective, kind))
@@ -105,13 +100,12 @@ class Library:
     def offer(self, name: str, objective: Objective, kind: Kind, new: Record) -> bool:
         """Take a record if it is better than the one there is.
 
-        An amount that is as good replaces one that only a rerun backs. A claim that is no better
-        than the value goes.
+        An amount that is as good replaces one that only a rerun backs.
 
         Raises
         ------
         Contradiction
-            If a value, or a claim of one, would be below the bound.
+            If the value would be below the bound.
         """
         old = self.record(name, objective, kind)
         if old is not None:
@@ -119,15 +113,12 @@ class Library:
             if gain < 0 or (gain == 0 and (old.checkable or not new.checkable)):
                 return False
         self._records[name, objective, kind] = new
-        value, bound, claim = (self.record(name, objective, kind) for kind in KINDS)
-        for low in (value, claim):
-            if bound is not None and low is not None and low.amount < bound.amount:
-                raise Contradiction(
-                    f"{name}: {objective} {low.amount} by {low.by} is below the bound "
-                    f"{bound.amount} by {bound.by}: one of them is wrong, please report both"
-                )
-        if value is not None and claim is not None and value.amount <= claim.amount:
-            del self._records[name, objective, "claim"]
+        value, bound = (self.record(name, objective, kind) for kind in KINDS)
+        if bound is not None and value is not None and value.amount < bound.amount:
+            raise Contradiction(
+                f"{name}: {objective} {value.amount} by {value.by} is below the bound "
+                f"{bound.amount} by {bound.by}: one of them is wrong, please report both"
+            )
         return True
 
     def offer_schedule(
@@ -181,8 +172,6 @@ class Library:
     def schedule_path(self, name: str, objective: Objective) -> Path:
         """Where the schedule of a record lies."""
         return self.folder / "schedules" / f"{name}.{objective}.json.xz"
-
-    # ---- the file ----
 
     def _load(self) -> None:
         path = self.folder / "best_known.json"

@@ -1,6 +1,6 @@
 """Write the tables of instances.md from best_known.json and reference.json.
 
-    python bench/plain/table.py [--check]
+    python -m bench.plain.table [--check]
 
 What stands between the page's markers is replaced. `--check` writes nothing: exit status 1 if the
 page is not what would be written.
@@ -12,12 +12,11 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean
 
-from library import HERE, OBJECTIVES, Library, Record
-
+from bench.pages import percent, replaced, table
+from bench.plain.library import HERE, OBJECTIVES, Library, Record
 from pipesat.core.claims import at_most
 from pipesat.core.schedule import Objective
 
@@ -52,21 +51,10 @@ def filled(text: str, library: Library) -> str:
         "summary": summary(library),
         "makespan": problems(library, "makespan"),
         "span": problems(library, "span"),
-        "claims": claims(library),
     }
     for name, content in parts.items():
         text = replaced(text, name, content)
     return text
-
-
-def replaced(text: str, name: str, content: str) -> str:
-    """The page with one generated part exchanged."""
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    new, count = pattern.subn(lambda _: f"{begin}\n{content}\n{end}", text)
-    if count != 1:
-        sys.exit(f"{PAGE} needs one pair of markers {begin} ... {end}, it has {count}")
-    return new
 
 
 def summary(library: Library) -> str:
@@ -121,7 +109,7 @@ def problems(library: Library, objective: Objective) -> str:
                 published(references.get(name, {}), objective),
                 f"{value.amount:,}",
                 f"{bound.amount:,}",
-                percent(gap_of(value, bound)),
+                percent(gap_of(value, bound)) if gap_of(value, bound) else "**optimal**",
                 value.by,
                 value.date,
                 check_by(value),
@@ -164,33 +152,6 @@ def check_by(value: Record) -> str:
     if "baseline" in value.backed_by:
         return f"baseline {value.backed_by['baseline']}"
     raise AssertionError(f"a value without a schedule: {value}")
-
-
-def claims(library: Library) -> str:
-    """Values that a solve reported and did not keep the schedule of."""
-    rows = []
-    for name in sorted(library.names, key=natural):
-        for objective in OBJECTIVES:
-            claim = library.record(name, objective, "claim")
-            if claim is not None:
-                row = claim.backed_by["rerun"]
-                how = f"{row['limit']:g} s, {row['workers']} threads, seed {row['seed']}"
-                rows.append([name, objective, f"{claim.amount:,}", claim.by, how, row["commit"]])
-    return (
-        table(("problem", "objective", "claim", "by", "solve", "commit"), rows) if rows else "None."
-    )
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A Markdown table."""
-    head = list(head)
-    lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def percent(part: float) -> str:
-    """``0.123 %``, rounded up; zero is exact, and so is printed as **optimal**."""
-    return at_most(part, 3 if part < 0.01 else 2) if part else "**optimal**"
 
 
 def natural(name: str) -> list[tuple[int, float, str]]:

@@ -1,58 +1,94 @@
-"""Random small orders against an exhaustive simulator; the table goes into README.md.
+"""Known hangs, rebuilt as files, and every hand-written schedule, under every rule.
 
-    python experiments/hangs/run.py [ORDERS] [FIRST_SEED]
+    python -m experiments.hangs.run
 
-Every order is judged under every rule, and every state that its ranks and transfers can reach is
-visited (tests/support/hang_oracle.py, which shares no code with pipesat). A verdict that differs, a
-cyclic wait that is none, a safe order that is not safe: each is printed, and the command fails.
+Fills both tables of README.md.
 """
 
 from __future__ import annotations
 
-import sys
+import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from random import Random
+from typing import Any
+
+import pipesat
+from bench.pages import put, table
+from pipesat.hangs.step_lists import RULES
+from pipesat.hangs.verdict import posted_in, verdict
+from pipesat.workflows.schedules import schedule_of
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent.parent))
+EXAMPLES = HERE.parents[1] / "examples"
+COSTS = {"F": 2, "B": 2, "W": 2, "held_after_F": 1}
+PLACES = {
+    "chain": [*range(4)],
+    "loop": [s % 4 for s in range(8)],
+    "two ranks": [0, 1, 0, 1],
+    "vee": [min(s, 7 - s) for s in range(8)],
+    "two routes": [*range(4), *range(3, -1, -1)],
+}
 
-from tables import put  # noqa: E402
 
-from tests.support.hang_oracle import RULES, random_order, random_problem  # noqa: E402
-from tests.support.hangs_judged import judged  # noqa: E402
+def kind(said: Any) -> str:
+    return "hangs" if said.cycle else "crossed" if said.crossed else "safe"
 
-POSTED = ("at their ops", "anyhow")
-"""Where sends and receives stand: of every other order, some of them moved at random."""
+
+def known() -> Iterator[list[str]]:
+    """What each rule says of a file as it stands."""
+    for case in json.loads((HERE / "known.json").read_text()):
+        problem, name = pipesat.Problem.read(HERE / "known" / case["problem"]), case["file"]
+        path = HERE / "known" / name if name.endswith(".csv") else Path(name)
+        schedule = schedule_of(problem, str(path))
+        posted = posted_in(path, problem, schedule.order)
+        cells = [kind(verdict(problem, schedule, rule, posted)) for rule in RULES]
+        yield [case["source"], f"`{name}`", case["what"], *cells]
+
+
+def problems() -> Iterator[pipesat.Problem]:
+    """The examples, and five uniform pipelines."""
+    for path in sorted(EXAMPLES.glob("*.json")):
+        if "pipesat.problem/1" in path.read_text():
+            yield pipesat.Problem.read(path)
+    for name, home in PLACES.items():
+        doc = {"format": "pipesat.problem/1", "name": name, "overlap": {"FB": [3, 4]}}
+        doc |= {"devices": [{} for _ in {*home}], "stages": [{"device": d} | COSTS for d in home]}
+        if name == "two routes":
+            both = [{"stages": [*range(4)]}, {"stages": [*range(4, 8)]}]
+            doc["routes"] = [route | {"microbatches": 8} for route in both]
+        else:
+            doc["microbatches"] = 8
+        yield pipesat.Problem.from_document(doc)
+
+
+def schedules(problem: pipesat.Problem) -> Iterator[tuple[str, pipesat.Schedule]]:
+    """Every hand-written schedule that exists there and fits."""
+    for name in pipesat.baselines():
+        try:
+            schedule = problem.schedule(name)
+        except pipesat.NotApplicable:
+            continue
+        if not pipesat.check(problem, schedule):
+            yield name, schedule
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 600
-    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    page = HERE / "README.md"
+    text = table(("from", "file", "what", *RULES), known())
+    put(page, "known", f"Each file as it stands.\n\n{text}")
     found: Counter[tuple[str, str, str]] = Counter()
-    states = 0
-    for seed in range(first, first + count):
-        rng = Random(seed)
-        shape, doc = random_problem(rng)
-        rows = random_order(doc, rng)
-        anyhow = seed % 2 == 1
-        for rule, outcome, wrong in judged(doc, rows, rng if anyhow else None):
-            for complaint in wrong:
-                print(f"seed {seed}, {shape}, {rule}: {complaint}", flush=True)
-            kind = "hang" if outcome.hangs else "cross" if outcome.crossed else "safe"
-            found[rule, shape, kind] += 1
-            found[rule, POSTED[anyhow], kind] += 1
-            found[rule, shape, "differ"] += bool(wrong)
-            states += outcome.states
-    shapes = [*POSTED, *sorted({shape for _, shape, _ in found} - {*POSTED})]
-    lines = [["rule", *shapes, "verdicts that differ"], ["---"] * (len(shapes) + 2)]
-    for rule in RULES:
-        of = [[found[rule, s, kind] for kind in ("safe", "cross", "hang")] for s in shapes]
-        differ = sum(found[rule, s, "differ"] for s in shapes)
-        lines.append([rule, *(" / ".join(map(str, one)) for one in of), str(differ)])
-    seeds = f"Seeds {first} to {first + count - 1}, {states:,} states. Safe / crossed / hangs:"
-    put(HERE / "README.md", "random", lines, seeds)
-    sys.exit(any(n for key, n in found.items() if key[2] == "differ"))
+    every = [*problems()]
+    for problem in every:
+        for name, schedule in schedules(problem):
+            for rule in RULES:
+                found[name, rule, kind(pipesat.check(problem, schedule, runtime=rule))] += 1
+    rows = []
+    for name in sorted({name for name, *_ in found}):
+        cells = [[found[name, rule, k] for k in ("safe", "crossed", "hangs")] for rule in RULES]
+        rows.append([name, *(" / ".join(map(str, cell)) for cell in cells)])
+    text = table(("schedule", *RULES), rows)
+    put(page, "schedules", f"{len(every)} problems. Safe / crossed / hangs:\n\n{text}")
 
 
 if __name__ == "__main__":

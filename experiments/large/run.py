@@ -1,104 +1,68 @@
 """Processor time of each part that handles a schedule of 100,000 or 1,000,000 ops.
 
-python experiments/large/run.py [OPS ...]
+python -m experiments.large.run [OPS ...]
 """
 
 from __future__ import annotations
 
-import os
-import platform
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
+from bench.pages import measured, table
 from pipesat.core.checker import check
 from pipesat.core.metrics import measure
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
 from pipesat.files.schedule_file import read_schedule, write_schedule
-from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import Policy, list_schedules
 
-T = TypeVar("T")
-LIMITED = {"held_after_F": 3, "held_after_B": 1, "comm": 10}
-
-
-class Row:
-    """One line of the table: what has been timed, in seconds of the processor."""
-
-    def __init__(self, name: str) -> None:
-        self.cells = [name]
-
-    def timed(self, function: Callable[[], T]) -> T:
-        begin = time.process_time()
-        result = function()
-        self.cells.append(f"{time.process_time() - begin:.2f}")
-        return result
+PARTS = ("order", "timing", "check", "span", "measure", "write", "read")
+MORE: dict[str, Any] = {"held_after_F": 3, "held_after_B": 1, "comm": 10}
+TIMES: dict[str, Any] = {"F": 1000, "B": 1100, "W": 900}
 
 
 def main(sizes: list[int]) -> None:
-    print(
-        f"{time.strftime('%Y-%m-%d')}, {len(os.sched_getaffinity(0))} cores, {_processor()}, ",
-        end="",
-    )
-    print(f"Python {platform.python_version()}\n")
+    print(measured())
     for ops in sizes:
-        heads = [
-            f"about {ops:,} ops",
-            "order",
-            "timing",
-            "check",
-            "span",
-            "measure",
-            "write",
-            "read",
-        ]
-        print(f"| {' | '.join(heads)} |\n{'| --- ' * len(heads)}|")
+        rows = []
         for devices in (8, 32):
-            chain = Problem.chain(
-                devices, ops // (3 * devices), F=1000, B=1100, W=900, memory="1f1b*1.5", **LIMITED
-            )
-            vee = Problem.vee(
-                devices, ops // (6 * devices), F=500, B=550, W=450, memory=6 * devices, **LIMITED
-            )
-            for problem, name in ((chain, "1f1b"), (chain, "zb-h1"), (chain, ""), (vee, "")):
-                print(f"| {' | '.join(_row(problem, name))} |", flush=True)
+            chain = Problem.chain(devices, ops // 3 // devices, memory="1f1b*1.5", **TIMES, **MORE)
+            vee = Problem.vee(devices, ops // 6 // devices, memory=6 * devices, **TIMES, **MORE)
+            cases = ((chain, "1f1b"), (chain, "zb-h1"), (chain, ""), (vee, ""))
+            rows += [row(problem, name) for problem, name in cases]
+        print("\n" + table((f"about {ops:,} ops", *PARTS), rows), flush=True)
 
 
-def _row(problem: Problem, name: str) -> list[str]:
+def row(problem: Problem, name: str) -> list[str]:
+    """Seconds of the processor of each part."""
     shape = "V" if len(problem.stages) > len(problem.devices) else "chain"
-    row = Row(f"{shape}, {len(problem.devices)} devices, {name or 'one greedy policy'}")
-    order = row.timed(lambda: _order(problem, name))
-    if name:  # a hand-written schedule is timed as it is made
+    cells: list[float] = []
+
+    def timed(function: Callable[[], Any]) -> Any:
         begin = time.process_time()
-        time_order(problem, order)
-        row.cells[-1] = f"{float(row.cells[-1]) - (time.process_time() - begin):.2f}"
-    schedule = row.timed(lambda: time_order(problem, order))
-    wrong = row.timed(lambda: check(problem, schedule))
-    assert not wrong, wrong[0]
-    row.timed(lambda: time_order(problem, order, "span"))
-    row.timed(lambda: measure(problem, schedule))
+        made = function()
+        cells.append(time.process_time() - begin)
+        return made
+
+    if name:
+        order = timed(lambda: problem.schedule(name)).order
+    else:
+        order = timed(lambda: next(list_schedules(problem, chosen=[Policy()]))).order
+    schedule = timed(lambda: time_order(problem, order))
+    cells[0] -= cells[1] if name else 0  # a hand-written schedule is timed as it is made
+    assert not timed(lambda: check(problem, schedule))
+    timed(lambda: time_order(problem, order, "span"))
+    timed(lambda: measure(problem, schedule))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "schedule.json"
-        row.timed(lambda: write_schedule(path, problem, schedule))
-        read = row.timed(lambda: read_schedule(path, problem))
-    assert read.devices == schedule.devices
-    return row.cells
-
-
-def _order(problem: Problem, name: str) -> Order:
-    if name:
-        return BASELINES[name](problem).order
-    return next(list_schedules(problem, chosen=[Policy()])).order
-
-
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "?")
+        timed(lambda: write_schedule(path, problem, schedule))
+        assert timed(lambda: read_schedule(path, problem)).devices == schedule.devices
+    title = f"{shape}, {len(problem.devices)} devices, {name or 'one greedy policy'}"
+    return [title, *(f"{seconds:.2f}" for seconds in cells)]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """Predicted against measured: a small real model on 2 local ranks.
 
-``python run.py`` writes ``real.json`` with its pictures beside this file and prints the tables of
-README.md. Needs torch. It profiles the model first if ``profile.json`` is not there.
+    python -m experiments.predicted-and-measured.run [ROUNDS]
+
+Prints the tables of README.md. Needs torch. It profiles the model first if ``profile.json`` is not
+there.
 """
 
 from __future__ import annotations
@@ -14,16 +16,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+from bench.pages import table
+
+PROFILE = Path(__file__).parent / "profile.json"
 SIZES = "layers=6,width=256,heads=4,feed_forward=1024,vocabulary=1024,length=128,batch=2"
 MODEL = ["--shape", f"style=gpt,{SIZES}"]
 MICROBATCHES = "8"
 CASES = {  # stages on 2 ranks: placement, and hand-written orders beside the synthesized one
-    "2 stages, chain": (["--placement", "chain"], ["1f1b", "zb-h1"]),
-    "4 stages, loop": (
-        ["--placement", "loop,chunks=2"],
-        ["interleaved-1f1b", "interleaved-zb"],
-    ),
+    "2 stages, chain": ("chain,cut=balanced", ["1f1b", "zb-h1"]),
+    "4 stages, loop": ("loop,chunks=2,cut=balanced", ["interleaved-1f1b", "interleaved-zb"]),
 }
 ROUNDS = 3  # every order runs in each; the middle one by makespan counts
 
@@ -75,24 +76,14 @@ def undisturbed(problem: Path, results: dict[str, Any]) -> None:
 
 
 def show(title: str, results: dict[str, Any]) -> None:
-    print(f"\n{title}\n")
-    print("| order | predicted ms | measured ms | error | largest parts of it | load |")
-    print("|---|---|---|---|---|---|")
+    rows = []
     for name, run in results.items():
         largest = sorted(run["parts"].items(), key=lambda part: -abs(part[1]))[:2]
         parts = ", ".join(f"{part} {us / 1000:+.1f} ms" for part, us in largest)
-        print(
-            f"| {name} | {run['predicted'] / 1000:.1f} | {run['measured'] / 1000:.1f} | "
-            f"{100 * run['error']:+.1f} % | {parts} | {run['load']:.1f} |"
-        )
-
-
-def kept(run: dict[str, Any]) -> dict[str, Any]:
-    names = ("predicted", "measured", "shortest", "longest", "error", "parts", "check", "load")
-    more = {"refit": run.get("refit")}
-    if "quiet" in run:
-        more["shortest_step"] = {key: run["quiet"][key] for key in ("measured", "error", "parts")}
-    return {name: run[name] for name in names} | more
+        times = [f"{run[key] / 1000:.1f}" for key in ("predicted", "measured")]
+        rows.append([name, *times, f"{100 * run['error']:+.1f} %", parts, f"{run['load']:.1f}"])
+    heads = ("order", "predicted ms", "measured ms", "error", "largest parts of it", "load")
+    print(f"\n{title}\n\n{table(heads, rows)}")
 
 
 def refitted(problem: Path, results: dict[str, Any], source: str) -> None:
@@ -104,46 +95,20 @@ def refitted(problem: Path, results: dict[str, Any], source: str) -> None:
         run["refit"] = {"predicted": again["predicted"], "error": again["error"]}
 
 
-def real() -> None:
-    profile = HERE / "profile.json"
-    if not profile.exists():
-        options = [
-            *MODEL,
-            "--stages",
-            "2,4,cut=balanced",
-            "--measure",
-            "links",
-            "--samples",
-            "30",
-        ]
-        pipesat("profile", "-o", profile, *options)
-    document = {}
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
+    if not PROFILE.exists():
+        cuts = ["--stages", "2,4,cut=balanced", "--measure", "links", "--samples", "30"]
+        pipesat("profile", "-o", PROFILE, *MODEL, *cuts)
     for title, (placement, baselines) in CASES.items():
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             problem = folder / "problem.json"
-            pipesat(
-                "problem",
-                "from-profile",
-                profile,
-                "--devices",
-                2,
-                "--microbatches",
-                MICROBATCHES,
-                "--placement",
-                "cut=balanced",
-                "--backward",
-                "either",
-                "--cost",
-                "low",
-                "--name",
-                title,
-                "-o",
-                problem,
-                *placement,
-            )
-            options = ["--model", f"{profile},cut=balanced", "--verify", "--steps", "25"]
-            results = measure(problem, orders(problem, baselines, folder), ROUNDS, *options)
+            sizes = ["--devices", 2, "--microbatches", MICROBATCHES, "--placement", placement]
+            words = [*sizes, "--backward", "either", "--cost", "low", "-o", problem]
+            pipesat("problem", "from-profile", PROFILE, *words)
+            options = ["--model", f"{PROFILE},cut=balanced", "--verify", "--steps", "25"]
+            results = measure(problem, orders(problem, baselines, folder), rounds, *options)
             undisturbed(problem, results)
             refitted(problem, results, baselines[0])
             show(title, results)
@@ -152,12 +117,7 @@ def real() -> None:
             for order, run in results.items():
                 again = run["refit"]
                 print(f"{order}: {again['predicted'] / 1000:.1f} ms, {100 * again['error']:+.1f} %")
-            picture = HERE / f"real-{title.split()[0]}-stages.png"
-            source = results["synthesized"]["quiet"]["timeline"]
-            pipesat("timeline", "compare", problem, source, "--shortest", "--png", picture)
-            document[title] = {order: kept(run) for order, run in results.items()}
-    (HERE / "real.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    real()
+    main()

@@ -1,62 +1,44 @@
 """Table 5 of the Zero Bubble paper: printed bubble rates, ours, and the least that can be.
 
-    python experiments/table5/run.py [--time-limit S]
+    python -m experiments.table5.run [--time-limit S] [--only GLOB]
 
-Solves the span of the table's 12 rows at the memory of ZB-1p and at that of ZB-2p, and writes the
-table into README.md.
+Solves the span of the table's 12 rows at the memory of ZB-1p and at that of ZB-2p, and fills the
+table of README.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
 import pipesat
+from bench.pages import measured, put, table
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import read_problem
 
 HERE = Path(__file__).resolve().parent
-BENCH = HERE.parent / "bench"
-BEGIN, END = "<!-- begin table -->\n", "<!-- end table -->"
+BENCH = HERE.parents[1] / "bench" / "plain"
 COLUMNS = (
-    "row",
-    "1F1B printed",
-    "1F1B",
-    "ZB-1p printed",
-    "ZB-H1",
-    "least in ZB-1p's memory",
-    "ZB-2p printed",
-    "zb-auto-span",
-    "best found",
-    "least in ZB-2p's memory",
+    *("row", "1F1B printed", "1F1B", "ZB-1p printed", "ZB-H1", "least in ZB-1p's memory"),
+    *("ZB-2p printed", "zb-auto-span", "best found", "least in ZB-2p's memory"),
 )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--time-limit", type=float, default=20.0, help="seconds per solve")
-    parser.add_argument("--readme", type=Path, default=HERE / "README.md")
+    parser.add_argument("--only", default="*", metavar="GLOB", help="rows by name, as 6.2B-p8-m24")
     options = parser.parse_args()
-    reference = json.loads((BENCH / "reference.json").read_text())
-    lines = [COLUMNS, ("---",) * len(COLUMNS)]
-    for path in sorted((BENCH / "problems").glob("table5-*-cap1.json"), key=size):
-        name = path.stem.removesuffix("-cap1")
-        lines.append(row(name, reference[path.stem]["printed_bubble_of_span"], options.time_limit))
-        print(*lines[-1])
-    about = (
-        f"{date.today()}, {len(os.sched_getaffinity(0))} cores, "
-        f"Python {platform.python_version()}, at most {options.time_limit:g} s per solve. "
-        "Rates in per cent.\n\n"
-    )
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    head, rest = options.readme.read_text().split(BEGIN)
-    _, tail = rest.split(END)
-    options.readme.write_text(f"{head}{BEGIN}{about}{table}\n{END}{tail}")
+    files = (BENCH / "problems").glob(f"table5-{options.only}-cap1.json")
+    printed = json.loads((BENCH / "reference.json").read_text())
+    rows = []
+    for path in sorted(files, key=size):
+        name, rates = path.stem.removesuffix("-cap1"), printed[path.stem]["printed_bubble_of_span"]
+        rows.append(row(name, rates, options.time_limit))
+    limit = f"at most {options.time_limit:g} s per solve"
+    text = f"{measured(limit)} Rates in per cent.\n\n{table(COLUMNS, rows)}"
+    put(HERE / "README.md", "table", text, whole=options.only == "*")
 
 
 def size(path: Path) -> tuple[float, int]:
@@ -65,33 +47,31 @@ def size(path: Path) -> tuple[float, int]:
     return float(model.removesuffix("B")), int(m[1:])
 
 
-def row(name: str, printed: dict[str, float], limit: float) -> tuple[str, ...]:
+def row(name: str, printed: dict[str, float], limit: float) -> list[str]:
     """One row: everything as 1 - load / span, the paper's bubble rate."""
-    tight, wide = (read_problem(BENCH / "problems" / f"{name}-cap{cap}.json") for cap in (1, 2))
-    load = max(tight.microbatches[i] * (s.F + s.B + s.W) for i, s in enumerate(tight.stages))
+    tight, wide = (
+        pipesat.Problem.read(BENCH / "problems" / f"{name}-cap{cap}.json") for cap in (1, 2)
+    )
+    m = tight.routes[0].microbatches
+    load = max(m * (stage.F + stage.B + stage.W) for stage in tight.stages)
     one, two = (
         pipesat.solve(problem, objective="span", time_limit=limit) for problem in (tight, wide)
     )
     classic = replace(tight, stages=tuple(replace(s, backward="fused") for s in tight.stages))
-    return (
+    found = rate(load, two.value), least(load, two)
+    return [
         name.removeprefix("table5-"),
-        f"{100 * printed['1F1B']:.2f}",
-        rate(load, span(classic, "1f1b")),
-        f"{100 * printed['ZB-1p']:.2f}",
-        rate(load, span(tight, "zb-h1")),
-        least(load, one),
-        f"{100 * printed['ZB-2p']:.2f}",
-        rate(load, span(wide, "zb-auto-span")),
-        rate(load, two.value),
-        least(load, two),
-    )
+        *(f"{100 * printed['1F1B']:.2f}", rate(load, span(classic, "1f1b"))),
+        *(f"{100 * printed['ZB-1p']:.2f}", rate(load, span(tight, "zb-h1")), least(load, one)),
+        *(f"{100 * printed['ZB-2p']:.2f}", rate(load, span(wide, "zb-auto-span")), *found),
+    ]
 
 
-def span(problem: pipesat.Problem, baseline: str) -> int:
+def span(problem: pipesat.Problem, name: str) -> int:
     """Span of a hand-written schedule, timed for it; it must fit into memory."""
-    schedule = time_order(problem, problem.schedule(baseline).order, "span")
+    schedule = time_order(problem, problem.schedule(name).order, "span")
     if violations := pipesat.check(problem, schedule):
-        raise SystemExit(f"{baseline} on {problem.name}: {violations[0]}")
+        raise SystemExit(f"{name} on {problem.name}: {violations[0]}")
     return schedule.span
 
 
@@ -102,8 +82,7 @@ def rate(load: int, span: int | None) -> str:
 
 def least(load: int, result: pipesat.Result) -> str:
     """The rate that no schedule is below; bold where one attains it."""
-    bound = result.lower_bound
-    text = rate(load, bound)
+    text = rate(load, result.lower_bound)
     return f"**{text}**" if result.status == "optimal" else text
 
 

@@ -51,7 +51,7 @@ _PICTURES = [
 def compare(asked: Asked) -> None:
     """Compare measured times with the prediction.
 
-    Of ops, devices and links: what was predicted, what was measured.
+    What was predicted and what was measured: ops, devices and links.
     """
     from pipesat.files.atomic import write_file
     from pipesat.timeline.compare import comparison_picture

@@ -2,7 +2,7 @@
 
 Normally the unit is what all durations and delays have in common, and nothing is rounded. Beyond
 ``LARGEST`` units CP-SAT cannot be relied on: from 3 x 10^10 on, OR-Tools 9.15 declares models
-infeasible that hold a schedule (``experiments/2026-11-22-large-times``). Then the unit is larger,
+infeasible that hold a schedule (measured on 2026-11-22). Then the unit is larger,
 and durations and delays are rounded *down*. proofs/model.md proves what such a model says of the
 exact problem; :meth:`Times.at_least`, :meth:`Times.at_most` and :meth:`Times.bound` say it in code.
 """

@@ -1,6 +1,6 @@
 """All that a machine with one GPU can say in seven minutes: profiles, runs, loops on idle cores.
 
-    python experiments/on-a-gpu/1_measure.py FOLDER [--modes] [--rehearse]
+    python experiments/on-a-gpu/measure.py FOLDER [--modes] [--rehearse]
 
 Three lanes at a time, on cores of their own: the GPU, 4 ranks and 8 ranks on the CPU. ``--modes``:
 what the first call had no time for, checkpointing, compilation and memory modes. ``--rehearse``

@@ -1,4 +1,4 @@
-"""Print what ``1_measure.py`` found: ``python experiments/on-a-gpu/2_tables.py``."""
+"""Print what ``measure.py`` found: ``python experiments/on-a-gpu/tables.py``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Import every sample of a folder of traces, and print measured against predicted.
 
+    python -m experiments.gpu-traces.run FOLDER [--seconds S]
+
 Samples are a folder of dump_pp_data or one Chrome trace each. Medians are by stage over all steps
 of a replica ("fixed") and within each step ("own step's"), which uses what a prediction cannot
 know; own times are those of each op. Errors are predicted / measured - 1 over the steps of all
@@ -14,10 +16,16 @@ from statistics import median
 
 import numpy as np
 
+from bench.pages import table
 from pipesat.timeline.trace_costs import Costs
 from pipesat.timeline.trace_problem import Error, error_of, replay_of
 from pipesat.workflows.trace_answer import TraceAnswer
 from pipesat.workflows.traces import import_trace
+
+FIRST = "sample, steps, measured ms, fixed medians, own step's medians, own times, classes, "
+FIRST += "a size each, with fitted delay"
+SECOND = "sample, noise of F, of backwards, delay fitted ms, seen ms, stalls, slowest replica, "
+SECOND += "schedule, gain, at most, best order, resolves"
 
 
 def text(error: Error | None) -> str:
@@ -90,30 +98,14 @@ def main() -> None:
                 "-" if p.resolves is None else f"{100 * p.resolves:.1f} %",
             ]
         )
-    table(
-        "sample, steps, measured ms, fixed medians, own step's medians, own times, classes, "
-        "a size each, with fitted delay",
-        first,
-    )
-    table(
-        "sample, noise of F, of backwards, delay fitted ms, seen ms, stalls, slowest replica, "
-        "schedule, gain, at most, best order, resolves",
-        second,
-    )
+    print(table(FIRST.split(", "), first), "\n")
+    print(table(SECOND.split(", "), second))
 
 
 def by_kind(noise: dict[tuple[int, str], float]) -> list[list[float]]:
     """Noise of forwards and of the rest."""
     forward = [value for (_, kind), value in noise.items() if kind == "F"]
     return [forward, [value for (_, kind), value in noise.items() if kind != "F"]]
-
-
-def table(heads: str, rows: list[list[str]]) -> None:
-    """Print a table as the README has it."""
-    cells = heads.split(", ")
-    for row in (cells, ["---"] * len(cells), *rows):
-        print(f"| {' | '.join(row)} |")
-    print()
 
 
 if __name__ == "__main__":
