@@ -174,8 +174,10 @@ def _add_what_is_left_out(
     For the span only with a single route: what goes on from its first F to its end there lies
     within the window of the device that holds its first stage.
     """
-    for *_, last in classes_of(v.problem.routes[v.problem.route_of[stage]]):
-        tail = tail_after(v.least_for(stage, last), v.kept, stage) // v.times.unit
+    route = v.problem.routes[v.problem.route_of[stage]]
+    entry = None if objective == "makespan" else v.problem.stages[route.stages[0]].device
+    for *_, last in classes_of(route):
+        tail = tail_after(v.least_for(stage, last), v.kept, stage, entry) // v.times.unit
         if not tail:
             continue
         end = v.tasks["B"][stage][last].end + tail

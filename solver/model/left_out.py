@@ -51,16 +51,18 @@ def lag_before(problem: Problem, kept: Collection[int], stage: int, phase: Phase
     return Lag(stage, "F", round_trip(problem, stage))
 
 
-def tail_after(problem: Problem, kept: Collection[int], stage: int) -> int:
+def tail_after(problem: Problem, kept: Collection[int], stage: int, only: int | None = None) -> int:
     """Least time from the end of a kept stage's last backward to the end of what follows it.
 
-    That is the work of the stages before it on its route, down to the next kept one.
+    That is the work of the stages before it on its route, down to the next kept one; with ``only``,
+    to the end of what follows on that device: a span does not wait for weight gradients elsewhere.
     """
     longest, way, here = 0, 0, stage
     while (before := problem.previous[here]) is not None and before not in kept:
         way += link_delay(problem, before, "B")
         data = problem.stages[before]
-        longest = max(longest, way + data.least_backward_work)
+        if only is None or data.device == only:
+            longest = max(longest, way + data.least_backward_work)
         way += data.shortest_backward
         here = before
     return longest

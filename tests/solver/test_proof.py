@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,6 +48,12 @@ def test_lags_by_hand() -> None:
     # after 3B: travel, 2B, travel, 1B and 1W; nothing is left out after 0B
     assert tail_after(problem, kept, 3) == 1 + 3 + 1 + 3 + 5
     assert tail_after(problem, kept, 0) == 0
+    # of device 0 alone: 2B and 1B on the way, 0B and 0W
+    assert tail_after(problem, {3}, 3, only=0) == 3 * (1 + 3) + 5
+    third = replace(problem.stages[2], W=50, BW=50)
+    long = replace(problem, stages=(*problem.stages[:2], third, problem.stages[3]))
+    assert tail_after(long, {3}, 3, only=0) == 3 * (1 + 3) + 5
+    assert tail_after(long, {3}, 3) == 1 + 50
 
 
 def test_one_device_of_a_chain_by_hand() -> None:
