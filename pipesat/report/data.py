@@ -125,14 +125,14 @@ def _stages(problem: Problem) -> tuple[list[dict[str, Any]], list[dict[str, Any]
     The list has lengths, memory changes and delays of inputs by kind, and what a copy to the host
     sets free; equal ones of two stages stand once.
     """
-    known: dict[str, int] = {}
+    known: dict[str, tuple[int, dict[str, Any]]] = {}
     places: list[dict[int, dict[int, int]]] = [{} for _ in problem.stages]
     for op in one_of_each(problem):
         if op.kind == "F":
-            text = json.dumps(_amounts(problem, op))
+            amounts = _amounts(problem, op)
             of_class = places[op.stage].setdefault(op.mode, {})
             kind = problem.class_of(op.stage, op.microbatch)
-            of_class[kind] = known.setdefault(text, len(known))
+            of_class[kind] = known.setdefault(str(amounts), (len(known), amounts))[0]
     stages = []
     for number, stage in enumerate(problem.stages):
         needs = {kind: awaited(problem, Op(number, kind, 0)) for kind in PHASE_OF}
@@ -148,7 +148,7 @@ def _stages(problem: Problem) -> tuple[list[dict[str, Any]], list[dict[str, Any]
             "waits": {kind: need and list(need.event[:2]) for kind, need in needs.items()},
         }
         stages.append(entry)
-    return stages, [json.loads(text) for text in known]
+    return stages, [amounts for _, amounts in known.values()]
 
 
 def _amounts(problem: Problem, forward: Op) -> dict[str, Any]:

@@ -182,6 +182,36 @@ def test_who_uses_which_library(module: str) -> None:
     assert not within(names, "solver") | within(names, "heuristics") | within(names, "tests")
 
 
+READERS = {
+    "parse_problem": {
+        "pipesat.files.problem_file",
+        "pipesat.placement.building",
+        "pipesat.report.study",
+    },
+    "parse_layers": {"pipesat.layers.file", "pipesat.layers.from_profile"},
+    "json.loads": {
+        "pipesat.export.frameworks",
+        "pipesat.export.reading",
+        "pipesat.files.atomic",
+        "pipesat.files.folder",
+        "pipesat.files.strict_json",
+    },
+}
+"""Who reads documents: files of ours and of others, and entries of files that Python is given."""
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_documents_are_read_at_the_boundary_alone(reader: str) -> None:
+    """A problem that changes is a value that changes: its document is not written to be read."""
+    found = {
+        name
+        for name, path in MODULES.items()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == reader
+    }
+    assert found == READERS[reader]
+
+
 def test_no_test_file_imports_from_another() -> None:
     ours = re.compile(
         r"^\s*(?:from|import) tests\b[\w.]*(?: import (?:\([^)]*\)|.*))?", re.MULTILINE
