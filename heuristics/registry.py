@@ -12,8 +12,8 @@ from pipesat.core.microbatch_order import Permutation, permuted, relabelled
 from pipesat.core.plain_problems import typical_problem
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.core.settings import Placement
 from pipesat.core.timing import time_order
-from pipesat.placement.geometry import Placement
 
 Where: TypeAlias = Literal[Placement, "any"]
 """Where a schedule needs its stages: see :mod:`pipesat.placement.geometry`."""

@@ -9,11 +9,12 @@ from typing import Final
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.core.settings import OneRoutePlacement
 from pipesat.core.timing import time_codes
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import Policy, list_schedules
 from pipesat.heuristics.zb_auto import filled_orders
-from pipesat.placement.geometry import OneRoutePlacement, one_route_placement_of
+from pipesat.placement.geometry import one_route_placement_of
 
 _QUICK: Final = {"chain": ("zb-h1",), "vee": ("zb-v",), "loop": ("interleaved-zb",)}
 _ALL: Final = {

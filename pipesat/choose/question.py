@@ -12,14 +12,14 @@ from pipesat.choose.offload import with_offload
 from pipesat.choose.splits import for_runtime, shapes_to_try
 from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
 from pipesat.core.problem import Problem
-from pipesat.core.settings import Runtime
+from pipesat.core.settings import OneRoutePlacement, Runtime
 from pipesat.export import RUNTIMES
 from pipesat.export.runtime import Runtime as Record
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Delay, Pipeline, link_delay
 from pipesat.layers.stages import problem_of_split
-from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
+from pipesat.placement.geometry import CHUNKS
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,16 @@ messages and the digest are those of the file.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import wraps
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, TypeVar, cast
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 from pipesat.core.arguments import public
 from pipesat.core.attached import attached
-from pipesat.core.settings import Amount, Chunks, Count, Devices
+from pipesat.core.settings import Amount, Chunks, Count, Devices, Placement
 
 Backward: TypeAlias = Literal["split", "fused", "either"]
 Split: TypeAlias = Literal["even", "balanced"]
@@ -31,19 +33,123 @@ Comm: TypeAlias = "Amount | Sequence[Amount] | Mapping[str, Any]"
 Overlap: TypeAlias = tuple[int, int] | Mapping[str, Any] | None
 """The factor of an overlapped pair of F and BW, or ``overlap`` of a problem file."""
 
-FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+MadeT = TypeVar("MadeT")
+P = ParamSpec("P")
 
 
-def explained_as(other: Any) -> Callable[[FunctionT], FunctionT]:
-    """Add the other method's list of parameters to a docstring."""
+@public
+def make(
+    kind: type[MadeT],
+    placement: Placement,
+    devices: Devices,
+    microbatches: Microbatches,
+    *,
+    F: Numbers,
+    B: Numbers,
+    W: Numbers,
+    BW: Numbers | None = None,
+    held_after_F: Amounts = 0,
+    held_after_B: Amounts = 0,
+    held_in_backward: Amounts = 0,
+    backward: Backward = "either",
+    modes: Sequence[Any] = (),
+    mode_choice: str | None = None,
+    memory: Memory = None,
+    static: Amounts = 0,
+    copy_channels: Numbers | None = None,
+    comm: Comm = 0,
+    overlap: Overlap = None,
+    order: str | None = None,
+    chunks: Chunks | None = None,
+    layers: Count | None = None,
+    split: Split = "even",
+    name: str = "",
+    time_unit: str = "",
+    memory_unit: str = "",
+) -> MadeT:
+    """Make a problem in a placement: what ``Problem.chain`` and its like do.
 
-    def add(function: FunctionT) -> FunctionT:
-        if function.__doc__ and other.__doc__:  # python -OO has none
-            text = other.__doc__
-            function.__doc__ += "\n        " + text[text.index("Parameters\n") :]
-        return function
+    Parameters
+    ----------
+    devices
+        Number of pipeline ranks.
+    microbatches
+        How many, of both directions together; or the list of a problem file, for microbatches
+        that differ.
+    chunks
+        Stages per device of a loop; ``None``: 2. Nothing else has a choice.
+    F, B, W
+        Times of the forward, the backward for the input gradient and that for the weight
+        gradient, in time units: one integer for all stages, or one per stage. Longer sequences
+        are of layers, which are cut into contiguous stages.
+    BW
+        Time of the full backward, B and W in one op; B + W if not given.
+    held_after_F
+        Memory that a microbatch holds from the start of F to the end of its backward, in memory
+        units.
+    held_after_B
+        Memory that it holds from the end of B to the end of W.
+    held_in_backward
+        Memory that it holds at least while B or BW runs.
+    backward
+        ``"split"``: B and W alone; ``"fused"``: BW alone; ``"either"``: free choice.
+    modes
+        Memory modes of every stage, as in a problem file; or a list of them per stage.
+    mode_choice
+        ``"microbatch"`` or ``"stage"``: who chooses between modes.
+    memory
+        Capacity of a device, ``static`` included; ``None``: unlimited. One for all devices, one
+        each, or a share of what 1F1B holds, ``"1f1b*0.75"``, on top of ``static``.
+    static
+        Memory that is always taken: weights, optimizer and so on. One for all, or one each.
+    copy_channels
+        1 or 2: how many copies of offloaded activations a device makes at a time.
+    comm
+        Delay between the end of an op and its consumer on another device: one integer, one per
+        link between neighbours, or ``comm`` of a problem file.
+    overlap
+        ``(num, den)``: pairs of F and BW may run as one op, which takes
+        ``max(F, BW, ceil((F + BW) * num / den))``; or ``overlap`` of a problem file.
+    order
+        ``"given"``, ``"same"`` or ``"free"``: the order of microbatches that differ.
+    layers
+        How many layers the numbers are of, where each is one for all.
+    split
+        How layers are cut: ``"even"``, equally many; ``"balanced"``, so that the longest stage
+        is shortest and, of such cuts, the most even one.
+    name, time_unit, memory_unit
+        For tables and pictures.
 
-    return add
+    Raises
+    ------
+    BadInput
+        As for a problem file: which value, and what would be right.
+    """
+    return cast("MadeT", attached("warned")(attached("built")(locals())))
+
+
+def placed(
+    made: Callable[Concatenate[type[MadeT], Placement, P], MadeT], placement: Placement
+) -> Callable[[Callable[..., Any]], Callable[Concatenate[type[MadeT], P], MadeT]]:
+    """Give a constructor the parameters of :func:`make`, and what its docstring says of them."""
+
+    def constructor(named: Callable[..., Any]) -> Callable[Concatenate[type[MadeT], P], MadeT]:
+        @wraps(named)
+        def of_class(cls: type[MadeT], *args: P.args, **given: P.kwargs) -> MadeT:
+            return made(cls, placement, *args, **given)
+
+        told = inspect.signature(made)
+        kept = [one for key, one in told.parameters.items() if key != "placement"]
+        said = told.replace(parameters=kept, return_annotation="Problem")
+        of_class.__signature__ = said  # type: ignore[attr-defined]
+        if named.__doc__ and made.__doc__:  # python -OO has none
+            text = made.__doc__
+            of_class.__doc__ = (
+                f"{inspect.cleandoc(named.__doc__)}\n\n{text[text.index('Parameters') :]}"
+            )
+        return cast("Callable[Concatenate[type[MadeT], P], MadeT]", of_class)
+
+    return constructor
 
 
 class Building:
@@ -52,202 +158,35 @@ class Building:
     __slots__ = ()
 
     @classmethod
-    @public
-    def chain(
-        cls,
-        devices: Devices,
-        microbatches: Microbatches,
-        *,
-        F: Numbers,
-        B: Numbers,
-        W: Numbers,
-        BW: Numbers | None = None,
-        held_after_F: Amounts = 0,
-        held_after_B: Amounts = 0,
-        held_in_backward: Amounts = 0,
-        backward: Backward = "either",
-        modes: Sequence[Any] = (),
-        mode_choice: str | None = None,
-        memory: Memory = None,
-        static: Amounts = 0,
-        copy_channels: Numbers | None = None,
-        comm: Comm = 0,
-        overlap: Overlap = None,
-        order: str | None = None,
-        layers: Count | None = None,
-        split: Split = "even",
-        name: str = "",
-        time_unit: str = "",
-        memory_unit: str = "",
-    ) -> Self:
-        """Make a problem with one stage per device, in a row.
-
-        Parameters
-        ----------
-        devices
-            Number of pipeline ranks.
-        microbatches
-            How many, of both directions together; or the list of a problem file, for microbatches
-            that differ.
-        F, B, W
-            Times of the forward, the backward for the input gradient and that for the weight
-            gradient, in time units: one integer for all stages, or one per stage. Longer sequences
-            are of layers, which are cut into contiguous stages.
-        BW
-            Time of the full backward, B and W in one op; B + W if not given.
-        held_after_F
-            Memory that a microbatch holds from the start of F to the end of its backward, in memory
-            units.
-        held_after_B
-            Memory that it holds from the end of B to the end of W.
-        held_in_backward
-            Memory that it holds at least while B or BW runs.
-        backward
-            ``"split"``: B and W alone; ``"fused"``: BW alone; ``"either"``: free choice.
-        modes
-            Memory modes of every stage, as in a problem file; or a list of them per stage.
-        mode_choice
-            ``"microbatch"`` or ``"stage"``: who chooses between modes.
-        memory
-            Capacity of a device, ``static`` included; ``None``: unlimited. One for all devices, one
-            each, or a share of what 1F1B holds, ``"1f1b*0.75"``, on top of ``static``.
-        static
-            Memory that is always taken: weights, optimizer and so on. One for all, or one each.
-        copy_channels
-            1 or 2: how many copies of offloaded activations a device makes at a time.
-        comm
-            Delay between the end of an op and its consumer on another device: one integer, one per
-            link between neighbours, or ``comm`` of a problem file.
-        overlap
-            ``(num, den)``: pairs of F and BW may run as one op, which takes
-            ``max(F, BW, ceil((F + BW) * num / den))``; or ``overlap`` of a problem file.
-        order
-            ``"given"``, ``"same"`` or ``"free"``: the order of microbatches that differ.
-        layers
-            How many layers the numbers are of, where each is one for all.
-        split
-            How layers are cut: ``"even"``, equally many; ``"balanced"``, so that the longest stage
-            is shortest and, of such cuts, the most even one.
-        name, time_unit, memory_unit
-            For tables and pictures.
-
-        Raises
-        ------
-        BadInput
-            As for a problem file: which value, and what would be right.
-        """
-        return cast("Self", attached("warned")(attached("built")("chain", locals())))
+    @placed(make, "chain")
+    def chain(cls) -> Any:
+        """Make a problem with one stage per device, in a row."""
 
     @classmethod
-    @explained_as(chain)
-    @public
-    def loop(
-        cls,
-        devices: Devices,
-        microbatches: Microbatches,
-        *,
-        chunks: Chunks = 2,
-        F: Numbers,
-        B: Numbers,
-        W: Numbers,
-        BW: Numbers | None = None,
-        held_after_F: Amounts = 0,
-        held_after_B: Amounts = 0,
-        held_in_backward: Amounts = 0,
-        backward: Backward = "either",
-        modes: Sequence[Any] = (),
-        mode_choice: str | None = None,
-        memory: Memory = None,
-        static: Amounts = 0,
-        copy_channels: Numbers | None = None,
-        comm: Comm = 0,
-        overlap: Overlap = None,
-        order: str | None = None,
-        layers: Count | None = None,
-        split: Split = "even",
-        name: str = "",
-        time_unit: str = "",
-        memory_unit: str = "",
-    ) -> Self:
+    @placed(make, "loop")
+    def loop(cls) -> Any:
         """Make a problem with ``chunks`` stages per device, stage s on device s mod p: interleaved.
 
         Costs are per stage, of which there are ``chunks`` times as many as devices.
         """
-        return cast("Self", attached("warned")(attached("built")("loop", locals())))
 
     @classmethod
-    @explained_as(chain)
-    @public
-    def vee(
-        cls,
-        devices: Devices,
-        microbatches: Microbatches,
-        *,
-        F: Numbers,
-        B: Numbers,
-        W: Numbers,
-        BW: Numbers | None = None,
-        held_after_F: Amounts = 0,
-        held_after_B: Amounts = 0,
-        held_in_backward: Amounts = 0,
-        backward: Backward = "either",
-        modes: Sequence[Any] = (),
-        mode_choice: str | None = None,
-        memory: Memory = None,
-        static: Amounts = 0,
-        copy_channels: Numbers | None = None,
-        comm: Comm = 0,
-        overlap: Overlap = None,
-        order: str | None = None,
-        layers: Count | None = None,
-        split: Split = "even",
-        name: str = "",
-        time_unit: str = "",
-        memory_unit: str = "",
-    ) -> Self:
+    @placed(make, "vee")
+    def vee(cls) -> Any:
         """Make a problem with two stages per device, through the devices and back: ZB-V, DualPipeV.
 
         Costs are per stage, of which there are twice as many as devices.
         """
-        return cast("Self", attached("warned")(attached("built")("vee", locals())))
 
     @classmethod
-    @explained_as(chain)
-    @public
-    def two_routes(
-        cls,
-        devices: Devices,
-        microbatches: Microbatches,
-        *,
-        F: Numbers,
-        B: Numbers,
-        W: Numbers,
-        BW: Numbers | None = None,
-        held_after_F: Amounts = 0,
-        held_after_B: Amounts = 0,
-        held_in_backward: Amounts = 0,
-        backward: Backward = "either",
-        modes: Sequence[Any] = (),
-        mode_choice: str | None = None,
-        memory: Memory = None,
-        static: Amounts = 0,
-        copy_channels: Numbers | None = None,
-        comm: Comm = 0,
-        overlap: Overlap = None,
-        order: str | None = None,
-        layers: Count | None = None,
-        split: Split = "even",
-        name: str = "",
-        time_unit: str = "",
-        memory_unit: str = "",
-    ) -> Self:
+    @placed(make, "bidirectional")
+    def two_routes(cls) -> Any:
         """Make a problem with two replicas of every stage, one per direction: DualPipe, Chimera.
 
         Costs are per stage, of which there are as many as devices. Every device holds two stages:
         ``static`` has to say so. Of an odd number of microbatches the first direction has one more;
         two entries in a list are one per direction, each a number or the list of a problem file.
         """
-        return cast("Self", attached("warned")(attached("built")("bidirectional", locals())))
 
     @classmethod
     @public

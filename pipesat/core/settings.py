@@ -42,6 +42,9 @@ class Within:
         return f"from {self.least} to {most}{self.hint}"
 
 
+OneRoutePlacement: TypeAlias = Literal["chain", "loop", "vee"]
+Placement: TypeAlias = Literal[OneRoutePlacement, "bidirectional"]
+"""What users type."""
 Seconds: TypeAlias = Annotated[float, Within(0, MOST_SECONDS, "S", above=True)]
 Workers: TypeAlias = Annotated[int, Within(1, 1024)]
 Seed: TypeAlias = Annotated[int, Within(0, 2**31 - 1)]

@@ -11,8 +11,9 @@ from typing import TypeAlias
 
 from pipesat.core.building import Backward
 from pipesat.core.errors import NotApplicable
+from pipesat.core.settings import OneRoutePlacement
 from pipesat.placement.documents import one_each
-from pipesat.placement.geometry import CHUNKS, Geometry, OneRoutePlacement
+from pipesat.placement.geometry import CHUNKS, Geometry
 
 Delay: TypeAlias = Callable[[int], int]
 """Size units of a transfer -> time units."""

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from pipesat.core.amounts import one_in_unit
-from pipesat.core.building import Building
+from pipesat.core.building import make
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.plain_problems import with_idle_keys
 from pipesat.core.problem import FORMAT, TEXTS, Device, Link, Problem, Route, Stage, links_between
@@ -22,10 +22,10 @@ from pipesat.files.problem_entries import modes_in, overlap_in
 from pipesat.files.problem_file import CommModel, links_of, parse_problem
 from pipesat.files.strict_json import MOST_DEVICES, MOST_STAGES, Path_
 from pipesat.placement.documents import Costs, capacities_of, cut, one_each
-from pipesat.placement.geometry import Geometry, Placement, shared
+from pipesat.placement.geometry import Geometry, chunks_of, shared
 
 _NAMES: Final = {"bidirectional": "two_routes"}
-_PARAMETERS: Final = inspect.signature(Building.loop).parameters
+_PARAMETERS: Final = inspect.signature(make).parameters
 _OF_MEMORY: Final = ("memory", "static", *HELD)
 _SHARE_OF_1F1B: Final = re.compile(r"1f1b(?:\*([0-9]{1,9}(?:\.[0-9]{1,9})?))?")
 
@@ -36,23 +36,25 @@ def share_of_1f1b(text: str) -> Fraction | None:
     return None if match is None else Fraction(match[1] or 1)
 
 
-def built(placement: Placement, given: Mapping[str, Any]) -> Problem:
+def built(given: Mapping[str, Any]) -> Problem:
     """Return the problem that ``Problem.chain`` and its like describe.
 
     Parameters
     ----------
     given
-        Their parameters: see :class:`pipesat.core.building.Building`.
+        What :func:`pipesat.core.building.make` takes.
     """
+    placement = given["placement"]
     with said_of(f"Problem.{_NAMES.get(placement, placement)}"):
-        return made(placement, given)
+        return made(given)
 
 
-def made(placement: Placement, given: Mapping[str, Any]) -> Problem:
+def made(given: Mapping[str, Any]) -> Problem:
     """Return the problem of :func:`built`; what is not given is as it is by default."""
     defaults = {name: parameter.default for name, parameter in _PARAMETERS.items()}
     said = _in_units(defaults | _plain(given))
-    geometry = Geometry(placement, said["devices"], said["chunks"])
+    placement = said["placement"]
+    geometry = Geometry(placement, said["devices"], chunks_of(placement, said["chunks"]))
     require_few(geometry)
     layers = cut(_layers(said, geometry.parts), geometry.parts, said["split"])
     routes = _routes(said["microbatches"], geometry.routes, said["order"])

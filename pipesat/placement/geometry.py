@@ -22,10 +22,8 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.problem import Problem
+from pipesat.core.settings import OneRoutePlacement, Placement
 
-OneRoutePlacement: TypeAlias = Literal["chain", "loop", "vee"]
-Placement: TypeAlias = Literal[OneRoutePlacement, "bidirectional"]
-"""What users type."""
 PlacementChoice: TypeAlias = Literal[OneRoutePlacement, "any"]
 PLACEMENTS: Final[tuple[Placement, ...]] = get_args(Placement)
 ONE_ROUTE: Final[tuple[OneRoutePlacement, ...]] = get_args(OneRoutePlacement)

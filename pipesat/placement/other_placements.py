@@ -20,9 +20,10 @@ from typing import NamedTuple
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.plain_problems import require_plain
 from pipesat.core.problem import Link, Problem, Route, Stage, links_between
+from pipesat.core.settings import Placement
 from pipesat.core.stage import COSTS
 from pipesat.files.problem_checks import changed
-from pipesat.placement.geometry import PLACEMENTS, Geometry, Placement, shared
+from pipesat.placement.geometry import PLACEMENTS, Geometry, shared
 
 
 def same_layers_elsewhere(

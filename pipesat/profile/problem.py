@@ -9,9 +9,10 @@ from typing import Final, Literal, TypeAlias
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.problem import Device, Link, Problem, Route, Stage, links_between
+from pipesat.core.settings import OneRoutePlacement
 from pipesat.files.problem_checks import valid
 from pipesat.placement.documents import one_each
-from pipesat.placement.geometry import CHUNKS, Geometry, OneRoutePlacement
+from pipesat.placement.geometry import CHUNKS, Geometry
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage, layers_of_stages
 from pipesat.profile.file import LinksModel, Profile, delay_of
 from pipesat.profile.modes import (

@@ -103,10 +103,10 @@ def from_numbers(name: str, model: NumbersModel) -> Source:
     def problem(axes: Axes) -> Problem:
         if axes["backward"] == "auto":
             raise BadInput("only a profile can tell", where="backward", value="auto")
-        shape = ("devices", "microbatches", "chunks", "comm", "backward", "split")
+        shape = ("placement", "devices", "microbatches", "chunks", "comm", "backward", "split")
         given = told | {key: axes[key] for key in shape if axes[key] is not None}
         with said_of(f"costs.{name}"):
-            return with_axes(made(axes["placement"] or "chain", given), axes)
+            return with_axes(made({"placement": "chain"} | given), axes)
 
     return problem
 

@@ -20,10 +20,9 @@ from pydantic import BeforeValidator, Field
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.problem import Problem
-from pipesat.core.settings import MOST_SECONDS, Target
+from pipesat.core.settings import MOST_SECONDS, Placement, Target
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import MOST_DEVICES, Amount, Count, StrictModel, read_text
-from pipesat.placement.geometry import Placement
 from pipesat.sweep.sources import (
     NumbersModel,
     ProfileModel,

@@ -14,10 +14,10 @@ from pipesat.core.building import Backward, Split
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind
 from pipesat.core.problem import Problem
-from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches
+from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches, Placement
 from pipesat.core.stated import warned
 from pipesat.placement.building import made
-from pipesat.placement.geometry import Geometry, Placement, chunks_of
+from pipesat.placement.geometry import Geometry, chunks_of
 from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
 
 _PAIR_TIME: Final = re.compile(r"(?:(F|BW|B|W)\+(F|BW|B|W)=)?([0-9]{1,18})(?:/([0-9]{1,18}))?")
@@ -112,9 +112,9 @@ def problem_from_numbers(
     pairs = _pairs(pair_time, Geometry(placement, devices, laps).homes)
     pairing: dict[str, Any] = {} if overlap is None else {"FB": factor("overlap", overlap)}
     pairing |= {"pairs": pairs} if pairs else {}
-    given |= {"microbatches": listed or microbatches, "chunks": laps, "comm": link_delay}
+    given |= {"microbatches": listed or microbatches, "comm": link_delay}
     given |= {"overlap": pairing or None}
-    return warned(made(placement, given))
+    return warned(made(given))
 
 
 def _listed(

@@ -10,8 +10,17 @@ from pipesat.core.amounts import amount, in_bytes
 from pipesat.core.arguments import public, require_once
 from pipesat.core.building import Split
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.settings import Amount, Chunks, Devices, Microbatches, Part, Ratio, Tokens
-from pipesat.placement.geometry import OneRoutePlacement, chunks_of
+from pipesat.core.settings import (
+    Amount,
+    Chunks,
+    Devices,
+    Microbatches,
+    OneRoutePlacement,
+    Part,
+    Ratio,
+    Tokens,
+)
+from pipesat.placement.geometry import chunks_of
 from pipesat.profile.modes import MODES, ModeChoice, ModeName
 from pipesat.profile.static import training_of
 

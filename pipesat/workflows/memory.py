@@ -13,9 +13,8 @@ from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
 from pipesat.core.remarks import documents_of
 from pipesat.core.schedule import Objective
-from pipesat.core.settings import Count, Seconds, Seed, Target, Within, Workers
+from pipesat.core.settings import Count, Placement, Seconds, Seed, Target, Within, Workers
 from pipesat.core.solving import Deadline, study
-from pipesat.placement.geometry import Placement
 from pipesat.workflows.hand_written import published
 from pipesat.workflows.solve import problem_for
 from pipesat.workflows.studies import solver_of, versions

@@ -1,4 +1,4 @@
-"""A problem writes its own document: what was read stays, and what is written reads back the same."""
+"""A problem writes its own document: what was read stays, what is written reads back the same."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ def test_a_change_is_written_into_what_was_read() -> None:
     changed = parse_problem(READ).with_memory(5).with_backward("split").with_microbatches(6)
     assert changed.document == READ | {
         "devices": [{"memory": 5, "static": 0}, {"copy_channels": 2, "memory": 5}],
-        "stages": [{**READ["stages"][0], "backward": "split"}]
-        + [{**READ["stages"][1], "backward": "split"}],
+        "stages": [stage | {"backward": "split"} for stage in READ["stages"]],
         "routes": [{"stages": [0, 1], "microbatches": 6}],
     }
     assert [*changed.document] == [*READ]

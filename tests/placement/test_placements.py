@@ -8,16 +8,11 @@ from hypothesis import strategies as st
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.problem import Link, Overlap, Problem
+from pipesat.core.settings import Placement
 from pipesat.files.problem_file import parse_problem
 from pipesat.placement.building import built
 from pipesat.placement.documents import Costs, activations_of_1f1b, cut
-from pipesat.placement.geometry import (
-    PLACEMENTS,
-    Geometry,
-    Placement,
-    one_route_placement_of,
-    ranks_of,
-)
+from pipesat.placement.geometry import PLACEMENTS, Geometry, one_route_placement_of, ranks_of
 from pipesat.placement.other_placements import same_layers_elsewhere
 from tests.support.problems import chain, document
 from tests.support.problems import vee as small_vee
@@ -55,7 +50,8 @@ def test_no_layer_is_lost(name: Placement, p: int, m: int, chunks: int, more: in
     stages = Geometry(name, p, chunks).parts
     numbers = [*range(stages + more)]
     costs = {"F": [n + 1 for n in numbers], "B": numbers, "W": 1, "held_after_F": numbers}
-    problem = built(name, {"devices": p, "microbatches": m, "chunks": chunks} | costs)
+    shape = {"placement": name, "devices": p, "chunks": chunks if name == "loop" else None}
+    problem = built(shape | {"microbatches": m} | costs)
     replicas = len(problem.routes)
     assert len(problem.stages) == stages * replicas
     assert sum(s.F for s in problem.stages) == replicas * sum(n + 1 for n in numbers)
@@ -87,7 +83,12 @@ def test_activations_of_1f1b() -> None:
 )
 def test_a_placement_has_a_name(placement: Placement, p: int, chunks: int, name: str) -> None:
     """The simplest name where several are true of it."""
-    made = built(placement, {"devices": p, "microbatches": 2, "chunks": chunks} | UNIT)
+    shape = {
+        "placement": placement,
+        "devices": p,
+        "chunks": chunks if placement == "loop" else None,
+    }
+    made = built(shape | {"microbatches": 2} | UNIT)
     assert one_route_placement_of(made) == name
 
 
