@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     import typing
 
     from pipesat.choose.plan_and_advise import advise, plan
+    from pipesat.compare.balance import balance
+    from pipesat.compare.frontier.memory import frontier, min_memory
+    from pipesat.compare.risk.answer import risk
+    from pipesat.compare.sweep.cases import sweep
     from pipesat.core.errors import (
         BadInput,
         Infeasible,
@@ -35,15 +39,11 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Device, Problem
     from pipesat.core.stage import Stage
     from pipesat.report.study import read, report
-    from pipesat.sweep.study import sweep
     from pipesat.workflows.compare import compare
     from pipesat.workflows.exports import export
     from pipesat.workflows.hand_written import baselines
-    from pipesat.workflows.memory import frontier, min_memory
-    from pipesat.workflows.microbatch_orders import balance
     from pipesat.workflows.profiles import profile
     from pipesat.workflows.result import Result, Schedule
-    from pipesat.workflows.risk import risk
     from pipesat.workflows.schedules import check, show
     from pipesat.workflows.solve import solve
     from pipesat.workflows.torch_runs import run
@@ -61,22 +61,22 @@ _HOMES = {
     "Schedule": "workflows.result",
     "Stage": "core.stage",
     "advise": "choose.plan_and_advise",
-    "balance": "workflows.microbatch_orders",
+    "balance": "compare.balance",
     "baselines": "workflows.hand_written",
     "check": "workflows.schedules",
     "compare": "workflows.compare",
     "export": "workflows.exports",
-    "frontier": "workflows.memory",
-    "min_memory": "workflows.memory",
+    "frontier": "compare.frontier.memory",
+    "min_memory": "compare.frontier.memory",
     "plan": "choose.plan_and_advise",
     "profile": "workflows.profiles",
     "read": "report.study",
     "report": "report.study",
-    "risk": "workflows.risk",
+    "risk": "compare.risk.answer",
     "run": "workflows.torch_runs",
     "show": "workflows.schedules",
     "solve": "workflows.solve",
-    "sweep": "sweep.study",
+    "sweep": "compare.sweep.cases",
 }
 
 _METHODS = {
@@ -128,7 +128,7 @@ __all__ = [
 class _Package(type(sys)):  # type: ignore[misc]
     """Class of this package: a function keeps its name where a room has the same one.
 
-    ``pipesat.frontier`` is the function; its room is imported as ``from pipesat.frontier.caps``,
+    ``pipesat.compare`` is the function. Its room is imported as ``from pipesat.compare.balance``,
     which looks into ``sys.modules``, and importing it would put the room in the function's place.
     """
 

@@ -9,12 +9,12 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from pipesat.compare.replicas.assignment import AssignmentModel
+from pipesat.compare.sweep.spec import SpecModel
 from pipesat.files.problem_file import ProblemModel
 from pipesat.files.schedule_file import ScheduleModel
 from pipesat.layers.file import LayersModel
 from pipesat.profile.file import LinksModel, Profile
-from pipesat.replicas.answer import AssignmentModel
-from pipesat.sweep.spec import SpecModel
 from pipesat.timeline.file import TimelineModel
 
 FOLDER: Final = Path(__file__).parents[1] / "pipesat" / "files" / "schemas"

@@ -45,10 +45,10 @@ def load() -> None:
     import pipesat.choose.phases
     import pipesat.cli.app
     import pipesat.cli.terminal
+    import pipesat.compare.frontier.memory
     import pipesat.export.result_folder
     import pipesat.solver
     import pipesat.workflows.compare
-    import pipesat.workflows.memory
 
     del pipesat
 

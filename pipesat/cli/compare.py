@@ -17,8 +17,8 @@ from pipesat.core.showing import Said, table_of
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
+    from pipesat.compare.risk.answer import Risk
     from pipesat.workflows.compare import Comparisons
-    from pipesat.workflows.risk import Risk
 
 
 def _listed() -> Said:

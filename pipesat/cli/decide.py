@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pipesat.choose.files import Advice
     from pipesat.choose.plan import Plan
     from pipesat.cli.asked import Asked
-    from pipesat.frontier.answers import Frontiers
-    from pipesat.frontier.least_memory import LeastMemory
-    from pipesat.workflows.order_rows import MicrobatchOrders
+    from pipesat.compare.frontier.frontiers import Frontiers
+    from pipesat.compare.frontier.least_memory import LeastMemory
+    from pipesat.compare.order_rows import MicrobatchOrders
     from pipesat.workflows.result import Result
 
 
@@ -174,8 +174,8 @@ def balance(asked: Asked) -> int:
     Writes assignment.json, and of one replica problem.json, the problem in this order, into DIR.
     solve takes it and may change the schedule, too.
     """
+    from pipesat.compare.replicas.assignment import Assignment
     from pipesat.files.microbatch_list import MOST_CLASSES
-    from pipesat.replicas.answer import Assignment
 
     found: MicrobatchOrders | Assignment = asked.answer(
         lambda answer, folder, _: answer.save(folder),

@@ -185,12 +185,12 @@ def _show_file(asked: Asked, path: Path) -> dict[Path, bytes]:
 
 def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[Path, bytes]:
     """Print what a folder has, or return the page and the pictures that are asked for."""
+    from pipesat.compare.sweep.cases import Sweep
+    from pipesat.compare.sweep.row_file import NAME, read_rows
     from pipesat.core.progress import doing
     from pipesat.files.strict_json import read_json, read_text
     from pipesat.report.result_file import result_folders
     from pipesat.report.study import report
-    from pipesat.sweep.rows import NAME, read_rows
-    from pipesat.sweep.study import Sweep
 
     if files:
         _ = list(result_folders(folder))  # refuses a folder without results

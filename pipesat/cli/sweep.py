@@ -12,7 +12,7 @@ from pipesat.core.showing import Said, csv_of, table_of
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
-    from pipesat.sweep.study import Sweep
+    from pipesat.compare.sweep.cases import Sweep
 
 _CSV = file_option("--csv", "Write the rows as a table.", written=True)
 

@@ -51,7 +51,7 @@ _PICTURES = [
 def compare(asked: Asked) -> None:
     """Compare measured times with the prediction.
 
-    What was predicted and what was measured: ops, devices and links.
+    Ops, devices and links have a row each, with both.
     """
     from pipesat.files.atomic import write_file
     from pipesat.timeline.compare import comparison_picture

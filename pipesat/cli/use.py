@@ -28,7 +28,7 @@ _ASSIGNMENT = "an assignment file"
 
 @command(
     "check",
-    also={_ASSIGNMENT: "replicas.judge:check_assignment"},
+    also={_ASSIGNMENT: "compare.replicas.judge:check_assignment"},
     example="pipesat check problem.json schedule.json --runtime torch",
     metavars={"lengths": "FILE", "runtime": "RULE"},
 )

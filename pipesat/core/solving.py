@@ -91,6 +91,18 @@ class Deadline:
         return self.stop.is_set() or self.seconds > share * self.limit
 
 
+def named(listener: Listener | None, name: str | None, began: float = 0.0) -> Listener | None:
+    """A listener to one search of several: it says which, and counts seconds from the first on."""
+    if listener is None or name is None:
+        return listener
+
+    def tell(improvement: Improvement) -> None:
+        seconds, source = began + improvement.seconds, f"{name}, {improvement.source}"
+        listener(improvement._replace(seconds=seconds, source=source))
+
+    return tell
+
+
 class EitherStop(threading.Event):
     """Set when it is set itself, or when the other one is."""
 

@@ -176,3 +176,13 @@ def _links(problem: Problem, geometry: Geometry) -> dict[tuple[int, int], Link]:
         return links[min(a, b)] if abs(a - b) == 1 else slowest
 
     return links_between(geometry.homes, geometry.routes, link)
+
+
+def stated_layers(layers: int | Sequence[int] | None, placements: object) -> list[int]:
+    """Return the layers of each stage as they are stated; empty if they are not."""
+    stated = [layers] if isinstance(layers, int) else [*(layers or ())]
+    if stated and not placements:
+        text = ",".join(map(str, stated))
+        why = "says how `placements` may cut the stages, which is not given"
+        raise BadInput(why, where="layers_per_stage", value=text)
+    return stated

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from pipesat.compare.replicas.assignment import parse_assignment
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.core.stated import warned
@@ -17,7 +18,6 @@ from pipesat.files.schedule_file import read_schedule
 from pipesat.files.strict_json import read_json
 from pipesat.layers.file import parse_layers
 from pipesat.profile.file import parse_profile
-from pipesat.replicas.answer import parse_assignment
 from pipesat.report.page import page
 from pipesat.report.result_file import read_advice, read_result, result_folders
 from pipesat.timeline.file import read_timeline
@@ -27,11 +27,11 @@ from pipesat.workflows.result import Result, Schedule
 from pipesat.workflows.schedules import valid_schedule
 
 if TYPE_CHECKING:
+    from pipesat.compare.replicas.assignment import Assignment
     from pipesat.core import schedule as plain
     from pipesat.core.problem import Problem
     from pipesat.layers.layer import Layers
     from pipesat.profile.file import Profile
-    from pipesat.replicas.answer import Assignment
 
     _Alone: TypeAlias = Problem | Layers | Profile | Assignment
 

@@ -17,11 +17,11 @@ from pipesat.core.remarks import text_of
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Seconds, Seed, Target, Workers
 from pipesat.core.showing import Displayed, Facts, Table, table_of
-from pipesat.core.solving import study
+from pipesat.core.solving import named, study
 from pipesat.core.summary import fullest, statement_of, units_of
 from pipesat.files.problem_file import read_problem
 from pipesat.placement.geometry import label_of
-from pipesat.placement.other_placements import same_layers_elsewhere
+from pipesat.placement.other_placements import same_layers_elsewhere, stated_layers
 from pipesat.workflows.best_known import (
     Comparison,
     comparison_of,
@@ -35,7 +35,6 @@ from pipesat.workflows.hand_written import (
     against_best,
     hand_written_for,
 )
-from pipesat.workflows.memory import stated_layers, telling
 from pipesat.workflows.schedules import valid_schedule
 from pipesat.workflows.solve import solve
 
@@ -289,7 +288,7 @@ def compare(
             seed=seed,
             target=target,
             schedules=own.values(),
-            listener=telling(listener, placement),
+            listener=named(listener, placement),
             stop=stop,
         )
 

@@ -3,8 +3,8 @@
 The makespan of an order is the longest of many paths, so it is convex in what microbatches take,
 and the slowest replica takes at least what one with the mean of all would. Which mean that is, only
 the sequences say that stand at each place: a programme in their shares. Its multipliers are a
-mixture of paths, a price of each place and a price of tokens; :mod:`pipesat.replicas.bounds` turns
-them into a bound, whatever they are.
+mixture of paths, a price of each place and a price of tokens.
+:mod:`pipesat.compare.replicas.least_times` turns them into a bound, whatever they are.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def place_prices(
     Parameters
     ----------
     replay
-        The order of one replica's ops, as :mod:`pipesat.replicas.replay` has it.
+        The order of one replica's ops, as :mod:`pipesat.compare.replicas.replay` has it.
     costs, tokens
         Mean of each group, shape (groups, columns) and (groups,).
     numbers

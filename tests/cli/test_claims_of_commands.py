@@ -18,6 +18,11 @@ import pipesat.solver
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.choose import candidates
 from pipesat.choose.plan import Plan
+from pipesat.compare.frontier import curve
+from pipesat.compare.sweep.cases import row_of
+from pipesat.compare.sweep.row_file import NAME, require_agreement
+from pipesat.compare.sweep.runs import REFUTED, Job, run_case
+from pipesat.compare.sweep.spec import cases_of, problem_of, read_spec
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Contradiction, Fault
@@ -25,11 +30,6 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
-from pipesat.frontier import curve
-from pipesat.sweep.places import REFUTED, Job, run_case
-from pipesat.sweep.rows import NAME, require_agreement
-from pipesat.sweep.spec import cases_of, problem_of, read_spec
-from pipesat.sweep.study import row_of
 from pipesat.workflows.result import Result
 from tests.conftest import Run
 from tests.support.problems import chain

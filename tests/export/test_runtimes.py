@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipesat.compare.frontier.memory import frontier
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable, NotValid
 from pipesat.core.ops import Op, Pair, members
@@ -29,7 +30,6 @@ from pipesat.files.problem_file import parse_problem
 from pipesat.workflows.compare import compare
 from pipesat.workflows.exports import export, import_order
 from pipesat.workflows.hand_written import baseline
-from pipesat.workflows.memory import frontier
 from pipesat.workflows.solve import problems_for, solve
 from tests.conftest import Run
 from tests.support.greedy import by_each_policy

@@ -17,16 +17,7 @@ from typing import Any
 import pytest
 
 from pipesat.cli.terminal import print_answer
-from pipesat.core.checker import check
-from pipesat.core.claims import Bound
-from pipesat.core.errors import BadInput, Fault
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
-from pipesat.files.folder import write_folder
-from pipesat.files.problem_file import parse_problem, read_problem
-from pipesat.files.schedule_file import read_schedule
-from pipesat.frontier.answers import Frontiers
-from pipesat.frontier.caps import (
+from pipesat.compare.frontier.capacities import (
     at_cap,
     attainable,
     choose_caps,
@@ -35,9 +26,18 @@ from pipesat.frontier.caps import (
     rounded_down,
     scale_of,
 )
-from pipesat.frontier.curve import Curve
-from pipesat.frontier.least_memory import least_memory
-from pipesat.frontier.trace import Frontier, trace
+from pipesat.compare.frontier.curve import Curve
+from pipesat.compare.frontier.frontiers import Frontiers
+from pipesat.compare.frontier.least_memory import least_memory
+from pipesat.compare.frontier.points import Frontier, trace
+from pipesat.core.checker import check
+from pipesat.core.claims import Bound
+from pipesat.core.errors import BadInput, Fault
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
+from pipesat.files.folder import write_folder
+from pipesat.files.problem_file import parse_problem, read_problem
+from pipesat.files.schedule_file import read_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.picture.figures import PICTURES
 from pipesat.workflows.hand_written import published

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from pipesat.compare.frontier.by_mode import caps_to_compare, with_levers
+from pipesat.compare.frontier.capacities import at_cap, attainable, least_feasible_cap
+from pipesat.compare.frontier.memory import frontier, min_memory
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.core.metrics import peak_memory
@@ -16,9 +19,6 @@ from pipesat.core.result import Improvement
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import read_schedule
-from pipesat.frontier.caps import at_cap, attainable, least_feasible_cap
-from pipesat.frontier.levers import caps_to_compare, with_levers
-from pipesat.workflows.memory import frontier, min_memory
 from tests.support.class_documents import chunked_document
 from tests.support.oracle_by_instants import optimum
 from tests.support.tiny_modes import random_order, tiny

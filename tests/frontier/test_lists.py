@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from pipesat.compare.frontier.capacities import at_cap, attainable, least_feasible_cap, scale_of
+from pipesat.compare.frontier.memory import frontier, min_memory
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem
-from pipesat.frontier.caps import at_cap, attainable, least_feasible_cap, scale_of
-from pipesat.workflows.memory import frontier, min_memory
 from tests.support.class_oracle import Oracle
 
 

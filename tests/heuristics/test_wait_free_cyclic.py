@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pipesat.compare.balance import balance
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
@@ -13,7 +14,6 @@ from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.microbatch_orders import permutations
 from pipesat.workflows.hand_written import baseline
-from pipesat.workflows.microbatch_orders import balance
 from tests.support.problems import chain, vee
 
 NAME = "wait-free-cyclic"

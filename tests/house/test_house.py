@@ -87,12 +87,13 @@ placement
 picture
 heuristics solver
 profile
-layers risk replicas
+layers
 export
-timeline frontier hangs
+timeline hangs
 runtime
 workflows
-sweep report doctor
+compare doctor
+report
 choose
 cli
 """
@@ -163,7 +164,7 @@ def test_no_circle_between_modules() -> None:
 
 def test_an_upward_import_would_be_seen() -> None:
     assert "solver" in arrows("pipesat.workflows.solve")  # inside a function
-    assert "frontier" in arrows("pipesat.workflows.memory")  # under TYPE_CHECKING
+    assert "timeline" in arrows("pipesat.workflows.trace_answer")  # under TYPE_CHECKING
     assert LEVEL["core"] < LEVEL["solver"] == LEVEL["heuristics"] < LEVEL["workflows"]
 
 
@@ -246,7 +247,7 @@ CHANGES = re.compile(r"% (shorter|longer|better|worse)")
 
 
 def test_gaps_percentages_and_changes_are_made_in_one_room() -> None:
-    axis = "pipesat.frontier.picture"  # a scale in percent, and a weight
+    axis = "pipesat.compare.frontier.staircases"  # a scale in percent, and a weight
     for name, path in MODULES.items():
         if within({name}, "pipesat.solver") or within({name}, "pipesat.heuristics"):
             continue

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 import pipesat
+from pipesat.compare.replicas.deal import Load, deal_of
+from pipesat.compare.replicas.dealer import Dealer, checked_load, replay_of, searched
+from pipesat.compare.replicas.dealing_rules import RULES, differencing
+from pipesat.compare.replicas.replay import costs_of_lengths, costs_of_list, problem_of
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.metrics import peak_memory
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.replicas.deal import Load, deal_of
-from pipesat.replicas.dealer import Dealer, checked_load, replay_of, searched
-from pipesat.replicas.replay import costs_of_lengths, costs_of_list, problem_of
-from pipesat.replicas.rules import RULES, differencing
 from tests.conftest import Run
 
 CHANCE = np.random.default_rng(7)
@@ -139,7 +139,7 @@ def test_a_dealer_is_the_same_everywhere_and_needs_no_solver() -> None:
     quick = dealer.deal(np.array(LENGTHS), budget=0.05)  # type: ignore[arg-type]
     assert quick.fits
     script = (
-        "import sys, pipesat; from pipesat.replicas.dealer import Dealer;"
+        "import sys, pipesat; from pipesat.compare.replicas.dealer import Dealer;"
         "d = Dealer(pipesat.Problem.chain(2, 2, F=3, B=3, W=3), 2, reference=4);"
         "d.deal([4, 2, 7, 5, 1]); print([m for m in ('ortools', 'torch') if m in sys.modules])"
     )

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipesat.compare.risk.queues import Links, Queued, Transfer, network_of, queued
 from pipesat.core.checker import check
 from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import Pair, parse_item
@@ -17,7 +18,6 @@ from pipesat.core.schedule import Order, Schedule, Timed
 from pipesat.core.timing import earliest_ends, time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.risk.links import Links, Queued, Transfer, network_of, queued
 from tests.support.problems import chain, problems
 
 

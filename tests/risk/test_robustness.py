@@ -12,6 +12,16 @@ import pytest
 from hypothesis import given, settings
 
 import pipesat
+from pipesat.compare.risk.noise import (
+    Noise,
+    gain_of,
+    noise_of_profile,
+    sample_values,
+    spread_of,
+    value_of,
+    value_without_noise,
+)
+from pipesat.compare.risk.queues import Links, network_of
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Op, parse_item
 from pipesat.core.problem import Problem
@@ -21,16 +31,6 @@ from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.heuristics import BASELINES
 from pipesat.profile.file import parse_profile
-from pipesat.risk.links import Links, network_of
-from pipesat.risk.robustness import (
-    Noise,
-    gain_of,
-    noise_of_profile,
-    sample_values,
-    spread_of,
-    value_of,
-    value_without_noise,
-)
 from tests.conftest import Run
 from tests.support.problems import chain, problems
 

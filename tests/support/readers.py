@@ -135,10 +135,10 @@ def _done(*_: object, **__: object) -> None:
 
 _LONG_WORK = (
     "pipesat.solver.solve",
-    "pipesat.frontier.trace.trace",
+    "pipesat.compare.frontier.points.trace",
     "pipesat.choose.time_shares.Work",
     "pipesat.choose.phases.run_plan",
-    "pipesat.frontier.least_memory.least_memory",
+    "pipesat.compare.frontier.least_memory.least_memory",
     "pipesat.runtime.run.check_parity",
     "pipesat.runtime.run.run_order",
 )

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pipesat.sweep.rows import NAME, SweepRow
-from pipesat.sweep.spec import cases_of, read_spec
+from pipesat.compare.sweep.row_file import NAME, SweepRow
+from pipesat.compare.sweep.spec import cases_of, read_spec
 
 Save = Callable[..., Path]
 

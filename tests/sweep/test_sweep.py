@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
+from pipesat.compare.sweep import row_file
+from pipesat.compare.sweep import runs as run_module
+from pipesat.compare.sweep.row_file import FORMAT, NAME, SweepRow, opened
+from pipesat.compare.sweep.runs import Job, run_case, run_task
+from pipesat.compare.sweep.sources import NumbersModel, ProfileModel
+from pipesat.compare.sweep.spec import GridModel, RunModel, Spec, cases_of, problem_of, read_spec
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
-from pipesat.sweep import places
-from pipesat.sweep import rows as rows_module
-from pipesat.sweep.places import Job, run_case, run_task
-from pipesat.sweep.rows import FORMAT, NAME, SweepRow, opened
-from pipesat.sweep.sources import NumbersModel, ProfileModel
-from pipesat.sweep.spec import GridModel, RunModel, Spec, cases_of, problem_of, read_spec
 from tests.conftest import Run
 from tests.support.outcomes import listing, one_bad_line
 from tests.support.paths import ROOT
@@ -244,7 +244,7 @@ def test_a_full_disk_leaves_the_rows_as_they_were(
     with opened(tmp_path) as rows:
         rows.append(row("a"))
         before = (tmp_path / NAME).read_bytes()
-        monkeypatch.setattr(rows_module.os, "write", half)
+        monkeypatch.setattr(row_file.os, "write", half)
         with pytest.raises(BadInput, match="disk is full"):
             rows.append(row("b"))
         monkeypatch.undo()
@@ -518,7 +518,7 @@ def test_a_machine_with_another_version_runs_nothing() -> None:
 def test_an_address_where_nothing_listens(
     cli: Run, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "_load_ray", threading.Event)  # it is not reached
+    monkeypatch.setattr(run_module, "_load_ray", threading.Event)  # it is not reached
     spec = save(small("devices = 1\nmicrobatches = 1"), "sweep.toml")
     outcome = cli("sweep", spec, "-o", tmp_path / "out", "--processes", "ray=127.0.0.1:1")
     one_bad_line(outcome, "127.0.0.1:1", "no Ray cluster is there")

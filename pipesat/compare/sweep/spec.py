@@ -18,12 +18,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field
 
-from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.problem import Problem
-from pipesat.core.settings import MOST_SECONDS, Placement, Target
-from pipesat.files.complaint import validated
-from pipesat.files.strict_json import MOST_DEVICES, Amount, Count, StrictModel, read_text
-from pipesat.sweep.sources import (
+from pipesat.compare.sweep.sources import (
     NumbersModel,
     ProfileModel,
     Source,
@@ -32,6 +27,11 @@ from pipesat.sweep.sources import (
     from_profile,
     require_capacity,
 )
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.problem import Problem
+from pipesat.core.settings import MOST_SECONDS, Placement, Target
+from pipesat.files.complaint import validated
+from pipesat.files.strict_json import MOST_DEVICES, Amount, Count, StrictModel, read_text
 
 FORMAT: Final = "pipesat.sweep/1"
 LARGEST_FILE: Final = 16 << 20

@@ -18,8 +18,8 @@ from pipesat.files.complaint import validated
 from pipesat.files.strict_json import Count, StrictModel
 
 if TYPE_CHECKING:
+    from pipesat.compare.replicas.dealer import Tried
     from pipesat.core.problem import Problem
-    from pipesat.replicas.dealer import Tried
 
 FORMAT: Final = "pipesat.assignment/1"
 LARGEST: Final = 1 << 30

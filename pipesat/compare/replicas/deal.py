@@ -13,7 +13,7 @@ import numpy as np
 from pipesat.core.arrays import Ints
 
 if TYPE_CHECKING:
-    from pipesat.replicas.replay import Replay
+    from pipesat.compare.replicas.replay import Replay
 
 EXCEEDS: Final = 1 << 60
 """More than any makespan: the value of a replica that exceeds something, and by how much."""

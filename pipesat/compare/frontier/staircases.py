@@ -15,17 +15,17 @@ from string import ascii_letters
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final
 
-from pipesat.frontier.caps import attainable, rounded_down
+from pipesat.compare.frontier.capacities import attainable, rounded_down
 from pipesat.picture.style import FAINT_INK, GRID, HELD
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from pipesat.compare.frontier.by_mode import Curves
+    from pipesat.compare.frontier.capacities import Scale1F1B
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Objective
-    from pipesat.frontier.caps import Scale1F1B
-    from pipesat.frontier.levers import Curves
 
 _STYLES: Final = (("#1b6ca8", "o"), ("#c1440e", "s"), ("#187f5e", "D"), ("#6a3d9a", "^"))
 _FEW_TICKS: Final = 4  # times the least value: up to here ticks at equal distances

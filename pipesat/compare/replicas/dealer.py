@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from pipesat.compare.replicas.deal import Deal, Load, deal_of
+from pipesat.compare.replicas.dealing_rules import RULES
+from pipesat.compare.replicas.exchanges import Search, by_shares
+from pipesat.compare.replicas.replay import Replay, costs_of_lengths, problem_of, require_exact
 from pipesat.core.arrays import Floats, Ints
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.names import named
@@ -17,10 +21,6 @@ from pipesat.core.plain_problems import without_modes
 from pipesat.core.problem import Route
 from pipesat.heuristics import BASELINES
 from pipesat.placement.lengths import Factors
-from pipesat.replicas.deal import Deal, Load, deal_of
-from pipesat.replicas.replay import Replay, costs_of_lengths, problem_of, require_exact
-from pipesat.replicas.rules import RULES
-from pipesat.replicas.search import Search, by_shares
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem

@@ -21,13 +21,13 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pipesat.compare.risk.queues import Transfer
 from pipesat.core.errors import BadInput
 from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import PHASE_OF, Phase, members
 from pipesat.core.rules import duration
 from pipesat.core.schedule import Objective
 from pipesat.core.timing import earliest_ends
-from pipesat.risk.links import Transfer
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Floats, Ints

@@ -12,15 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
-from pipesat.core.arguments import public
-from pipesat.core.errors import BadInput, Contradiction
-from pipesat.core.settings import Seconds, Within
-from pipesat.core.showing import Displayed, Facts, Table, table_of
-from pipesat.core.solving import EitherStop
-from pipesat.core.usable_cores import usable_cores
-from pipesat.files.atomic import write_files
-from pipesat.sweep.places import REFUTED, Answer, Job, Place, answer, ray_cluster, this_machine
-from pipesat.sweep.rows import (
+from pipesat.compare.sweep.row_file import (
     FORMAT,
     NAME,
     RowFile,
@@ -30,7 +22,23 @@ from pipesat.sweep.rows import (
     require_agreement,
     standing_of,
 )
-from pipesat.sweep.spec import Case, Spec, cases_of, problem_of, read_spec
+from pipesat.compare.sweep.runs import (
+    REFUTED,
+    Answer,
+    Job,
+    Place,
+    answer,
+    ray_cluster,
+    this_machine,
+)
+from pipesat.compare.sweep.spec import Case, Spec, cases_of, problem_of, read_spec
+from pipesat.core.arguments import public
+from pipesat.core.errors import BadInput, Contradiction
+from pipesat.core.settings import Seconds, Within
+from pipesat.core.showing import Displayed, Facts, Table, table_of
+from pipesat.core.solving import EitherStop
+from pipesat.core.usable_cores import usable_cores
+from pipesat.files.atomic import write_files
 
 MOST_CASES: Final = 5000
 _START: Final = 1.0  # seconds around a solve, for the estimate

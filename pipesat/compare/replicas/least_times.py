@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pipesat.compare.replicas.replay import column
 from pipesat.core.arrays import Ints
 from pipesat.core.claims import Bound
-from pipesat.replicas.replay import column
 from pipesat.solver.proof.place_prices import Prices, place_prices
 
 if TYPE_CHECKING:
+    from pipesat.compare.replicas.deal import Load
     from pipesat.core.problem import Problem
-    from pipesat.replicas.deal import Load
 
 _ERROR: Final = 1e-11  # of sums of floats, at most: rounding cannot lift a bound
 _MOST_OPS: Final = 2048  # of a replica in the programme: a few seconds

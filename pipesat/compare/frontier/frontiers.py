@@ -8,21 +8,28 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from pipesat.compare.frontier.by_mode import (
+    Compared,
+    Curves,
+    answers,
+    compared,
+    comparison,
+    own_cap,
+)
+from pipesat.compare.frontier.capacities import Cap, at_cap, in_1f1b
+from pipesat.compare.frontier.points import CapRow, Frontier
+from pipesat.compare.frontier.staircases import frontier_figure, staircases
 from pipesat.core.amounts import memory_text, rounded, time_text
 from pipesat.core.claims import excess, percent
 from pipesat.core.showing import Displayed, Facts, Table, csv_of, frame_of, table_of
 from pipesat.core.summary import statement_of, units_of
 from pipesat.files.folder import json_file, write_folder
 from pipesat.files.schedule_file import schedule_bytes
-from pipesat.frontier.caps import Cap, at_cap, in_1f1b
-from pipesat.frontier.levers import Compared, Curves, answers, compared, comparison, own_cap
-from pipesat.frontier.picture import frontier_figure, staircases
-from pipesat.frontier.trace import CapRow, Frontier
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pipesat.frontier.curve import Curve
+    from pipesat.compare.frontier.curve import Curve
 
 FORMAT: Final = "pipesat.frontier/1"
 _CLOSE = Fraction(1, 20)  # of the best value: what a user may accept for less memory

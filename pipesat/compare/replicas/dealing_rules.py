@@ -1,7 +1,7 @@
 """What frameworks do: rules that deal sequences to replicas and microbatches, without a search.
 
 A rule returns microbatches of each replica in the order in which they enter, or raises
-:class:`pipesat.core.errors.NotApplicable`. All see one :class:`pipesat.replicas.deal.Load`.
+:class:`pipesat.core.errors.NotApplicable`. All see one :class:`pipesat.compare.replicas.deal.Load`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from pipesat.compare.replicas.deal import Load
 from pipesat.core.arrays import Ints
 from pipesat.core.errors import NotApplicable
-from pipesat.replicas.deal import Load
 
 Replicas: TypeAlias = list[list[list[int]]]
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.compare.frontier.capacities import Cap, at_cap
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing, tenable
 from pipesat.core.errors import Fault
@@ -21,7 +22,6 @@ from pipesat.core.metrics import peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import retime
-from pipesat.frontier.caps import Cap, at_cap
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ class _Interpreter:
 
     def __init__(self) -> None:
         self.words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
-        function = "pipesat.sweep.places:serve"
+        function = "pipesat.compare.sweep.runs:serve"
         self.process, self.link = children.start(function, self.words, _ONE_THREAD, session=True)
 
     def run(self, job: Job, over: threading.Event) -> Answer | None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
+from pipesat.compare.frontier.capacities import Cap, at_cap, scale_of
+from pipesat.compare.frontier.curve import Curve, Interval, KnownSchedule, words
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import NotApplicable
@@ -18,8 +20,6 @@ from pipesat.core.progress import doing
 from pipesat.core.result import Baseline, Improvement, Solution
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve, Starts
-from pipesat.frontier.caps import Cap, at_cap, scale_of
-from pipesat.frontier.curve import Curve, Interval, KnownSchedule, words
 from pipesat.heuristics.registry import Build
 
 _MOST_GIVEN: Final = 6  # schedules, of different sources

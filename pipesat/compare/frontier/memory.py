@@ -14,18 +14,18 @@ from pipesat.core.errors import BadInput
 from pipesat.core.remarks import documents_of
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Placement, Seconds, Seed, Target, Within, Workers
-from pipesat.core.solving import Deadline, study
+from pipesat.core.solving import Deadline, named, study
+from pipesat.placement.other_placements import stated_layers
 from pipesat.workflows.hand_written import published
 from pipesat.workflows.solve import problem_for
 from pipesat.workflows.studies import solver_of, versions
 
 if TYPE_CHECKING:
+    from pipesat.compare.frontier.frontiers import Frontiers
+    from pipesat.compare.frontier.least_memory import LeastMemory
+    from pipesat.compare.frontier.points import Frontier
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Improvement
     from pipesat.core.solving import Listener
-    from pipesat.frontier.answers import Frontiers
-    from pipesat.frontier.least_memory import LeastMemory
-    from pipesat.frontier.trace import Frontier
 
 Points: TypeAlias = Annotated[int, Within(2, 200)]
 _POINTS: Final = 12
@@ -80,9 +80,9 @@ def frontier(
     NotApplicable
         If other placements are asked for, and devices do not hold exactly one stage of one route.
     """
-    from pipesat.frontier.answers import Frontiers
-    from pipesat.frontier.caps import least_feasible_cap, readable_caps
-    from pipesat.frontier.levers import caps_to_compare, own_cap, with_levers
+    from pipesat.compare.frontier.by_mode import caps_to_compare, own_cap, with_levers
+    from pipesat.compare.frontier.capacities import least_feasible_cap, readable_caps
+    from pipesat.compare.frontier.frontiers import Frontiers
 
     stated = stated_layers(layers_per_stage, placements)
     if caps is not None and count is not None:
@@ -142,8 +142,8 @@ def _curves(
     By mode, a curve begins with what those before it found, and hand-written schedules stand beside
     the first one alone.
     """
-    from pipesat.frontier.levers import taken_over
-    from pipesat.frontier.trace import trace
+    from pipesat.compare.frontier.by_mode import taken_over
+    from pipesat.compare.frontier.points import trace
 
     deadline = Deadline(time_limit, stop)
     baselines = published()
@@ -158,24 +158,12 @@ def _curves(
             time_limit=(time_limit - deadline.seconds) / (len(placed) - number),
             baselines=baselines,
             known=[schedule for one in before for schedule in taken_over(one.curve, problem)],
-            listener=telling(listener, name, deadline.seconds),
+            listener=named(listener, name, deadline.seconds),
             stop=stop,
             **options,
         )
         curves[name] = replace(found, published={}) if before else found
     return curves
-
-
-def telling(listener: Listener | None, name: str | None, began: float = 0.0) -> Listener | None:
-    """A listener to one search of several: it says which, and counts seconds from the first on."""
-    if listener is None or name is None:
-        return listener
-
-    def tell(improvement: Improvement) -> None:
-        seconds, source = began + improvement.seconds, f"{name}, {improvement.source}"
-        listener(improvement._replace(seconds=seconds, source=source))
-
-    return tell
 
 
 @public
@@ -213,7 +201,7 @@ def min_memory(
     BadInput
         If it has another number of devices.
     """
-    from pipesat.frontier.least_memory import least_memory
+    from pipesat.compare.frontier.least_memory import least_memory
 
     accepted, remarks = share("within", within, 10_000), documents_of(problem.remarks)
     caps = None if capacity_of is None else [device.memory for device in capacity_of.devices]
@@ -234,16 +222,6 @@ def min_memory(
         listener=listener,
         stop=stop,
     )
-
-
-def stated_layers(layers: int | Sequence[int] | None, placements: object) -> list[int]:
-    """Return the layers of each stage as they are stated; empty if they are not."""
-    stated = [layers] if isinstance(layers, int) else [*(layers or ())]
-    if stated and not placements:
-        text = ",".join(map(str, stated))
-        why = "says how `placements` may cut the stages, which is not given"
-        raise BadInput(why, where="layers_per_stage", value=text)
-    return stated
 
 
 def _cap(given: int | Fraction | str, unit: str) -> int | Fraction:

@@ -12,13 +12,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipesat.core.claims import Bound, Standing
-from pipesat.core.problem import Problem
-from pipesat.core.progress import doing
-from pipesat.core.result import Baseline
-from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.solving import Listener, Solve
-from pipesat.frontier.caps import (
+from pipesat.compare.frontier.capacities import (
     Cap,
     Scale1F1B,
     attainable,
@@ -26,8 +20,14 @@ from pipesat.frontier.caps import (
     least_feasible_cap,
     scale_of,
 )
-from pipesat.frontier.curve import Curve, KnownSchedule, size
-from pipesat.frontier.study import Study
+from pipesat.compare.frontier.curve import Curve, KnownSchedule, size
+from pipesat.compare.frontier.solves import Study
+from pipesat.core.claims import Bound, Standing
+from pipesat.core.problem import Problem
+from pipesat.core.progress import doing
+from pipesat.core.result import Baseline
+from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.solving import Listener, Solve
 from pipesat.heuristics.registry import Build
 
 _FIRST_ROUND = 0.35  # of the time
@@ -85,7 +85,7 @@ def trace(
     ----------
     caps
         Caps to look at; by default ``count`` of them, see
-        :func:`pipesat.frontier.caps.choose_caps`.
+        :func:`pipesat.compare.frontier.capacities.choose_caps`.
     baselines
         Hand-written schedules by name: points to compare with, and schedules to start from.
     known

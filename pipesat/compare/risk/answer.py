@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
+from pipesat.compare.risk.queues import LINKS, Links
 from pipesat.core.amounts import share, time_text
 from pipesat.core.arguments import public
 from pipesat.core.claims import difference, percent
@@ -14,17 +15,16 @@ from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Seed, Within
 from pipesat.core.showing import Displayed, Facts, Table, table_of
-from pipesat.risk.links import LINKS, Links
 from pipesat.workflows.hand_written import best_orders
 from pipesat.workflows.schedules import valid_schedule
 
 if TYPE_CHECKING:
+    from pipesat.compare.risk.noise import Gain, Noise, Spread
+    from pipesat.compare.risk.queues import Queued
     from pipesat.core.ops import Phase
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Order, Schedule
     from pipesat.profile.file import Profile
-    from pipesat.risk.links import Queued
-    from pipesat.risk.robustness import Gain, Noise, Spread
     from pipesat.workflows.result import Result
 
 OURS: Final = "schedule"
@@ -54,8 +54,8 @@ class RiskRow:
     def record(self) -> dict[str, Any]:
         """Return all figures by name."""
         gain: dict[str, Any] = {} if self.gain is None else self.gain._asdict()
-        figures = {**self.links, **self.spread._asdict()}
-        return {"name": self.name, **figures, **{f"gain_{key}": x for key, x in gain.items()}}
+        figures: dict[str, Any] = {"name": self.name} | dict(self.links) | self.spread._asdict()
+        return figures | {f"gain_{key}": x for key, x in gain.items()}
 
 
 def rows_of(
@@ -77,8 +77,8 @@ def rows_of(
     Deadlock, ValueError
         As :func:`pipesat.core.timing.time_order`.
     """
-    from pipesat.risk.links import network_of, queued
-    from pipesat.risk.robustness import gain_of, sample_values, spread_of, value_without_noise
+    from pipesat.compare.risk.noise import gain_of, sample_values, spread_of, value_without_noise
+    from pipesat.compare.risk.queues import network_of, queued
 
     networks = {
         name: {kind: network_of(problem, order, kind) for kind in LINKS}
@@ -249,11 +249,11 @@ def _noise(
     skew: float,
 ) -> tuple[Noise, str]:
     """Return the noise of each op, and what is said of it."""
-    from pipesat.risk.robustness import Noise
+    from pipesat.compare.risk.noise import Noise
 
     if profile is not None:
+        from pipesat.compare.risk.noise import noise_of_profile
         from pipesat.profile.file import read_profile
-        from pipesat.risk.robustness import noise_of_profile
 
         if given is not None:
             raise BadInput("expected it, or a profile, not both", where="noise", value=given)

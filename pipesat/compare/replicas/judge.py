@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipesat.compare.replicas.assignment import LARGEST, Assignment, parse_assignment
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Violation
 from pipesat.core.problem import Problem
@@ -16,7 +17,6 @@ from pipesat.core.timing import retime
 from pipesat.files.atomic import digest
 from pipesat.files.strict_json import read_json
 from pipesat.placement.lengths import read_lengths
-from pipesat.replicas.answer import LARGEST, Assignment, parse_assignment
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Ints
@@ -56,7 +56,7 @@ def check_assignment(
 
 
 def _costs(problem: Problem, deal: Assignment, lengths: Sequence[int] | None) -> Ints:
-    from pipesat.replicas.replay import costs_of_lengths, costs_of_list
+    from pipesat.compare.replicas.replay import costs_of_lengths, costs_of_list
 
     about = deal.lengths
     if about is None:
@@ -99,8 +99,8 @@ def replica_violations(
     """Build a replica's schedule anew, let the checker judge it, and hold its value against it."""
     import numpy as np
 
+    from pipesat.compare.replicas.replay import problem_of
     from pipesat.heuristics import BASELINES
-    from pipesat.replicas.replay import problem_of
 
     one = problem_of(problem, np.array([costs[part].sum(axis=0) for part in row]))
     timed = retime(one, BASELINES[schedule](one), objective, schedule)

@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pipesat.core.claims import Bound
-from pipesat.core.errors import BadInput, Contradiction, Infeasible
-from pipesat.core.progress import doing
-from pipesat.files.atomic import digest
-from pipesat.files.microbatch_list import MOST_CLASSES
-from pipesat.files.problem_file import problem_text
-from pipesat.placement.lengths import microbatches_from_lengths
-from pipesat.replicas.answer import Assignment
-from pipesat.replicas.bounds import bound_of_any, bound_of_schedule
-from pipesat.replicas.deal import Deal, Load, best_of_all
-from pipesat.replicas.dealer import (
+from pipesat.compare.order_rows import in_order
+from pipesat.compare.replicas.assignment import Assignment
+from pipesat.compare.replicas.deal import Deal, Load, best_of_all
+from pipesat.compare.replicas.dealer import (
     Tried,
     best_of_rules,
     best_shares,
@@ -27,9 +20,16 @@ from pipesat.replicas.dealer import (
     replay_of,
     searched,
 )
-from pipesat.replicas.judge import replica_violations
-from pipesat.replicas.replay import costs_of_lengths, costs_of_list
-from pipesat.workflows.order_rows import in_order
+from pipesat.compare.replicas.judge import replica_violations
+from pipesat.compare.replicas.least_times import bound_of_any, bound_of_schedule
+from pipesat.compare.replicas.replay import costs_of_lengths, costs_of_list
+from pipesat.core.claims import Bound
+from pipesat.core.errors import BadInput, Contradiction, Infeasible
+from pipesat.core.progress import doing
+from pipesat.files.atomic import digest
+from pipesat.files.microbatch_list import MOST_CLASSES
+from pipesat.files.problem_file import problem_text
+from pipesat.placement.lengths import microbatches_from_lengths
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Ints

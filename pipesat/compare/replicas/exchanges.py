@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from pipesat.compare.replicas.deal import EXCEEDS, Deal, Load
+from pipesat.compare.replicas.dealing_rules import Replicas
 from pipesat.core.arrays import Floats, Ints
-from pipesat.replicas.deal import EXCEEDS, Deal, Load
-from pipesat.replicas.rules import Replicas
 
 _PAIRS: Final = 4  # of replicas in a round at least; an eighth of many
 _NEAR: Final = 8  # sequences looked at for one of the length wanted

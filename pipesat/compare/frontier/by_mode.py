@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from pipesat.compare.frontier.capacities import in_1f1b, least_feasible_cap, scale_of
+from pipesat.compare.frontier.curve import Curve
+from pipesat.compare.frontier.points import Frontier
 from pipesat.core.amounts import memory_text, time_text
 from pipesat.core.claims import Standing, against
 from pipesat.core.errors import BadInput
@@ -20,9 +23,6 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.showing import Facts, Table, table_of
 from pipesat.core.stage import KEEP
 from pipesat.files.problem_checks import changed
-from pipesat.frontier.caps import in_1f1b, least_feasible_cap, scale_of
-from pipesat.frontier.curve import Curve
-from pipesat.frontier.trace import Frontier
 
 Curves = Mapping[str | None, Frontier]
 """By placement or lever; ``None`` for the problem as it is."""

@@ -10,6 +10,17 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from pipesat.compare.frontier.capacities import (
+    Cap,
+    Scale1F1B,
+    at_cap,
+    attainable,
+    in_1f1b,
+    least_feasible_cap,
+    scale_of,
+)
+from pipesat.compare.frontier.curve import Curve, Interval, KnownSchedule
+from pipesat.compare.frontier.solves import Study
 from pipesat.core.amounts import memory_text, time_text
 from pipesat.core.claims import Bound, Standing, as_given, tenable
 from pipesat.core.errors import Infeasible
@@ -19,17 +30,6 @@ from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.solving import Listener, Solve
 from pipesat.files.folder import json_file, write_folder
 from pipesat.files.schedule_file import schedule_bytes
-from pipesat.frontier.caps import (
-    Cap,
-    Scale1F1B,
-    at_cap,
-    attainable,
-    in_1f1b,
-    least_feasible_cap,
-    scale_of,
-)
-from pipesat.frontier.curve import Curve, Interval, KnownSchedule
-from pipesat.frontier.study import Study
 from pipesat.heuristics.registry import Build
 from pipesat.picture.gantt import gantt
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from pipesat.compare.order_rows import BEST, MicrobatchOrders, OrderRow
 from pipesat.core.amounts import share
 from pipesat.core.arguments import public
 from pipesat.core.checker import check
@@ -26,12 +27,11 @@ from pipesat.core.settings import Count, Seconds, Seed, Tokens
 from pipesat.core.timing import retime, time_order
 from pipesat.files.atomic import digest
 from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
-from pipesat.workflows.order_rows import BEST, MicrobatchOrders, OrderRow
 
 if TYPE_CHECKING:
+    from pipesat.compare.replicas.assignment import Assignment
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Order, Schedule
-    from pipesat.replicas.answer import Assignment
     from pipesat.solver.run.clock import Clock
 
 
@@ -93,8 +93,8 @@ def balance(
         lengths = read_lengths(lengths)
     quadratic = share("quadratic", quadratic)
     if replicas is not None or tokens is not None:
+        from pipesat.compare.replicas.dealt import dealt
         from pipesat.solver.run.clock import Clock
-        from pipesat.workflows.replicas import dealt
 
         names = schedules or ["1f1b"]
         if len(names) > 1:
