@@ -39,6 +39,11 @@ def in_modes_of_stages(problem: Problem, order: Order, modes: Sequence[int]) -> 
     return in_modes(problem, order, cells)
 
 
+def in_items(problem: Problem, item: Item, modes: Modes) -> tuple[Item, ...]:
+    """What becomes of an item of an order in these modes, one after the other."""
+    return tuple(_row_in_modes(problem, (item,), modes))
+
+
 def _row_in_modes(problem: Problem, row: Sequence[Item], modes: Modes) -> Iterator[Item]:
     for item in row:
         if isinstance(item, Pair):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pipesat.core.arrays_of import coded
 from pipesat.core.errors import Deadlock
@@ -11,11 +11,18 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.kernels.timing import makespan_of
-from pipesat.solver.modes.starts import Start, orders_from, pack_by_turns
+from pipesat.solver.model.times import LARGEST
+from pipesat.solver.modes.along import ModesAlong
+from pipesat.solver.modes.starts import Start, by_length, orders_from, pack_by_turns
+from pipesat.solver.run.clock import CONSTRAINTS_PER_SECOND
 from pipesat.solver.run.incumbent import Incumbent, failure_note
+from pipesat.solver.run.runner import Runner
 
 _STARTS = 0.2  # of the time left, at most, goes into starts along guides
+_MODELS, _MODEL = 0.25, 0.5  # into models of modes along them, and of that into one at most
 _PACKED, _PACKING = 12, 0.12  # starts that are packed, and the share of the time left for that
+_PER_OP = 3  # constraints of such a model, per op
+_MOST = 4  # times a guide's length without modes, where nothing is known
 PACKED = "packed with modes"
 
 
@@ -25,13 +32,13 @@ def start_along(incumbent: Incumbent, guides: Sequence[Schedule], seed: int) -> 
     Returns what failed. They are nearly as short as what windows find in a minute.
     """
     try:
-        _start_along(incumbent, guides, random.Random(seed))  # noqa: S311 (not secrecy)
+        _start_along(incumbent, guides, seed)
     except Exception as error:
         return [failure_note("a start with modes", error)]
     return []
 
 
-def _start_along(incumbent: Incumbent, guides: Sequence[Schedule], chance: random.Random) -> None:
+def _start_along(incumbent: Incumbent, guides: Sequence[Schedule], seed: int) -> None:
     problem = incumbent.problem
     clock = incumbent.clock.part(_STARTS * incumbent.clock.left, stop=lambda: incumbent.proven)
     best: list[tuple[int, Order]] = []
@@ -47,13 +54,34 @@ def _start_along(incumbent: Incumbent, guides: Sequence[Schedule], chance: rando
         clock.count_ops(problem.op_count, checked=True)
         if length is not None and length not in [known for known, _ in best]:
             best = sorted([*best, (length, start.order)], key=lambda found: found[0])[:_PACKED]
+    for start in _modelled(incumbent, guides, seed):
+        length = _offer(problem, incumbent, start)
+        if length is not None:
+            best = [(length, start.order), *best[: _PACKED - 1]]
     clock = incumbent.clock.part(_PACKING * incumbent.clock.left, stop=lambda: incumbent.proven)
 
     def offer(packed: Order) -> int | None:
         clock.count_ops(problem.op_count, checked=True)
         return _offer(problem, incumbent, Start(packed, PACKED))
 
+    chance = random.Random(seed)  # noqa: S311 (not secrecy)
     pack_by_turns(problem, [order for _, order in best], chance, offer, lambda: clock.over)
+
+
+def _modelled(incumbent: Incumbent, guides: Sequence[Schedule], seed: int) -> Iterator[Start]:
+    """Yield guides in their best modes by a model, those first that are shortest without modes."""
+    problem, objective = incumbent.problem, incumbent.objective
+    clock = incumbent.clock.part(_MODELS * incumbent.clock.left, stop=lambda: incumbent.proven)
+    runner, least = Runner(clock), _PER_OP * problem.op_count / CONSTRAINTS_PER_SECOND
+    for length, guide in by_length(problem, guides):
+        value = incumbent.value or _MOST * length
+        hopeless = objective == "makespan" and length >= value
+        if hopeless or clock.over or clock.left < least or value > LARGEST:
+            return
+        model = ModesAlong(problem, guide.order, value, objective)
+        order = model.solved(runner, limit=_MODEL * clock.left, seed=seed)
+        if order is not None:
+            yield Start(order, f"{guide.source}, modes by a model")
 
 
 def _offer(problem: Problem, incumbent: Incumbent, start: Start) -> int | None:

@@ -61,15 +61,21 @@ def orders_from(
     a stage has one mode for all, the best choice per stage instead. ``worth`` is asked whether one
     that takes so long without modes, as if memory were no matter, should be tried at all.
     """
+    known = by_length(problem, guides)
+    for way in _ways(problem):
+        for length, guide in known:
+            if worth(length) and (found := way(guide)) is not None:
+                yield found
+
+
+def by_length(problem: Problem, guides: Iterable[Schedule]) -> list[tuple[int, Start]]:
+    """Guides, and each with every W right after its B; by length, as if memory were no matter."""
     known: dict[Order, str] = {}
     for guide in guides:
         for start in (Start(guide.order, guide.source), _weights_at_once(problem, guide)):
             known.setdefault(start.order, start.source)
-    lengths = {order: makespan_of(*coded(problem, order)) for order in known}  # without memory
-    for way in _ways(problem):
-        for order in sorted(known, key=lambda order: lengths[order]):
-            if worth(lengths[order]) and (found := way(Start(order, known[order]))) is not None:
-                yield found
+    starts = [(makespan_of(*coded(problem, order)), Start(order, known[order])) for order in known]
+    return sorted(starts, key=lambda start: start[0])
 
 
 _Way: TypeAlias = Callable[[Start], Start | None]

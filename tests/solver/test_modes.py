@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -9,13 +12,18 @@ import pytest
 
 import pipesat
 from pipesat.core.checker import check
+from pipesat.core.errors import Deadlock
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.solver.modes.along import ModesAlong
 from pipesat.solver.modes.assign import fewest, in_modes
 from pipesat.solver.modes.starts import orders_from, packer
 from pipesat.solver.modes.whole import WHOLE
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.runner import Runner
+from tests.support.mixtures import mixture
 from tests.support.optimum import least_end, least_schedule
 from tests.support.oracle_by_instants import optimum
 from tests.support.tiny_modes import tiny, tiny_chain
@@ -73,6 +81,36 @@ def test_packing_keeps_to_memory(modes: list[dict[str, Any]]) -> None:
     for _ in range(6):
         assert walk.step() is not None
         assert check(problem, time_order(problem, walk.order)) == []
+
+
+SEEDS = [13, 42, 104, 110, 127, 165, 208, 292]
+"""Of mixtures that recompute and whose ops all take time; with pairs, lists, a mode per stage."""
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_modes_along_an_order_are_the_best_of_all(seed: int, objective: Objective) -> None:
+    problem = parse_problem(mixture(Random(seed)).document)
+    free = replace(problem, devices=tuple(replace(d, memory=None) for d in problem.devices))
+    guide = free.schedule("greedy-pairs").order
+    cells = [(s, m) for s, count in enumerate(problem.microbatches) for m in range(count)]
+    values = []
+    for numbers in product(*(problem.modes_of(stage) for stage, _ in cells)):
+        modes = dict(zip(cells, numbers, strict=True))
+        if problem.mode_choice == "stage" and len({(c[0], modes[c]) for c in cells}) > len(
+            problem.stages
+        ):
+            continue
+        with suppress(Deadlock):
+            timed = time_order(problem, in_modes(problem, guide, modes), objective)
+            values += [] if check(problem, timed) else [timed.value(objective)]
+    found = ModesAlong(problem, guide, 1000, objective).solved(Runner(Clock(60)), limit=60, seed=0)
+    if found is None:
+        assert not values
+    else:
+        timed = time_order(problem, found, objective)
+        assert not check(problem, timed)
+        assert timed.value(objective) == min(values)
 
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])
@@ -181,7 +219,7 @@ def test_a_schedule_is_found_where_only_ops_of_one_instant_fit() -> None:
         ],
         "routes": [{"stages": [0, 1], "microbatches": 2}, {"stages": [2, 3], "microbatches": 1}],
     }
-    result = parse_problem(document).solve(time_limit=20)
+    result = parse_problem(document).solve(time_limit=120)  # it is proven before
     assert any(step.source == WHOLE for step in result.history)
     assert result.value == optimum(document)
 

@@ -1,0 +1,155 @@
+"""Modes along one order, by a model: those in which it fits into memory and takes the least time.
+
+Nothing but modes is chosen, so the model has no choice of what comes first, and is solved fast. It
+is the integer program of ELF's selective recomputation, with any modes, pairs and delays. Copies
+count as done at once: what comes out is timed with them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, product
+from typing import Final, NamedTuple, TypeAlias, cast
+
+from ortools.sat.python import cp_model
+
+from pipesat.core.ops import PHASE_OF, Event, Item, members
+from pipesat.core.problem import Problem
+from pipesat.core.rules import awaited, duration, memory_in_order
+from pipesat.core.schedule import Objective, Order
+from pipesat.solver.model.times import latest_end
+from pipesat.solver.model.variants import Literal, conjunction
+from pipesat.solver.modes.assign import Cell, in_items, in_modes
+from pipesat.solver.run.runner import FOUND, Runner
+
+_LEAST: Final = -(1 << 62)
+_Term: TypeAlias = tuple[int, cp_model.IntVar]
+
+
+def _total(terms: Iterable[_Term]) -> cp_model.LinearExpr:
+    terms = list(terms)
+    return cp_model.LinearExpr.weighted_sum([x for _, x in terms], [c for c, _ in terms])
+
+
+class _Run(NamedTuple):
+    """What an item is in some modes: its ops in a row, where the literal holds."""
+
+    chosen: cp_model.IntVar
+    items: tuple[Item, ...]
+    begins: tuple[int, ...]  # of each, after the item's start; the last is the length of all
+    most: int  # memory taken while they run
+    net: int  # memory held more after them
+
+
+class ModesAlong:
+    """An order whose modes are free; ``value`` is its objective, less than ``less_than``."""
+
+    def __init__(
+        self, problem: Problem, order: Order, less_than: int, objective: Objective
+    ) -> None:
+        self.problem, self.order = problem, order
+        self.cp = cp_model.CpModel()
+        self.modes: dict[Cell, Sequence[cp_model.IntVar]] = {}
+        self._of_stage: dict[int, Sequence[cp_model.IntVar]] = {}
+        self._ends: dict[Event, cp_model.LinearExpr] = {}
+        latest = latest_end(problem, objective, less_than - 1)
+        self._starts = [[self.cp.new_int_var(0, latest, "") for _ in row] for row in order]
+        self._runs = [[[*self._ways(item)] for item in row] for row in order]
+        self.value = self.cp.new_int_var(0, less_than - 1, "")
+        for device in range(len(order)):
+            self._add_row(device, by_span=objective == "span")
+            if (room := problem.devices[device].room) is not None:
+                self._add_memory(device, room)
+        every = [*zip(chain(*self._starts), chain(*self._runs), strict=True)]
+        for start, runs in every:
+            self._note_ends(start, runs)
+        for start, runs in every:
+            self._add_waiting(start, runs)
+        self.cp.minimize(self.value)
+
+    def _literals(self, cell: Cell) -> Sequence[cp_model.IntVar]:
+        known = self.modes.get(cell) or self._of_stage.get(cell[0])
+        if known is None:
+            known = [self.cp.new_bool_var("") for _ in self.problem.modes_of(cell[0])]
+            self.cp.add_exactly_one(known)
+            if self.problem.mode_choice == "stage":
+                self._of_stage[cell[0]] = known
+        self.modes[cell] = known
+        return known
+
+    def _ways(self, item: Item) -> Iterator[_Run]:
+        """Yield an item in all modes of its microbatches, the first ones first."""
+        cells = [op[::2] for op in members(item)]
+        literals = [self._literals(cell) for cell in cells]
+        for modes in product(*(range(len(each)) for each in literals)):
+            chosen: Literal = True
+            for each, mode in zip(literals, modes, strict=True):
+                chosen = conjunction(self.cp, chosen, each[mode])
+            items = in_items(self.problem, item, dict(zip(cells, modes, strict=True)))
+            begins = tuple(accumulate((duration(self.problem, one) for one in items), initial=0))
+            changes = [memory_in_order(self.problem, one) for one in items]
+            held = [*accumulate((change.net for change in changes), initial=0)]
+            most = max((h + c.at_start for h, c in zip(held, changes, strict=False)), default=0)
+            yield _Run(cast("cp_model.IntVar", chosen), items, begins, most, held[-1])
+
+    def _add_row(self, device: int, *, by_span: bool) -> None:
+        """One item after the other."""
+        starts = self._starts[device]
+        ends = [
+            start + _total((run.begins[-1], run.chosen) for run in runs)
+            for start, runs in zip(starts, self._runs[device], strict=True)
+        ]
+        for start, end in zip(starts[1:], ends, strict=False):
+            self.cp.add(start >= end)
+        if ends:
+            self.cp.add(self.value >= ends[-1] - (starts[0] if by_span else 0))
+
+    def _add_memory(self, device: int, room: int) -> None:
+        """What is held, compared with all in their first modes, and what the next item takes."""
+        first, more = 0, Counter[cp_model.IntVar]()
+        for plain, *others in self._runs[device]:
+            most = more.copy()
+            for run in others:
+                most[run.chosen] += run.most - plain.most
+                more[run.chosen] += run.net - plain.net
+            most, more = (Counter({k: c for k, c in each.items() if c}) for each in (most, more))
+            if sum(c for c in most.values() if c > 0) > room - first - plain.most:
+                taken = _total((c, literal) for literal, c in most.items())
+                self.cp.add_linear_constraint(taken, _LEAST, room - first - plain.most)
+            first += plain.net
+
+    def _note_ends(self, start: cp_model.IntVar, runs: Sequence[_Run]) -> None:
+        """Note when the forwards and backwards of an item end."""
+        after = defaultdict[Event, list[_Term]](list)
+        for run in runs:
+            for item, end in zip(run.items, run.begins[1:], strict=True):
+                for op in members(item):
+                    if op.kind != "W":
+                        event = op.stage, PHASE_OF[op.kind], op.microbatch
+                        after[event].append((end, run.chosen))
+        for event, terms in after.items():
+            self._ends[event] = start + _total(terms)
+
+    def _add_waiting(self, start: cp_model.IntVar, runs: Sequence[_Run]) -> None:
+        """What an item's ops wait for has ended when they start, and has arrived."""
+        before = defaultdict[Event, list[_Term]](list)
+        for run in runs:
+            for item, begin in zip(run.items, run.begins, strict=False):
+                for op in members(item):
+                    source = awaited(self.problem, op) if op.kind != "W" else None
+                    if source is not None:
+                        before[source.event].append((source.delay - begin, run.chosen))
+        for event, terms in before.items():
+            self.cp.add(start >= self._ends[event] + _total(terms))
+
+    def solved(self, runner: Runner, *, limit: float, seed: int) -> Order | None:
+        """Return the order in the best modes found; ``None`` if none was."""
+        solver, status = runner.solve(self.cp, limit=limit, seed=seed)
+        if status not in FOUND:
+            return None
+        chosen = {
+            cell: next(mode for mode, literal in enumerate(each) if solver.boolean_value(literal))
+            for cell, each in self.modes.items()
+        }
+        return in_modes(self.problem, self.order, chosen)
