@@ -13,6 +13,7 @@ import dataclasses
 import itertools
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ SELECTION = (
 
 def cases(options: argparse.Namespace, files: list[Path]) -> Iterator[Case]:
     """Everything, then without each part."""
-    from pipesat.solver.search_parts import SearchParts
+    from pipesat.solver.options import SearchParts
 
     switches = [field.name for field in dataclasses.fields(SearchParts)]
     yield from repeated(options, files, [ALL, WARM_STARTS, *switches])
@@ -67,12 +68,11 @@ def _without(part: str, search: Callable[..., Any]) -> Callable[..., Any]:
     from pipesat.heuristics.list_scheduling import list_schedules
     from pipesat.solver import SearchParts
 
-    def reduced(problem: Any, **others: Any) -> Any:
+    def reduced(problem: Any, options: Any) -> Any:
         if part == WARM_STARTS:
-            others["warm_starts"] = itertools.islice(list_schedules(problem), 1)
-        else:
-            others["parts"] = SearchParts(**{part: False})
-        return search(problem, **others)
+            first = itertools.islice(list_schedules(problem), 1)
+            return search(problem, replace(options, starts="none", schedules=first))
+        return search(problem, replace(options, parts=SearchParts(**{part: False})))
 
     return reduced
 

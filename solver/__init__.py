@@ -1,11 +1,11 @@
-"""The exact solver: a problem, and schedules to start from, in; the best schedule and a proof out.
+"""The exact solver: a problem in; the best schedule and a proof of how good it is out.
 
-The only package that models in CP-SAT.
+The only package that models in CP-SAT. It starts from the hand-written schedules that it makes.
 """
 
 from __future__ import annotations
 
-from pipesat.solver.driver import solve
-from pipesat.solver.search_parts import SearchParts
+from pipesat.solver.options import SearchParts, SolveOptions
+from pipesat.solver.search import solve
 
-__all__ = ["SearchParts", "solve"]
+__all__ = ["SearchParts", "SolveOptions", "solve"]

@@ -40,6 +40,7 @@ from pipesat.solver.modes.assign import in_modes_of_stages
 from pipesat.solver.modes.search import start_along
 from pipesat.solver.modes.starts import mode_names, mode_number
 from pipesat.solver.modes.whole import offer_any
+from pipesat.solver.portfolio import Lanes
 from pipesat.solver.run.incumbent import Incumbent, failure_note
 from pipesat.solver.run.team import SearchReport
 
@@ -64,23 +65,23 @@ def stricter(problem: Problem) -> Problem | None:
 
 
 @dataclass
-class Solve:
-    """An incumbent with the starts that keep to its problem's rules, the best of every source.
+class Level:
+    """A problem under one rule for the order of microbatches: its incumbent and its starts.
 
-    Those that are hand-written are kept apart from others. ``inner`` is the same under the next
-    stricter rule.
+    Starts are those that keep to its rules, the best of every source, hand-written ones apart from
+    others. ``inner`` is the same under the next stricter rule.
     """
 
     incumbent: Incumbent
     best: dict[tuple[bool, str], Schedule] = field(default_factory=dict)
-    inner: Solve | None = None
+    inner: Level | None = None
 
     def __post_init__(self) -> None:
         outer, strict = self.incumbent, stricter(self.incumbent.problem)
         if strict is not None:
             inner = outer.narrower(strict, outer.clock, outer.offer_timed)
             inner.wider = outer
-            self.inner = Solve(inner)
+            self.inner = Level(inner)
 
     def begin(self, forms: Sequence[Bound] | None = None) -> None:
         """Collect what needs no search: as many of the closed forms as a share of the time admits.
@@ -217,43 +218,25 @@ def _fits(problem: Problem) -> bool:
 
 
 def search_all(
-    search: Search,
-    hand: Callable[[Incumbent, list[Schedule]], object],
-    written_for: Callable[[Problem], Iterable[Schedule]],
-    guides: Sequence[Schedule],
-    mine: Incumbent,
-    starts: list[Schedule],
-    *,
-    seed: int,
+    lanes: Lanes, guides: Sequence[Schedule], mine: Incumbent, starts: list[Schedule]
 ) -> SearchReport:
     """Search what is narrower than a problem, for a share of the time, then the problem itself.
 
-    ``hand`` lets the other lanes search it meanwhile. ``guides`` are schedules without modes, valid
-    or not, for starts with modes along them.
+    ``guides`` are schedules without modes, valid or not, for starts with modes along them.
     """
-    report = SearchReport([], [])
-
-    def within(narrow: Iterable[Narrower]) -> None:
-        report.add(search_narrower(search, written_for, mine, starts, narrow, seed=seed))
-
-    within(few_alone(mine.problem))
+    report = search_narrower(lanes, mine, starts, few_alone(mine.problem))
     if mine.problem.has_modes:
-        hand(mine, starts)
-        report.failed.extend(start_along(mine, [*allowed(mine.problem, guides)], seed))
-        within(narrower(mine.problem))
+        lanes.hand(mine, starts)
+        along = [*allowed(mine.problem, guides)]
+        report.failed.extend(start_along(mine, along, lanes.options.seed))
+        report.add(search_narrower(lanes, mine, starts, narrower(mine.problem)))
     if not (mine.proven or mine.clock.over):
-        report.add(search(mine, starts))
+        report.add(lanes.search(mine, starts))
     return report
 
 
 def search_narrower(
-    search: Search,
-    written_for: Callable[[Problem], Iterable[Schedule]],
-    mine: Incumbent,
-    starts: Sequence[Schedule],
-    problems: Iterable[Narrower],
-    *,
-    seed: int,
+    lanes: Lanes, mine: Incumbent, starts: Sequence[Schedule], problems: Iterable[Narrower]
 ) -> SearchReport:
     """Search narrower problems for a share of the time; offer what is found to ``mine``."""
     report = SearchReport([], [])
@@ -283,7 +266,7 @@ def search_narrower(
         known: list[Schedule] = []
         try:
             same = narrow.problem.microbatches == mine.problem.microbatches
-            made.extend(written_for(narrow.problem))
+            made.extend(lanes.starts_of(narrow.problem))
             mine_too = allowed(narrow.problem, starts) if same else ()
             known.extend(own.valid(chain(mine_too, made), clock.part(_STARTS * clock.left)))
         except Exception as error:
@@ -294,9 +277,9 @@ def search_narrower(
             own.clock = clock.part(clock.left, stop=hopeless)
             own.found_at = own.clock.elapsed
             if narrow.problem.has_modes:
-                report.failed.extend(start_along(own, made, seed))
+                report.failed.extend(start_along(own, made, lanes.options.seed))
             with doing(f"the narrower problem {narrow.name}"):
-                report.add(search(own, known), f"{narrow.name}: ")
+                report.add(lanes.search(own, known), f"{narrow.name}: ")
         report.failed.extend(own.faults)
     return report
 

@@ -26,6 +26,7 @@ from pipesat.solver.modes.choices import Choices
 from pipesat.solver.modes.whole import WHOLE, Whole, whole_applies
 from pipesat.solver.modes.window import ModeWindows
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
+from pipesat.solver.options import SearchParts, SolveOptions
 from pipesat.solver.packing import justified
 from pipesat.solver.permutations.search import permutations_apply, permuted_schedules
 from pipesat.solver.proof.search import ProofSearch, proofs_for
@@ -35,14 +36,13 @@ from pipesat.solver.run.lane import Seat, Work
 from pipesat.solver.run.runner import Runner, Watched
 from pipesat.solver.run.team import SearchReport, Team
 from pipesat.solver.run.turns import Turn, take_turns
-from pipesat.solver.search_parts import SearchParts
 
 _NEAR = 1.05  # times the best start's value: of those that windows begin from
 _PATIENCE = 5.0  # seconds of window search without an improvement
 _VAIN = 20.0  # seconds of a lane's proofs without a better bound
 
 Step = Callable[[], bool]
-Written = Callable[[Problem], Iterable[Schedule]]
+StartsOf = Callable[[Problem], Iterable[Schedule]]
 
 
 class Part(NamedTuple):
@@ -65,7 +65,7 @@ class Part(NamedTuple):
 class Lane:
     """A lane that searches one problem: what its parts share.
 
-    ``starts`` are valid schedules, best first; with memory modes, ``written_for`` makes some for
+    ``starts`` are valid schedules, best first; with memory modes, ``starts_of`` makes some for
     problems in which stages have theirs.
     """
 
@@ -74,7 +74,7 @@ class Lane:
     starts: Sequence[Schedule]
     seed: int
     parts: SearchParts
-    written_for: Written = lambda _: ()
+    starts_of: StartsOf = lambda _: ()
     windows: WindowSearch | None = None
     vain: float = 0.0  # seconds of proofs since they raised the bound
     told: list[Any] = field(default_factory=list)  # parts that have a report
@@ -219,7 +219,7 @@ def _choices(lane: Lane) -> Step | None:
     found = Choices(
         problem,
         lane.incumbent,
-        lane.written_for,
+        lane.starts_of,
         partial(alone, parts=lane.parts),
         seed=lane.seed,
     )
@@ -281,32 +281,41 @@ MODES: Final = (
 """Of problems with memory modes."""
 
 
-def search(
-    team: Team,
-    incumbent: Incumbent,
-    starts: Sequence[Schedule],
-    *,
-    seed: int,
-    parts: SearchParts,
-    written_for: Written = lambda _: (),
-) -> SearchReport:
-    """Improve an incumbent and its bound until proven, out of time or stopped; say what happened.
+@dataclass(frozen=True)
+class Lanes:
+    """All lanes of a solve; ``starts_of`` makes hand-written schedules for other problems."""
 
-    Needs an incumbent with a schedule.
-    """
-    travels = travelling(incumbent, starts, seed, parts)
-    ours = partial(work, starts=starts, seed=seed, parts=parts, written_for=written_for)
-    return team.run(incumbent, travels, ours)
+    team: Team
+    options: SolveOptions
+    starts_of: StartsOf = lambda _: ()
 
+    def search(self, incumbent: Incumbent, starts: Sequence[Schedule]) -> SearchReport:
+        """Improve an incumbent and its bound until proven, out of time or stopped.
 
-def travelling(
-    incumbent: Incumbent, starts: Sequence[Schedule], seed: int, parts: SearchParts
-) -> Work:
-    """Return the work of a lane in another process: of the starts it gets those that it uses."""
-    used = starts[:_STARTS]
-    if not incumbent.problem.has_modes and gains(incumbent.problem):
-        used = _near(incumbent, starts) or used
-    return partial(work, starts=[one.bare() for one in used], seed=seed, parts=parts)
+        Needs an incumbent with a schedule. ``starts`` are others that are valid, the best first.
+        Returns what happened.
+        """
+        options = self.options
+        ours = partial(
+            work,
+            starts=starts,
+            seed=options.seed,
+            parts=options.parts,
+            starts_of=self.starts_of,
+        )
+        return self.team.run(incumbent, self._travelling(incumbent, starts), ours)
+
+    def hand(self, incumbent: Incumbent, starts: Sequence[Schedule]) -> None:
+        """Let the other lanes search meanwhile."""
+        self.team.hand(incumbent, self._travelling(incumbent, starts))
+
+    def _travelling(self, incumbent: Incumbent, starts: Sequence[Schedule]) -> Work:
+        """Return the work of a lane in another process, with those starts that it uses."""
+        used = starts[:_STARTS]
+        if not incumbent.problem.has_modes and gains(incumbent.problem):
+            used = _near(incumbent, starts) or used
+        bare = [one.bare() for one in used]
+        return partial(work, starts=bare, seed=self.options.seed, parts=self.options.parts)
 
 
 def _near(incumbent: Incumbent, starts: Sequence[Schedule]) -> list[Schedule]:

@@ -22,9 +22,9 @@ sys.path.insert(0, str(HERE.parent.parent))
 from pipesat.core.errors import BadInput, NotApplicable  # noqa: E402
 from pipesat.files.problem_file import parse_problem  # noqa: E402
 from pipesat.heuristics.list_scheduling import list_scheduling  # noqa: E402
-from pipesat.solver import solve  # noqa: E402
+from pipesat.solver import SolveOptions, solve  # noqa: E402
+from pipesat.solver.options import ALL_PARTS  # noqa: E402
 from pipesat.solver.proof import short_runs  # noqa: E402
-from pipesat.solver.search_parts import ALL_PARTS  # noqa: E402
 from tests.support.against_oracle import least_value  # noqa: E402
 from tests.support.oracle import plain_model_optimum  # noqa: E402
 
@@ -70,14 +70,15 @@ def main() -> None:
             found["infeasible or undecided"] += 1
             continue
         for name, parts in PARTS.items():
-            result = solve(
-                problem,
+            options = SolveOptions(
                 objective="span",
                 time_limit=SECONDS,
                 deterministic=True,
                 parts=parts,
-                warm_starts=[start],
+                starts="none",
+                schedules=[start],
             )
+            result = solve(problem, options)
             bound, value = result.bound, result.value
             if bound is None or value is None:
                 found["without a schedule"] += 1

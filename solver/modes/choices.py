@@ -55,12 +55,12 @@ class Choices:
         self,
         problem: Problem,
         incumbent: Incumbent,
-        written_for: Callable[[Problem], Iterable[Schedule]],
+        starts_of: Callable[[Problem], Iterable[Schedule]],
         search: Callable[[Incumbent, Sequence[Schedule], int], list[str]],
         *,
         seed: int,
     ) -> None:
-        self.problem, self.incumbent, self.written_for = problem, incumbent, written_for
+        self.problem, self.incumbent, self.starts_of = problem, incumbent, starts_of
         self.search, self.seed = search, seed
         self.open = list(self._choice(()))
         self.steps = self.visited = 0
@@ -146,7 +146,7 @@ class Choices:
         if own.schedule is not None:
             return [own.schedule]
         sure = time_order(choice.problem, sure_order(choice.problem), own.objective, SOURCE)
-        found = own.valid(chain([sure], self.written_for(choice.problem)), own.clock)
+        found = own.valid(chain([sure], self.starts_of(choice.problem)), own.clock)
         return sorted(found, key=lambda start: start.value(own.objective))
 
     def _offer(self, modes: tuple[int, ...], found: Schedule) -> None:

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from pipesat.core.problem import Problem
 from pipesat.solver.model.times import LARGEST, latest_end, unit_for
+from pipesat.solver.options import ALL_PARTS, SearchParts
 from pipesat.solver.proof.devices import DevicesAlone
 from pipesat.solver.proof.places import PlacesProofs
 from pipesat.solver.proof.relaxations import Relaxations
@@ -13,7 +14,6 @@ from pipesat.solver.proof.short_runs import ShortRuns, is_long
 from pipesat.solver.proof.stretch_search import Stretches
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import PROOFS, Runner
-from pipesat.solver.search_parts import ALL_PARTS, SearchParts
 
 _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain as chain_of
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,11 @@ from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Contradiction, Fault
 from pipesat.core.problem import Problem
-from pipesat.core.result import Baseline
-from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.result import Baseline, Solution
 from pipesat.core.timing import time_order
-from pipesat.workflows.result import Result
+from pipesat.heuristics.registry import never
+from pipesat.solver.options import SolveOptions
+from pipesat.solver.starts import StartingSchedules
 from tests.conftest import Run
 from tests.support.problems import chain
 
@@ -57,23 +59,16 @@ LAYERS = {
 }
 
 
-def ended_at_once(
-    problem: Problem,
-    *,
-    objective: Objective = "makespan",
-    warm_starts: Iterable[Schedule] = (),
-    schedules: Iterable[Schedule] = (),
-    seed: int = 0,
-    **_: Any,
-) -> Result:
+def ended_at_once(problem: Problem, options: SolveOptions) -> Solution:
     """Return the first schedule that fits."""
-    starts = (time_order(problem, s.order, objective, s.source) for s in [*schedules, *warm_starts])
+    objective, written = options.objective, StartingSchedules(problem, options.starts, never)
+    given = chain_of(options.schedules, written)
+    starts = (time_order(problem, s.order, objective, s.source) for s in given)
     first = next((start for start in starts if not check(problem, start)), None)
     bound = closed_form_bound(problem, objective)
     value = None if first is None else first.value(objective)
-    return Result(
-        problem, Standing(value, bound.value).status, objective, first, bound, None, 0.0, seed, 1
-    )
+    status = Standing(value, bound.value).status
+    return Solution(problem, status, objective, first, bound, None, 0.0, options.seed, 1)
 
 
 @pytest.fixture(autouse=True)
@@ -189,8 +184,8 @@ def told(outcome: Any, folder: Path | None, *words: str) -> None:
 
 @pytest.mark.slow
 def test_solve(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuted(problem: Problem, **given: Any) -> Result:
-        result = ended_at_once(problem, **given)
+    def refuted(problem: Problem, options: SolveOptions) -> Solution:
+        result = ended_at_once(problem, options)
         assert result.baseline is None
         return replace(result, bound=None, status="feasible", contradictions=("A, but B",))
 
@@ -248,10 +243,12 @@ def test_a_plan_that_contradicts_itself_keeps_its_schedule(
 def test_the_best_baseline_of_some_is_not_called_the_best_of_all(
     cli: Run, save: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def of_some(problem: Problem, *, warm_starts: Iterable[Schedule], **given: Any) -> Result:
-        first = next(s for s in warm_starts if not check(problem, s))
-        result = ended_at_once(problem, warm_starts=[first], **given)
-        return replace(result, baseline=Baseline(first.source, first.value(result.objective)))
+    def of_some(problem: Problem, options: SolveOptions) -> Solution:
+        made = StartingSchedules(problem, "all", never)
+        first = next(s for s in made if not check(problem, s))
+        result = ended_at_once(problem, replace(options, starts="none", schedules=[first]))
+        best = Baseline(first.source, first.value(result.objective))
+        return replace(result, baseline=best, baselines_left_out=True)
 
     said = lambda outcome: " ".join(outcome.out.split())  # noqa: E731
     assert "best hand-written schedule made in time" not in said(cli("solve", save(PROBLEM)))
@@ -291,8 +288,8 @@ def test_rows_of_one_problem_agree(save: Any) -> None:
 def test_a_case_with_a_refuted_proof_says_so(
     cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuted(problem: Problem, **given: Any) -> Result:
-        return replace(ended_at_once(problem, **given), contradictions=("A, but B",))
+    def refuted(problem: Problem, options: SolveOptions) -> Solution:
+        return replace(ended_at_once(problem, options), contradictions=("A, but B",))
 
     monkeypatch.setattr(pipesat.solver, "solve", refuted)
     spec, out = save(SWEEP, "sweep.toml"), tmp_path / "out"
@@ -304,7 +301,7 @@ def test_a_case_with_a_refuted_proof_says_so(
 
 
 def test_any_fault_is_one_line(cli: Run, save: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: Any, **__: Any) -> Result:
+    def fails(*_: Any) -> Solution:
         raise Fault("two parts\ndisagree")
 
     monkeypatch.setattr(pipesat.solver, "solve", fails)

@@ -68,7 +68,7 @@ def test_a_signal_before_a_solve_begins(tmp_path: Path) -> None:
     problem = tmp_path / "problem.json"
     problem.write_text(json.dumps(chain(2, 3, cap=1).document))
     arguments = ["solve", problem, "-o", tmp_path / "out", "--json", "--time-limit", 600]
-    done = run("pipesat.solver.driver", signal.SIGTERM, *arguments)
+    done = run("pipesat.solver.search", signal.SIGTERM, *arguments)
     assert done.returncode == 128 + signal.SIGTERM, done.stderr
     assert "Traceback" not in done.stderr
     result = json.loads(done.stdout)

@@ -161,7 +161,7 @@ def test_no_more_threads_than_the_quota_feeds(
 
 
 def test_as_many_cores_as_a_solve_takes() -> None:
-    from pipesat.solver import solve
+    from pipesat.solver import SolveOptions, solve
 
     problem = doctor.known_problem()
-    assert solve(problem, time_limit=0).workers == usable_cores.usable_cores()
+    assert solve(problem, SolveOptions(time_limit=0)).workers == usable_cores.usable_cores()

@@ -85,7 +85,8 @@ core record
 files bounds
 placement
 picture
-heuristics solver
+heuristics
+solver
 profile
 layers
 export

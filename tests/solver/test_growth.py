@@ -25,6 +25,7 @@ from pipesat.solver.growth import few_of, grown_orders
 from pipesat.solver.model.left_out import with_microbatches as fewer
 from pipesat.solver.modes.assign import in_modes
 from pipesat.solver.narrower import search_all
+from pipesat.solver.options import SearchParts
 from pipesat.solver.packing import justified
 from pipesat.solver.portfolio import OtherWays
 from pipesat.solver.repetition import Repeat, grown, repeated, repeats, with_other_end
@@ -32,8 +33,8 @@ from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
 from pipesat.solver.run.team import SearchReport
-from pipesat.solver.search_parts import SearchParts
 from tests.support.greedy import by_each_policy
+from tests.support.lanes import by
 from tests.support.periodic import tessel, with_microbatches
 from tests.support.problems import chain, problems, vee
 
@@ -418,7 +419,7 @@ def test_a_search_is_never_worse_than_a_shorter_one_repeated(
         return SearchReport([], [])
 
     mine = Incumbent(problem, "makespan", Clock(60, deterministic=True))
-    report = search_all(search, lambda *_: None, list_schedules, [], mine, [], seed=0)
+    report = search_all(by(search, list_schedules), [], mine, [])
     assert report.failed == []
     assert mine.schedule is not None
     assert check(problem, mine.schedule) == []

@@ -25,15 +25,15 @@ from pipesat.core.solving import study
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver import portfolio
-from pipesat.solver.driver import solve
 from pipesat.solver.neighbourhood.search import WindowSearch
+from pipesat.solver.options import SearchParts, SolveOptions
 from pipesat.solver.proof.search import ProofSearch
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.lane import Seat
 from pipesat.solver.run.runner import Watched
 from pipesat.solver.run.team import Team
-from pipesat.solver.search_parts import ALL_PARTS, SearchParts
+from pipesat.solver.search import solve
 from tests.support.greedy import by_each_policy
 from tests.support.lanes import (
     PROBLEM,
@@ -83,7 +83,7 @@ def test_many_lanes_share_one_search(problem: Problem) -> None:
     team = Team(incumbent, LANES)
     team.begin(now=True)
     try:
-        done = portfolio.search(team, incumbent, [], seed=0, parts=ALL_PARTS)
+        done = portfolio.Lanes(team, SolveOptions()).search(incumbent, [])
     finally:
         team.close()
     assert (done.failed, team.lost, incumbent.faults) == ([], [], [])
@@ -224,6 +224,10 @@ def test_short_and_deterministic_solves_have_one_lane(
     assert team.members == {}
 
 
+def alone(**more: Any) -> SolveOptions:
+    return SolveOptions(time_limit=600, workers=1, starts="none", **more)
+
+
 def test_a_solve_ends_in_time_whatever_is_being_done() -> None:
     """A hand-written schedule that never asks whether to give up is left behind."""
     stop, released, ended = threading.Event(), threading.Event(), threading.Event()
@@ -236,9 +240,7 @@ def test_a_solve_ends_in_time_whatever_is_being_done() -> None:
         yield schedules()[-1]
 
     heard: list[Improvement] = []
-    result = solve(
-        PROBLEM, warm_starts=starts(), time_limit=600, workers=1, listener=heard.append, stop=stop
-    )
+    result = solve(PROBLEM, alone(schedules=starts(), listener=heard.append, stop=stop))
     assert not ended.is_set()
     known = len(heard)
     released.set()
@@ -258,7 +260,7 @@ def test_a_solve_ends_in_time_without_any_schedule(monkeypatch: pytest.MonkeyPat
         released.wait(60)
         yield schedules()[0]
 
-    result = solve(PROBLEM, warm_starts=starts(), time_limit=600, workers=1, stop=stop)
+    result = solve(PROBLEM, alone(schedules=starts(), stop=stop))
     assert not released.is_set()
     released.set()
     assert result.schedule is not None
@@ -266,9 +268,9 @@ def test_a_solve_ends_in_time_without_any_schedule(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_a_search_raises_is_raised_to_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipesat.solver.driver.preflight", fail)
+    monkeypatch.setattr("pipesat.solver.search.preflight", fail)
     with pytest.raises(Planted):
-        solve(PROBLEM, time_limit=60)
+        solve(PROBLEM, SolveOptions(starts="none"))
 
 
 def test_a_part_that_fails_loses_nothing_of_what_it_has_found() -> None:
@@ -291,9 +293,7 @@ def test_if_all_lanes_fail_the_result_stays(monkeypatch: pytest.MonkeyPatch) -> 
     (start, *_) = list_schedules(problem)
     known = Bound(10, "known from elsewhere")
     parts = SearchParts(closed_forms=False, packing=False, growth=False)
-    result = solve(
-        problem, warm_starts=[start], known_bound=known, workers=1, time_limit=600, parts=parts
-    )
+    result = solve(problem, alone(schedules=[start], known_bound=known, parts=parts))
     assert (result.status, result.value, result.bound) == ("feasible", start.makespan, known)
     assert [PLANTED in warning for warning in result.warnings] == [True]
     assert result.explanation.count(PLANTED) == 1
@@ -308,7 +308,7 @@ def test_a_hand_written_schedule_that_fails_leaves_those_before_it() -> None:
         yield good
         raise Planted("no more")
 
-    result = solve(problem, warm_starts=starts(), time_limit=600, workers=1)  # type: ignore[arg-type]
+    result = solve(problem, alone(schedules=starts()))
     assert result.value is not None
     assert result.value <= good.makespan
     assert any("Planted: no more" in warning for warning in result.warnings)

@@ -14,9 +14,10 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.solver.narrower import narrower, search_narrower
-from pipesat.solver.portfolio import SearchReport
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.team import SearchReport
+from tests.support.lanes import by
 
 STAGE: dict[str, Any] = {"device": 0, "F": 2, "B": 2, "W": 1, "BW": 3, "held_after_F": 2}
 LESS = {"name": "less", "backward": "fused", "BW": 4, "held_after_F": 1}
@@ -59,7 +60,7 @@ def test_starts_with_pairs_are_none_of_the_problem_without() -> None:
         return SearchReport([], [])
 
     mine = Incumbent(problem, "makespan", Clock(60))
-    report = search_narrower(search, lambda _: [], mine, [start], narrower(problem), seed=0)
+    report = search_narrower(by(search), mine, [start], narrower(problem))
     assert report.failed == []
     assert [alone for alone, _ in searched] == ["False", "False", "True"]
     assert mine.schedule is not None  # what was found in one mode is a schedule of the problem
@@ -90,7 +91,7 @@ def test_one_without_hope_is_not_searched(pairs: int, given: bool, names: list[s
         searched.append(own.problem)
         return SearchReport([], [])
 
-    search_narrower(search, lambda _: [], mine, [start] if given else [], narrower(problem), seed=0)
+    search_narrower(by(search), mine, [start] if given else [], narrower(problem))
     assert [one.name for one in narrower(problem) if one.problem in searched] == names
 
 
@@ -114,5 +115,5 @@ def test_the_search_of_one_ends_when_it_finds_nothing_better_or_cannot() -> None
         spent[name] = [mine.clock.elapsed - begin]
         return SearchReport([], [])
 
-    search_narrower(search, lambda _: [], mine, [], narrower(problem), seed=0)
+    search_narrower(by(search), mine, [], narrower(problem))
     assert {name: round(seconds) for name, (seconds,) in spent.items()} == {"0": 8, "1": 3, "2": 6}

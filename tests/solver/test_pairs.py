@@ -17,7 +17,7 @@ from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
-from pipesat.solver import solve
+from pipesat.solver import SolveOptions, solve
 from pipesat.solver.model.left_out import with_microbatches
 from pipesat.solver.model.model import Model, build_model
 from pipesat.solver.model.pairing import fusing_may_pay, gains
@@ -135,7 +135,10 @@ def test_fusing_pays_only_where_a_pair_of_bw_gains() -> None:
 def test_a_solve_proves_it(
     pairs: dict[tuple[str, str], int], m: int, device: dict[str, int], optimum: int
 ) -> None:
-    result = solve(one_stage(pairs, m, **device), deterministic=True, time_limit=5)
+    result = solve(
+        one_stage(pairs, m, **device),
+        SolveOptions(deterministic=True, time_limit=5, starts="none"),
+    )
     assert (result.status, result.value) == ("optimal", optimum)
 
 

@@ -14,13 +14,13 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics.microbatch_orders import RULES
-from pipesat.solver import solve
-from pipesat.solver.narrower import SHARES, Solve
-from pipesat.solver.portfolio import SearchReport
+from pipesat.solver import SolveOptions, solve
+from pipesat.solver.narrower import SHARES, Level
+from pipesat.solver.options import ALL_PARTS
 from pipesat.solver.proof.search import proofs_for
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.search_parts import ALL_PARTS
+from pipesat.solver.run.team import SearchReport
 from pipesat.workflows.hand_written import baseline
 
 
@@ -50,7 +50,8 @@ def drawn(seed: int, microbatches: int = 6) -> Problem:
 def value(problem: Problem, seconds: float) -> int:
     """Of a deterministic solve from two schedules under every rule of thumb."""
     starts = [baseline(name, problem, rule) for name in ("1f1b", "zb-h1") for rule in RULES]
-    found = solve(problem, time_limit=seconds, deterministic=True, warm_starts=starts).value
+    options = SolveOptions(time_limit=seconds, deterministic=True, starts="none", schedules=starts)
+    found = solve(problem, options).value
     assert found is not None
     return found
 
@@ -65,7 +66,7 @@ def test_a_freer_order_is_never_longer_than_a_stricter_one_within_its_share(seed
 
 
 def test_lanes_prove_the_rule_that_was_asked_for_whichever_is_searched() -> None:
-    whole = Solve(Incumbent(drawn(1), "makespan", Clock(1.0, deterministic=True)))
+    whole = Level(Incumbent(drawn(1), "makespan", Clock(1.0, deterministic=True)))
     assert whole.take(baseline("1f1b", whole.incumbent.problem, "given"), written=True)
     same = whole.inner
     assert same is not None
@@ -79,7 +80,7 @@ def test_lanes_prove_the_rule_that_was_asked_for_whichever_is_searched() -> None
 def test_each_rule_is_searched_at_its_share_of_the_time_and_what_it_finds_is_kept() -> None:
     free = drawn(1)
     clock = Clock(16.0, deterministic=True)
-    whole = Solve(Incumbent(free, "makespan", clock))
+    whole = Level(Incumbent(free, "makespan", clock))
     whole.begin()
     written = {rule: baseline("1f1b", free, rule) for rule in ("given", "ascending")}
     for start in written.values():
@@ -106,7 +107,7 @@ def test_each_rule_is_searched_at_its_share_of_the_time_and_what_it_finds_is_kep
 
 def test_what_is_found_under_a_stricter_rule_is_offered_at_once() -> None:
     free = drawn(1)
-    whole = Solve(Incumbent(free, "makespan", Clock(1.0, deterministic=True)))
+    whole = Level(Incumbent(free, "makespan", Clock(1.0, deterministic=True)))
     assert whole.inner is not None
     assert whole.inner.inner is not None
     given = baseline("1f1b", free)
@@ -121,7 +122,7 @@ def test_where_microbatches_are_alike_there_is_no_stricter_rule() -> None:
     one = route.definitions[:1]
     alike = replace(route, classes=(0,) * route.microbatches, definitions=one)
     for problem in (replace(free, order="given"), replace(free, routes=(alike,))):
-        assert Solve(Incumbent(problem, "makespan", Clock(1.0))).inner is None
+        assert Level(Incumbent(problem, "makespan", Clock(1.0))).inner is None
 
 
 def test_closed_forms_end_with_their_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +135,7 @@ def test_closed_forms_end_with_their_share_of_the_time(monkeypatch: pytest.Monke
             clock.count(1.0)
 
     monkeypatch.setattr("pipesat.solver.narrower.closed_forms", forms)
-    whole = Solve(Incumbent(replace(drawn(1), order="given"), "makespan", clock))
+    whole = Level(Incumbent(replace(drawn(1), order="given"), "makespan", clock))
     whole.begin()
     assert clock.elapsed == 2.0
     assert whole.incumbent.bound.source == "form 1"

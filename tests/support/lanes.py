@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.solver.options import SolveOptions
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.lane import Seat
-from pipesat.solver.run.team import Team
+from pipesat.solver.run.team import SearchReport, Team
 from tests.support.greedy import by_each_policy
 from tests.support.problems import chain
 
@@ -87,3 +89,13 @@ def waits_for_the_best(seat: Seat, incumbent: Incumbent) -> list[str]:
     del seat
     until(lambda: incumbent.value == schedules()[-1].makespan)
     return ["waited"]
+
+
+def by(
+    search: Callable[[Incumbent, list[Schedule]], SearchReport],
+    starts_of: Callable[[Problem], Iterable[Schedule]] = lambda _: (),
+) -> Any:
+    """Lanes that search as a function does, and tell nobody meanwhile."""
+    return SimpleNamespace(
+        search=search, hand=lambda *_: None, starts_of=starts_of, options=SolveOptions()
+    )

@@ -15,6 +15,7 @@ from pipesat.core.solving import Deadline
 from pipesat.layers.file import parse_layers
 from pipesat.layers.layer import FORMAT, Layers
 from pipesat.layers.pipeline import Pipeline
+from pipesat.solver import SolveOptions
 from pipesat.solver import solve as solve_itself
 
 
@@ -28,8 +29,8 @@ def entry(F: int, B: int, W: int, held: int = 1, **more: Any) -> dict[str, Any]:
 
 def deterministic(problem: Problem, **options: Any) -> Solution:
     """The solver as a search calls it, one result for one seed."""
-    del options["starts"]
-    return solve_itself(problem, deterministic=True, **options)
+    options["starts"] = "none"
+    return solve_itself(problem, SolveOptions(deterministic=True, **options))
 
 
 def searched(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Search:

@@ -51,7 +51,7 @@ def search(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         import pipesat.solver
 
         monkeypatch.setattr(
-            pipesat.solver, "solve", lambda problem, **_: ended_early(problem, **changes)
+            pipesat.solver, "solve", lambda problem, _: ended_early(problem, **changes)
         )
 
     return returns

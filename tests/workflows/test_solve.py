@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -21,9 +20,9 @@ from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.starts import StartingSchedules
 from pipesat.workflows.compare import compare
-from pipesat.workflows.result import Result
-from pipesat.workflows.solve import _Starts, solve
+from pipesat.workflows.solve import solve
 from tests.support.oracle import brute_force, order_count, plain_model_optimum
 from tests.support.oracle_by_instants import optimum
 from tests.support.paths import ROOT
@@ -111,9 +110,10 @@ def test_without_time_for_anything_there_is_one_microbatch_after_the_other() -> 
     problem = chain(3, 4, cap=0, F=0, B=0, W=0, held=(1, 1))
     # one microbatch at a time, in an instant, is valid and optimal: nothing is ever held
     assert solve(problem, workers=1).status == "optimal"
+    from pipesat.solver import SolveOptions
     from pipesat.solver import solve as bare
 
-    result = bare(chain(3, 4), workers=1, stop=stop)
+    result = bare(chain(3, 4), SolveOptions(workers=1, stop=stop, starts="none"))
     assert result.schedule is not None
     assert result.schedule.source == "one microbatch after the other"
     assert result.value == 4 * (3 * 1 + 3 * 2)  # three F's and three BW's in a row, four times
@@ -310,12 +310,13 @@ def test_list_scheduling_without_a_choice_is_not_tried_by_every_policy(
     )
     taken = []
 
-    def recorded(*args: Any, warm_starts: Iterable[Schedule], **options: Any) -> Result:
-        taken.extend(warm_starts)
-        return real(*args, warm_starts=taken, **options)
+    def recorded(starts: StartingSchedules) -> Iterator[Schedule]:
+        for schedule in real(starts):
+            taken.append(schedule)
+            yield schedule
 
-    real = pipesat.solver.solve
-    monkeypatch.setattr("pipesat.solver.solve", recorded)
+    real = StartingSchedules.__iter__
+    monkeypatch.setattr(StartingSchedules, "__iter__", recorded)
     assert solve(problem, deterministic=True, time_limit=1).value == 0
     assert [schedule.source for schedule in taken].count("list-scheduling") == 2
 
@@ -327,7 +328,7 @@ def test_with_no_time_at_all_a_large_problem_has_many_microbatches_in_flight() -
     quarter of it at most.
     """
     problem = chain(8, 250, F=3, B=4, W=2, cap=5, held=(1, 1))
-    (first, *_) = _Starts(problem, [], lambda: True, lambda: False)
+    (first, *_) = StartingSchedules(problem, "all", lambda: True, lambda: False)
     assert check(problem, first) == []
     assert first.source == "list-scheduling"  # a name that can be typed
     assert first.makespan < 250 * (8 * 7 + 2) / 4
