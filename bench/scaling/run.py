@@ -1,57 +1,48 @@
 """How solving scales with ranks and microbatches: a sweep, and its table in README.md.
 
-    python bench/scaling/run.py
+    python -m bench.scaling.run [--time-limit S]
 
 The same as `pipesat sweep scaling.toml -o DIR --processes 1`; interrupted, it goes on by the same
-command. After a change of the solver, remove rows.jsonl.
+command. After a change of the solver, remove rows.jsonl. With a time limit other than the file's
+the table is printed alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
-import tomllib
+import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.pages import measured, percent, put, table
+
 HERE = Path(__file__).resolve().parent
-BEGIN, END = "<!-- begin table -->\n", "<!-- end table -->"
 
 
 def main() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pipesat",
-        "sweep",
-        str(HERE / "scaling.toml"),
-        "-o",
-        str(HERE),
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--time-limit", type=float, help="seconds per case (as the file says)")
+    limit = parser.parse_args().time_limit
+    with tempfile.TemporaryDirectory() as other:
+        folder = HERE if limit is None else Path(other)
+        command = [sys.executable, "-m", "pipesat", "sweep", str(HERE / "scaling.toml")]
+        more = [] if limit is None else ["--time-limit", str(limit)]
+        subprocess.run([*command, "-o", str(folder), "--processes", "1", *more], check=True)
+        rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+    keys = ("memory", "devices", "microbatches")
+    cases = {tuple(row["case"][key] for key in keys): row for row in rows}
+    memories, devices, microbatches = (sorted({key[n] for key in cases}) for n in range(3))
+    lines = [
+        [memory, p, *(cell(cases.get((memory, p, m))) for m in microbatches)]
+        for memory in memories
+        for p in devices
     ]
-    subprocess.run([*command, "--processes", "1"], check=True)
-    rows = [json.loads(line) for line in (HERE / "rows.jsonl").read_text().splitlines()]
-    cases = {
-        (r["case"]["memory"], r["case"]["devices"], r["case"]["microbatches"]): r for r in rows
-    }
-    memories, devices, microbatches = (sorted({key[i] for key in cases}) for i in range(3))
-    lines = [["memory", "ranks", *(f"m = {m}" for m in microbatches)]]
-    lines.append(["---"] * len(lines[0]))
-    for memory in memories:
-        for p in devices:
-            cells = [cell(cases.get((memory, p, m))) for m in microbatches]
-            lines.append([memory, str(p), *cells])
-    limit = tomllib.loads((HERE / "scaling.toml").read_text())["grid"]["time_limit"]
-    about = (
-        f"{max(r['finished'] for r in rows)[:10]}, {len(os.sched_getaffinity(0))} cores, "
-        f"Python {platform.python_version()}, at most {limit} s per case.\n\n"
-    )
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    head, rest = (HERE / "README.md").read_text().split(BEGIN)
-    _, tail = rest.split(END)
-    (HERE / "README.md").write_text(f"{head}{BEGIN}{about}{table}\n{END}{tail}")
+    text = table(("memory", "ranks", *(f"m = {m}" for m in microbatches)), lines)
+    about = measured(f"at most {rows[0]['case']['time_limit']} s per case")
+    put(HERE / "README.md", "table", f"{about}\n\n{text}", whole=limit is None)
 
 
 def cell(row: dict[str, Any] | None) -> str:
@@ -59,9 +50,7 @@ def cell(row: dict[str, Any] | None) -> str:
     if row is None or row["result"] is None:
         return "-" if row is None else str(row["status"])
     result = row["result"]
-    if result["status"] == "optimal":
-        return f"{result['wall_s']:.1f} s"
-    return f"{100 * result['gap']:.2f} %"
+    return f"{result['wall_s']:.1f} s" if result["status"] == "optimal" else percent(result["gap"])
 
 
 if __name__ == "__main__":
