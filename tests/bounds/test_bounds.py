@@ -8,16 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 
 from pipesat.bounds.closed_form import closed_form_bound, closed_form_bounds
 from pipesat.bounds.feasibility import preflight
-from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem, read_problem
+from tests.oracle.exact import optimum
 from tests.support.optimum import most_work
-from tests.support.oracle import brute_force, order_count, plain_model_optimum
 from tests.support.paths import ROOT
-from tests.support.problems import chain, document, problems, vee
+from tests.support.problems import chain, document
 
 BENCH = ROOT / "bench" / "plain"
 RECOMPUTE = {"name": "recompute", "BW": 3, "held_after_F": 0}
@@ -61,7 +59,7 @@ def test_weight_gradients_on_the_way_home_add_to_the_load_of_the_makespan() -> N
     ]
     problem = parse_problem(document(chain(2, 3), stages=stages))
     assert closed_form_bound(problem, "makespan").value == 1 + 3 * (2 + 3) + 2 * 1
-    assert plain_model_optimum(problem) == 18
+    assert optimum(document(problem)) == 18
 
 
 def test_the_span_does_not_wait_for_the_weight_gradients_of_other_devices() -> None:
@@ -72,7 +70,7 @@ def test_the_span_does_not_wait_for_the_weight_gradients_of_other_devices() -> N
     ]
     devices = [{"memory": 16}, {"memory": 10}]
     problem = parse_problem(document(chain(2, 2), stages=stages, devices=devices))
-    assert closed_form_bound(problem, "span").value <= 21 == plain_model_optimum(problem, "span")
+    assert closed_form_bound(problem, "span").value <= 21 == optimum(document(problem), "span")
 
 
 def test_area_at_a_tight_capacity() -> None:
@@ -97,45 +95,6 @@ def test_never_above_the_best_known_schedule_and_at_least_the_reference(name: st
     if "closed_form_bound" in known:
         assert makespan >= known["closed_form_bound"]["makespan"]
         assert span >= known["closed_form_bound"]["span"]
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(problems(least_time=0))
-def test_never_above_the_optimal_makespan(problem: Problem) -> None:
-    optimum = plain_model_optimum(problem)
-    assert optimum is not None
-    assert closed_form_bound(problem, "makespan").value <= optimum
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(problems(max_microbatches=2, least_time=0))
-def test_never_above_the_optimal_span(problem: Problem) -> None:
-    optimum = plain_model_optimum(problem, "span")
-    assert optimum is not None
-    assert closed_form_bound(problem, "span").value <= optimum
-
-
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None)
-@given(problems(max_stages=3, max_microbatches=2))
-def test_never_above_the_optimum_by_brute_force(problem: Problem) -> None:
-    if order_count(problem) > 400:
-        return
-    for objective in ("makespan", "span"):
-        optimum = brute_force(problem, objective)
-        assert optimum is not None
-        assert closed_form_bound(problem, objective).value <= optimum
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("cap", "devices"), [(None, 2), (3, 2)])
-def test_chunks_of_a_v(cap: int | None, devices: int) -> None:
-    problem = vee(devices, 3, cap=cap, F=2, B=3, W=1)
-    optimum = plain_model_optimum(problem)
-    assert optimum is not None
-    assert 0.85 * optimum <= closed_form_bound(problem, "makespan").value <= optimum
 
 
 def test_overlapped_pairs_loosen_the_load() -> None:

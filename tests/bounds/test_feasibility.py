@@ -11,7 +11,6 @@ from pipesat.core.errors import Infeasible
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem
 from tests.support.greedy import by_each_policy
-from tests.support.oracle import plain_model_optimum
 from tests.support.problems import chain, document, problems, vee
 
 
@@ -68,21 +67,6 @@ def test_the_smallest_capacity_works_and_one_less_does_not(problem: Problem) -> 
         short = parse_problem(document(problem, devices=fewer))
         with pytest.raises(Infeasible, match=f"device {device} has a capacity"):
             preflight(short)
-
-
-@settings(max_examples=25, deadline=None)
-@given(problems(max_stages=3, max_microbatches=2))
-def test_infeasible_agrees_with_an_independent_model(problem: Problem) -> None:
-    devices = [{"memory": max(0, n.capacity - 1)} for n in smallest_capacities(problem)]
-    short = parse_problem(document(problem, devices=devices))
-    if all(
-        n.capacity <= (d.memory or 0)
-        for n, d in zip(smallest_capacities(short), short.devices, strict=True)
-    ):
-        return  # nothing is held anywhere
-    with pytest.raises(Infeasible):
-        preflight(short)
-    assert plain_model_optimum(short) is None
 
 
 def test_work_that_takes_no_time_may_hold_nothing() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
@@ -13,8 +12,6 @@ from pipesat.core.errors import Infeasible
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
-from tests.support.oracle_by_instants import optimum
-from tests.support.tiny_modes import tiny
 
 OFFLOAD = {"name": "offload", "offload": {"out": 1, "in": 1, "held": 1}}
 RECOMPUTE = {"name": "recompute", "held_after_F": 2, "held_in_backward": 5}
@@ -55,25 +52,3 @@ def test_the_smallest_capacity_is_that_of_the_best_modes(
 def test_what_fits_is_kept() -> None:
     problem = two_chunks(18, [OFFLOAD], [OFFLOAD])
     assert {op.mode for row in sure_order(problem) for op in row} == {0}  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("seed", range(100, 112))
-def test_feasible_if_and_only_if_the_oracle_finds_a_schedule(seed: int) -> None:
-    document = tiny(Random(seed)) | {"microbatches": 1}
-    problem = parse_problem(document)
-    try:
-        order = sure_order(problem)
-    except Infeasible:
-        assert optimum(document) is None
-        return
-    assert check(problem, time_order(problem, order)) == []
-
-
-@pytest.mark.parametrize("seed", range(300))
-def test_there_is_a_schedule_where_none_is_ruled_out(seed: int) -> None:
-    problem = parse_problem(tiny(Random(seed)))
-    try:
-        order = sure_order(problem)
-    except Infeasible:
-        return
-    assert check(problem, time_order(problem, order)) == []

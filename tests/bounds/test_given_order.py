@@ -11,8 +11,7 @@ from pipesat.bounds.given_order import bounds_of_given_order, least_lateness
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import FORMAT, parse_problem
-from tests.support.class_documents import tight_chain_document
-from tests.support.class_oracle import Oracle
+from tests.oracle.exact import optimum
 from tests.support.problems import chain as uniform
 from tests.support.problems import vee
 
@@ -59,14 +58,14 @@ def test_a_long_microbatch_that_comes_first_holds_up_the_next_one() -> None:
     """F of 3 on both, BW of 6 on both, and then the short one's BW of 2 on the first device."""
     document = chain([LONG, SHORT], "given", None)
     assert best(document) == 20
-    assert Oracle(document).optimum("makespan") == 20
+    assert optimum(document, "makespan") == 20
 
 
 def test_a_forward_waits_for_memory_that_an_earlier_backward_sets_free() -> None:
     """Both do not fit: 18 for the long one alone, then 1 + 1 + 2 + 2."""
     document = chain([LONG, SHORT], "given", 15)
     assert best(document) == 24
-    assert Oracle(document).optimum("makespan") == 24
+    assert optimum(document, "makespan") == 24
 
 
 def test_only_a_known_order_has_heads_and_tails() -> None:
@@ -105,12 +104,3 @@ def test_what_runs_while_a_large_microbatch_is_away(order: str, least: int | Non
     document = chain([large, small], order, 45) | {"comm": {"default": 20}}
     found = by_argument(document)
     assert found.get("closed form: load around one microbatch of device 0") == least
-
-
-@pytest.mark.parametrize("seed", range(16))
-def test_no_bound_is_above_the_optimum_of_an_oracle(seed: int) -> None:
-    document = tight_chain_document(seed)
-    problem = parse_problem(document)
-    optimum = Oracle(document).optimum("makespan")
-    for bound in closed_form_bounds(problem, "makespan") if optimum is not None else ():
-        assert bound.value <= optimum, bound

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
@@ -10,8 +9,6 @@ import pytest
 from pipesat.bounds.modes import counted_bounds
 from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import FORMAT, parse_problem
-from tests.support.oracle_by_instants import optimum
-from tests.support.tiny_modes import tiny
 
 RECOMPUTE = {"name": "recompute", "backward": "fused", "BW": 3, "held_after_F": 0}
 
@@ -77,19 +74,6 @@ def test_the_last_backward_holds_memory_too(held_after_B: int, pending: int) -> 
 def test_problems_without_modes_are_none_of_its_business() -> None:
     document = far_chain([], 2)
     assert not [*counted_bounds(parse_problem(document), "makespan")]
-
-
-@pytest.mark.parametrize("seed", range(430, 446))
-def test_no_bound_is_above_the_optimum(seed: int) -> None:
-    document = tiny(Random(seed))
-    problem = parse_problem(document)
-    if sum(problem.microbatches) > 3:
-        document |= {"microbatches": 1}
-    objective: Objective = "span" if seed % 3 == 0 else "makespan"
-    bounds = counted_bounds(parse_problem(document), objective)
-    highest = max(bounds, key=lambda bound: bound.value, default=None)
-    if highest is not None and highest.value > 0:
-        assert optimum(document, objective, at_most=highest.value - 1) is None, highest
 
 
 def test_a_device_without_work_that_waits() -> None:

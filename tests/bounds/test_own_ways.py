@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.bounds.memory_counts import shares
 from pipesat.files.problem_file import FORMAT, parse_problem
-from tests.support.class_documents import chunked_document, random_document
-from tests.support.class_oracle import Oracle
+from tests.oracle.exact import optimum
 
 
 def chain(
@@ -53,7 +52,7 @@ def test_what_runs_until_the_longest_comes_has_to_fit(order: str) -> None:
     """
     document = chain(2, {4: 1, 1: 2}, order)
     assert bound_of(document, "counts around one of 4") == 24 + 2 + 1
-    assert Oracle(document).optimum("makespan") == 27
+    assert optimum(document, "makespan") == 27
 
 
 def test_heads_and_tails_are_of_each_microbatch() -> None:
@@ -79,11 +78,3 @@ def test_shares_of_what_fits_are_at_most_the_whole(sizes: set[int], room: int) -
             if sum(held) <= room:
                 for whole, share in shares(sizes, room):
                     assert sum(map(share, held)) <= whole
-
-
-@pytest.mark.parametrize("seed", range(24))
-def test_no_bound_is_above_the_optimum(seed: int) -> None:
-    for document in (random_document(seed), chunked_document(seed)):
-        optimum = Oracle(document).optimum("makespan")
-        bounds = closed_form_bounds(parse_problem(document), "makespan")
-        assert optimum is None or max(bound.value for bound in bounds) <= optimum

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
-from random import Random
-from typing import Any
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -12,14 +10,12 @@ from hypothesis import strategies as st
 
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.counting import Programme, least_of
-from pipesat.bounds.feasibility import preflight
-from pipesat.core.errors import Infeasible
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import parse_problem, read_problem
-from tests.support.oracle_by_instants import Undecided, optimum
-from tests.support.paired import random_paired_document, random_tight_document
+from tests.oracle.claims import least
+from tests.oracle.exact import optimum
 from tests.support.paths import ROOT
 from tests.support.problems import chain, document
 
@@ -108,7 +104,7 @@ def test_a_stage_s_first_f_and_last_backward_pair_with_none_of_a_later_stage(kin
     for objective in OBJECTIVES:
         bound = closed_form_bound(problem, objective)
         assert bound.value == 2 * 3 * (4 + 4) - 2 * 4
-        assert optimum(problem.document, objective, at_most=bound.value) == bound.value
+        assert least(document(problem), objective, bound.value)[0] == bound.value
 
 
 def test_pairs_that_do_not_fit_into_memory_do_not_count() -> None:
@@ -170,59 +166,3 @@ def test_the_least_of_several_programmes_is_that_of_each_on_its_own(
     several: list[Programme],
 ) -> None:
     assert least_of(several) == min(programme.least_cost() for programme in several)
-
-
-def shorter(
-    raw: dict[str, Any], objective: Objective, bound: int, effort: float = 0.3
-) -> int | None:
-    """Return the value of a schedule below a bound, if the oracle finds one with little effort."""
-    try:
-        return optimum(raw, objective, at_most=bound - 1, effort=effort) if bound > 0 else None
-    except Undecided as undecided:
-        return undecided.found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("zeros", "seeds"), [(True, range(22, 32)), (False, range(8))])
-def test_no_schedule_is_shorter(zeros: bool, seeds: range) -> None:
-    for seed, objective in product(seeds, OBJECTIVES):
-        raw = random_paired_document(Random(seed), zeros=zeros)
-        problem = parse_problem(raw)
-        try:
-            preflight(problem)
-        except Infeasible:
-            continue
-        bound = closed_form_bound(problem, objective)
-        assert shorter(raw, objective, bound.value, 0.1) is None, (seed, objective, bound)
-
-
-@pytest.mark.slow
-def test_no_schedule_is_shorter_where_memory_is_tight() -> None:
-    together = 0
-    for seed, objective in product(range(6), OBJECTIVES):
-        raw = random_tight_document(Random(seed))
-        bound = closed_form_bound(parse_problem(raw), objective)
-        together += bound.source.endswith("of all devices")
-        assert shorter(raw, objective, bound.value) is None, (seed, objective, bound)
-    assert together
-
-
-@pytest.mark.slow
-def test_two_ways_to_the_optimum_agree() -> None:
-    """The oracle itself against an enumeration by hand: one device, F and BW of 2 microbatches.
-
-    Alone 3 + 4, F with BW 5, F with F 4, BW with BW 6: (F0 + F1), (BW0 + BW1) takes 10, F0,
-    (F1 + BW0), BW1 takes 12, all alone 14; with room for one microbatch only the last is left.
-    """
-    stage = {"device": 0, "F": 3, "B": 2, "W": 2, "held_after_F": 1, "backward": "fused"}
-    entries = {("0F", "0BW"): 5, ("0F", "0F"): 4, ("0BW", "0BW"): 6}
-    for count in range(4):
-        for chosen in combinations(entries, count):
-            pairs = [{"ops": list(ops), "time": entries[ops]} for ops in chosen]
-            raw = {"microbatches": 2, "devices": [{}], "stages": [stage]}
-            raw |= {"overlap": {"pairs": pairs}}
-            forwards = 4 if ("0F", "0F") in chosen else 6
-            backwards = 6 if ("0BW", "0BW") in chosen else 8
-            mixed = 12 if ("0F", "0BW") in chosen else 14
-            assert optimum(raw) == min(forwards + backwards, mixed)
-            assert optimum(raw | {"devices": [{"memory": 1}]}) == 14

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pipesat.bounds.closed_form import WarmUps, closed_form_bound, least_warm_ups
 from pipesat.core.checker import check
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics.zb_auto import zb_auto_span
-from tests.support.oracle import plain_model_optimum
 from tests.support.problems import chain
 
 
@@ -75,18 +72,3 @@ def test_uniform_chains(p: int, spare: int) -> None:
     schedule = zb_auto_span(problem)
     assert schedule.span == expected
     assert not check(problem, schedule)
-
-
-_TIMES = st.tuples(st.integers(0, 8), st.integers(0, 6), st.integers(0, 8))
-
-
-@pytest.mark.slow
-@settings(max_examples=25, deadline=None)
-@given(
-    st.lists(_TIMES, min_size=3, max_size=3), st.lists(st.integers(1, 3), min_size=3, max_size=3)
-)
-def test_never_above_the_optimum(times: list[tuple[int, int, int]], caps: list[int]) -> None:
-    problem = line(*times, m=2, caps=list(caps))
-    optimum = plain_model_optimum(problem, "span")
-    assert optimum is not None
-    assert closed_form_bound(problem, "span").value <= optimum

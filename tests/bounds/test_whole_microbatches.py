@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
-from random import Random
 from typing import Any
 
 import pytest
 
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.memory_counts import in_whole_microbatches, with_rooms_in_use
-from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import parse_problem
-from tests.support.against_oracle import least_value
-from tests.support.oracle_by_instants import optimum
-from tests.support.paired import random_tight_document, random_waiting_document
-from tests.support.without_rows import without_whole_microbatches
-
-OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
+from tests.oracle.exact import optimum
 
 
 def vee(room: int, microbatches: int, held: int = 1) -> dict[str, Any]:
@@ -59,20 +52,3 @@ def test_room_for_three_chunks_passes_one_microbatch_at_a_time_behind_the_turn(m
     assert closed_form_bound(parse_problem(raw), "makespan").value == 4 * m + 4
     if m == 2:
         assert optimum(raw, at_most=4 * m + 4, effort=5) == 4 * m + 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("draw", [random_waiting_document, random_tight_document])
-def test_no_schedule_is_shorter(draw: Any) -> None:
-    raised = 0
-    for seed, objective in product(range(8), OBJECTIVES):
-        raw = draw(Random(seed))
-        problem = parse_problem(raw)
-        bound = closed_form_bound(problem, objective).value
-        with without_whole_microbatches():
-            less = closed_form_bound(problem, objective).value
-        if bound > less:
-            raised += 1
-            least, _ = least_value(raw, objective, bound - 1, 0.2)
-            assert least is None, (seed, objective, bound, least)
-    assert raised

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
@@ -10,13 +9,11 @@ import pytest
 from pipesat.bounds.feasibility import preflight, smallest_capacities, sure_order
 from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible
-from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.workflows.solve import solve
-from tests.support.oracle_by_instants import optimum
+from tests.oracle.exact import optimum
 from tests.support.problems import chain
-from tests.support.zero_lengths import random_document
 
 # Device 0 of capacity 0 holds nothing if stage 1's F and backward run in the instant of its own F:
 # only B (no time) does, not BW. Device 1 of capacity 1 has room for BW, not for what B leaves.
@@ -118,46 +115,9 @@ def test_a_backward_of_no_time_holds_nothing_on_top(
             preflight(parse_problem(less))
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_feasible_exactly_if_one_microbatch_of_each_route_passes(seed: int) -> None:
-    document = random_document(Random(seed))
-    problem = parse_problem(document)
-    one = dict(document)
-    if "routes" in one:
-        one["routes"] = [route | {"microbatches": 1} for route in one["routes"]]
-    else:
-        one["microbatches"] = 1
-    try:
-        order = sure_order(problem)
-    except Infeasible:
-        assert optimum(one) is None
-    else:
-        assert optimum(one) is not None
-        assert check(problem, time_order(problem, order)) == []
-        assert check(problem, time_order(problem, order, "span")) == []
-
-
 def test_sure_order_runs_one_microbatch_after_the_other() -> None:
     rows = sure_order(chain(2, 2, cap=1))
     assert [str(op) for op in rows[0]] == ["0F0", "0BW0", "0F1", "0BW1"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("objective", ["makespan", "span"])
-@pytest.mark.parametrize("seed", range(24))
-def test_value_bound_and_feasibility_agree_with_the_oracle(seed: int, objective: Objective) -> None:
-    document = random_document(Random(1000 + seed))
-    problem = parse_problem(document)
-    result = solve(problem, objective=objective, time_limit=20, deterministic=True)
-    if result.status == "infeasible":
-        assert optimum(document, objective) is None
-        return
-    assert result.status == "optimal"
-    assert result.schedule is not None
-    assert result.lower_bound is not None
-    assert check(problem, result.schedule) == []
-    value = result.schedule.value(objective)
-    assert result.lower_bound == value == optimum(document, objective, at_most=value)
 
 
 @pytest.mark.slow

@@ -41,10 +41,11 @@ from pipesat.placement.partition import partition_of
 from pipesat.placement.split import FORBIDDEN
 from pipesat.workflows.hand_written import baseline
 from tests.conftest import Run
+from tests.oracle.exact import optimum
 from tests.support.interrupted import interrupted
-from tests.support.oracle import brute_force, plain_model_optimum
 from tests.support.paths import ROOT
 from tests.support.plans import entry, layers_of, planned, searched
+from tests.support.problems import document
 
 Save = Callable[..., Path]
 
@@ -106,7 +107,7 @@ def every_problem(
 def test_the_joint_search_equals_every_partition_solved(name: str) -> None:
     entries, shapes, recompute = CASES[name]
     layers = layers_of(entries)
-    optima = [plain_model_optimum(p) for _, _, p in every_problem(layers, shapes, recompute)]
+    optima = [optimum(document(p)) for _, _, p in every_problem(layers, shapes, recompute)]
     possible = [value for value in optima if value is not None]
     plan = planned(layers, shapes, recompute=recompute)
     assert len(possible) > 2
@@ -123,7 +124,7 @@ def test_the_joint_search_equals_every_partition_solved(name: str) -> None:
 def test_the_joint_search_equals_every_partition_by_brute_force_for_the_span() -> None:
     layers = layers_of([entry(1, 1, 2), entry(2, 1, 1), entry(3, 1, 1)])
     shapes = [Pipeline(devices=2, microbatches=2, memory=3)]
-    optima = [brute_force(p, "span") for _, _, p in every_problem(layers, shapes)]
+    optima = [optimum(document(p), "span") for _, _, p in every_problem(layers, shapes)]
     plan = planned(layers, shapes, objective="span")
     assert plan.value == min(value for value in optima if value is not None)
     assert plan.status == "optimal"
@@ -159,7 +160,7 @@ def test_bounds_over_all_partitions_hold_for_each_of_them(seed: int) -> None:
     """No optimum is below the shape's bound, and what is below a value is listed below it."""
     layers, shape = random_case(random.Random(seed))
     optima = {
-        partition: plain_model_optimum(problem)
+        partition: optimum(document(problem))
         for _, partition, problem in every_problem(layers, [shape])
     }
     possible = {p: value for p, value in optima.items() if value is not None}
@@ -186,8 +187,8 @@ def test_a_stages_bound_by_hand() -> None:
     cost = stage_bound(layers, shape, "makespan")
     bounds = [int(cost(np.array([[s]]), np.array([[s + 1]]), s)[0, 0]) for s in (0, 1)]
     assert max(bounds) == 42
-    optimum = plain_model_optimum(problem_of_split(layers, partition_of((0, 1, 2)), shape))
-    assert optimum == 44
+    best = optimum(document(problem_of_split(layers, partition_of((0, 1, 2)), shape)))
+    assert best == 44
     unlimited = stage_bound(layers, Pipeline(devices=2, microbatches=4), "makespan")
     # the second stage: 2 until its first op, then four microbatches of 2 + 3 + 1
     assert int(unlimited(np.array([[1]]), np.array([[2]]), 1)[0, 0]) == 2 + 4 * 6

@@ -15,8 +15,8 @@ from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.layers.pipeline import Pipeline
 from pipesat.placement.partition import partition_of
-from tests.support.plan_cases import PLACEMENTS, RECOMPUTE, judged, violations
-from tests.support.plan_oracle import Case, Choice, Shape
+from tests.oracle.plan_claims import PLACEMENTS, RECOMPUTE, judged, violations
+from tests.oracle.plans import Case, Choice, Shape
 from tests.support.plans import entry, layers_of, planned, searched
 
 KINDS = [*product(PLACEMENTS, RECOMPUTE)]

@@ -14,8 +14,8 @@ from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.schedule import Objective
 from pipesat.layers.file import parse_layers
 from pipesat.layers.pipeline import Pipeline, link_delay
-from tests.support.plan_cases import random_case
-from tests.support.plan_oracle import Case
+from tests.oracle.plan_claims import random_case
+from tests.oracle.plans import Case
 from tests.support.plans import entry, layers_of
 
 OBJECTIVES: dict[str, Objective] = {"makespan": "makespan", "span": "span"}

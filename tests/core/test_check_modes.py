@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
@@ -13,8 +12,6 @@ from pipesat.core.ops import Unreadable, parse_copy, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.files.problem_file import FORMAT, parse_problem
-from tests.support.oracle_by_instants import solve
-from tests.support.tiny_modes import tiny
 
 Rows = list[tuple[str, int, int]]
 
@@ -176,26 +173,3 @@ def test_members_of_listed_pairs_are_kept_or_offloaded(mode: int) -> None:
         "mode: (0F1+0BW0): 0BW0 runs in mode recompute; members of pairs that `overlap` lists "
         "by `time` run in keep or an offload mode"
     ])  # fmt: skip
-
-
-@pytest.mark.parametrize("seed", [1, 2, 5, 12, 13, 19, 30])
-def test_the_oracle_s_schedules_pass(seed: int) -> None:
-    document = tiny(Random(seed))
-    problem = parse_problem(document)
-    found = solve(document)
-    if found is None:
-        return
-    names = {(s, m): name for s, m, name in found.modes}
-
-    def mode(text: str) -> Any:
-        op = parse_item(text)
-        own = [m.name for m in problem.stages[op.stage].modes]  # type: ignore[union-attr]
-        name = names.get((op.stage, op.microbatch))  # type: ignore[union-attr]
-        return op._replace(mode=1 + own.index(name) if name else 0)  # type: ignore[union-attr, call-arg]
-
-    schedule = Schedule(
-        tuple(tuple(Timed(mode(x), a, b) for x, a, b in row) for row in found.devices),
-        "",
-        tuple(tuple(TimedCopy(parse_copy(x), a, b) for x, a, b in row) for row in found.copies),
-    )
-    assert check(problem, schedule) == []

@@ -9,17 +9,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 
 from pipesat.heuristics import BASELINES
-from tests.support.class_documents import random_document
-from tests.support.class_oracle import Oracle
-from tests.support.oracle_by_instants import optimum
+from tests.oracle.exact import optimum
+from tests.oracle.generator import of_family
 from tests.support.paths import ROOT
-from tests.support.tiny_modes import tiny
 
 CAMPAIGN = ROOT / "bench" / "campaign"
 
@@ -209,14 +206,14 @@ def test_the_order_of_a_list_is_judged(judge: Any) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_exact_oracle_agrees_with_those_of_the_suite(judge: Any, seed: int) -> None:
     exact, pipe_of = judge("judge.exact").exact, judge("judge.reading").pipe_of
-    modes, classes = tiny(Random(seed)), random_document(seed)
+    modes, classes = of_family("modes", seed), of_family("lists", seed)
     for objective in ("makespan", "span"):
         truth = exact(pipe_of(modes), objective, 60)
         assert truth.exact
         assert truth.upper == optimum(modes, objective)
         truth = exact(pipe_of(classes), objective, 60)
         assert truth.exact
-        assert truth.upper == Oracle(classes).optimum(objective)
+        assert truth.upper == optimum(classes, objective)
 
 
 def test_memory_digest_and_ties_are_seen(judge: Any) -> None:

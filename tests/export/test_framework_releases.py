@@ -31,8 +31,7 @@ from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.layers import megatron
 from pipesat.workflows.hand_written import baseline
-from tests.support.loops import loop
-from tests.support.problems import chain
+from tests.support.problems import chain, loop
 from tests.support.releases import release
 from tests.support.yaml_subset import yaml
 

@@ -22,8 +22,7 @@ from pipesat.heuristics import BASELINES
 from pipesat.workflows.exports import export
 from pipesat.workflows.hand_written import baseline
 from tests.conftest import Run
-from tests.support.loops import loop
-from tests.support.problems import chain
+from tests.support.problems import chain, loop
 
 CHAIN = chain(2, 3)
 LISTS = parse_problem(

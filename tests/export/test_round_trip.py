@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -21,24 +20,19 @@ from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.workflows.exports import import_order
-from tests.support.class_documents import chunked_document, random_document
-from tests.support.tiny_modes import random_order, tiny
+from tests.oracle.generator import MODES, ONE_ROUTE
+from tests.support.orders import random_order
+from tests.support.problems import of
 
 
 @st.composite
 def scheduled(draw: st.DrawFn) -> tuple[Problem, Schedule]:
     """A tiny problem with a list, with modes or both, and a valid random schedule of it."""
     chance = Random(draw(st.integers(0, 1 << 30)))
-    kind = draw(st.sampled_from(["modes", "list", "chunks", "both", "both"]))
-    document = {
-        "modes": lambda: tiny(chance),
-        "list": lambda: random_document(chance.randrange(1 << 30)),
-        "chunks": lambda: chunked_document(chance.randrange(1 << 30)),
-        "both": lambda: with_list(tiny(chance), chance),
-    }[kind]()
-    if "order" in document:
-        document["order"] = "free"
-    problem = parse_problem(document)
+    kind = draw(st.sampled_from(["modes", "list", "both"]))
+    more = {"modes": MODES if kind != "list" else ("",), "shapes": ONE_ROUTE}
+    more["lists"] = ("free",) if kind != "modes" else ("",)
+    problem = of("plain", chance.random(), ops=12, held=0.3, memory=("none", "any"), **more)
     assume(all(problem.stages_on))
     try:
         schedule = time_order(problem, random_order(problem, chance))
@@ -46,18 +40,6 @@ def scheduled(draw: st.DrawFn) -> tuple[Problem, Schedule]:
         assume(condition=False)
     assume(not check(problem, schedule))
     return problem, schedule
-
-
-def with_list(document: dict[str, Any], chance: Random) -> dict[str, Any]:
-    names = [chance.choice("ab") for _ in range(document["microbatches"])]
-    factors = {"a": {"time": [3, 2], "held": [1, 2]}, "b": {}}
-    told: set[str] = set()
-    entries = []
-    for name in names:
-        entry: dict[str, Any] = {"name": name, "count": 1}
-        entries.append(entry | ({} if name in told else factors[name]))
-        told.add(name)
-    return document | {"microbatches": entries, "order": "free"}
 
 
 def fused(order: Order) -> list[list[tuple[int, str, int, int]]]:

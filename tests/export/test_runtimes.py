@@ -32,13 +32,11 @@ from pipesat.workflows.exports import export, import_order
 from pipesat.workflows.hand_written import baseline
 from pipesat.workflows.solve import problems_for, solve
 from tests.conftest import Run
+from tests.oracle.exact import optimum
 from tests.support.greedy import by_each_policy
-from tests.support.loops import loop
-from tests.support.oracle_by_instants import optimum
 from tests.support.orders import order_of
 from tests.support.outcomes import one_bad_line
-from tests.support.placed_problems import two_routes, vees
-from tests.support.problems import chain, problems, vee
+from tests.support.problems import chain, loop, problems, two_routes, vee, vees
 from tests.support.releases import release
 from tests.support.runtime_orders import orders
 from tests.support.runtime_stand_ins import loaded, stand_ins

@@ -43,10 +43,9 @@ from pipesat.picture.figures import PICTURES
 from pipesat.workflows.hand_written import published
 from pipesat.workflows.studies import solver_of
 from tests.conftest import Run
+from tests.oracle.exact import optimum
 from tests.support.interrupted import interrupted
-from tests.support.loops import loop
-from tests.support.oracle import plain_model_optimum
-from tests.support.problems import chain, vee
+from tests.support.problems import chain, document, loop, vee
 from tests.support.problems import document as document_of
 
 Save = Callable[..., Path]
@@ -58,10 +57,10 @@ SOLVE = solver_of("makespan", 1, 0)
 _OPTIMA: dict[str, float] = {}
 
 
-def optimum(problem: Problem) -> float:
+def best_of(problem: Problem) -> float:
     """Least makespan; infinite where nothing fits."""
     if problem.sha256 not in _OPTIMA:
-        found = plain_model_optimum(problem)
+        found = optimum(document(problem))
         _OPTIMA[problem.sha256] = math.inf if found is None else found
     return _OPTIMA[problem.sha256]
 
@@ -187,7 +186,7 @@ def test_every_point_is_the_optimum_at_its_cap(problem: Problem) -> None:
         assert row.known is not None
         assert row.bound is not None
         assert row.standing.status == "optimal"
-        assert row.known.value == row.bound.value == optimum(at_cap(problem, row.cap))
+        assert row.known.value == row.bound.value == best_of(at_cap(problem, row.cap))
         assert not check(at_cap(problem, row.cap), row.known.schedule)
 
 
@@ -195,8 +194,8 @@ def test_the_caps_end_where_memory_stops_to_matter() -> None:
     frontier = traced(SMALL)
     *_, last, unlimited = frontier.rows
     assert last.cap is not None
-    assert optimum(at_cap(SMALL, last.cap)) == optimum(SMALL)
-    assert optimum(at_cap(SMALL, last.cap - 1)) > optimum(SMALL)
+    assert best_of(at_cap(SMALL, last.cap)) == best_of(SMALL)
+    assert best_of(at_cap(SMALL, last.cap - 1)) > best_of(SMALL)
     assert unlimited.cap is None
     assert frontier.rows[0].cap == least_feasible_cap(SMALL)
 
@@ -225,10 +224,10 @@ def test_without_time_what_is_unknown_is_none() -> None:
 @pytest.mark.parametrize("problem", [SMALL, chain(2, 2, F=2, held=(2, 1))])
 def test_the_smallest_cap_by_the_plain_model(problem: Problem, within: Fraction) -> None:
     found = least_memory(problem, solve=SOLVE, within=within, time_limit=60)
-    best = optimum(problem)
+    best = best_of(problem)
     target = int(best * (1 + within))
     feasible = [cap for cap in attainable(problem, 6) if cap >= least_feasible_cap(problem)]
-    smallest = min(cap for cap in feasible if optimum(at_cap(problem, cap)) <= target)
+    smallest = min(cap for cap in feasible if best_of(at_cap(problem, cap)) <= target)
     assert found.best.value == best
     cap, known = found.interval, found.known
     assert cap is not None
@@ -274,7 +273,7 @@ def test_the_files_capacities_as_reference() -> None:
     # one microbatch at a time: (F + B) on both devices each, and the first one's last W
     slow = chain(2, 3, cap=1)
     found = least_memory(slow, solve=SOLVE, within=Fraction(0), reference="file", time_limit=60)
-    assert found.best.value == optimum(slow)
+    assert found.best.value == best_of(slow)
     assert found.cap == 1
     # what came before it, hand-written schedules say, may have taken all of the time
     found = least_memory(slow, solve=SOLVE, reference="file", time_limit=1e-9)
@@ -316,7 +315,7 @@ def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
     outcome = cli("frontier", save(SMALL), "--within", "0%", "-o", folder, "--json")
     assert outcome.code == 0
     result = outcome.json
-    smallest = min(c for c in (1, 2, 3, 4, 5, 6) if optimum(at_cap(SMALL, c)) == optimum(SMALL))
+    smallest = min(c for c in (1, 2, 3, 4, 5, 6) if best_of(at_cap(SMALL, c)) == best_of(SMALL))
     assert (result["status"], result["cap"]) == ("optimal", smallest)
     assert result["largest_too_little"] in (None, smallest - 1)
     assert cli("check", folder / "problem.json", folder / "schedule.json").code == 0

@@ -19,9 +19,10 @@ from pipesat.core.result import Improvement
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import read_schedule
-from tests.support.class_documents import chunked_document
-from tests.support.oracle_by_instants import optimum
-from tests.support.tiny_modes import random_order, tiny
+from tests.oracle.exact import optimum
+from tests.oracle.generator import ONE_ROUTE
+from tests.support.orders import random_order
+from tests.support.problems import of
 
 _RECOMPUTE = {"name": "recompute", "backward": "fused", "BW": 5, "held_after_F": 1}
 _OFFLOAD = {"name": "offload", "offload": {"out": 2, "in": 2, "held": 1}}
@@ -121,9 +122,8 @@ def test_every_peak_is_attainable() -> None:
     seen = 0
     for seed in range(70):
         chance = Random(seed)
-        document = tiny(chance) if seed < 40 else chunked_document(seed) | {"order": "free"}
-        document["devices"] = [d | {"memory": None} for d in document["devices"]]
-        problem = parse_problem(document)
+        more = {"lists": ("", "free"), "memory": ("none",), "shapes": ONE_ROUTE}
+        problem = of("modes", seed, **more)
         schedule = time_order(problem, random_order(problem, chance))
         peaks = peak_memory(problem, schedule)
         assert set(peaks) <= set(attainable(problem, max(peaks)))

@@ -12,7 +12,7 @@ from pipesat.compare.frontier.memory import frontier, min_memory
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem
-from tests.support.class_oracle import Oracle
+from tests.oracle.exact import optimum
 
 
 def two_long(order: str) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def two_long(order: str) -> dict[str, Any]:
 
 
 def best_at(problem: Problem, cap: int) -> int | None:
-    return Oracle(dict(at_cap(problem, cap).document)).optimum("makespan")
+    return optimum(at_cap(problem, cap).document)
 
 
 def test_the_smallest_cap_is_that_of_the_largest_microbatch() -> None:

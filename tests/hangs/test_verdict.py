@@ -16,11 +16,10 @@ from pipesat.files.problem_file import parse_problem
 from pipesat.hangs.step_lists import RULES, with_waits, word
 from pipesat.hangs.verdict import Verdict
 from tests.conftest import Run
-from tests.support.hang_oracle import posted_late, programs, random_order, random_problem, simulate
-from tests.support.hangs_judged import judged
-from tests.support.loops import loop
+from tests.oracle.hang_claims import judged
+from tests.oracle.hangs import posted_late, programs, random_order, random_problem, simulate
 from tests.support.orders import order_of
-from tests.support.problems import chain, document, vee
+from tests.support.problems import chain, document, loop, vee
 from tests.support.timed_modes import ORDER, TIMES, problem_with_modes
 
 ALL = ("pair-fifo", "edge-fifo", "group", "rendezvous", "graph")

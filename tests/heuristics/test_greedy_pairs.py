@@ -15,16 +15,14 @@ from pipesat.heuristics import BASELINES
 from pipesat.heuristics.greedy_pairs import Setting, climbed, pairing_policies
 from pipesat.heuristics.list_scheduling import ListScheduler, Policy
 from pipesat.heuristics.registry import never
-from tests.support import class_documents
 from tests.support.greedy import by_each_setting
-from tests.support.pair_problems import drawn
-from tests.support.problems import chain, document, vee
+from tests.support.problems import chain, document, of, vee
 
 
 def test_every_schedule_keeps_every_rule() -> None:
     rng, kinds = random.Random(7), set[str]()
-    for _ in range(100):
-        problem = drawn(rng)
+    for seed in range(60):
+        problem = of("pairs", seed, pairs=("time",))
         try:
             preflight(problem)
         except Infeasible:
@@ -38,7 +36,7 @@ def test_every_schedule_keeps_every_rule() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_microbatches_that_differ_are_placed_by_their_own_amounts(seed: int) -> None:
-    problem = parse_problem(class_documents.paired_document(seed))
+    problem = of("lists", seed, pairs=("FB",), ops=18)
     try:
         preflight(problem)
     except Infeasible:

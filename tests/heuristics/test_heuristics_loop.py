@@ -13,8 +13,7 @@ from pipesat.core.schedule import Schedule
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.interleaved import full_groups, groups_of, interleaved
 from pipesat.workflows.hand_written import baseline
-from tests.support.loops import loop
-from tests.support.problems import chain, vee
+from tests.support.problems import chain, loop, vee
 
 LOOPS = (
     "interleaved-overlapped",

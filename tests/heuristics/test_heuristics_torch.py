@@ -14,8 +14,7 @@ from pipesat.export.torch.lint import KIND_OF, LETTER_OF, parse_cell
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.interleaved import interleaved
-from tests.support.loops import loop
-from tests.support.problems import document, vee
+from tests.support.problems import document, loop, vee
 
 pytest.importorskip("torch", reason="needs the extra `torch`")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")

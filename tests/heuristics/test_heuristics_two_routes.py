@@ -11,8 +11,7 @@ from pipesat.core.ops import Op, Pair
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics import BASELINES
 from tests.support.baselines import has_counts_of_the_picture
-from tests.support.placed_problems import two_routes
-from tests.support.problems import chain
+from tests.support.problems import chain, two_routes
 
 
 def bubbles_within(schedule: Schedule) -> set[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
@@ -21,9 +20,7 @@ from pipesat.heuristics import BASELINES
 from pipesat.heuristics.lockstep import _Descent, lockstep_schedules
 from pipesat.heuristics.registry import never
 from pipesat.heuristics.shared.slot_grid import SlotGrid
-from tests.support.mixtures import mixture
-from tests.support.pair_problems import drawn
-from tests.support.problems import chain, document, vee
+from tests.support.problems import chain, document, of, vee
 
 _ALL = 5  # every so many draws, all schedules: those with opened pairs come last
 
@@ -57,9 +54,9 @@ def row(problem: Problem, wait: float, opened: Mapping[tuple[int, bool], int]) -
 
 
 def test_every_schedule_keeps_every_rule() -> None:
-    rng, kinds, made = random.Random(3), set[str](), 0
+    kinds, made = set[str](), 0
     for number in range(20):
-        problem = drawn(rng)
+        problem = of("pairs", number, pairs=("time",))
         try:
             preflight(problem)
         except Infeasible:
@@ -99,12 +96,9 @@ def test_each_microbatch_counts_what_it_holds_itself() -> None:
 
 
 def test_microbatches_that_differ_change_places_where_their_order_is_free() -> None:
-    rng, made = random.Random(4), 0
-    for _ in range(20):
-        drawn_one = mixture(rng)
-        problem = parse_problem(drawn_one.document)
-        if problem.overlap is None or not problem.has_lists:
-            continue
+    made = 0
+    for seed in range(12):
+        problem = of("mixtures", seed, pairs=("factor",), lists=("free",))
         with suppress(NotApplicable):
             made += 1
             assert check(problem, BASELINES["lockstep"](problem)) == [], problem.document

@@ -7,9 +7,7 @@ import pytest
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
-from tests.support.loops import loop
-from tests.support.placed_problems import two_routes
-from tests.support.problems import chain, document, vee
+from tests.support.problems import chain, document, loop, two_routes, vee
 
 
 def paired(problem: Problem) -> Problem:

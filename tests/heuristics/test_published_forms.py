@@ -16,9 +16,8 @@ from pipesat.core.timing import time_order
 from pipesat.files.problem_file import read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.interleaved import interleaved
-from tests.support.loops import loop
 from tests.support.paths import ROOT
-from tests.support.problems import chain
+from tests.support.problems import chain, loop
 from tests.support.published_forms import zb_h1_span, zb_h2_span
 
 BENCH = ROOT / "bench" / "plain"

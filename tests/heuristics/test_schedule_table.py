@@ -17,10 +17,8 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
-from tests.support.loops import loop
 from tests.support.paths import ROOT
-from tests.support.placed_problems import two_routes
-from tests.support.problems import chain, document, vee
+from tests.support.problems import chain, document, loop, two_routes, vee
 
 PAGE = ROOT / "docs" / "schedules.md"
 SMALL_W = "1,1,1 3,3,2 4,3,1 20,22,13 2,1,1 5,2,2 3,2,1"  # F, B, W; W at most as long as either

@@ -16,7 +16,7 @@ from pipesat.heuristics.one_f_one_b_v import pulled_ahead, whole_block
 from pipesat.heuristics.shared.building_blocks import order_by_block
 from pipesat.kernels.refitting import refitted
 from pipesat.placement.geometry import ranks_of
-from tests.oracle import building_blocks, refit
+from tests.oracle.kernels import building_blocks, refit
 
 
 def drawn(chance: Random) -> Problem:

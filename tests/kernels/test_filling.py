@@ -16,7 +16,7 @@ from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics.shared.gap_filling import Switches, fill_gaps
 from pipesat.kernels.filling import CRITICAL, DEPTHS, PATTERNS
 from pipesat.placement.geometry import ranks_of
-from tests.oracle import gap_filling as oracle
+from tests.oracle.kernels import gap_filling as oracle
 
 
 def drawn(chance: Random) -> Problem:

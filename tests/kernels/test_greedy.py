@@ -15,10 +15,8 @@ from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics.greedy_pairs import Setting, pairing_policies
 from pipesat.heuristics.list_scheduling import ListScheduler, Policy, policies
-from tests.oracle.greedy import Greedy
-from tests.support.class_documents import chunked_document, paired_document
-from tests.support.mixtures import mixture
-from tests.support.pair_problems import drawn
+from tests.oracle.generator import of_family
+from tests.oracle.kernels.greedy import Greedy
 from tests.support.problems import chain, document
 
 _MOST = 24  # microbatches of a route, or of an entry of a list
@@ -27,8 +25,8 @@ _MOST = 24  # microbatches of a route, or of an entry of a list
 def problems(seed: int) -> Iterator[Problem]:
     """Any placement, lists, pairs and memory down to the least; few microbatches, and more."""
     chance = Random(seed)
-    documents = [mixture(chance).document, document(drawn(chance))]
-    for found in (*documents, paired_document(seed), chunked_document(seed)):
+    for family in ("mixtures", "pairs", "lists", "tight pairs"):
+        found = of_family(family, seed)
         yield parse_problem(found)
         holders: list[Any] = found.get("routes", [found])
         entries = [holder["microbatches"] for holder in holders]

@@ -11,16 +11,13 @@ import pytest
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.kernels.packing import pack
 from pipesat.solver.modes.starts import packer
 from pipesat.solver.packing import Walk, jobs_of
-from tests.oracle.packing import packed
+from tests.oracle.kernels.packing import packed
 from tests.support.greedy import by_each_policy, by_each_setting
-from tests.support.mixtures import mixture
-from tests.support.problems import chain, vee
-from tests.support.zero_lengths import random_document
+from tests.support.problems import chain, of, vee
 
 
 def drawn(seed: int) -> tuple[Problem, Order]:
@@ -29,8 +26,8 @@ def drawn(seed: int) -> tuple[Problem, Order]:
     while True:
         problem = chance.choice(
             [
-                lambda: parse_problem(mixture(chance, with_modes=False).document),
-                lambda: parse_problem(random_document(chance)),
+                lambda: of("mixtures", chance.random(), modes=("",)),
+                lambda: of("zeros", chance.random()),
                 lambda: chain(3, 6, F=2, B=3, W=2, comm=chance.choice([0, 1]), cap=3),
                 lambda: vee(3, 5, cap=chance.choice([None, 6, 7]), held_after_B=1),
             ]

@@ -10,10 +10,8 @@ import pytest
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics.shared.slot_grid import SlotGrid
-from tests.oracle import slots as oracle
-from tests.support.mixtures import mixture
-from tests.support.pair_problems import drawn
-from tests.support.problems import document, vee
+from tests.oracle.kernels import slots as oracle
+from tests.support.problems import document, of, vee
 
 
 def long_v(chance: Random) -> Problem:
@@ -35,11 +33,11 @@ def problem_of(seed: int) -> Problem:
     """Pairs by time of any kinds, long Vs, or pairs beside lists and modes, by turns."""
     chance = Random(seed)
     if seed % 3 == 0:
-        return drawn(chance)
+        return of("pairs", seed, pairs=("time",), zeros=(0.0, 0.3))
     if seed % 3 == 1:
         return long_v(chance)
     while True:
-        problem = parse_problem(mixture(chance).document)
+        problem = of("mixtures", chance.random())
         if problem.overlap is not None:
             return problem
 

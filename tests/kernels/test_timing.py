@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from random import Random
 
 import numpy as np
 import pytest
@@ -16,13 +15,11 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, memory_in_order
 from pipesat.core.schedule import Order
 from pipesat.core.timing import linearize
-from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.kernels.timing import ends_of, makespan_of, over_room, sequenced, tails_of
 from pipesat.solver.modes.starts import orders_from
 from tests.support.greedy import by_each_policy, by_each_setting
-from tests.support.mixtures import mixture
-from tests.support.problems import chain
+from tests.support.problems import chain, of
 
 SEEDS = range(40)
 
@@ -30,7 +27,7 @@ SEEDS = range(40)
 def drawn(seed: int) -> tuple[Problem, Order]:
     """A problem with all that problems have, and an order of it, in modes where there are some."""
     while True:
-        problem = parse_problem(mixture(Random(seed)).document)
+        problem = of("mixtures", seed)
         made = by_each_setting if problem.overlap else by_each_policy
         schedules = [*zip(range(3), made(problem), strict=False)]
         if schedules:

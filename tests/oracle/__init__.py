@@ -1,1 +1,1 @@
-"""Loops that the product has compiled, as they were in Python: what compiled ones must do."""
+"""One oracle: what a document allows, by the contract's words, and pipesat held against it."""

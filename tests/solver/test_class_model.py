@@ -7,17 +7,12 @@ from typing import Any, Literal
 import pytest
 from ortools.sat.python import cp_model
 
-from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import parse_problem
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.times import model_times, rounded
 from pipesat.solver.model.variables import Variables, add_variables
 from pipesat.workflows.solve import solve
-from tests.support.class_claims import least_of_model, wrong_of_model
-from tests.support.class_documents import chunked_document, paired_document, random_document
-from tests.support.class_oracle import Oracle
 
 
 def two_classes(order: str, names: str = "ab") -> Problem:
@@ -81,44 +76,6 @@ def test_rounded_times_are_those_of_every_class() -> None:
     small = rounded(two_classes("free"), 2)  # F 2 and 6, B 2 and 6, W 1 and 3
     amounts = [small.amounts(0, microbatch) for microbatch in range(2)]
     assert [(x.F, x.B, x.W) for x in amounts] == [(1, 1, 0), (3, 3, 1)]
-
-
-@pytest.mark.parametrize(
-    ("seed", "objective"),
-    [*((seed, "makespan") for seed in range(30)), *((seed, "span") for seed in range(4))],
-)
-def test_the_model_is_exact(seed: int, objective: Objective) -> None:
-    document = random_document(seed)
-    for stage in document["stages"]:
-        stage.pop("held_in_backward", None)  # the model has none
-    problem = parse_problem(document)
-    optimum = Oracle(document).optimum(objective)
-    assert wrong_of_model(problem, optimum, objective) == []
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16])
-def test_the_model_is_exact_with_several_chunks(seed: int) -> None:
-    document = chunked_document(seed)
-    optimum = Oracle(document).optimum("makespan")
-    assert wrong_of_model(parse_problem(document), optimum, "makespan") == []
-
-
-@pytest.mark.parametrize("seed", [0, *range(2, 13), *range(14, 20)])
-def test_the_model_is_exact_with_pairs_by_factor(seed: int) -> None:
-    document = paired_document(seed)
-    problem, optimum = parse_problem(document), Oracle(document).optimum("makespan")
-    assert wrong_of_model(problem, optimum, "makespan") == []
-    bounds = [bound.value for bound in closed_form_bounds(problem, "makespan")]
-    assert optimum is None or max(bounds) <= optimum
-
-
-@pytest.mark.parametrize("seed", [4, 7, 10, 12])
-def test_closed_forms_of_the_span_with_pairs_are_below_the_models_optimum(seed: int) -> None:
-    problem = parse_problem(paired_document(seed))
-    bounds = [bound.value for bound in closed_form_bounds(problem, "span")]
-    optimum, _ = least_of_model(problem, "span")
-    assert optimum is not None
-    assert max(bounds) <= optimum
 
 
 def test_a_list_with_a_factor_is_proven_optimal() -> None:

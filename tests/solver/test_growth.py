@@ -35,8 +35,7 @@ from pipesat.solver.run.runner import Runner
 from pipesat.solver.run.team import SearchReport
 from tests.support.greedy import by_each_policy
 from tests.support.lanes import by
-from tests.support.periodic import tessel, with_microbatches
-from tests.support.problems import chain, problems, vee
+from tests.support.problems import chain, problems, tessel, vee, with_microbatches
 
 
 def in_proportion(problem: Problem, times: int) -> Problem:

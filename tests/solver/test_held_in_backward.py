@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from random import Random
 from typing import Any
 
 import pytest
@@ -11,8 +10,6 @@ import pytest
 import pipesat
 from pipesat.core.plain_problems import backward_excess
 from pipesat.files.problem_file import parse_problem
-from tests.support.oracle_by_instants import optimum
-from tests.support.zero_lengths import random_document
 
 STAGE: dict[str, Any] = {"device": 0, "F": 1, "B": 1, "W": 1, "held_after_F": 3, "held_after_B": 5}
 ONE: dict[str, Any] = {"format": "pipesat.problem/1", "microbatches": 2, "devices": [{"memory": 9}]}
@@ -56,25 +53,6 @@ def test_a_class_may_state_what_says_nothing() -> None:
     listed[1]["stages"] = {"0": {"held_in_backward": 4}}
     problem = parse_problem(ONE | {"microbatches": listed, "stages": stages})
     assert [problem.amounts(0, m).held_in_backward for m in (0, 1)] == [6, 4]  # 3 x 2, stated
-
-
-@pytest.mark.parametrize("objective", ["makespan", "span"])
-@pytest.mark.parametrize("seed", range(10))
-def test_the_search_agrees_with_the_oracle(seed: int, objective: Any) -> None:
-    """Also with ops that take no time, several chunks per device, and pairs."""
-    rng = Random(seed)
-    document = random_document(rng, zeros=rng.random() < 0.6)
-    for stage in document["stages"]:
-        stage["held_in_backward"] = rng.choice([0, 1, 2, 4, 6, 8])
-    if document["devices"][0].get("memory", 0) % 2:
-        document["overlap"] = {"pairs": [{"ops": ["0F", "0B"], "time": 1}]}
-    best = optimum(document, objective)
-    result = pipesat.solve(parse_problem(document), objective=objective, deterministic=True)
-    assert (result.status, result.value, result.warnings) == (
-        "infeasible" if best is None else "optimal",
-        best,
-        (),
-    )
 
 
 # Three pairs of 0BW and 1BW, 3 each: 9, all forwards take no time. Any op alone takes no less than

@@ -23,11 +23,11 @@ from pipesat.solver.model.memory import stairs
 from pipesat.solver.model.model import build_model
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Variables, add_variables
+from tests.oracle.exact import optimum
 from tests.support.given import Given
 from tests.support.greedy import by_each_policy
 from tests.support.optimum import solved
-from tests.support.oracle import plain_model_optimum
-from tests.support.problems import chain, problems, vee
+from tests.support.problems import chain, document, problems, vee
 
 FEASIBLE = (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
@@ -196,13 +196,13 @@ def test_every_solution_replays_to_its_objective(problem: Problem) -> None:
 
     The model is asked for what a target that the optimum just meets leaves.
     """
-    optimum = plain_model_optimum(problem)
-    assert optimum is not None
-    model = build_model(problem, "makespan", 0, optimum)
+    best = optimum(document(problem))
+    assert best is not None
+    model = build_model(problem, "makespan", 0, best)
     solver = solved(model.cp)
     replayed = time_order(problem, model.order(solver.value))
     assert check(problem, replayed) == []
-    assert replayed.makespan == round(solver.objective_value) * model.unit == optimum
+    assert replayed.makespan == round(solver.objective_value) * model.unit == best
 
 
 def test_times_are_divided_by_their_common_factor() -> None:

@@ -23,10 +23,8 @@ from pipesat.solver.modes.starts import orders_from, packer
 from pipesat.solver.modes.whole import WHOLE
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.runner import Runner
-from tests.support.mixtures import mixture
-from tests.support.optimum import least_end, least_schedule
-from tests.support.oracle_by_instants import optimum
-from tests.support.tiny_modes import tiny, tiny_chain
+from tests.oracle.exact import optimum
+from tests.oracle.generator import of_family
 
 RECOMPUTE = {"name": "recompute", "backward": "fused", "BW": 3, "held_after_F": 0}
 OFFLOAD = {"name": "offload", "offload": {"out": 1, "in": 1, "held": 0}}
@@ -83,16 +81,12 @@ def test_packing_keeps_to_memory(modes: list[dict[str, Any]]) -> None:
         assert check(problem, time_order(problem, walk.order)) == []
 
 
-SEEDS = [13, 42, 104, 110, 127, 165, 208, 292]
-"""Of mixtures that recompute and whose ops all take time; with pairs, lists, a mode per stage."""
-
-
 @pytest.mark.parametrize("objective", ["makespan", "span"])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(8))
 def test_modes_along_an_order_are_the_best_of_all(seed: int, objective: Objective) -> None:
-    problem = parse_problem(mixture(Random(seed)).document)
+    problem = parse_problem(of_family("mixtures", seed, modes=("recompute",), zeros=(0.0,)))
     free = replace(problem, devices=tuple(replace(d, memory=None) for d in problem.devices))
-    guide = free.schedule("greedy-pairs").order
+    guide = free.schedule("list-scheduling").order
     cells = [(s, m) for s, count in enumerate(problem.microbatches) for m in range(count)]
     values = []
     for numbers in product(*(problem.modes_of(stage) for stage, _ in cells)):
@@ -134,29 +128,10 @@ def test_never_worse_than_each_single_mode(objective: Objective, choice: str) ->
                 assert result.value <= timed.value(objective)
 
 
-@pytest.mark.parametrize("seed", range(500, 508))
-def test_small_problems_against_the_oracle(seed: int) -> None:
-    document = tiny(Random(seed))
-    problem = parse_problem(document)
-    if sum(problem.microbatches) > 3:
-        document |= {"microbatches": 1}
-        problem = parse_problem(document)
-    objective: Objective = "span" if seed % 3 == 0 else "makespan"
-    result = pipesat.solve(problem, objective=objective, deterministic=True, time_limit=0.3)
-    assert result.warnings == ()
-    best = optimum(document, objective, at_most=result.value)
-    if best is None:
-        assert result.status == "infeasible"
-        return
-    assert result.value is not None
-    assert result.lower_bound is not None
-    assert result.lower_bound <= best <= result.value
-
-
 @pytest.mark.parametrize("seed", [1, 2, 4, 8])
 def test_choices_of_a_mode_per_stage_are_proven(seed: int) -> None:
     """Recomputing alone: a choice is a plain problem, and the best choice is as good as proven."""
-    document = tiny(Random(seed)) | {"mode_choice": "stage", "microbatches": 2}
+    document = of_family("modes", seed, choices=("stage",), held=0.0, stages=4)
     for stage in document["stages"]:
         stage["modes"] = [RECOMPUTE | {"held_in_backward": 0}]
     objective: Objective = "span" if seed % 2 else "makespan"
@@ -166,36 +141,6 @@ def test_choices_of_a_mode_per_stage_are_proven(seed: int) -> None:
     assert result.warnings == ()
     assert result.value == best
     assert best is None or result.status == "optimal"
-
-
-@pytest.mark.parametrize("seed", [22, 23, 25, 26, 27, 28])
-def test_one_device_alone_is_a_bound_and_exact_if_it_is_all(seed: int) -> None:
-    document = tiny_chain(Random(seed))
-    problem = parse_problem(document)
-    objective: Objective = "span" if seed % 3 == 0 else "makespan"
-    best = optimum(document, objective)
-    if best is None:
-        return
-    absolute = objective == "makespan"
-    devices = range(len(problem.devices))
-    ends = [least_end(problem, device, 60, absolute=absolute) or 0 for device in devices]
-    assert max(ends) <= best
-    assert min(ends) > 0
-    assert len(ends) > 1 or ends == [best]
-
-
-@pytest.mark.parametrize("seed", range(20000, 20024))
-def test_the_whole_model_is_the_problem_itself(seed: int) -> None:
-    """Both choices of modes, one and two channels, several chunks per device."""
-    document = tiny(Random(seed))
-    problem = parse_problem(document)
-    if sum(problem.microbatches) > 4:
-        document |= {"microbatches": 1}
-        problem = parse_problem(document)
-    found, _ = least_schedule(problem, 60) or (None, None)
-    assert found == optimum(document, at_most=found)
-    in_order, _ = least_schedule(problem, 60, one_order=True) or (None, None)
-    assert found is None or in_order is None or in_order >= found
 
 
 def test_a_schedule_is_found_where_only_ops_of_one_instant_fit() -> None:

@@ -16,10 +16,10 @@ from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segments
 from pipesat.solver.neighbourhood.graph import Graph, graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
+from tests.oracle.exact import optimum
 from tests.support.greedy import by_each_policy
 from tests.support.optimum import solved
-from tests.support.oracle import plain_model_optimum
-from tests.support.problems import chain, problems, vee
+from tests.support.problems import chain, document, problems, vee
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 
@@ -60,7 +60,7 @@ def test_a_window_over_everything_finds_the_optimum(problem: Problem, weight: in
     order = replaced(graph.order, window.segments, window.order(solved(window.cp)))
     schedule = time_order(problem, order)
     assert check(problem, schedule) == []
-    assert schedule.makespan == plain_model_optimum(problem)
+    assert schedule.makespan == optimum(document(problem))
 
 
 @pytest.mark.slow

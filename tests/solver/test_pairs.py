@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
 
-from pipesat.bounds.feasibility import preflight, sure_order
+from pipesat.bounds.feasibility import sure_order
 from pipesat.bounds.paired import with_least_times
 from pipesat.core.checker import check
-from pipesat.core.errors import Infeasible, NotApplicable
+from pipesat.core.errors import NotApplicable
 from pipesat.core.ops import PHASE_OF, Op, Pair, Phase, Unreadable, members
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
@@ -28,10 +27,10 @@ from pipesat.solver.proof.short_runs import RunBounds, makespan_model, step_mode
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
-from tests.support.against_oracle import judged
+from tests.oracle.generator import FIT, ONE_ROUTE
 from tests.support.optimum import solved
-from tests.support.paired import random_paired_document
 from tests.support.paths import ROOT
+from tests.support.problems import of
 
 BENCH = ROOT / "bench" / "beyond" / "problems"
 SLOW = ("zb-auto", "zb-auto-span", "v-auto")
@@ -156,19 +155,6 @@ def _split(order: tuple[tuple[Any, ...], ...]) -> tuple[tuple[Any, ...], ...]:
     )
 
 
-OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_small_problems_agree_with_the_oracle(objective: Objective) -> None:
-    """Value, bound and status of whole solves; more of them are in 2026-11-22-pairs-oracle."""
-    for seed in range(100, 104):
-        document = random_paired_document(Random(seed), zeros=seed % 2 == 0)
-        verdict = judged(document, objective, seconds=1.0, effort=1.0)
-        assert not verdict.wrong, (seed, verdict)
-
-
 def optimum_of(model: Model) -> int:
     solver = solved(model.cp)
     return model.bound(round(solver.objective_value))
@@ -178,14 +164,8 @@ def optimum_of(model: Model) -> int:
 @pytest.mark.parametrize("seed", range(5))
 def test_relaxations_and_short_runs_never_exceed_the_optimum(seed: int) -> None:
     """The whole model, which is held against the oracle above, says what the optimum is."""
-    document = random_paired_document(Random(seed), zeros=seed % 3 == 0)
-    document.pop("routes", None)  # one route through all stages
-    document["microbatches"] = 3
-    problem = parse_problem(document)
-    try:
-        preflight(problem)
-    except Infeasible:
-        return
+    more = {"shapes": ONE_ROUTE, "stages": 3, "ops": 27, "microbatches": (3, 3), "memory": FIT}
+    problem = of("pairs", seed, **more)
     upper = time_order(problem, sure_order(problem)).makespan
     best = optimum_of(build_model(problem, "makespan", 0, upper))
     for device, stages in enumerate(problem.stages_on):

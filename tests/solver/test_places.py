@@ -14,8 +14,8 @@ from pipesat.solver.proof.places import PlacesProofs
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, Runner, new_solver
-from tests.support.class_documents import tight_chain_document
-from tests.support.class_oracle import Oracle
+from tests.oracle.exact import optimum
+from tests.oracle.generator import of_family
 
 SEEDS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12)
 
@@ -28,23 +28,23 @@ def answer(problem: places.Problem, kept: tuple[int, ...], upper: int) -> cp_mod
 def test_a_schedule_of_the_optimum_is_never_ruled_out(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    document = tight_chain_document(seed) | {"order": "same"}
-    problem, optimum = parse_problem(document), Oracle(document).optimum("makespan")
-    if optimum is None or not places.places_apply(problem):
+    document = of_family("tight lists", seed, lists=("same",))
+    problem, best = parse_problem(document), optimum(document, "makespan")
+    if best is None or not places.places_apply(problem):
         return
     every = tuple(range(len(problem.stages)))
     for kept in ((0,), every):
-        assert answer(problem, kept, optimum) in FOUND
+        assert answer(problem, kept, best) in FOUND
     if document["stages"][0]["backward"] == "fused":
-        assert answer(problem, every, optimum - 1) == cp_model.INFEASIBLE
+        assert answer(problem, every, best - 1) == cp_model.INFEASIBLE
     monkeypatch.setattr(places, "_STEPS", 7)  # times are rounded
-    model = places.places_model(problem, every, optimum)
+    model = places.places_model(problem, every, best)
     assert new_solver(0).solve(model.cp) in FOUND
-    assert model.beyond > optimum
+    assert model.beyond > best
 
 
 def test_an_order_that_is_not_to_be_chosen_once_for_all_stages_has_no_places() -> None:
-    document = tight_chain_document(0)
+    document = of_family("tight lists", 3)
     assert places.places_apply(parse_problem(document | {"order": "same"}))
     assert not places.places_apply(parse_problem(document | {"order": "free"}))
     assert not places.places_apply(parse_problem(document | {"order": "given"}))
@@ -52,9 +52,9 @@ def test_an_order_that_is_not_to_be_chosen_once_for_all_stages_has_no_places() -
 
 def test_steps_raise_the_bound() -> None:
     """On a chain whose optimum the closed forms do not reach."""
-    document = tight_chain_document(2) | {"order": "same"}
-    problem, optimum = parse_problem(document), Oracle(document).optimum("makespan")
-    assert optimum is not None
+    document = of_family("tight lists", 3, lists=("same",))
+    problem, best = parse_problem(document), optimum(document, "makespan")
+    assert best is not None
     clock = Clock(60.0, deterministic=True)
     incumbent = Incumbent(problem, "makespan", clock)
     closed = closed_form_bound(problem, "makespan")
@@ -64,5 +64,5 @@ def test_steps_raise_the_bound() -> None:
     for _ in range(40):
         if not proofs.finished:
             proofs.step(runner)
-    assert closed.value < incumbent.bound.value <= optimum
+    assert closed.value < incumbent.bound.value <= best
     assert not incumbent.faults

@@ -21,8 +21,8 @@ from pipesat.solver.proof.search import ProofSearch
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
-from tests.support.oracle import brute_force, order_count, plain_model_optimum
-from tests.support.problems import chain, problems, vee
+from tests.oracle.exact import optimum
+from tests.support.problems import chain, document, problems, vee
 
 
 def relaxed(problem: Problem, objective: Objective, devices: set[int]) -> int:
@@ -68,9 +68,9 @@ def test_one_device_of_a_chain_by_hand() -> None:
 def test_no_relaxation_is_above_the_optimum(problem: Problem, devices: set[int]) -> None:
     devices = {d for d in devices if d < len(problem.devices) and problem.stages_on[d]}
     if devices and not problem.has_modes:
-        optimum = plain_model_optimum(problem)
-        assert optimum is not None
-        assert relaxed(problem, "makespan", devices) <= optimum
+        best = optimum(document(problem))
+        assert best is not None
+        assert relaxed(problem, "makespan", devices) <= best
 
 
 @pytest.mark.slow
@@ -78,10 +78,10 @@ def test_no_relaxation_is_above_the_optimum(problem: Problem, devices: set[int])
 @given(problems(max_stages=3, max_microbatches=2), st.sets(st.integers(0, 2), min_size=1))
 def test_no_relaxation_is_above_the_least_span(problem: Problem, devices: set[int]) -> None:
     devices = {d for d in devices if d < len(problem.devices) and problem.stages_on[d]}
-    if devices and not problem.has_modes and order_count(problem) <= 3000:
-        optimum = brute_force(problem, "span")
-        assert optimum is not None
-        assert relaxed(problem, "span", devices) <= optimum
+    if devices and not problem.has_modes:
+        best = optimum(document(problem), "span")
+        assert best is not None
+        assert relaxed(problem, "span", devices) <= best
 
 
 @pytest.mark.parametrize("problem", [chain(3, 4, F=2, B=3, W=2, cap=2), vee(2, 2, cap=3)])
@@ -93,7 +93,7 @@ def test_the_proof_search_ends_with_a_proof(problem: Problem) -> None:
     for _ in range(40):
         if not incumbent.proven:
             proofs.step(runner)
-    assert incumbent.value == incumbent.bound.value == plain_model_optimum(problem)
+    assert incumbent.value == incumbent.bound.value == optimum(document(problem))
 
 
 def test_a_share_of_the_gap_is_proven_at_a_time() -> None:

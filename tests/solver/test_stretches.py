@@ -17,9 +17,9 @@ from pipesat.solver.proof.stretches import Debt, Part, stretch_model
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import PROOFS, Runner
+from tests.oracle.exact import optimum
 from tests.support.optimum import solved
-from tests.support.oracle import plain_model_optimum
-from tests.support.problems import chain, problems, vee
+from tests.support.problems import chain, document, problems, vee
 
 PARTS: tuple[Part, ...] = ("step", "last", "first")
 FAR = 400
@@ -98,9 +98,9 @@ def test_no_sum_of_pieces_is_above_the_optimum(problem: Problem, data: st.DataOb
     for part in PARTS:
         for n in range(1, data.draw(st.integers(2, problem.routes[0].microbatches + 1))):
             known.learn(part, n, least(problem, part, n, debt, objective, kept))
-    optimum = plain_model_optimum(problem, objective)
-    assert optimum is not None
-    assert known.whole(problem.routes[0].microbatches) <= optimum
+    best = optimum(document(problem), objective)
+    assert best is not None
+    assert known.whole(problem.routes[0].microbatches) <= best
 
 
 @pytest.mark.slow

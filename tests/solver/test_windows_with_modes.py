@@ -11,7 +11,6 @@ from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible
 from pipesat.core.problem import Problem
 from pipesat.core.timing import retime, time_order
-from pipesat.files.problem_file import parse_problem
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.modes.cells import State
 from pipesat.solver.modes.window import Window as TimeWindow
@@ -19,22 +18,15 @@ from pipesat.solver.modes.window import WindowModel
 from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segments
 from pipesat.solver.neighbourhood.graph import graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
+from tests.oracle.exact import optimum
 from tests.support.optimum import solved
-from tests.support.oracle_by_instants import optimum
-from tests.support.tiny_modes import tiny
+from tests.support.problems import of
 
 
 def drawn(seed: int, *, paired: bool) -> Problem:
     """A tiny problem whose modes recompute; with ``paired`` any F and BW may run as one."""
-    chance = random.Random(seed)
-    document = tiny(chance, zero=chance.random() < 0.3)
-    for stage in document["stages"]:
-        for mode in stage.get("modes", []):
-            if mode.pop("offload", None):
-                mode |= {"BW": stage["B"] + stage["W"] + 1, "held_after_F": 0}
-    if paired:
-        document["overlap"] = {"FB": [2, 3]}
-    return parse_problem(document)
+    more = {"pairs": ("FB",)} if paired else {}
+    return of("modes", seed, modes=("recompute",), zeros=(0.0, 0.0, 0.3), **more)
 
 
 @pytest.mark.parametrize("paired", [False, True])
@@ -67,8 +59,7 @@ def test_windows_count_what_the_rules_count(seed: int, paired: bool) -> None:
 def test_a_window_over_time_holds_the_present_schedule_and_times_ops_as_the_rules_do(
     seed: int,
 ) -> None:
-    chance = random.Random(seed)
-    problem = parse_problem(tiny(chance))
+    problem = of("modes", seed)
     try:
         timed = time_order(problem, sure_order(problem))
     except Infeasible:

@@ -9,8 +9,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.workflows.hand_written import baseline
-from tests.support.loops import loop
-from tests.support.problems import chain, vee
+from tests.support.problems import chain, loop, vee
 
 COSTS: Final[dict[str, Any]] = {"F": 4, "B": 5, "W": 3}
 

@@ -23,8 +23,7 @@ from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.starts import StartingSchedules
 from pipesat.workflows.compare import compare
 from pipesat.workflows.solve import solve
-from tests.support.oracle import brute_force, order_count, plain_model_optimum
-from tests.support.oracle_by_instants import optimum
+from tests.oracle.exact import optimum
 from tests.support.paths import ROOT
 from tests.support.problems import chain, document, problems
 
@@ -79,7 +78,7 @@ def test_optimal_means_optimal_and_no_baseline_is_better(problem: Problem) -> No
     assert result.lower_bound is not None
     assert check(problem, result.schedule) == []
     assert result.status == "optimal"
-    assert result.value == result.lower_bound == plain_model_optimum(problem)
+    assert result.value == result.lower_bound == optimum(document(problem))
     for row in compare(problem, search=False):
         assert not row.valid or (row.makespan is not None and result.value <= row.makespan)
 
@@ -88,11 +87,9 @@ def test_optimal_means_optimal_and_no_baseline_is_better(problem: Problem) -> No
 @settings(max_examples=25, deadline=None)
 @given(problems(max_stages=3, max_microbatches=2))
 def test_the_span_s_optimum_is_that_of_brute_force(problem: Problem) -> None:
-    if order_count(problem) > 400:
-        return
     result = solve(problem, objective="span", time_limit=60, workers=1, deterministic=True)
     assert result.status == "optimal"
-    assert result.value == brute_force(problem, "span")
+    assert result.value == optimum(document(problem), "span")
 
 
 def test_infeasible_has_no_schedule_no_bound_and_an_explanation() -> None:

@@ -1,0 +1,1 @@
+"""The interpreted engines that compiled loops are held against: ops one by one, from the rules."""
