@@ -121,8 +121,6 @@ def _plan(cases: int, todo: Sequence[Case], at_once: int) -> str:
 
 
 MOST_LINES: Final = 40  # of the table
-_CHOICES: Final = ("placement", "chunks", "split", "backward", "seed", "time_limit")
-"""Axes that are chosen; rows that differ in no other answer one question."""
 _SHOWN: Final = (
     *("status", "value", "lower_bound", "gap"),
     *("baseline_value", "baseline", "wall_s", "why"),
@@ -162,15 +160,14 @@ class Sweep(Displayed):
         return dict(sorted(Counter(str(row["status"]) for row in self.rows).items()))
 
     def tables(self) -> Iterator[Table]:
-        """Yield the rows, by the axes that differ: of many, the best of each question."""
-        rows = self.rows if len(self.rows) <= MOST_LINES else _best_of_groups(self.rows)
+        """Yield the first rows, by the axes that differ."""
+        rows = self.rows[:MOST_LINES]
         axes = _varying([row["case"] for row in rows])
         records = [
-            {name: record.get(name) for name in (*axes, *_SHOWN)}
-            for record in map(_record, rows[:MOST_LINES])
+            {name: record.get(name) for name in (*axes, *_SHOWN)} for record in map(_record, rows)
         ]
         left = len(self.rows) - len(records)
-        notes = [f"and {left} more rows: the best of each question are shown"] if left else []
+        notes = [f"and {left} more rows, which --csv has"] if left else []
         if records:
             yield table_of(records, notes=notes)
 
@@ -239,21 +236,6 @@ def _varying(axes: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names of the axes that have more than one value."""
     names = axes[0] if axes else ()
     return [name for name in names if len({str(case.get(name)) for case in axes}) > 1]
-
-
-def _best_of_groups(rows: Sequence[SweepRow]) -> list[SweepRow]:
-    """Keep the row of least value of each question: rows that differ in choices alone."""
-    best: dict[str, SweepRow] = {}
-    for row in rows:
-        question = str([value for name, value in row["case"].items() if name not in _CHOICES])
-        if question not in best or _worth(row) < _worth(best[question]):
-            best[question] = row
-    return [*best.values()]
-
-
-def _worth(row: SweepRow) -> float:
-    value = (row["result"] or {}).get("value")
-    return float("inf") if value is None else float(value)
 
 
 @public
