@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pipesat.workflows.hand_written import baselines
     from pipesat.workflows.profiles import profile
     from pipesat.workflows.result import Result, Schedule
-    from pipesat.workflows.schedules import check, show
+    from pipesat.workflows.schedules import check, schedule_of, show
     from pipesat.workflows.solve import solve
     from pipesat.workflows.torch_runs import run
 
@@ -74,6 +74,7 @@ _HOMES = {
     "report": "report.study",
     "risk": "compare.risk.answer",
     "run": "workflows.torch_runs",
+    "schedule_of": "workflows.schedules",
     "show": "workflows.schedules",
     "solve": "workflows.solve",
     "sweep": "compare.sweep.cases",
@@ -87,7 +88,6 @@ _METHODS = {
     "parse_problem": "files.problem_file",
     "read_problem": "files.problem_file",
     "remarks_of": "core.stated",
-    "schedule_of": "workflows.schedules",
     "warned": "core.stated",
     "write_problem": "files.problem_file",
 }
@@ -119,6 +119,7 @@ __all__ = [
     "report",
     "risk",
     "run",
+    "schedule_of",
     "show",
     "solve",
     "sweep",

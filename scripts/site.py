@@ -122,7 +122,7 @@ def helps(command: Any, name: str) -> Iterator[str]:
 def report(path: Path) -> None:
     """Solve the README's problem, and write its report."""
     problem = pipesat.read(str(ROOT / EXAMPLE))
-    pipesat.report(problem.solve(time_limit=20), str(path))
+    pipesat.report(pipesat.solve(problem, time_limit=20), str(path))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from ortools.sat.python.cp_model import CpSolver
 import pipesat
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem, read_problem
+from pipesat.workflows.schedules import schedule_of
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -67,7 +68,7 @@ def run(*, record: bool) -> int:
 def _speeds() -> dict[str, tuple[Callable[[], int], Callable[[], int]]]:
     """What is measured, with its yardstick; each returns how much it has done."""
     problem = parse_problem(_chain(devices=10, microbatches=3400))
-    order = problem.schedule("1f1b").order
+    order = schedule_of(problem, "1f1b").order
     found = {
         "timing of 100,000 ops": (partial(_timed, problem, order), _python),
         "start-up of --help": (partial(_started, "-m", "pipesat", "--help"), _imported),

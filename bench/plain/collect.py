@@ -28,6 +28,7 @@ from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.schedule_file import read_schedule
+from pipesat.workflows.schedules import schedule_of
 
 OWN_FILES = ("solve", "ablate", "others")
 
@@ -106,7 +107,7 @@ def backing_schedule(library: Library, name: str, objective: Objective, record: 
 def timed_baseline(library: Library, baseline: str, name: str, objective: Objective) -> Schedule:
     """A hand-written schedule, timed for the objective."""
     problem = library.problem(name)
-    return time_order(problem, problem.schedule(baseline).order, objective)
+    return time_order(problem, schedule_of(problem, baseline).order, objective)
 
 
 def add_rows(library: Library, folder: Path) -> None:

@@ -66,7 +66,7 @@ def schedules(problem: pipesat.Problem) -> Iterator[tuple[str, pipesat.Schedule]
     """Every hand-written schedule that exists there and fits."""
     for name in pipesat.baselines():
         try:
-            schedule = problem.schedule(name)
+            schedule = schedule_of(problem, name)
         except pipesat.NotApplicable:
             continue
         if not pipesat.check(problem, schedule):

@@ -19,6 +19,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.schedule_file import read_schedule, write_schedule
 from pipesat.heuristics.list_scheduling import Policy, list_schedules
+from pipesat.workflows.schedules import schedule_of
 
 PARTS = ("order", "timing", "check", "span", "measure", "write", "read")
 MORE: dict[str, Any] = {"held_after_F": 3, "held_after_B": 1, "comm": 10}
@@ -49,7 +50,7 @@ def row(problem: Problem, name: str) -> list[str]:
         return made
 
     if name:
-        order = timed(lambda: problem.schedule(name)).order
+        order = timed(lambda: schedule_of(problem, name)).order
     else:
         order = timed(lambda: next(list_schedules(problem, chosen=[Policy()]))).order
     schedule = timed(lambda: time_order(problem, order))

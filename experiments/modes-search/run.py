@@ -24,6 +24,7 @@ from pipesat.core.errors import Deadlock
 from pipesat.core.ops import Item, Op
 from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
+from pipesat.workflows.schedules import schedule_of
 
 HERE = Path(__file__).resolve().parent
 PROBLEMS = HERE.parents[1] / "bench" / "beyond" / "problems"
@@ -76,7 +77,7 @@ def guides(problem: pipesat.Problem) -> Iterator[Order]:
     """Every hand-written order that exists here, all kept, whether it fits or not."""
     for name in pipesat.baselines():
         try:
-            yield problem.schedule(name).order
+            yield schedule_of(problem, name).order
         except pipesat.NotApplicable:
             continue
 

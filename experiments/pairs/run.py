@@ -21,6 +21,7 @@ import pipesat
 from bench.pages import percent, put, table
 from pipesat.core.claims import at_least, at_most
 from pipesat.files.schedule_file import read_schedule, write_schedule
+from pipesat.workflows.schedules import schedule_of
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -104,7 +105,7 @@ def solved(problem: pipesat.Problem, limit: float) -> dict[str, Any]:
     starts = [read_schedule(KEPT, kept_problem())] if same else []
     result = pipesat.solve(problem, time_limit=limit, workers=2, schedules=starts)
     row = {"problem": problem.name, "value": result.value, "bound": result.lower_bound}
-    row |= {"dualpipev": problem.schedule("dualpipev").makespan, "load": load}
+    row |= {"dualpipev": schedule_of(problem, "dualpipev").makespan, "load": load}
     return row | {"date": str(date.today())}
 
 
@@ -134,7 +135,7 @@ def draw(limit: float) -> None:
     from pipesat.picture.gantt import gantt_figure
 
     problem = kept_problem()
-    known, theirs = read_schedule(KEPT, problem), problem.schedule("dualpipev")
+    known, theirs = read_schedule(KEPT, problem), schedule_of(problem, "dualpipev")
     ours = pipesat.solve(problem, time_limit=limit, workers=2, schedules=[known]).schedule
     assert ours is not None
     if ours.makespan < known.makespan:

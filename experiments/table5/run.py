@@ -16,6 +16,7 @@ from pathlib import Path
 import pipesat
 from bench.pages import measured, put, table
 from pipesat.core.timing import time_order
+from pipesat.workflows.schedules import schedule_of
 
 HERE = Path(__file__).resolve().parent
 BENCH = HERE.parents[1] / "bench" / "plain"
@@ -69,7 +70,7 @@ def row(name: str, printed: dict[str, float], limit: float) -> list[str]:
 
 def span(problem: pipesat.Problem, name: str) -> int:
     """Span of a hand-written schedule, timed for it; it must fit into memory."""
-    schedule = time_order(problem, problem.schedule(name).order, "span")
+    schedule = time_order(problem, schedule_of(problem, name).order, "span")
     if violations := pipesat.check(problem, schedule):
         raise SystemExit(f"{name} on {problem.name}: {violations[0]}")
     return schedule.span

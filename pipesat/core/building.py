@@ -265,32 +265,6 @@ class Building:
         """
         attached("write_problem")(path, self)
 
-    def solve(self, **options: Any) -> Any:
-        """Return the best schedule within a time limit, a ``Result``; see :func:`pipesat.solve`."""
-        return attached("solve")(self, **options)
-
-    def compare(self, **options: Any) -> Any:
-        """Return a table of schedules, ``Comparisons``; see :func:`pipesat.compare`."""
-        return attached("compare")(self, **options)
-
-    def schedule(self, given: Any) -> Any:
-        """Return a ``Schedule`` of this problem; it may exceed memory.
-
-        Parameters
-        ----------
-        given
-            The name of a hand-written schedule (``"1f1b"``, ``"interleaved-1f1b, groups of 4"``),
-            or the path of a schedule file, of torch's CSV or of a solve's folder.
-
-        Raises
-        ------
-        BadInput
-            If there is no such name or file, or it cannot be read.
-        NotApplicable
-            If the hand-written schedule does not exist for this problem.
-        """
-        return attached("schedule_of")(self, given).on(self)
-
     def _repr_html_(self) -> str:
         return str(attached("html_of_problem")(self))
 

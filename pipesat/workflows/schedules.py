@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from pipesat.hangs.verdict import Verdict
 
 
+@public
 def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> own.Schedule:
-    """Return the schedule of a problem that is meant, not yet checked.
+    """Return the schedule of a problem that is meant, not yet checked; it may exceed memory.
 
     Parameters
     ----------
@@ -46,6 +47,13 @@ def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> own.
         of the folder that a solve has written; or the name
         of a hand-written schedule as the rows of :func:`pipesat.compare` have it: ``1f1b``,
         ``1f1b, descending``, ``interleaved-1f1b, groups of 4``.
+
+    Raises
+    ------
+    BadInput
+        If there is no such name or file, or it cannot be read.
+    NotApplicable
+        If the hand-written schedule does not exist for this problem.
     """
     if isinstance(given, Result):
         if given.schedule is None:

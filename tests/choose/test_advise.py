@@ -37,6 +37,7 @@ from pipesat.heuristics import BASELINES
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import parse_layout, partition_of_layout
 from pipesat.workflows.hand_written import baseline, hand_written
+from pipesat.workflows.schedules import schedule_of
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.paths import ROOT
@@ -163,7 +164,7 @@ def test_no_hand_written_schedule_is_better_than_what_the_table_says(runtime: st
         for name in NAMES.get(row.placement, ()):
             if runtime == "megatron" and (row.name == "ours" or name not in MEGATRONS):
                 continue  # an order or a problem that Megatron-LM does not have
-            schedule = row.problem.schedule(name)
+            schedule = schedule_of(row.problem, name)
             if not check(row.problem, schedule):
                 best = min(x.makespan for x in rows_of(advice, name) if x.fits)
                 assert schedule.makespan >= best, (name, row.name, row.split)

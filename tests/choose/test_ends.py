@@ -11,6 +11,7 @@ import pipesat
 from pipesat.choose.estimate_ends import varied
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
+from pipesat.workflows.schedules import schedule_of
 from tests.conftest import Run
 from tests.support.plans import entry, layers_of
 
@@ -59,7 +60,7 @@ def test_the_head_and_w_against_b_are_varied_alone() -> None:
     assert ends.keys() >= {("the head alone", 0.32), ("the head alone", 2.0)}
     stages = [{"F": 20, "B": 20, "W": 20}, {"F": 27, "B": 27, "W": 27}]
     lighter = pipesat.Problem.chain(2, 4, **{k: [s[k] for s in stages] for k in "FBW"})
-    assert ends["the head alone", 0.32].of(row) == lighter.schedule("1f1b").makespan
+    assert ends["the head alone", 0.32].of(row) == schedule_of(lighter, "1f1b").makespan
     other = varied(advice.question, "W / B", Fraction(20, 100))
     moved = other.under(row.candidate, "torch").problem.stages
     assert [(s.F, s.B, s.W, s.BW) for s in moved] == [(20, 34, 6, 40), (40, 68, 12, 80)]
@@ -87,7 +88,7 @@ def of_1f1b(share: Fraction) -> int:
     """1F1B's makespan on a problem that is written down anew."""
     F, B = int(20 * share), int(20 * share)
     problem = pipesat.Problem.chain(2, 4, F=F, B=B, W=B, BW=2 * B, comm=7)
-    return problem.schedule("1f1b").makespan
+    return schedule_of(problem, "1f1b").makespan
 
 
 def test_files_of_an_estimate_say_so(cli: Run, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content))
     problem = pipesat.Problem.read(folder / "p.json")
-    problem.solve(time_limit=2, workers=1).save(folder / "out")
+    pipesat.solve(problem, time_limit=2, workers=1).save(folder / "out")
     pipesat.export(problem, "1f1b", "torch-csv", folder / "order.csv")
     return folder
 

@@ -29,7 +29,7 @@ from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 
 PROBLEM = Problem.chain(devices=2, microbatches=2, F=1, B=1, W=1)
-SCHEDULE = PROBLEM.schedule("1f1b")
+SCHEDULE = pipesat.schedule_of(PROBLEM, "1f1b")
 UNTYPED = ("Any", "bool", "object")
 
 FUNCTIONS = {

@@ -17,6 +17,7 @@ from pipesat.core.errors import Contradiction
 from pipesat.core.showing import frame_of
 from pipesat.workflows.exports import import_order
 from pipesat.workflows.result import Schedule
+from pipesat.workflows.schedules import schedule_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -187,12 +188,12 @@ def test_an_answer_names_the_device_that_has_too_much() -> None:
 def test_a_schedule_knows_its_problem(tmp_path: Path) -> None:
     """1F1B on p ranks takes (m + p - 1)(F + BW), rank d holds p - d microbatches."""
     problem = Problem.chain(2, 4, F=1, B=1, W=1, held_after_F=1)
-    order = problem.schedule("1f1b")
+    order = schedule_of(problem, "1f1b")
     assert (order.makespan, order.peak_memory, order.check()) == (5 * 3, [2, 1], [])
     assert order.problem is problem
     assert order.plot()._repr_png_().startswith(PNG)  # type: ignore[attr-defined]
     order.write(tmp_path / "1f1b.json")
-    again = problem.schedule(tmp_path / "1f1b.json")
+    again = schedule_of(problem, tmp_path / "1f1b.json")
     assert (again, again.problem) == (order, problem)
     tight = problem.with_memory(1)
     assert "over its capacity of 1" in order.on(tight).check()[0].message
@@ -205,10 +206,10 @@ def test_a_schedule_knows_its_problem(tmp_path: Path) -> None:
 def test_the_problem_of_a_result_is_its_schedules(result: Result) -> None:
     assert result.schedule is not None
     assert result.schedule.problem is result.problem
-    again = result.problem.solve(deterministic=True, time_limit=5)
+    again = pipesat.solve(result.problem, deterministic=True, time_limit=5)
     assert (again.value, again.lower_bound, again.gap) == (6, 6, 0)  # one device: 2 x 3
     assert again.lower_bound_source
-    table = result.problem.compare(search=False)
+    table = pipesat.compare(result.problem, search=False)
     assert table["1f1b"].makespan == 6
 
 
@@ -217,14 +218,14 @@ def test_a_search_in_a_notebook_shows_its_progress(
 ) -> None:
     """A line that renews itself and goes at the end; whoever listens hears it in its place."""
     problem = Problem.chain(1, 2, F=1, B=1, W=1)  # takes 2 x 3
-    problem.solve(deterministic=True, time_limit=5)
+    pipesat.solve(problem, deterministic=True, time_limit=5)
     assert capsys.readouterr().err == ""
     monkeypatch.setitem(sys.modules, "ipykernel", SimpleNamespace())
-    problem.solve(deterministic=True, time_limit=5)
+    pipesat.solve(problem, deterministic=True, time_limit=5)
     *lines, last, end = capsys.readouterr().err.split("\r")
     assert any("value 6  bound 6" in line for line in lines)
     assert (last.strip(), end) == ("", "")
     heard: list[object] = []
-    problem.solve(deterministic=True, time_limit=5, listener=heard.append)
+    pipesat.solve(problem, deterministic=True, time_limit=5, listener=heard.append)
     assert heard
     assert capsys.readouterr().err == ""

@@ -23,6 +23,7 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import read_schedule, write_schedule
+from pipesat.workflows.schedules import schedule_of
 from tests.support.paths import ROOT
 
 BENCH = ROOT / "bench" / "plain"
@@ -103,7 +104,7 @@ def test_hand_written_schedules_have_their_values() -> None:
         problem = problem_of(name)
         if baseline is None or problem.op_count > 400:
             continue
-        order = problem.schedule(baseline).order
+        order = schedule_of(problem, baseline).order
         timed = time_order(problem, order, objective)  # type: ignore[arg-type]
         assert pipesat.check(problem, timed) == []
         assert timed.value(objective) == found["value"]["amount"], name  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ import pytest
 
 from pipesat.core.problem import Problem
 from pipesat.files.schedule_file import schedule_bytes
+from pipesat.workflows.schedules import schedule_of
 from tests.support.paths import ROOT
 
 
@@ -59,7 +60,7 @@ def test_the_schemas_take_the_examples_and_refuse_what_reading_does(script: Modu
             taken.add(name)
     assert taken >= {"problem", "layers"}
     problem = Problem.chain(2, 2, F=1, B=1, W=1)
-    document = json.loads(schedule_bytes(problem, problem.schedule("1f1b")))
+    document = json.loads(schedule_bytes(problem, schedule_of(problem, "1f1b")))
     schema = json.loads(script.schema_of("schedule"))
     jsonschema.validate(document, schema)
     with pytest.raises(jsonschema.ValidationError):

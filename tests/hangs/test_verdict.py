@@ -15,6 +15,7 @@ from pipesat.export.steps import late_steps
 from pipesat.files.problem_file import parse_problem
 from pipesat.hangs.step_lists import RULES, with_waits, word
 from pipesat.hangs.verdict import Verdict
+from pipesat.workflows.schedules import schedule_of
 from tests.conftest import Run
 from tests.oracle.hang_claims import judged
 from tests.oracle.hangs import posted_late, programs, random_order, random_problem, simulate
@@ -295,4 +296,4 @@ def test_an_unknown_rule_is_bad_input(cli: Run, save) -> None:
     assert "pair-fifo" in outcome.err
     assert tuple(RULES) == ALL
     with pytest.raises(pipesat.BadInput, match="pair-fifo or edge-fifo"):
-        pipesat.check(chain(2, 2), chain(2, 2).schedule("1f1b"), runtime="nccl")  # type: ignore[call-overload]
+        pipesat.check(chain(2, 2), schedule_of(chain(2, 2), "1f1b"), runtime="nccl")  # type: ignore[call-overload]

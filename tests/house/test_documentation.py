@@ -29,6 +29,7 @@ from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import ScheduleModel
 from pipesat.layers.file import parse_layers
 from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
+from pipesat.workflows.schedules import schedule_of
 from tests.conftest import Run
 from tests.support.paths import ROOT
 from tests.support.timelines import TRACES
@@ -296,7 +297,7 @@ class Reader:
 def as_predicted(path: Path) -> Timeline:
     """The timeline of a run of 1F1B in which everything takes as long as the problem says."""
     problem = read_problem(path)
-    order = problem.schedule("1f1b")
+    order = schedule_of(problem, "1f1b")
     rows = tuple(
         DeviceRun(tuple(Ran(t.item, float(t.start), float(t.end), 0.0) for t in row), ())  # type: ignore[arg-type]
         for row in order.devices

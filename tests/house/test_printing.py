@@ -38,7 +38,7 @@ ANSWERS: Final[dict[str, Callable[[], Displayed]]] = {
     "plan": plan,
     "risk": lambda: pipesat.risk(CHAIN, "1f1b", noise=0.05, samples=2),
     "show": lambda: pipesat.show(CHAIN, "1f1b"),
-    "check": lambda: pipesat.check(CHAIN, CHAIN.schedule("1f1b"), "graph"),
+    "check": lambda: pipesat.check(CHAIN, pipesat.schedule_of(CHAIN, "1f1b"), "graph"),
 }
 
 

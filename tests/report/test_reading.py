@@ -8,6 +8,7 @@ import pytest
 
 import pipesat
 from pipesat import BadInput, Problem
+from pipesat.workflows.schedules import schedule_of
 from tests.support.paths import ROOT
 
 
@@ -16,14 +17,14 @@ def test_one_function_reads_every_file(tmp_path: Path) -> None:
     problem = Problem.chain(2, 2, F=1, B=1, W=1)
     problem.write(tmp_path / "problem.json")
     assert pipesat.read(tmp_path / "problem.json") == problem
-    problem.schedule("1f1b").write(tmp_path / "1f1b.json")
-    assert pipesat.read(tmp_path / "1f1b.json", problem) == problem.schedule("1f1b")
+    schedule_of(problem, "1f1b").write(tmp_path / "1f1b.json")
+    assert pipesat.read(tmp_path / "1f1b.json", problem) == schedule_of(problem, "1f1b")
     with pytest.raises(BadInput, match=r"a schedule has no costs: expected pipesat.read\(path, "):
         pipesat.read(tmp_path / "1f1b.json")
     layers = pipesat.read(ROOT / "examples" / "layers-gemma-like.json")
     layers.write(tmp_path / "layers.json")
     assert pipesat.read(tmp_path / "layers.json") == layers
-    result = problem.solve(deterministic=True, time_limit=5)
+    result = pipesat.solve(problem, deterministic=True, time_limit=5)
     result.save(tmp_path / "out")
     again = pipesat.read(tmp_path / "out")
     # the second device starts after the first F and works for 2 x 3

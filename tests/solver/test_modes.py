@@ -23,6 +23,7 @@ from pipesat.solver.modes.starts import orders_from, packer
 from pipesat.solver.modes.whole import WHOLE
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.runner import Runner
+from pipesat.workflows.schedules import schedule_of
 from tests.oracle.exact import optimum
 from tests.oracle.generator import of_family
 
@@ -46,7 +47,7 @@ def chain(modes: list[dict[str, Any]], memory: int | None, **more: Any) -> Probl
 def test_those_give_way_whose_backward_comes_last() -> None:
     """1F1B holds 3, 2 and 1 on three devices: with room for 2, the first lets one go of three."""
     problem = chain([RECOMPUTE], 2)
-    guide = problem.schedule("1f1b").order
+    guide = schedule_of(problem, "1f1b").order
     order = fewest(problem, guide, lambda cell, _: 1)
     assert order is not None
     modes = time_order(problem, order).modes
@@ -59,7 +60,7 @@ def test_those_give_way_whose_backward_comes_last() -> None:
 
 def test_a_mode_that_fuses_drops_w_and_one_that_splits_adds_it() -> None:
     problem = chain([RECOMPUTE | {"name": "a"}, {"name": "b", "backward": "split"}], None)
-    guide = problem.schedule("zb-h1").order
+    guide = schedule_of(problem, "zb-h1").order
     fused = in_modes(problem, guide, {(1, 0): 1})
     assert "1W0" not in map(str, fused[1])
     assert "1BW0" in map(str, fused[1])
@@ -71,7 +72,7 @@ def test_a_mode_that_fuses_drops_w_and_one_that_splits_adds_it() -> None:
 @pytest.mark.parametrize("modes", [[RECOMPUTE], [OFFLOAD], [RECOMPUTE, OFFLOAD]])
 def test_packing_keeps_to_memory(modes: list[dict[str, Any]]) -> None:
     problem = chain(modes, 2)
-    guides = [problem.schedule(name) for name in ("1f1b", "zb-h1")]
+    guides = [schedule_of(problem, name) for name in ("1f1b", "zb-h1")]
     starts = [start.order for start in orders_from(problem, guides)]
     valid = [order for order in starts if not check(problem, time_order(problem, order))]
     assert valid
@@ -86,7 +87,7 @@ def test_packing_keeps_to_memory(modes: list[dict[str, Any]]) -> None:
 def test_modes_along_an_order_are_the_best_of_all(seed: int, objective: Objective) -> None:
     problem = parse_problem(of_family("mixtures", seed, modes=("recompute",), zeros=(0.0,)))
     free = replace(problem, devices=tuple(replace(d, memory=None) for d in problem.devices))
-    guide = free.schedule("list-scheduling").order
+    guide = schedule_of(free, "list-scheduling").order
     cells = [(s, m) for s, count in enumerate(problem.microbatches) for m in range(count)]
     values = []
     for numbers in product(*(problem.modes_of(stage) for stage, _ in cells)):
@@ -120,7 +121,7 @@ def test_never_worse_than_each_single_mode(objective: Objective, choice: str) ->
         modes = result.schedule.modes
         assert all(sum(s == stage for s, _ in modes) in (0, 6) for stage in range(3))
     for name in ("1f1b", "zb-h1", "eager-1f1b"):
-        guide = problem.schedule(name).order
+        guide = schedule_of(problem, name).order
         for mode in (0, 1, 2):
             every = {(s, m): mode for s in range(3) for m in range(6)}
             timed = time_order(problem, in_modes(problem, guide, every), objective)
@@ -164,7 +165,7 @@ def test_a_schedule_is_found_where_only_ops_of_one_instant_fit() -> None:
         ],
         "routes": [{"stages": [0, 1], "microbatches": 2}, {"stages": [2, 3], "microbatches": 1}],
     }
-    result = parse_problem(document).solve(time_limit=120)  # it is proven before
+    result = pipesat.solve(parse_problem(document), time_limit=120)  # it is proven before
     assert any(step.source == WHOLE for step in result.history)
     assert result.value == optimum(document)
 
@@ -182,7 +183,7 @@ def test_a_microbatch_that_passes_in_no_mode_proves_that_nothing_does(choice: st
         "microbatches": 70,  # more than a model of all may have
         "mode_choice": choice,
     }
-    result = parse_problem(document).solve(time_limit=5, deterministic=True)
+    result = pipesat.solve(parse_problem(document), time_limit=5, deterministic=True)
     assert (result.status, result.value, result.bound) == ("infeasible", None, None)
     assert "in whichever modes" in result.explanation
     enough = parse_problem(document | {"devices": [{"memory": 3}]})
@@ -207,5 +208,5 @@ def test_one_after_the_other_where_copies_share_an_instant(choice: str) -> None:
         "order": "given",
         "mode_choice": choice,
     }
-    result = parse_problem(document).solve(time_limit=5, deterministic=True)
+    result = pipesat.solve(parse_problem(document), time_limit=5, deterministic=True)
     assert (result.status, result.value) == ("optimal", 10 + 2)
