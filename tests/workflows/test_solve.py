@@ -315,7 +315,7 @@ def test_list_scheduling_without_a_choice_is_not_tried_by_every_policy(
     real = StartingSchedules.__iter__
     monkeypatch.setattr(StartingSchedules, "__iter__", recorded)
     assert solve(problem, deterministic=True, time_limit=1).value == 0
-    assert [schedule.source for schedule in taken].count("list-scheduling") == 2
+    assert [schedule.source for schedule in taken].count("list-scheduling") <= 2
 
 
 def test_with_no_time_at_all_a_large_problem_has_many_microbatches_in_flight() -> None:
