@@ -10,16 +10,22 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 from typing import IO
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 def start(
-    function: str, words: IO[bytes], more: Mapping[str, str], *, session: bool = False
+    function: str,
+    words: IO[bytes],
+    more: Mapping[str, str],
+    *,
+    session: bool = False,
+    without: Sequence[str] = (),
 ) -> tuple[subprocess.Popen[bytes], Connection]:
     """Start an interpreter that calls ``module:function``; return it and our end of its connection.
 
@@ -31,6 +37,8 @@ def start(
         Is added to our environment.
     session
         Make it the leader of a session of its own.
+    without
+        Modules that a library loads for types which are not used there.
 
     Raises
     ------
@@ -47,6 +55,7 @@ def start(
                     sys.executable or "python is not known",
                     "-P",
                     "-c",
+                    f"from {__name__} import do_without; do_without(*{tuple(without)}); "
                     f"from {module} import {name}; {name}()",
                     str(theirs.fileno()),
                 ],
@@ -61,6 +70,17 @@ def start(
             ours.close()
             raise
     return process, ours
+
+
+def do_without(*modules: str) -> None:
+    """Let imports of some modules find one whose every name is an empty class."""
+    for name in modules:
+        sys.modules[name] = _Nothing(name)
+
+
+class _Nothing(ModuleType):
+    def __getattr__(self, name: str) -> type:
+        return type(name, (), {})
 
 
 def parent() -> Connection:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from pipesat.bounds.feasibility import sure_order
+from pipesat.core import children
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
@@ -46,6 +48,7 @@ from tests.support.lanes import (
     until,
     waits_for_the_best,
 )
+from tests.support.loaded import loaded_by
 from tests.support.paths import ROOT
 from tests.support.problems import chain, vee
 
@@ -211,6 +214,17 @@ def test_there_are_as_many_lanes_as_memory_admits(monkeypatch: pytest.MonkeyPatc
     team.begin(now=True)
     assert started == []
     assert team.notes == ["1 of 4 lanes: there are 300 MiB of memory, and a lane may take 400 MiB"]
+
+
+def test_lanes_do_without_pandas() -> None:
+    """OR-Tools loads it: 28 MiB and 0.15 s a lane."""
+    with tempfile.TemporaryFile() as words:
+        process, ours = children.start("pandas:any_name", words, {}, without=["pandas"])
+        ours.close()
+        assert process.wait() == 0
+    first = "from pipesat.core.children import do_without; do_without('pandas')"
+    then = "import sys, pipesat.solver.run.lane; del sys.modules['pandas']"
+    assert not loaded_by(f"{first}; {then}") & {"pandas", "dateutil"}
 
 
 @pytest.mark.parametrize(("seconds", "deterministic"), [(1.9, False), (600.0, True)])
