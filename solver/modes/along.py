@@ -1,8 +1,9 @@
 """Modes along one order, by a model: those in which it fits into memory and takes the least time.
 
 Nothing but modes is chosen, so the model has no choice of what comes first, and is solved fast. It
-is the integer program of ELF's selective recomputation, with any modes, pairs and delays. Copies
-count as done at once: what comes out is timed with them.
+is the integer program of ELF's selective recomputation, with any modes, pairs and delays. Of copies
+it knows that a backward waits for its own, and what they take in total. They change memory at once:
+what comes out is timed with them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ortools.sat.python import cp_model
 
 from pipesat.core.ops import PHASE_OF, Event, Item, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited, duration, memory_in_order
+from pipesat.core.rules import awaited, duration, memory_in_order, offload_of
 from pipesat.core.schedule import Objective, Order
 from pipesat.solver.model.times import latest_end
 from pipesat.solver.model.variants import Literal, conjunction
@@ -59,6 +60,7 @@ class ModesAlong:
         self.value = self.cp.new_int_var(0, less_than - 1, "")
         for device in range(len(order)):
             self._add_row(device, by_span=objective == "span")
+            self._add_copies(device)
             if (room := problem.devices[device].room) is not None:
                 self._add_memory(device, room)
         every = [*zip(chain(*self._starts), chain(*self._runs), strict=True)]
@@ -105,6 +107,19 @@ class ModesAlong:
         if ends:
             self.cp.add(self.value >= ends[-1] - (starts[0] if by_span else 0))
 
+    def _add_copies(self, device: int) -> None:
+        """A device's channels have time for all copies."""
+        busy = defaultdict[int, list[_Term]](list)
+        back = self.problem.devices[device].copy_channels - 1
+        for run in chain(*self._runs[device]):
+            for op in chain(*map(members, run.items)):
+                copies = offload_of(self.problem, op) if op.kind == "F" else None
+                if copies is not None:
+                    busy[0].append((copies.time_out, run.chosen))
+                    busy[back].append((copies.time_in, run.chosen))
+        for terms in busy.values():
+            self.cp.add(self.value >= _total(terms))
+
     def _add_memory(self, device: int, room: int) -> None:
         """What is held, compared with all in their first modes, and what the next item takes."""
         first, more = 0, Counter[cp_model.IntVar]()
@@ -140,6 +155,10 @@ class ModesAlong:
                     source = awaited(self.problem, op) if op.kind != "W" else None
                     if source is not None:
                         before[source.event].append((source.delay - begin, run.chosen))
+                    copies = offload_of(self.problem, op) if op.kind in ("B", "BW") else None
+                    if copies is not None:
+                        way = copies.time_out + copies.time_in - begin
+                        before[op.stage, "F", op.microbatch].append((way, run.chosen))
         for event, terms in before.items():
             self.cp.add(start >= self._ends[event] + _total(terms))
 
