@@ -187,7 +187,7 @@ def test_a_microbatch_that_passes_in_no_mode_proves_that_nothing_does(choice: st
     assert (result.status, result.value, result.bound) == ("infeasible", None, None)
     assert "in whichever modes" in result.explanation
     enough = parse_problem(document | {"devices": [{"memory": 3}]})
-    assert enough.solve(time_limit=0.1, deterministic=True).status != "infeasible"
+    assert pipesat.solve(enough, time_limit=0.1, deterministic=True).status != "infeasible"
 
 
 @pytest.mark.parametrize("choice", ["microbatch", "stage"])
