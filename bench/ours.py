@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from runner import HERE, Case, Row, since
 
-from pipesat.files.problem_file import read_problem
-from pipesat.files.schedule_file import write_schedule
+from pipesat.core.problem_file import read_problem
+from pipesat.core.schedule_file import write_schedule
 
 if TYPE_CHECKING:
     from pipesat.workflows.result import Result

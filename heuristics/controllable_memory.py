@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pipesat.core.arrays_of import arrays_of, coded
 from pipesat.core.errors import NotApplicable
+from pipesat.core.geometry import Ranks, ranks_of
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_codes
 from pipesat.heuristics.registry import GiveUp, published, unless_given_up
 from pipesat.heuristics.shared.building_blocks import Slots, order_by_block, vee_of
 from pipesat.heuristics.zero_bubble import zb_v
-from pipesat.placement.geometry import Ranks, ranks_of
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Ints

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from pipesat.core.arrays_of import arrays_of
 from pipesat.core.errors import NotApplicable
+from pipesat.core.geometry import ranks_of
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_codes
 from pipesat.heuristics.registry import GiveUp, published, unless_given_up
 from pipesat.heuristics.shared.building_blocks import Slots, vee_of
-from pipesat.placement.geometry import ranks_of
 
 if TYPE_CHECKING:
     from pipesat.kernels.arrays import Coded

@@ -16,7 +16,7 @@ from pipesat.core.settings import Placement
 from pipesat.core.timing import time_order
 
 Where: TypeAlias = Literal[Placement, "any"]
-"""Where a schedule needs its stages: see :mod:`pipesat.placement.geometry`."""
+"""Where a schedule needs its stages: see :mod:`pipesat.core.geometry`."""
 
 Build: TypeAlias = Callable[[Problem], Schedule]
 GiveUp: TypeAlias = Callable[[], bool]

@@ -8,12 +8,12 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pipesat.core.arrays_of import arrays_of, too_large
+from pipesat.core.geometry import Ranks, ranks_of
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_codes
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
 from pipesat.heuristics.shared.gap_filling import Fuse, Switches, fill_gaps
-from pipesat.placement.geometry import Ranks, ranks_of
 
 if TYPE_CHECKING:
     from pipesat.kernels.filling import Filled

@@ -17,8 +17,6 @@ from __future__ import annotations
 import importlib
 import sys
 
-from pipesat.core.attached import HOMES, attached
-
 TYPE_CHECKING = False  # so that not even typing is imported before a command hears signals
 if TYPE_CHECKING:
     import typing
@@ -80,19 +78,6 @@ _HOMES = {
     "sweep": "compare.sweep.cases",
 }
 
-_METHODS = {
-    "built": "placement.building",
-    "changed": "placement.building",
-    "from_parts": "placement.building",
-    "html_of_problem": "core.summary",
-    "parse_problem": "files.problem_file",
-    "read_problem": "files.problem_file",
-    "remarks_of": "core.stated",
-    "warned": "core.stated",
-    "write_problem": "files.problem_file",
-}
-HOMES |= _HOMES | _METHODS
-
 __all__ = [
     "BadInput",
     "Device",
@@ -147,7 +132,7 @@ def __getattr__(name: str) -> typing.Any:
         return metadata.version(__name__)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = attached(name)
+    value = globals()[name] = getattr(importlib.import_module(f"pipesat.{_HOMES[name]}"), name)
     return value
 
 

@@ -11,13 +11,13 @@ from pydantic import BaseModel
 
 from pipesat.compare.replicas.assignment import AssignmentModel
 from pipesat.compare.sweep.spec import SpecModel
-from pipesat.files.problem_file import ProblemModel
-from pipesat.files.schedule_file import ScheduleModel
+from pipesat.core.problem_file import ProblemModel
+from pipesat.core.schedule_file import ScheduleModel
 from pipesat.layers.file import LayersModel
 from pipesat.profile.file import LinksModel, Profile
 from pipesat.timeline.file import TimelineModel
 
-FOLDER: Final = Path(__file__).parents[1] / "pipesat" / "files" / "schemas"
+FOLDER: Final = Path(__file__).parents[1] / "pipesat" / "core" / "schemas"
 MODELS: Final[dict[str, type[BaseModel]]] = {
     "problem": ProblemModel,
     "schedule": ScheduleModel,

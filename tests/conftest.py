@@ -88,7 +88,7 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
     def run(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["pipesat", *map(str, arguments)])
-        monkeypatch.setattr("pipesat.files.strict_json._READ", set())  # of this process
+        monkeypatch.setattr("pipesat.core.strict_json._READ", set())  # of this process
         capsys.readouterr()
         try:
             with pytest.raises(SystemExit) as exit_info:

@@ -19,6 +19,7 @@ HERE = Path(__file__).resolve().parent
 DRAWN, MOVED = HERE / "faults.json", HERE / "moved.json"
 COUNT, SEED = 200, 29
 CHECKER = ("check", "restated", "ties", "violation")
+FILES = ("atomic", "complaint", "folder", "microbatch_list", "problem_", "schedule_file", "strict_")
 SOURCES = ("pipesat/", "solver/", "heuristics/")
 
 
@@ -53,9 +54,11 @@ def group_of(file: str) -> str | None:
     if parts[0] in ("solver", "heuristics"):
         return parts[0]
     match parts[1]:
+        case "core" if parts[-1].startswith(CHECKER):
+            return "checker"
         case "core":
-            return "checker" if parts[-1].startswith(CHECKER) else "rules"
-        case "bounds" | "files":
+            return "files" if parts[-1].startswith(FILES) else "rules"
+        case "bounds":
             return parts[1]
     return None
 

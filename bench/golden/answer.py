@@ -18,8 +18,8 @@ from golden.cases import Ask, Case
 from golden.look import digest, kept_of_file, kept_of_text
 from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.cli import main as command_line
-from pipesat.files.problem_file import read_problem
-from pipesat.files.schedule_file import write_schedule
+from pipesat.core.problem_file import read_problem
+from pipesat.core.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.hand_written import baseline
 

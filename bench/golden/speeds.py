@@ -23,8 +23,8 @@ import numpy as np
 from ortools.sat.python.cp_model import CpSolver
 
 import pipesat
+from pipesat.core.problem_file import parse_problem, read_problem
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.workflows.schedules import schedule_of
 
 HERE = Path(__file__).resolve().parent

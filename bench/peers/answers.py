@@ -23,8 +23,8 @@ from olmo_orders import generator, rows
 from pipesat.core.checker import check
 from pipesat.core.ops import Item, Op, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
 
 Json = dict[str, Any]
 

@@ -26,8 +26,8 @@ from bench.plain import table
 from bench.plain.library import HERE, KINDS, OBJECTIVES, Contradiction, Library, Record
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.schedule_file import read_schedule
 from pipesat.core.timing import time_order
-from pipesat.files.schedule_file import read_schedule
 from pipesat.workflows.schedules import schedule_of
 
 OWN_FILES = ("solve", "ablate", "others")

@@ -16,8 +16,8 @@ from bench.pages import measured, table
 from pipesat.core.checker import check
 from pipesat.core.metrics import measure
 from pipesat.core.problem import Problem
+from pipesat.core.schedule_file import read_schedule, write_schedule
 from pipesat.core.timing import time_order
-from pipesat.files.schedule_file import read_schedule, write_schedule
 from pipesat.heuristics.list_scheduling import Policy, list_schedules
 from pipesat.workflows.schedules import schedule_of
 

@@ -22,8 +22,8 @@ from typing import Any
 import pipesat
 from bench.pages import measured, put, table
 from pipesat.core.ops import Item, Op
+from pipesat.core.schedule_file import read_schedule, write_schedule
 from pipesat.core.timing import time_order
-from pipesat.files.schedule_file import read_schedule, write_schedule
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PICTURE = HERE / "results.json", HERE / "levers.png"

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pipesat
 from bench.pages import percent, put, table
 from pipesat.core.claims import at_least, at_most
-from pipesat.files.schedule_file import read_schedule, write_schedule
+from pipesat.core.schedule_file import read_schedule, write_schedule
 from pipesat.workflows.schedules import schedule_of
 
 HERE = Path(__file__).resolve().parent

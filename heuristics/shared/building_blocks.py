@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from pipesat.core.arrays_of import arrays_of
+from pipesat.core.geometry import Ranks
 from pipesat.core.ops import KINDS, Kind
 from pipesat.core.problem import Problem
-from pipesat.placement.geometry import Ranks
 
 if TYPE_CHECKING:
     from pipesat.kernels.arrays import Coded

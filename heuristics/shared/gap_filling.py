@@ -22,9 +22,9 @@ from pipesat.bounds.closed_form import least_warm_ups
 from pipesat.bounds.feasibility import capacities_by_order, lacking
 from pipesat.core.arrays_of import arrays_of
 from pipesat.core.errors import Fault, NotApplicable
+from pipesat.core.geometry import Ranks
 from pipesat.core.problem import Problem, once
 from pipesat.core.rules import link_delay, round_trip
-from pipesat.placement.geometry import Ranks
 
 if TYPE_CHECKING:
     from pipesat.kernels.filling import Chain, Filled

@@ -25,7 +25,9 @@ from pipesat.choose.cut_terms import (
 from pipesat.core.arrays import Ints
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.partition import partition_of
 from pipesat.core.schedule import Objective
+from pipesat.core.split import FORBIDDEN, LARGEST_COST, Mask, StageCost, best_split
 from pipesat.layers.devices import smallest_largest, why_no_split_fits
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import (
@@ -41,8 +43,6 @@ from pipesat.layers.linear_costs import (
 from pipesat.layers.linear_costs import shortest_backward as shortest_of
 from pipesat.layers.pipeline import Pipeline, shape_name
 from pipesat.layers.rules import cut_masks, same_stage
-from pipesat.placement.partition import partition_of
-from pipesat.placement.split import FORBIDDEN, LARGEST_COST, Mask, StageCost, best_split
 
 
 def stage_bound(

@@ -22,12 +22,12 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Improvement
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.settings import RecomputeChoice, Runtime
+from pipesat.core.split import FORBIDDEN, StageCost
 from pipesat.layers.devices import Recompute
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b
 from pipesat.layers.rules import neighbours
 from pipesat.layers.stages import problem_of_split, static_of_devices
-from pipesat.placement.split import FORBIDDEN, StageCost
 
 Flags: TypeAlias = tuple[bool, ...]
 """Which stages recompute, one per stage; empty: none."""

@@ -20,13 +20,13 @@ from pipesat.core.claims import (
     tenable,
 )
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.geometry import one_route_placement_of
 from pipesat.core.metrics import peak_memory
 from pipesat.core.progress import doing
 from pipesat.core.summary import fullest
 from pipesat.core.timing import retime
 from pipesat.heuristics import BASELINES
 from pipesat.layers.pipeline import Pipeline, shape_name
-from pipesat.placement.geometry import one_route_placement_of
 
 PLAN: Final = "plan"
 EVEN: Final = "even split"

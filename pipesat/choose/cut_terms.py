@@ -27,13 +27,13 @@ import numpy as np
 
 from pipesat.bounds.device_terms import DeviceTerms, Way, Work
 from pipesat.core.arrays import Ints
+from pipesat.core.costs import Costs
 from pipesat.core.schedule import Objective
+from pipesat.core.split import LARGEST_COST
 from pipesat.core.stage import COSTS
 from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.linear_costs import least_backward, rooms, shortest_backward, summed
 from pipesat.layers.pipeline import Pipeline
-from pipesat.placement.documents import Costs
-from pipesat.placement.split import LARGEST_COST
 
 
 def cheapest(layers: Layers) -> Layers:

@@ -14,11 +14,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row
+from pipesat.core.costs import Costs
 from pipesat.core.progress import doing
 from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import GiveUp
 from pipesat.layers.layer import Layer
-from pipesat.placement.documents import Costs
 
 LEAST_HEAD: Final = Fraction(32, 100)
 """Of its estimate, what a head may take: 2.6 blocks in public ratios, 8.2 estimated."""

@@ -12,11 +12,11 @@ from pipesat.choose.advice_table import megatron_flags, needed_without
 from pipesat.choose.picture import plan_pictures
 from pipesat.choose.rows import Row, options_of, published_in, stages_text
 from pipesat.core.claims import Standing
+from pipesat.core.folder import json_file, write_folder
 from pipesat.core.result import Baseline, Solution
+from pipesat.core.schedule_file import schedule_bytes
 from pipesat.export import EXPORTERS, FILE_NAMES
 from pipesat.export.result_folder import result_files
-from pipesat.files.folder import json_file, write_folder
-from pipesat.files.schedule_file import schedule_bytes
 from pipesat.report.study import report
 from pipesat.workflows.result import Result
 

@@ -27,12 +27,12 @@ from pipesat.choose.rows import Row, fits, marked, row_of, ships, to_do
 from pipesat.choose.splits import balanced_partition, even_partition
 from pipesat.core.claims import Tried
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.geometry import CHUNKS
 from pipesat.core.settings import OneRoutePlacement
 from pipesat.heuristics.registry import GiveUp, never
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import OVERLAP, group_sizes, most_blocks, refusal
 from pipesat.layers.pipeline import Pipeline, shape_name
-from pipesat.placement.geometry import CHUNKS
 from pipesat.workflows.hand_written import baseline
 
 _IN_GROUPS: Final = ("interleaved-1f1b", "interleaved-overlapped")

@@ -22,7 +22,7 @@ from pipesat.core.amounts import SECONDS, amount, rate
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.progress import doing
 from pipesat.core.settings import RecomputeChoice
-from pipesat.files.strict_json import read_json
+from pipesat.core.strict_json import read_json
 from pipesat.layers.file import LARGEST_FILE
 from pipesat.layers.from_profile import layers_of_document, layers_of_profile
 from pipesat.layers.layer import Layers

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Final
 
 from pipesat.core.problem import Mode, Offload, Problem
-from pipesat.files.problem_checks import changed
+from pipesat.core.problem_checks import changed
 from pipesat.layers.layer import Layers
 
 OFFLOAD: Final = "offload"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pipesat.core.errors import NotApplicable
+from pipesat.core.geometry import one_route_placement_of
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.settings import OneRoutePlacement
@@ -14,7 +15,6 @@ from pipesat.core.timing import time_codes
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import Policy, list_schedules
 from pipesat.heuristics.zb_auto import filled_orders
-from pipesat.placement.geometry import one_route_placement_of
 
 _QUICK: Final = {"chain": ("zb-h1",), "vee": ("zb-v",), "loop": ("interleaved-zb",)}
 _ALL: Final = {

@@ -24,10 +24,10 @@ from pipesat.choose.splits import proposals
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.progress import doing
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
+from pipesat.core.split import FORBIDDEN, LARGEST_COST
 from pipesat.core.usable_cores import usable_cores
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
-from pipesat.placement.split import FORBIDDEN, LARGEST_COST
 from pipesat.workflows.studies import solver_of, versions
 
 _SURVIVORS: Final = 8  # in the first round of solves

@@ -24,6 +24,7 @@ from pipesat.core.amounts import rounded_down, time_text
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing, Status, percent, ratio, require_best, tenable
 from pipesat.core.errors import Fault
+from pipesat.core.folder import json_file, write_folder
 from pipesat.core.metrics import peak_memory
 from pipesat.core.ops import Op, with_ops
 from pipesat.core.progress import doing
@@ -33,7 +34,6 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.showing import Displayed, Facts, Table, sentences
 from pipesat.core.summary import peak_text
 from pipesat.export.result_folder import result_files
-from pipesat.files.folder import json_file, write_folder
 from pipesat.layers.pipeline import shape_name
 from pipesat.layers.stages import problem_with_recompute, untold
 from pipesat.workflows.result import Result

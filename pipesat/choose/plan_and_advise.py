@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pipesat.core.amounts import factor, in_unit, one_in_unit, rate
 from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput, said_of
+from pipesat.core.geometry import PlacementChoice
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import (
     Amount,
@@ -28,7 +29,6 @@ from pipesat.core.settings import (
     Workers,
 )
 from pipesat.core.solving import Deadline, Listener, study
-from pipesat.placement.geometry import PlacementChoice
 
 if TYPE_CHECKING:  # what a question needs is imported once it is asked: help is for reading
     from pipesat.choose.files import Advice

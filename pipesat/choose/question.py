@@ -11,6 +11,7 @@ from pipesat.choose.candidates import Candidate, Flags, Space
 from pipesat.choose.offload import with_offload
 from pipesat.choose.splits import for_runtime, shapes_to_try
 from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
+from pipesat.core.geometry import CHUNKS
 from pipesat.core.problem import Problem
 from pipesat.core.settings import OneRoutePlacement, Runtime
 from pipesat.export import RUNTIMES
@@ -19,7 +20,6 @@ from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Delay, Pipeline, link_delay
 from pipesat.layers.stages import problem_of_split
-from pipesat.placement.geometry import CHUNKS
 
 
 @dataclass(frozen=True)

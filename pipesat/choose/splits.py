@@ -24,18 +24,18 @@ from pipesat.choose.candidates import Flags, Space, usual_in_flight
 from pipesat.choose.cut_terms import cheapest
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable, said_of
+from pipesat.core.geometry import CHUNKS, PlacementChoice
+from pipesat.core.partition import even, partition_of
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import OneRoutePlacement
+from pipesat.core.split import best_split, squares
+from pipesat.core.strict_json import MOST_STAGES
 from pipesat.export import RUNTIMES
-from pipesat.files.strict_json import MOST_STAGES
 from pipesat.layers.devices import check_cuttable, smallest_largest
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import LineMaker, Weights, loads, makespan_lines
 from pipesat.layers.pipeline import Pipeline, shape_name
 from pipesat.layers.rules import check_partition, cut_masks, cuts_of, same_stage
-from pipesat.placement.geometry import CHUNKS, PlacementChoice
-from pipesat.placement.partition import even, partition_of
-from pipesat.placement.split import best_split, squares
 
 
 def shapes_to_try(

@@ -203,8 +203,8 @@ def listing(name: str, text: str, answer: Callable[[], Displayed]) -> click.Opti
 
 def read_problem(path: Path, classes: int | None = None) -> Problem:
     """Read a problem; say so on stderr if its costs are an estimate."""
-    from pipesat.files import problem_file
-    from pipesat.files.microbatch_list import MOST_CLASSES
+    from pipesat.core import problem_file
+    from pipesat.core.microbatch_list import MOST_CLASSES
 
     problem = problem_file.read_problem(path, classes or MOST_CLASSES)
     if problem.estimate:

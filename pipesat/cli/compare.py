@@ -58,7 +58,7 @@ _RISK = "--noise, --skew or --links"
 
 def _is_problem(path: Path) -> bool:
     """Whether a file states the format of problems, at its begin or anywhere."""
-    from pipesat.files.strict_json import read_json
+    from pipesat.core.strict_json import read_json
 
     with suppress(BadInput):  # a name, a folder, a CSV: read as a schedule
         document = read_json(path, _LARGEST)

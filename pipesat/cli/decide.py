@@ -175,7 +175,7 @@ def balance(asked: Asked) -> int:
     solve takes it and may change the schedule, too.
     """
     from pipesat.compare.replicas.assignment import Assignment
-    from pipesat.files.microbatch_list import MOST_CLASSES
+    from pipesat.core.microbatch_list import MOST_CLASSES
 
     found: MicrobatchOrders | Assignment = asked.answer(
         lambda answer, folder, _: answer.save(folder),

@@ -385,7 +385,7 @@ def grouped(
 
 def writable(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
     """Refuse a file that cannot be written, before any work."""
-    from pipesat.files.atomic import require_writable
+    from pipesat.core.atomic import require_writable
 
     del ctx, param
     if path is not None:

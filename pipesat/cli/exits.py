@@ -139,8 +139,8 @@ def prepared(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
-    from pipesat.files.atomic import remove_empty
-    from pipesat.files.folder import prepare_result_folder
+    from pipesat.core.atomic import remove_empty
+    from pipesat.core.folder import prepare_result_folder
 
     made = prepare_result_folder(folder)
     try:

@@ -78,8 +78,8 @@ def new(asked: Asked) -> None:
 
 def write_problem(asked: Asked, problem: Problem) -> None:
     """Write a problem into a file, or on stdout."""
-    from pipesat.files.atomic import write_file
-    from pipesat.files.problem_file import problem_text
+    from pipesat.core.atomic import write_file
+    from pipesat.core.problem_file import problem_text
 
     text = problem_text(problem.document)
     if asked.output is not None:
@@ -100,7 +100,7 @@ def written(folder: Path = Path("examples")) -> dict[str, bytes]:
     """
     from importlib.resources import files
 
-    from pipesat.files.atomic import prepare_folder, write_files
+    from pipesat.core.atomic import prepare_folder, write_files
 
     found = (entry for entry in files("pipesat").joinpath("examples").iterdir() if entry.is_file())
     shipped = {entry.name: entry.read_bytes() for entry in found}

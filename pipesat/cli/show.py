@@ -93,7 +93,7 @@ def show(asked: Asked) -> None:
     chain of ops that sets the makespan. Of a folder: the answer, and with -v all ops of a long
     schedule.
     """
-    from pipesat.files.folder import add_files
+    from pipesat.core.folder import add_files
 
     given = asked["given"]
     files = {asked[kind]: kind for kind in ("html", *_PICTURES) if asked[kind]}
@@ -170,7 +170,7 @@ def _step_documents(problem: Problem, ranks: Steps) -> list[dict[str, Any]]:
 
 def _show_file(asked: Asked, path: Path) -> dict[Path, bytes]:
     from pipesat.cli.show_inputs import view_of
-    from pipesat.files.strict_json import read_json
+    from pipesat.core.strict_json import read_json
 
     document = read_json(path, _LARGEST)
     stated = document.get("format") if isinstance(document, dict) else None
@@ -188,7 +188,7 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
     from pipesat.compare.sweep.cases import Sweep
     from pipesat.compare.sweep.row_file import NAME, read_rows
     from pipesat.core.progress import doing
-    from pipesat.files.strict_json import read_json, read_text
+    from pipesat.core.strict_json import read_json, read_text
     from pipesat.report.result_file import result_folders
     from pipesat.report.study import report
 
@@ -242,8 +242,8 @@ def _drawn(made: Report, kind: str, path: Path, titled: bool) -> bytes:
 
 def _show_results(asked: Asked, folder: Path) -> None:
     """Show the answers in a folder: of advise and plan their own, then each placement's."""
-    from pipesat.files.folder import has_file
-    from pipesat.files.strict_json import read_json
+    from pipesat.core.folder import has_file
+    from pipesat.core.strict_json import read_json
     from pipesat.report.result_file import read_advice, result_folders
     from pipesat.report.study import result_in
     from pipesat.workflows.schedules import show as shown

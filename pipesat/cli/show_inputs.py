@@ -50,8 +50,8 @@ def _read(path: Path) -> Displayed:
 
 
 def _timeline(path: Path) -> Displayed:
-    from pipesat.files.complaint import validated
-    from pipesat.files.strict_json import read_json
+    from pipesat.core.complaint import validated
+    from pipesat.core.strict_json import read_json
     from pipesat.timeline.file import TimelineModel
 
     found = validated(read_json(path, _LARGEST), TimelineModel, str(path))

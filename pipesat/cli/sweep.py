@@ -33,7 +33,7 @@ def sweep(asked: Asked) -> int:
 
     For --processes ray=auto, install Ray: pip install 'ray>=2.40'.
     """
-    from pipesat.files.atomic import write_file
+    from pipesat.core.atomic import write_file
 
     if asked["dry_run"] and asked["csv"] is not None:
         text = "--dry-run runs no case and writes nothing"

@@ -53,7 +53,7 @@ def compare(asked: Asked) -> None:
 
     Ops, devices and links have a row each, with both.
     """
-    from pipesat.files.atomic import write_file
+    from pipesat.core.atomic import write_file
     from pipesat.timeline.compare import comparison_picture
 
     comparison: AgainstPrediction = asked.answer()
@@ -121,8 +121,8 @@ def _is_problem(path: Path) -> bool:
 
 def _import_of(asked: Asked) -> int:
     """Import traces of a problem that is given."""
-    from pipesat.files.atomic import require_writable
-    from pipesat.files.strict_json import read_json
+    from pipesat.core.atomic import require_writable
+    from pipesat.core.strict_json import read_json
     from pipesat.timeline.trace import import_traces
 
     problem, *paths = asked["paths"]

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from pipesat.compare.order_rows import BEST, MicrobatchOrders, OrderRow
 from pipesat.core.amounts import share
 from pipesat.core.arguments import public
+from pipesat.core.atomic import digest
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.lengths import microbatches_from_lengths, read_lengths
 from pipesat.core.microbatch_order import microbatch_order, relabelled
 from pipesat.core.names import named
 from pipesat.core.progress import doing
 from pipesat.core.schedule import Objective, has_pairs
 from pipesat.core.settings import Count, Seconds, Seed, Tokens
 from pipesat.core.timing import retime, time_order
-from pipesat.files.atomic import digest
-from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
 
 if TYPE_CHECKING:
     from pipesat.compare.replicas.assignment import Assignment

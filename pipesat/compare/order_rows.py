@@ -94,8 +94,8 @@ class MicrobatchOrders(Displayed):
 
         Without an order that fits, nothing is written.
         """
-        from pipesat.files.folder import write_folder
-        from pipesat.files.problem_file import problem_text
+        from pipesat.core.folder import write_folder
+        from pipesat.core.problem_file import problem_text
 
         best = self.best
         if best is None or best.order is None:

@@ -1,7 +1,6 @@
 """How users make problems in Python: ``Problem.chain`` and its like, and what ``with_`` changes.
 
-Every one of them writes a problem document and has it read as a file would be: the checks, the
-messages and the digest are those of the file.
+:mod:`pipesat.core.making` has the values that they give; checks and messages are those of a file.
 """
 
 from __future__ import annotations
@@ -10,12 +9,13 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import wraps
-from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias, cast
 
 from pipesat.core.arguments import public
-from pipesat.core.attached import attached
 from pipesat.core.settings import Amount, Chunks, Count, Devices, Placement
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
 
 Backward: TypeAlias = Literal["split", "fused", "either"]
 Split: TypeAlias = Literal["even", "balanced"]
@@ -30,16 +30,14 @@ Microbatches: TypeAlias = "int | Sequence[Any]"
 """How many; or the list of a problem file, for microbatches that differ."""
 Comm: TypeAlias = "Amount | Sequence[Amount] | Mapping[str, Any]"
 """One delay, one per link between neighbouring devices, or ``comm`` of a problem file."""
-Overlap: TypeAlias = tuple[int, int] | Mapping[str, Any] | None
+OverlapGiven: TypeAlias = tuple[int, int] | Mapping[str, Any] | None
 """The factor of an overlapped pair of F and BW, or ``overlap`` of a problem file."""
 
-MadeT = TypeVar("MadeT")
 P = ParamSpec("P")
 
 
 @public
 def make(
-    kind: type[MadeT],
     placement: Placement,
     devices: Devices,
     microbatches: Microbatches,
@@ -58,7 +56,7 @@ def make(
     static: Amounts = 0,
     copy_channels: Numbers | None = None,
     comm: Comm = 0,
-    overlap: Overlap = None,
+    overlap: OverlapGiven = None,
     order: str | None = None,
     chunks: Chunks | None = None,
     layers: Count | None = None,
@@ -66,7 +64,7 @@ def make(
     name: str = "",
     time_unit: str = "",
     memory_unit: str = "",
-) -> MadeT:
+) -> Problem:
     """Make a problem in a placement: what ``Problem.chain`` and its like do.
 
     Parameters
@@ -125,202 +123,29 @@ def make(
     BadInput
         As for a problem file: which value, and what would be right.
     """
-    return cast("MadeT", attached("warned")(attached("built")(locals())))
+    from pipesat.core.making import built
+
+    return built(locals())
 
 
 def placed(
-    made: Callable[Concatenate[type[MadeT], Placement, P], MadeT], placement: Placement
-) -> Callable[[Callable[..., Any]], Callable[Concatenate[type[MadeT], P], MadeT]]:
+    made: Callable[Concatenate[Placement, P], Problem], placement: Placement
+) -> Callable[[Callable[..., Any]], Callable[Concatenate[Any, P], Problem]]:
     """Give a constructor the parameters of :func:`make`, and what its docstring says of them."""
 
-    def constructor(named: Callable[..., Any]) -> Callable[Concatenate[type[MadeT], P], MadeT]:
+    def constructor(named: Callable[..., Any]) -> Callable[Concatenate[Any, P], Problem]:
         @wraps(named)
-        def of_class(cls: type[MadeT], *args: P.args, **given: P.kwargs) -> MadeT:
-            return made(cls, placement, *args, **given)
+        def of_class(cls: Any, *args: P.args, **given: P.kwargs) -> Problem:
+            del cls
+            return made(placement, *args, **given)
 
-        told = inspect.signature(made)
+        told, own = inspect.signature(made), inspect.signature(named)
         kept = [one for key, one in told.parameters.items() if key != "placement"]
-        said = told.replace(parameters=kept, return_annotation="Problem")
+        said = told.replace(parameters=[*own.parameters.values(), *kept])
         of_class.__signature__ = said  # type: ignore[attr-defined]
         if named.__doc__ and made.__doc__:  # python -OO has none
-            text = made.__doc__
-            of_class.__doc__ = (
-                f"{inspect.cleandoc(named.__doc__)}\n\n{text[text.index('Parameters') :]}"
-            )
-        return cast("Callable[Concatenate[type[MadeT], P], MadeT]", of_class)
+            head, text = inspect.cleandoc(named.__doc__), made.__doc__
+            of_class.__doc__ = f"{head}\n\n{text[text.index('Parameters') :]}"
+        return cast("Callable[Concatenate[Any, P], Problem]", of_class)
 
     return constructor
-
-
-class Building:
-    """Constructors of :class:`pipesat.core.problem.Problem`, and copies of it that differ."""
-
-    __slots__ = ()
-
-    @classmethod
-    @placed(make, "chain")
-    def chain(cls) -> Any:
-        """Make a problem with one stage per device, in a row."""
-
-    @classmethod
-    @placed(make, "loop")
-    def loop(cls) -> Any:
-        """Make a problem with ``chunks`` stages per device, stage s on device s mod p: interleaved.
-
-        Costs are per stage, of which there are ``chunks`` times as many as devices.
-        """
-
-    @classmethod
-    @placed(make, "vee")
-    def vee(cls) -> Any:
-        """Make a problem with two stages per device, through the devices and back: ZB-V, DualPipeV.
-
-        Costs are per stage, of which there are twice as many as devices.
-        """
-
-    @classmethod
-    @placed(make, "bidirectional")
-    def two_routes(cls) -> Any:
-        """Make a problem with two replicas of every stage, one per direction: DualPipe, Chimera.
-
-        Costs are per stage, of which there are as many as devices. Every device holds two stages:
-        ``static`` has to say so. Of an odd number of microbatches the first direction has one more;
-        two entries in a list are one per direction, each a number or the list of a problem file.
-        """
-
-    @classmethod
-    @public
-    def from_stages(
-        cls,
-        stages: Sequence[Any],
-        microbatches: Microbatches | None = None,
-        *,
-        devices: Microbatches | None = None,
-        routes: Sequence[Mapping[str, Any]] | None = None,
-        comm: int | Mapping[str, Any] = 0,
-        overlap: Overlap = None,
-        order: str | None = None,
-        mode_choice: str | None = None,
-        name: str = "",
-        time_unit: str = "",
-        memory_unit: str = "",
-    ) -> Self:
-        """Make a problem of stages that lie anywhere.
-
-        Parameters
-        ----------
-        stages
-            Each a :class:`pipesat.Stage`, or an entry of ``stages`` of a problem file.
-        microbatches
-            How many, or a list; ``None`` if ``routes`` say it.
-        devices
-            Each a :class:`pipesat.Device`, or an entry of ``devices``; a number of them without
-            limits; ``None``: as many as the stages name.
-        routes
-            Entries of ``routes``: ``{"stages": [0, 1], "microbatches": 8}``; ``None``: one route
-            through all stages in order.
-        comm
-            Delay of every link, or ``comm`` of a problem file.
-        overlap, order, mode_choice, name, time_unit, memory_unit
-            As in :meth:`chain`.
-
-        Raises
-        ------
-        BadInput
-            As for a problem file.
-        """
-        return cast("Self", attached("warned")(attached("from_parts")(locals())))
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Make a problem of the document of a problem file (what ``json.loads`` returns).
-
-        Raises
-        ------
-        BadInput
-            As for a problem file.
-        """
-        return cast("Self", attached("warned")(attached("parse_problem")(document)))
-
-    @classmethod
-    @public
-    def read(cls, path: str | Path) -> Self:
-        """Read a problem file.
-
-        Raises
-        ------
-        BadInput
-            With the file, the path of the value, the value and what would be right.
-        """
-        return cast("Self", attached("warned")(attached("read_problem")(path)))
-
-    @public
-    def write(self, path: str | Path) -> None:
-        """Write the problem file that says this.
-
-        Raises
-        ------
-        BadInput
-            If the file cannot be written.
-        """
-        attached("write_problem")(path, self)
-
-    def _repr_html_(self) -> str:
-        return str(attached("html_of_problem")(self))
-
-    @public
-    def with_memory(self, memory: Memory) -> Self:
-        """Return the same problem with other capacities, static memory included.
-
-        Parameters
-        ----------
-        memory
-            One for all devices or one each, also as ``"40GiB"``; ``None``: unlimited;
-            ``"1f1b*0.75"``: that share of 1F1B's peak, on top of each device's static memory.
-        """
-        return cast("Self", attached("changed")(self, memory=memory))
-
-    @public
-    def with_static(self, static: Amounts) -> Self:
-        """Return the same problem with other static memory: one for all devices or one each."""
-        return cast("Self", attached("changed")(self, static=static))
-
-    @public
-    def with_microbatches(self, microbatches: Microbatches, order: str | None = None) -> Self:
-        """Return the same problem with other microbatches.
-
-        Parameters
-        ----------
-        microbatches
-            How many, of all routes together, or the list of a problem file. On several routes, a
-            list has one entry per route, each a number or a list.
-        order
-            ``"given"``, ``"same"`` or ``"free"``, for a list alone.
-        """
-        return cast("Self", attached("changed")(self, microbatches=microbatches, order=order))
-
-    @public
-    def with_comm(self, comm: Comm) -> Self:
-        """Return the same problem with other delays.
-
-        Parameters
-        ----------
-        comm
-            One for every link, one per link between neighbouring devices (whichever way and route),
-            or ``comm`` of a problem file.
-        """
-        return cast("Self", attached("changed")(self, comm=comm))
-
-    @public
-    def with_backward(self, backward: Backward) -> Self:
-        """Return the same problem whose stages run ``"split"``, ``"fused"`` or ``"either"``."""
-        return cast("Self", attached("changed")(self, backward=backward))
-
-    def with_overlap(self, overlap: Overlap) -> Self:
-        """Return the same problem with other overlapped pairs; ``None``: without any."""
-        return cast("Self", attached("changed")(self, overlap=overlap))
-
-    @public
-    def with_name(self, name: str) -> Self:
-        """Return the same problem under another name."""
-        return cast("Self", attached("changed")(self, name=name))

@@ -1,6 +1,6 @@
 """A problem: devices, stages, routes and delays. Pure data, immutable throughout, validated.
 
-Problems come from :func:`pipesat.files.problem_file.parse_problem`, which checks every value; the
+Problems come from :func:`pipesat.core.problem_file.parse_problem`, which checks every value; the
 document they came from is kept, because its digest ties schedules to it.
 """
 
@@ -12,10 +12,20 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, wraps
 from itertools import groupby, pairwise, product
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypeVar, TypeVarTuple, cast
 
-from pipesat.core.attached import attached
-from pipesat.core.building import Building
+from pipesat.core.arguments import public
+from pipesat.core.building import (
+    Amounts,
+    Backward,
+    Comm,
+    Memory,
+    Microbatches,
+    OverlapGiven,
+    make,
+    placed,
+)
 from pipesat.core.frozen import FrozenDict, changed, frozen
 from pipesat.core.ops import OpKind
 from pipesat.core.remarks import Remark
@@ -172,7 +182,7 @@ class Overlap:
 
 
 @dataclass(frozen=True, repr=False)
-class Problem(Building):
+class Problem:
     """A pipeline to schedule. ``Problem.chain``, ``loop``, ``vee`` and ``two_routes`` make one.
 
     ``links[(s, t)]`` has the delays between consecutive stages ``s`` and ``t`` of a route that lie
@@ -219,6 +229,200 @@ class Problem(Building):
         counts = " + ".join(str(route.microbatches) for route in self.routes)
         counted = (f"{len(self.devices)} devices", f"{len(self.stages)} stages")
         return f"<Problem{name}: {', '.join((*counted, f'{counts} microbatches'))}>"
+
+    @classmethod
+    @placed(make, "chain")
+    def chain(cls) -> Any:
+        """Make a problem with one stage per device, in a row."""
+
+    @classmethod
+    @placed(make, "loop")
+    def loop(cls) -> Any:
+        """Make a problem with ``chunks`` stages per device, stage s on device s mod p: interleaved.
+
+        Costs are per stage, of which there are ``chunks`` times as many as devices.
+        """
+
+    @classmethod
+    @placed(make, "vee")
+    def vee(cls) -> Any:
+        """Make a problem with two stages per device, through the devices and back: ZB-V, DualPipeV.
+
+        Costs are per stage, of which there are twice as many as devices.
+        """
+
+    @classmethod
+    @placed(make, "bidirectional")
+    def two_routes(cls) -> Any:
+        """Make a problem with two replicas of every stage, one per direction: DualPipe, Chimera.
+
+        Costs are per stage, of which there are as many as devices. Every device holds two stages:
+        ``static`` has to say so. Of an odd number of microbatches the first direction has one more;
+        two entries in a list are one per direction, each a number or the list of a problem file.
+        """
+
+    @classmethod
+    @public
+    def from_stages(
+        cls,
+        stages: Sequence[Any],
+        microbatches: Microbatches | None = None,
+        *,
+        devices: Microbatches | None = None,
+        routes: Sequence[Mapping[str, Any]] | None = None,
+        comm: int | Mapping[str, Any] = 0,
+        overlap: OverlapGiven = None,
+        order: str | None = None,
+        mode_choice: str | None = None,
+        name: str = "",
+        time_unit: str = "",
+        memory_unit: str = "",
+    ) -> Problem:
+        """Make a problem of stages that lie anywhere.
+
+        Parameters
+        ----------
+        stages
+            Each a :class:`pipesat.Stage`, or an entry of ``stages`` of a problem file.
+        microbatches
+            How many, or a list; ``None`` if ``routes`` say it.
+        devices
+            Each a :class:`pipesat.Device`, or an entry of ``devices``; a number of them without
+            limits; ``None``: as many as the stages name.
+        routes
+            Entries of ``routes``: ``{"stages": [0, 1], "microbatches": 8}``; ``None``: one route
+            through all stages in order.
+        comm
+            Delay of every link, or ``comm`` of a problem file.
+        overlap, order, mode_choice, name, time_unit, memory_unit
+            As in :meth:`chain`.
+
+        Raises
+        ------
+        BadInput
+            As for a problem file.
+        """
+        from pipesat.core.making import from_parts
+
+        return from_parts(locals())
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Problem:
+        """Make a problem of the document of a problem file (what ``json.loads`` returns).
+
+        Raises
+        ------
+        BadInput
+            As for a problem file.
+        """
+        from pipesat.core.problem_file import parse_problem
+        from pipesat.core.stated import warned
+
+        return warned(parse_problem(document))
+
+    @classmethod
+    @public
+    def read(cls, path: str | Path) -> Problem:
+        """Read a problem file.
+
+        Raises
+        ------
+        BadInput
+            With the file, the path of the value, the value and what would be right.
+        """
+        from pipesat.core.problem_file import read_problem
+        from pipesat.core.stated import warned
+
+        return warned(read_problem(path))
+
+    @public
+    def write(self, path: str | Path) -> None:
+        """Write the problem file that says this.
+
+        Raises
+        ------
+        BadInput
+            If the file cannot be written.
+        """
+        from pipesat.core.problem_file import write_problem
+
+        write_problem(path, self)
+
+    def _repr_html_(self) -> str:
+        from pipesat.core.summary import html_of_problem
+
+        return html_of_problem(self)
+
+    @public
+    def with_memory(self, memory: Memory) -> Problem:
+        """Return the same problem with other capacities, static memory included.
+
+        Parameters
+        ----------
+        memory
+            One for all devices or one each, also as ``"40GiB"``; ``None``: unlimited;
+            ``"1f1b*0.75"``: that share of 1F1B's peak, on top of each device's static memory.
+        """
+        from pipesat.core.making import restated
+
+        return restated(self, memory=memory)
+
+    @public
+    def with_static(self, static: Amounts) -> Problem:
+        """Return the same problem with other static memory: one for all devices or one each."""
+        from pipesat.core.making import restated
+
+        return restated(self, static=static)
+
+    @public
+    def with_microbatches(self, microbatches: Microbatches, order: str | None = None) -> Problem:
+        """Return the same problem with other microbatches.
+
+        Parameters
+        ----------
+        microbatches
+            How many, of all routes together, or the list of a problem file. On several routes, a
+            list has one entry per route, each a number or a list.
+        order
+            ``"given"``, ``"same"`` or ``"free"``, for a list alone.
+        """
+        from pipesat.core.making import restated
+
+        return restated(self, microbatches=microbatches, order=order)
+
+    @public
+    def with_comm(self, comm: Comm) -> Problem:
+        """Return the same problem with other delays.
+
+        Parameters
+        ----------
+        comm
+            One for every link, one per link between neighbouring devices (whichever way and route),
+            or ``comm`` of a problem file.
+        """
+        from pipesat.core.making import restated
+
+        return restated(self, comm=comm)
+
+    @public
+    def with_backward(self, backward: Backward) -> Problem:
+        """Return the same problem whose stages run ``"split"``, ``"fused"`` or ``"either"``."""
+        from pipesat.core.making import restated
+
+        return restated(self, backward=backward)
+
+    def with_overlap(self, overlap: OverlapGiven) -> Problem:
+        """Return the same problem with other overlapped pairs; ``None``: without any."""
+        from pipesat.core.making import restated
+
+        return restated(self, overlap=overlap)
+
+    @public
+    def with_name(self, name: str) -> Problem:
+        """Return the same problem under another name."""
+        from pipesat.core.making import restated
+
+        return restated(self, name=name)
 
     @cached_property
     def document(self) -> Document:
@@ -322,7 +526,9 @@ class Problem(Building):
     @cached_property
     def remarks(self) -> tuple[Remark, ...]:
         """What it states and perhaps does not mean: ``path``, ``value`` and ``text`` of each."""
-        return tuple(attached("remarks_of")(self))
+        from pipesat.core.stated import remarks_of
+
+        return remarks_of(self)
 
     @cached_property
     def has_modes(self) -> bool:

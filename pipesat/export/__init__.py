@@ -49,7 +49,7 @@ def _export_trace(problem: Problem, schedule: Schedule) -> Exported:
 
 def _export_schedule(problem: Problem, schedule: Schedule) -> Exported:
     """Return a schedule file."""
-    from pipesat.files.schedule_file import schedule_bytes  # pydantic, which no help needs
+    from pipesat.core.schedule_file import schedule_bytes  # pydantic, which no help needs
 
     ops = sum(len(members(item)) for row in schedule.order for item in row)  # a pair is two
     told = f"{ops} ops, makespan {schedule.makespan}, span {schedule.span}"

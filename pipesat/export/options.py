@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.geometry import Geometry
 from pipesat.core.plain_problems import require_no_modes
 from pipesat.core.problem import Problem
 from pipesat.export.torch.adapt import require_torch_pipeline
-from pipesat.placement.geometry import Geometry
 
 Checkpointing: TypeAlias = Literal["none", "full"]
 """Activation checkpointing of all layers alike: the only switch that frameworks have."""

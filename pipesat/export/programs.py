@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
 from pydantic import Field
 
 from pipesat.core.amounts import time_text
+from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput, Deadlock, NotApplicable
 from pipesat.core.ops import Item, Pair, members, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Exported, Schedule, has_pairs
 from pipesat.core.settings import Target
+from pipesat.core.strict_json import Count, StrictModel, decoded, read_text
 from pipesat.core.timing import time_order
 from pipesat.export.as_run import as_run, by_place, is_split
 from pipesat.export.options import Options, loader_for
 from pipesat.export.reading import Meaning, rows_of
 from pipesat.export.runtime import Runtime
-from pipesat.files.complaint import validated
-from pipesat.files.strict_json import Count, StrictModel, decoded, read_text
 
 if TYPE_CHECKING:
     from pipesat.export.runtime import Write

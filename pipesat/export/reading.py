@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pipesat.core.errors import BadInput, Fault, PipesatError
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.ops import PHASE_OF, Op, members
-from pipesat.files.schedule_file import schedule_of_text
-from pipesat.files.strict_json import decoded
+from pipesat.core.schedule_file import schedule_of_text
+from pipesat.core.strict_json import decoded
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.folder import json_file, write_folder
 from pipesat.core.result import Solution
+from pipesat.core.schedule_file import schedule_bytes
 from pipesat.export import EXPORTERS, FILE_NAMES
 from pipesat.export.options import Options
-from pipesat.files.folder import json_file, write_folder
-from pipesat.files.schedule_file import schedule_bytes
 from pipesat.picture.gantt import gantt, title_of
 
 _QUICK_OPS = 20_000  # a second or so for all files

@@ -14,9 +14,9 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.ops import OpKind
 from pipesat.core.plain_problems import require_no_modes
 from pipesat.core.problem import Overlap, Problem
+from pipesat.core.problem_checks import changed
 from pipesat.export.options import Options, loader_for
 from pipesat.export.torch.adapt import require_torch_pipeline
-from pipesat.files.problem_checks import changed
 
 if TYPE_CHECKING:
     from pipesat.core.schedule import Exported, Schedule

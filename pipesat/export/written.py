@@ -8,18 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pipesat.core.atomic import digest, prepare_folder, require_writable
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotValid
+from pipesat.core.folder import add_files
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Exported, Schedule
+from pipesat.core.strict_json import read_bytes
 from pipesat.export import EXPORTERS, FILE_NAMES, format_of
 from pipesat.export.options import Options
 from pipesat.export.torch.companions import SUFFIXES
 from pipesat.export.torch.csv_file import LARGEST_FILE
 from pipesat.export.torch.hazards import SUFFIX as HAZARDS
-from pipesat.files.atomic import digest, prepare_folder, require_writable
-from pipesat.files.folder import add_files
-from pipesat.files.strict_json import read_bytes
 
 
 def require_valid(problem: Problem, schedule: Schedule, name: str | Path) -> Schedule:

@@ -13,11 +13,11 @@ from pipesat.core.claims import plural
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Event, members
 from pipesat.core.showing import Displayed, Facts
+from pipesat.core.strict_json import read_text
 from pipesat.export.steps import RankStep, Steps, computed, late_steps, steps_of
 from pipesat.export.torch.companions import Companions, own_words
 from pipesat.export.torch.csv_file import LARGEST_FILE
 from pipesat.export.torch.lint import WAIT, parse_cell
-from pipesat.files.strict_json import read_text
 from pipesat.hangs.step_lists import (
     RULE_OF,
     RULES,

@@ -9,13 +9,13 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from pipesat.core.arguments import public
+from pipesat.core.complaint import Says, validated
+from pipesat.core.costs import Costs
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.stage import COSTS
-from pipesat.files.complaint import Says, validated
-from pipesat.files.strict_json import Amount, Count, StrictModel, read_json
+from pipesat.core.strict_json import Amount, Count, StrictModel, read_json
 from pipesat.layers.layer import KEPT, Layer, Layers, Role, TieKind, WeightMemory
 from pipesat.layers.megatron import HYBRID_LAYER, HYBRID_SYMBOLS
-from pipesat.placement.documents import Costs
 
 LARGEST_FILE: Final = 64 << 20
 MOST_LAYERS: Final = 4096

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pipesat.core.costs import Costs
 from pipesat.core.ops import KINDS
 from pipesat.core.stage import COSTS
-from pipesat.files.strict_json import read_json
+from pipesat.core.strict_json import read_json
 from pipesat.layers.file import LARGEST_FILE, parse_layers
 from pipesat.layers.layer import Layer, Layers, Role
-from pipesat.placement.documents import Costs
 from pipesat.profile.costs_file import ParametersModel
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage
 from pipesat.profile.file import Profile, read_profile

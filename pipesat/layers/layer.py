@@ -16,12 +16,12 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from pydantic import ConfigDict
 
 from pipesat.core.arguments import public
+from pipesat.core.atomic import write_file
 from pipesat.core.building import Backward
+from pipesat.core.costs import Costs
 from pipesat.core.remarks import Remark, of_amounts, of_limit, of_variant, remarks_at
 from pipesat.core.stage import COSTS, HELD, Stage
-from pipesat.files.atomic import write_file
-from pipesat.files.strict_json import Count, StrictModel
-from pipesat.placement.documents import Costs
+from pipesat.core.strict_json import Count, StrictModel
 from pipesat.profile.static import BYTES_OF, OPTIMIZER_STATES, Number, Optimizer
 
 FORMAT: Final = "pipesat.layers/1"

@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, gcd
 from typing import Final, NamedTuple
 
+from pipesat.core.costs import Costs
 from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layer, Layers, Role, WeightMemory
-from pipesat.placement.documents import Costs
 from pipesat.profile.published import DecoderShape, Gpu
 
 _BYTES: Final = 2  # of one bfloat16 number

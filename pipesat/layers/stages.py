@@ -23,8 +23,8 @@ from pipesat.core.problem import (
     Stage,
     links_between,
 )
+from pipesat.core.problem_checks import valid
 from pipesat.core.stage import COSTS
-from pipesat.files.problem_checks import valid
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import refusal
 from pipesat.layers.pipeline import Pipeline

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from pipesat.files.strict_json import StrictModel
+from pipesat.core.strict_json import StrictModel
 
 Device: TypeAlias = Literal["cpu", "cuda"]
 

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS
-from pipesat.placement.partition import even
+from pipesat.core.partition import even
 from pipesat.profile.costs_file import (
     MeasuredCostsModel,
     OffloadModel,
@@ -69,7 +69,7 @@ class StageCosts:
 
 def layers_of_stages(profile: Profile, stages: int, split: str = "even") -> tuple[range, ...]:
     """Cut the layers evenly, or so that the longest stage (F + whole backward) is shortest."""
-    from pipesat.placement.split import balanced  # numpy is slow to import
+    from pipesat.core.split import balanced  # numpy is slow to import
 
     count = len(profile.layers)
     if stages > count:

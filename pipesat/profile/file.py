@@ -16,11 +16,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from pipesat.core.arguments import public
+from pipesat.core.atomic import write_file
+from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.showing import Displayed, Facts, Table, table_of
-from pipesat.files.atomic import write_file
-from pipesat.files.complaint import validated
-from pipesat.files.strict_json import StrictModel, read_json
+from pipesat.core.strict_json import StrictModel, read_json
 from pipesat.profile.costs_file import (
     CopiesModel,
     Dtype,

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from pipesat.core.building import Backward
+from pipesat.core.costs import one_each
 from pipesat.core.errors import BadInput, said_of
+from pipesat.core.geometry import CHUNKS, Geometry
 from pipesat.core.problem import Device, Link, Problem, Route, Stage, links_between
+from pipesat.core.problem_checks import valid
 from pipesat.core.settings import OneRoutePlacement
-from pipesat.files.problem_checks import valid
-from pipesat.placement.documents import one_each
-from pipesat.placement.geometry import CHUNKS, Geometry
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage, layers_of_stages
 from pipesat.profile.file import LinksModel, Profile, delay_of
 from pipesat.profile.modes import (

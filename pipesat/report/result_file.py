@@ -11,15 +11,15 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from pipesat.core.claims import Bound, Standing
+from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput
+from pipesat.core.folder import has_file, listed
 from pipesat.core.problem import Problem
 from pipesat.core.result import Solution
 from pipesat.core.schedule import Schedule
 from pipesat.core.settings import Target
 from pipesat.core.showing import Displayed, Facts, Table
-from pipesat.files.complaint import validated
-from pipesat.files.folder import has_file, listed
-from pipesat.files.strict_json import read_json
+from pipesat.core.strict_json import read_json
 from pipesat.workflows.result import Result
 
 LARGEST_FILE = 16 << 20

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pipesat.compare.replicas.assignment import parse_assignment
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
+from pipesat.core.folder import has_file
+from pipesat.core.problem_file import parse_problem, read_problem
+from pipesat.core.schedule_file import read_schedule
 from pipesat.core.stated import warned
-from pipesat.files.folder import has_file
-from pipesat.files.problem_file import parse_problem, read_problem
-from pipesat.files.schedule_file import read_schedule
-from pipesat.files.strict_json import read_json
+from pipesat.core.strict_json import read_json
 from pipesat.layers.file import parse_layers
 from pipesat.profile.file import parse_profile
 from pipesat.report.page import page
@@ -89,7 +89,7 @@ def report(
     NotValid
         If the checker refuses its schedule.
     """
-    from pipesat.files.folder import add_files
+    from pipesat.core.folder import add_files
 
     say = note or (lambda _: None)
     if isinstance(source, Result):

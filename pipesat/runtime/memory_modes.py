@@ -26,8 +26,8 @@ from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from pipesat.core.errors import BadInput
+from pipesat.core.strict_json import read_text
 from pipesat.export.torch.companions import ModeRow, read_mode_rows
-from pipesat.files.strict_json import read_text
 from pipesat.profile.costs_file import samples_document
 from pipesat.runtime.stage_costs import Subject
 

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from pipesat.core.errors import BadInput
-from pipesat.placement.partition import even
+from pipesat.core.partition import even
 from pipesat.profile.cut import layers_of_stages
 from pipesat.profile.file import ModelModel, Profile, read_profile
 from pipesat.profile.published import DecoderShape

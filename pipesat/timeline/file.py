@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import ConfigDict, Field
 
 from pipesat.core.arguments import public
+from pipesat.core.complaint import Says, validated
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.ops import Copy, Item, Pair, members, parse_copy, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
-from pipesat.files.complaint import Says, validated
-from pipesat.files.schedule_file import ModeEntries, Modes, in_mode, modes_of_entry
-from pipesat.files.strict_json import StrictModel, read_json
+from pipesat.core.schedule_file import ModeEntries, Modes, in_mode, modes_of_entry
+from pipesat.core.strict_json import StrictModel, read_json
 from pipesat.timeline.timeline import (
     DeviceRun,
     Ran,

@@ -13,10 +13,10 @@ from pipesat.core.errors import BadInput, NotApplicable, said_of
 from pipesat.core.ops import KINDS, Kind, Op, OpKind
 from pipesat.core.plain_problems import require_no_modes, with_idle_keys
 from pipesat.core.problem import Link, MicrobatchClass, Overlap, Problem, Route, Stage
+from pipesat.core.problem_checks import changed
 from pipesat.core.rules import duration, one_of_each
 from pipesat.core.stage import ONE
-from pipesat.files.problem_checks import changed
-from pipesat.files.strict_json import MOST
+from pipesat.core.strict_json import MOST
 from pipesat.timeline.observed import CostKey, LinkKey, cost_key, delays_seen, gaps_of
 from pipesat.timeline.timeline import TOY_SOURCE, Timeline
 

@@ -15,8 +15,8 @@ from statistics import median
 from typing import Final, TypeAlias
 
 from pipesat.core.errors import BadInput, said_of
+from pipesat.core.geometry import ONE_ROUTE, Geometry
 from pipesat.core.ops import KINDS, Kind, Op
-from pipesat.placement.geometry import ONE_ROUTE, Geometry
 from pipesat.timeline.readers.rows import Row, Trace
 
 Times: TypeAlias = Mapping[Op, tuple[float, float]]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pipesat.core.arguments import public
+from pipesat.core.atomic import write_file
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Deadlock
 from pipesat.core.ops import Copy, Item, Op, with_ops
@@ -21,7 +22,6 @@ from pipesat.export.torch.companions import OwnWords
 from pipesat.export.torch.csv_file import items_of
 from pipesat.export.torch.lint import parse_cell
 from pipesat.export.trace import MICROSECONDS
-from pipesat.files.atomic import write_file
 
 FORMAT: Final = "pipesat.timeline/1"
 TOY_SOURCE: Final = "pipesat run, toy model"

@@ -14,14 +14,14 @@ import numpy as np
 from pipesat.core.amounts import in_unit
 from pipesat.core.arrays import Floats
 from pipesat.core.building import Backward
+from pipesat.core.costs import one_each
 from pipesat.core.errors import BadInput, Deadlock, said_of
 from pipesat.core.ops import Op
 from pipesat.core.problem import Device, Link, MicrobatchClass, Problem, Route, Stage, links_between
+from pipesat.core.problem_checks import valid
 from pipesat.core.timing import linearize
-from pipesat.files.problem_checks import valid
 from pipesat.heuristics import BASELINES
 from pipesat.kernels.timing import last_ends
-from pipesat.placement.documents import one_each
 from pipesat.timeline.steps import Steps, inputs_of
 from pipesat.timeline.trace_costs import CLASSES, Classes, Costs, Part, Stall
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 from pipesat.core.amounts import time_text
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
+from pipesat.core.geometry import label_of
+from pipesat.core.other_placements import same_layers_elsewhere, stated_layers
+from pipesat.core.problem_file import read_problem
 from pipesat.core.remarks import text_of
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Seconds, Seed, Target, Workers
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.solving import named, study
 from pipesat.core.summary import fullest, statement_of, units_of
-from pipesat.files.problem_file import read_problem
-from pipesat.placement.geometry import label_of
-from pipesat.placement.other_placements import same_layers_elsewhere, stated_layers
 from pipesat.workflows.best_known import (
     Comparison,
     comparison_of,

@@ -12,13 +12,13 @@ from pipesat.core.amounts import factor, share
 from pipesat.core.arguments import public
 from pipesat.core.building import Backward, Split
 from pipesat.core.errors import BadInput
+from pipesat.core.geometry import Geometry, chunks_of
+from pipesat.core.lengths import microbatches_from_lengths, read_lengths
+from pipesat.core.making import made
 from pipesat.core.ops import KINDS, Kind
 from pipesat.core.problem import Problem
 from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches, Placement
 from pipesat.core.stated import warned
-from pipesat.placement.building import made
-from pipesat.placement.geometry import Geometry, chunks_of
-from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
 
 _PAIR_TIME: Final = re.compile(r"(?:(F|BW|B|W)\+(F|BW|B|W)=)?([0-9]{1,18})(?:/([0-9]{1,18}))?")
 

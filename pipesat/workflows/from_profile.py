@@ -10,6 +10,7 @@ from pipesat.core.amounts import amount, in_bytes
 from pipesat.core.arguments import public, require_once
 from pipesat.core.building import Split
 from pipesat.core.errors import BadInput, said_of
+from pipesat.core.geometry import chunks_of
 from pipesat.core.settings import (
     Amount,
     Chunks,
@@ -20,7 +21,6 @@ from pipesat.core.settings import (
     Ratio,
     Tokens,
 )
-from pipesat.placement.geometry import chunks_of
 from pipesat.profile.modes import MODES, ModeChoice, ModeName
 from pipesat.profile.static import training_of
 

@@ -18,9 +18,9 @@ from pipesat.core.errors import BadInput
 from pipesat.core.metrics import bubbles, peak_memory
 from pipesat.core.remarks import text_of
 from pipesat.core.result import Solution
+from pipesat.core.schedule_file import write_schedule
 from pipesat.core.showing import Displayed, Facts, sentences
 from pipesat.core.summary import modes_text, peak_text, records_of, work_text
-from pipesat.files.schedule_file import write_schedule
 from pipesat.picture.gantt import gantt_figure, title_of, title_of_schedule
 
 if TYPE_CHECKING:

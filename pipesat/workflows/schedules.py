@@ -65,8 +65,8 @@ def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> own.
 
 
 def _read(problem: Problem, given: str | Path) -> Schedule:
-    from pipesat.files.folder import has_file
-    from pipesat.files.schedule_file import read_schedule
+    from pipesat.core.folder import has_file
+    from pipesat.core.schedule_file import read_schedule
 
     path, file = str(given), Path(given)
     if os.path.isdir(path):

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.amounts import rounded_down
 from pipesat.core.claims import at_most, percent, plural
+from pipesat.core.folder import write_folder
 from pipesat.core.metrics import peak_memory
 from pipesat.core.ops import KINDS, Kind
+from pipesat.core.problem_file import problem_text
+from pipesat.core.schedule_file import schedule_bytes
 from pipesat.core.showing import Displayed, Facts, Table, table_of
-from pipesat.files.folder import write_folder
-from pipesat.files.problem_file import problem_text
-from pipesat.files.schedule_file import schedule_bytes
 from pipesat.timeline.trace_problem import COUNTED
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pipesat.bounds.feasibility import preflight, smallest_capacities
 from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import parse_problem
+from pipesat.core.problem_file import parse_problem
 from tests.support.greedy import by_each_policy
 from tests.support.problems import chain, document, problems, vee
 

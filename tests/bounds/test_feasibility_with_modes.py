@@ -10,8 +10,8 @@ from pipesat.bounds.feasibility import preflight, smallest_capacities, sure_orde
 from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import FORMAT, parse_problem
 
 OFFLOAD = {"name": "offload", "offload": {"out": 1, "in": 1, "held": 1}}
 RECOMPUTE = {"name": "recompute", "held_after_F": 2, "held_in_backward": 5}

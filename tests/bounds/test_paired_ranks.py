@@ -7,7 +7,7 @@ from dataclasses import replace
 from pipesat.bounds.paired import paired_bounds, with_least_times
 from pipesat.bounds.paired_ranks import Ranks
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import parse_problem
+from pipesat.core.problem_file import parse_problem
 from tests.support.problems import document, vee
 
 VEE = parse_problem(

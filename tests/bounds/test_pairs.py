@@ -12,8 +12,8 @@ from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.counting import Programme, least_of
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem, read_problem
 from pipesat.core.schedule import Objective
-from pipesat.files.problem_file import parse_problem, read_problem
 from tests.oracle.claims import least
 from tests.oracle.exact import optimum
 from tests.support.paths import ROOT

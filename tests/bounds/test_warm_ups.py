@@ -7,7 +7,7 @@ import pytest
 from pipesat.bounds.closed_form import WarmUps, closed_form_bound, least_warm_ups
 from pipesat.core.checker import check
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.heuristics.zb_auto import zb_auto_span
 from tests.support.problems import chain
 

@@ -9,8 +9,8 @@ import pytest
 from pipesat.bounds.feasibility import preflight, smallest_capacities, sure_order
 from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.workflows.solve import solve
 from tests.oracle.exact import optimum
 from tests.support.problems import chain

@@ -29,10 +29,10 @@ from pipesat.choose.time_shares import Work
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
+from pipesat.core.folder import FILES, FOLDERS, LIST
+from pipesat.core.problem_file import read_problem
 from pipesat.core.settings import Runtime
 from pipesat.core.solving import Deadline
-from pipesat.files.folder import FILES, FOLDERS, LIST
-from pipesat.files.problem_file import read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import parse_layout, partition_of_layout

@@ -17,11 +17,11 @@ from pipesat.choose.files import Advice, remark_of
 from pipesat.choose.rows import Row
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.files.folder import write_folder
+from pipesat.core.folder import write_folder
+from pipesat.core.partition import partition_of
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
-from pipesat.placement.partition import partition_of
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.plans import deterministic, entry, layers_of

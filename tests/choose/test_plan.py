@@ -27,18 +27,18 @@ from pipesat.choose.plan import Plan, concluded
 from pipesat.choose.splits import balanced_partition, even_partition, shapes_to_try
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Contradiction, Infeasible
+from pipesat.core.partition import partition_of
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import read_problem
+from pipesat.core.schedule_file import read_schedule
+from pipesat.core.split import FORBIDDEN
 from pipesat.export import RUNTIMES
 from pipesat.export.as_run import as_run
-from pipesat.files.problem_file import read_problem
-from pipesat.files.schedule_file import read_schedule
 from pipesat.layers.file import read_layers
 from pipesat.layers.layer import FORMAT, Layers
 from pipesat.layers.layout import parse_layout, partition_of_layout
 from pipesat.layers.pipeline import Pipeline, link_delay
 from pipesat.layers.stages import problem_of_split
-from pipesat.placement.partition import partition_of
-from pipesat.placement.split import FORBIDDEN
 from pipesat.workflows.hand_written import baseline
 from tests.conftest import Run
 from tests.oracle.exact import optimum

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import pipesat
+from pipesat.core.atomic import write_file, write_files
 from pipesat.core.errors import BadInput
-from pipesat.files.atomic import write_file, write_files
-from pipesat.files.problem_file import read_problem
+from pipesat.core.problem_file import read_problem
 from tests.conftest import Run
 from tests.support.outcomes import listing, one_bad_line
 from tests.support.problems import chain
@@ -150,7 +150,7 @@ def full_disk(
         if request.param == "fsync":
             monkeypatch.setattr(os, "fsync", fail)
         else:
-            monkeypatch.setattr("pipesat.files.atomic.os.replace", fail)
+            monkeypatch.setattr("pipesat.core.atomic.os.replace", fail)
         yield folder
         return
     command = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)]

@@ -19,12 +19,12 @@ from rich.console import Console
 from pipesat.cli.process import Interrupts
 from pipesat.cli.progress import Progress
 from pipesat.core.checker import check
+from pipesat.core.folder import LIST
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem, read_problem
 from pipesat.core.progress import being_done, doing
 from pipesat.core.result import Improvement
-from pipesat.files.folder import LIST
-from pipesat.files.problem_file import parse_problem, read_problem
-from pipesat.files.schedule_file import read_schedule
+from pipesat.core.schedule_file import read_schedule
 from pipesat.heuristics import BASELINES
 from tests.conftest import Outcome, Run
 from tests.support.paths import ROOT

@@ -12,11 +12,11 @@ import pytest
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.ops import Op
+from pipesat.core.other_placements import same_layers_elsewhere
+from pipesat.core.problem_file import parse_problem, read_problem
 from pipesat.core.schedule import Schedule
+from pipesat.core.schedule_file import write_schedule
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem, read_problem
-from pipesat.files.schedule_file import write_schedule
-from pipesat.placement.other_placements import same_layers_elsewhere
 from pipesat.timeline.refit import refit
 from pipesat.timeline.timeline import Timeline
 from tests.conftest import Run

@@ -98,7 +98,7 @@ def test_three_open_files_are_enough_to_write(tmp_path: Path) -> None:
     """``ulimit -n 6``: 0, 1, 2 and three more, one the lock. What cannot be drawn is said."""
     code = """
 import pathlib, resource, sys
-from pipesat.files.folder import write_folder
+from pipesat.core.folder import write_folder
 resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6))
 for text in (b"old", b"new"):
     write_folder(

@@ -10,8 +10,8 @@ import pytest
 from pipesat.core.checker import check
 from pipesat.core.ops import Unreadable, parse_copy, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
-from pipesat.files.problem_file import FORMAT, parse_problem
 
 Rows = list[tuple[str, int, int]]
 

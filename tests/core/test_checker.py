@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from pipesat.core.checker import check
 from pipesat.core.ops import Unreadable, parse_item, with_ops
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.schedule import Schedule, Timed
-from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics.list_scheduling import list_schedules
 from tests.support.problems import chain, document, problems
 

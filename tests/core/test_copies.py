@@ -9,9 +9,9 @@ import pytest
 from pipesat.core.checker import check
 from pipesat.core.ops import Copy, Op
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.schedule import Order, Schedule, Timed, TimedCopy
 from pipesat.core.timing import retime, time_order
-from pipesat.files.problem_file import FORMAT, parse_problem
 from tests.oracle.generator import ONE_ROUTE
 from tests.support.orders import random_order
 from tests.support.problems import of

@@ -11,7 +11,7 @@ import pytest
 from pipesat import Problem
 from pipesat.core.plain_problems import with_idle_keys
 from pipesat.core.problem import Link
-from pipesat.files.problem_file import parse_problem
+from pipesat.core.problem_file import parse_problem
 from tests.support.mixtures import mixture
 from tests.support.pair_problems import drawn
 

@@ -13,14 +13,14 @@ from pipesat.core.errors import Deadlock, NotApplicable
 from pipesat.core.metrics import pair_counts, peak_memory
 from pipesat.core.ops import PHASE_OF, Op, Pair, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.rules import awaited, duration, in_order, pair_time, waits_for
 from pipesat.core.schedule import Schedule, Timed
+from pipesat.core.schedule_file import read_schedule, write_schedule
 from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.csv_file import torch_csv
 from pipesat.export.torch.hazards import makespan_in_turn
-from pipesat.files.problem_file import FORMAT, parse_problem
-from pipesat.files.schedule_file import read_schedule, write_schedule
 from pipesat.workflows.solve import problem_for
 from tests.support.orders import order_of
 from tests.support.problems import chain, document

@@ -13,10 +13,10 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.microbatch_order import in_number_order, microbatch_order, permuted, relabelled
 from pipesat.core.ops import Op, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.rules import awaited, duration, memory_change
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.microbatch_orders import RULES, permutation_by, permutations
 from pipesat.workflows.hand_written import hand_written

@@ -13,10 +13,10 @@ from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.ops import Item, Op, Pair, parse_item
 from pipesat.core.plain_problems import least_problem
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.rules import duration, pair_time
 from pipesat.core.schedule import Schedule, Timed
-from pipesat.files.problem_file import parse_problem
-from pipesat.files.schedule_file import in_mode
+from pipesat.core.schedule_file import in_mode
 from pipesat.solver.modes.assign import in_modes
 
 # One device, one stage: F 4, BW 6; microbatch 0 is half as long again, 1 and 2 are as stated.

@@ -16,8 +16,10 @@ from pipesat.core.errors import BadInput, Deadlock, NotApplicable
 from pipesat.core.metrics import bubbles, measure, memory_profiles, pair_counts, peak_memory
 from pipesat.core.ops import KINDS, Item, Op, Pair, members
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Schedule
+from pipesat.core.schedule_file import read_schedule, write_schedule
 from pipesat.core.timing import critical_path, time_order
 from pipesat.export import EXPORTERS
 from pipesat.export.steps import steps_of
@@ -25,8 +27,6 @@ from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
 from pipesat.export.torch.hazards import hazards_text
 from pipesat.export.torch.lint import lint
-from pipesat.files.problem_file import FORMAT, parse_problem
-from pipesat.files.schedule_file import read_schedule, write_schedule
 from pipesat.hangs.verdict import verdict
 from pipesat.picture.rows import rows_of
 from pipesat.picture.text import text_grid

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import pipesat
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.remarks import documents_of, text_of
-from pipesat.files.problem_file import parse_problem
 from pipesat.layers.file import parse_layers
 from tests.conftest import Run
 

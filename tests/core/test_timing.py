@@ -11,9 +11,9 @@ from pipesat.core.errors import Deadlock
 from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.schedule import Objective, Order
 from pipesat.core.timing import linearize, time_order
-from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
 from tests.support.problems import chain, problems

@@ -327,10 +327,10 @@ def test_a_false_case_leaves_a_folder_and_a_replay(judge: Any, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("kind", "name", "said"),
     [
-        ("twice", "pipesat.files.folder._read", r"leaves \["),
+        ("twice", "pipesat.core.folder._read", r"leaves \["),
         (
             "kill",
-            "pipesat.files.strict_json.finish",
+            "pipesat.core.strict_json.finish",
             "no result.json|schedule|digest|none of those",
         ),
         ("streams", "pipesat.cli.process.keep_streams", "exit code|a fault"),
@@ -344,7 +344,7 @@ def test_what_is_lost_in_a_folder_is_seen(
     judge("process").load()
     monkeypatch.setattr(name, lambda *_: {})
     for module in ("atomic", "folder") if kind == "kill" else ():
-        monkeypatch.setattr(f"pipesat.files.{module}.finish", lambda _: None)
+        monkeypatch.setattr(f"pipesat.core.{module}.finish", lambda _: None)
     cases = iter([(f"{kind}/chain", seed) for seed in range(12)])
     texts = (
         text for case in pool.run_all(cases, tmp_path, 2, quick=True) for text in case.violations

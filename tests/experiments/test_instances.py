@@ -19,10 +19,10 @@ import pipesat
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import read_problem
 from pipesat.core.schedule import Schedule
+from pipesat.core.schedule_file import read_schedule, write_schedule
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import read_problem
-from pipesat.files.schedule_file import read_schedule, write_schedule
 from pipesat.workflows.schedules import schedule_of
 from tests.support.paths import ROOT
 

@@ -17,15 +17,15 @@ import pytest
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.schedule import Schedule
+from pipesat.core.schedule_file import schedule_bytes
 from pipesat.core.timing import time_order
 from pipesat.export import (
     EXPORTERS,
     Exported,
 )
 from pipesat.export.options import Options
-from pipesat.files.problem_file import FORMAT, parse_problem
-from pipesat.files.schedule_file import schedule_bytes
 from pipesat.heuristics import BASELINES
 from pipesat.layers.megatron import group_sizes, refusal
 from tests.conftest import Run

@@ -24,10 +24,10 @@ import pytest
 
 from pipesat.core.ops import members, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.timing import time_order
 from pipesat.export import EXPORTERS, Exported, frameworks
 from pipesat.export.options import Options
-from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.layers import megatron
 from pipesat.workflows.hand_written import baseline

@@ -9,12 +9,12 @@ import pytest
 
 from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.export import EXPORTERS
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.companions import OwnWords
-from pipesat.files.problem_file import parse_problem
 from pipesat.runtime.job import Shape
 from pipesat.timeline.timeline import assemble
 from pipesat.workflows.torch_runs import torch_job

@@ -12,12 +12,12 @@ import pytest
 
 from pipesat.core.errors import BadInput, Fault
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Exported
 from pipesat.export import _OTHERS, EXPORTERS, RUNTIMES
 from pipesat.export.options import Options
 from pipesat.export.reading import require_as_meant
 from pipesat.export.runtime import Runtime
-from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.exports import export
 from pipesat.workflows.hand_written import baseline

@@ -16,9 +16,9 @@ from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Deadlock, NotApplicable, NotValid
 from pipesat.core.ops import members
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
 from pipesat.workflows.exports import import_order
 from tests.oracle.generator import MODES, ONE_ROUTE
 from tests.support.orders import random_order

@@ -21,12 +21,12 @@ from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable, NotValid
 from pipesat.core.ops import Op, Pair, members
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.settings import Target
 from pipesat.core.timing import time_order
 from pipesat.export import EXPORTERS, FILE_NAMES, OLD_NAMES, RUNTIMES
 from pipesat.export.as_run import as_run
-from pipesat.files.problem_file import parse_problem
 from pipesat.workflows.compare import compare
 from pipesat.workflows.exports import export, import_order
 from pipesat.workflows.hand_written import baseline

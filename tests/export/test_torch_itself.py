@@ -8,10 +8,10 @@ import pytest
 
 from pipesat.core.checker import check
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
 from pipesat.export.torch.lint import lint
-from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 
 pytest.importorskip("torch", reason="needs the extra `torch`")

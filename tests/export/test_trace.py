@@ -4,9 +4,9 @@ import pytest
 
 from pipesat.core.metrics import memory_profiles
 from pipesat.core.ops import Op
+from pipesat.core.problem_file import parse_problem
 from pipesat.export import EXPORTERS
 from pipesat.export import trace as trace_room
-from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 
 

@@ -16,16 +16,16 @@ import pytest
 
 import pipesat
 from pipesat.choose.files import PLAIN
+from pipesat.core.atomic import finish, write_files
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Contradiction
+from pipesat.core.folder import FILES, FOLDERS, LIST, add_files, listed, write_folder
+from pipesat.core.problem_file import read_problem
+from pipesat.core.schedule_file import read_schedule
+from pipesat.core.strict_json import read_bytes
 from pipesat.export import RUNTIMES, result_folder
 from pipesat.export.torch.companions import SUFFIXES
 from pipesat.export.torch.hazards import SUFFIX as HAZARDS
-from pipesat.files.atomic import finish, write_files
-from pipesat.files.folder import FILES, FOLDERS, LIST, add_files, listed, write_folder
-from pipesat.files.problem_file import read_problem
-from pipesat.files.schedule_file import read_schedule
-from pipesat.files.strict_json import read_bytes
 from tests.conftest import Run
 from tests.support.problems import chain
 
@@ -271,7 +271,7 @@ def test_a_reader_that_may_not_write_says_so(cli: Run, save: Save, tmp_path: Pat
         def refuse(*_: object) -> NoReturn:
             raise PermissionError(13, "Permission denied")
 
-        patch.setattr("pipesat.files.atomic.os.replace", refuse)
+        patch.setattr("pipesat.core.atomic.os.replace", refuse)
         outcome = cli("show", tmp_path / "D", "--html", tmp_path / "D" / "report.html")
     said = f"pipesat: error: {tmp_path}/D: cannot write: Permission denied\n"
     assert (outcome.code, outcome.err) == (2, said)
@@ -297,7 +297,7 @@ def test_what_a_stranger_left_in_a_folder_of_all_is_not_done(
         return SimpleNamespace(st_uid=lstat(path).st_uid + 1)
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipesat.files.atomic.os.lstat", by_another)
+        patch.setattr("pipesat.core.atomic.os.lstat", by_another)
         finish(tmp_path)
     assert (tmp_path / "problem.json").read_bytes() == b"old"
 
@@ -306,7 +306,7 @@ def test_two_processes_write_into_one_folder(tmp_path: Path) -> None:
     """Whoever comes last has all of it."""
     code = (
         "import pathlib, sys\n"
-        "from pipesat.files.folder import write_folder\n"
+        "from pipesat.core.folder import write_folder\n"
         "for _ in range(20):\n"
         "    write_folder(pathlib.Path(sys.argv[1]), "
         "{name: sys.argv[2].encode() for name in ('problem.json', 'result.json', sys.argv[2])})\n"

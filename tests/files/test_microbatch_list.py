@@ -6,7 +6,7 @@ import pytest
 
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Link, Problem
-from pipesat.files.problem_file import parse_problem
+from pipesat.core.problem_file import parse_problem
 
 STAGE = {"F": 10, "B": 20, "W": 5, "held_after_F": 7, "held_after_B": 3}
 

@@ -14,7 +14,7 @@ import pytest
 
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Device, Link, Overlap, Problem, Route, Stage
-from pipesat.files.problem_file import LARGEST_FILE, parse_problem, read_problem
+from pipesat.core.problem_file import LARGEST_FILE, parse_problem, read_problem
 
 Save = Callable[..., Path]
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from pipesat.cli.app import app
 from pipesat.cli.derived import Value
-from pipesat.files.atomic import temporary_folder, write_file
+from pipesat.core.atomic import temporary_folder, write_file
 from tests.conftest import Outcome, Run
 from tests.support.outcomes import one_bad_line
 from tests.support.readers import (
@@ -254,7 +254,7 @@ def break_check(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("pipesat.files.problem_file.read_problem", fail)
+    monkeypatch.setattr("pipesat.core.problem_file.read_problem", fail)
 
 
 def test_a_bug_is_one_line(cli: Run, world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,7 +453,7 @@ def test_the_next_write_removes_what_a_killed_process_left_and_no_live_one_s(
 ) -> None:
     text = (
         "import os, pathlib, sys\n"
-        "from pipesat.files.atomic import temporary_folder\n"
+        "from pipesat.core.atomic import temporary_folder\n"
         f"with temporary_folder(pathlib.Path({str(tmp_path)!r})) as made:\n"
         "    (made / '0').write_bytes(b'half')\n"
         "    os.kill(os.getpid(), 9)\n"

@@ -15,9 +15,9 @@ from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Copy, Op, Pair, Unreadable
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
-from pipesat.files.problem_file import parse_problem
-from pipesat.files.schedule_file import read_schedule, schedule_bytes, write_schedule
+from pipesat.core.schedule_file import read_schedule, schedule_bytes, write_schedule
 from pipesat.heuristics.list_scheduling import list_scheduling
 from tests.support.problems import chain, problems
 

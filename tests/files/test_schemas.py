@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from pipesat.core.problem import Problem
-from pipesat.files.schedule_file import schedule_bytes
+from pipesat.core.schedule_file import schedule_bytes
 from pipesat.workflows.schedules import schedule_of
 from tests.support.paths import ROOT
 
@@ -35,14 +35,14 @@ PINNED = f"pydantic=={importlib.metadata.version('pydantic')}"
     reason="another pydantic words them otherwise",
 )
 def test_what_is_shipped_is_generated(script: ModuleType) -> None:
-    shipped = importlib.resources.files("pipesat.files") / "schemas"
+    shipped = importlib.resources.files("pipesat.core") / "schemas"
     names = {path.name for path in shipped.iterdir()}
     assert names == {f"{name}.schema.json" for name in script.MODELS}
     for name in script.MODELS:
         text = (shipped / f"{name}.schema.json").read_text("utf-8")
         assert text == script.schema_of(name), f"{name}: python scripts/schemas.py"
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    assert "schemas/*.json" in data["package-data"]["pipesat.files"]  # it is in the wheel
+    assert "schemas/*.json" in data["package-data"]["pipesat.core"]  # it is in the wheel
 
 
 def test_the_schemas_take_the_examples_and_refuse_what_reading_does(script: ModuleType) -> None:

@@ -33,11 +33,11 @@ from pipesat.compare.frontier.points import Frontier, trace
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Fault
+from pipesat.core.folder import write_folder
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem, read_problem
 from pipesat.core.schedule import Schedule
-from pipesat.files.folder import write_folder
-from pipesat.files.problem_file import parse_problem, read_problem
-from pipesat.files.schedule_file import read_schedule
+from pipesat.core.schedule_file import read_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.picture.figures import PICTURES
 from pipesat.workflows.hand_written import published

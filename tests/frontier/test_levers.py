@@ -15,10 +15,10 @@ from pipesat.compare.frontier.memory import frontier, min_memory
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.core.metrics import peak_memory
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.result import Improvement
+from pipesat.core.schedule_file import read_schedule
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
-from pipesat.files.schedule_file import read_schedule
 from tests.oracle.exact import optimum
 from tests.oracle.generator import ONE_ROUTE
 from tests.support.orders import random_order

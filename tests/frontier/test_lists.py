@@ -11,7 +11,7 @@ from pipesat.compare.frontier.capacities import at_cap, attainable, least_feasib
 from pipesat.compare.frontier.memory import frontier, min_memory
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import parse_problem
+from pipesat.core.problem_file import parse_problem
 from tests.oracle.exact import optimum
 
 

@@ -9,10 +9,10 @@ import pytest
 
 import pipesat
 from pipesat.core.ops import Copy
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.timing import time_order
 from pipesat.export.steps import late_steps
-from pipesat.files.problem_file import parse_problem
 from pipesat.hangs.step_lists import RULES, with_waits, word
 from pipesat.hangs.verdict import Verdict
 from pipesat.workflows.schedules import schedule_of

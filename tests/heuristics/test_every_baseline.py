@@ -13,7 +13,7 @@ from pipesat.bounds.feasibility import smallest_capacities
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import FORMAT, parse_problem, read_problem
+from pipesat.core.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.heuristics import BASELINES, LIST_SCHEDULING
 from pipesat.heuristics.greedy_pairs import NAME as GREEDY_PAIRS
 from pipesat.heuristics.lockstep import NAME as LOCKSTEP

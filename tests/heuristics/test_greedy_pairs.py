@@ -10,7 +10,7 @@ from pipesat.bounds.feasibility import preflight
 from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.metrics import pair_counts
-from pipesat.files.problem_file import parse_problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.greedy_pairs import Setting, climbed, pairing_policies
 from pipesat.heuristics.list_scheduling import ListScheduler, Policy

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from tests.support.greedy import by_each_policy
 from tests.support.problems import chain, problems, vee

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pipesat.core.ops import Item, Op, Pair
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Schedule
 from pipesat.export.torch.lint import KIND_OF, LETTER_OF, parse_cell
-from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.interleaved import interleaved
 from tests.support.problems import document, loop, vee

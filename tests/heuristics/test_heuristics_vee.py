@@ -14,9 +14,9 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.metrics import peak_memory
 from pipesat.core.ops import Item, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem, read_problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.one_f_one_b_v import pulled_ahead
 from pipesat.kernels.refitting import refitted as refitted_codes

@@ -14,8 +14,8 @@ from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.metrics import pair_counts
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.lockstep import _Descent, lockstep_schedules
 from pipesat.heuristics.registry import never

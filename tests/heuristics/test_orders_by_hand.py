@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import parse_problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from tests.support.problems import chain, document, loop, two_routes, vee
 

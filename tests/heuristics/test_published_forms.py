@@ -11,9 +11,9 @@ from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
 from pipesat.core.metrics import bubbles, peak_memory
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import read_problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.interleaved import interleaved
 from tests.support.paths import ROOT

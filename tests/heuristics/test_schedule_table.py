@@ -13,9 +13,9 @@ import pytest
 from pipesat.core.errors import NotApplicable
 from pipesat.core.metrics import peak_memory
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from tests.support.paths import ROOT
 from tests.support.problems import chain, document, loop, two_routes, vee

@@ -10,7 +10,7 @@ from pipesat.compare.balance import balance
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.microbatch_orders import permutations
 from pipesat.workflows.hand_written import baseline

@@ -11,10 +11,10 @@ import pytest
 
 from pipesat.compare.sweep.sources import NumbersModel
 from pipesat.core.check_ops import Amounts
+from pipesat.core.costs import Costs
 from pipesat.core.problem import Problem
 from pipesat.core.stage import AMOUNTS, COSTS, MORE, MicrobatchClass, Stage
 from pipesat.layers.file import CostsModel
-from pipesat.placement.documents import Costs
 from tests.support.paths import ROOT
 
 MAKERS = [Problem.chain, Problem.loop, Problem.vee, Problem.two_routes]

@@ -25,8 +25,8 @@ import pytest
 
 from pipesat.cli.app import app
 from pipesat.core.errors import BadInput
-from pipesat.files.problem_file import parse_problem, read_problem
-from pipesat.files.schedule_file import ScheduleModel
+from pipesat.core.problem_file import parse_problem, read_problem
+from pipesat.core.schedule_file import ScheduleModel
 from pipesat.layers.file import parse_layers
 from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 from pipesat.workflows.schedules import schedule_of

@@ -10,12 +10,12 @@ import pytest
 from pipesat.bounds.feasibility import capacities_by_order
 from pipesat.core.arrays_of import arrays_of, order_of
 from pipesat.core.checker import check
+from pipesat.core.geometry import ranks_of
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.timing import time_codes
-from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics.shared.gap_filling import Switches, fill_gaps
 from pipesat.kernels.filling import CRITICAL, DEPTHS, PATTERNS
-from pipesat.placement.geometry import ranks_of
 from tests.oracle.kernels import gap_filling as oracle
 
 

@@ -11,8 +11,8 @@ import pytest
 from pipesat.core.arrays_of import order_of
 from pipesat.core.plain_problems import without_modes
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics.greedy_pairs import Setting, pairing_policies
 from pipesat.heuristics.list_scheduling import ListScheduler, Policy, policies
 from tests.oracle.generator import of_family

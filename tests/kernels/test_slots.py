@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import parse_problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.heuristics.shared.slot_grid import SlotGrid
 from tests.oracle.kernels import slots as oracle
 from tests.support.problems import document, of, vee

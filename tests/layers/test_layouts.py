@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.partition import partition_of
 from pipesat.export.options import module_names
 from pipesat.layers.file import parse_layers
 from pipesat.layers.layer import FORMAT, Layers
@@ -22,7 +23,6 @@ from pipesat.layers.layout import (
     partition_of_names,
 )
 from pipesat.layers.megatron import layout_text_of
-from pipesat.placement.partition import partition_of
 
 
 def model(blocks: int, *, ends: bool = True, mtp: int = 0) -> Layers:

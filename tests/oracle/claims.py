@@ -16,10 +16,10 @@ from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible
 from pipesat.core.ops import parse_copy, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Objective, Schedule, Timed, TimedCopy
+from pipesat.core.schedule_file import in_mode
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
-from pipesat.files.schedule_file import in_mode
 from pipesat.solver.model.model import build_model
 from tests.oracle.exact import Found, Undecided, optimum, solve
 from tests.oracle.reading import KINDS, Document, Pipe

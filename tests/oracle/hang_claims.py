@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pipesat
 from pipesat.core.ops import parse_item
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.timing import time_order
 from pipesat.export.steps import RankStep, compute_kind
-from pipesat.files.problem_file import parse_problem
 from pipesat.hangs.step_lists import RULES, WORDS
 from pipesat.hangs.verdict import verdict
 from tests.oracle.hangs import (

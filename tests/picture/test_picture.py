@@ -10,9 +10,9 @@ from matplotlib.colors import to_hex
 
 from pipesat.core.ops import KINDS, Op, members, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.picture.figures import amount_text, file_of, unit_of_memory, unit_of_time
 from pipesat.picture.gantt import gantt_figure

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesat.core.errors import BadInput
-from pipesat.placement.partition import even
-from pipesat.placement.split import balanced
+from pipesat.core.partition import even
+from pipesat.core.split import balanced
 
 
 def all_partitions(layers: int, stages: int) -> list[tuple[range, ...]]:

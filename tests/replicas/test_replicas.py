@@ -19,8 +19,8 @@ from pipesat.compare.replicas.dealing_rules import RULES, differencing
 from pipesat.compare.replicas.replay import costs_of_lengths, costs_of_list, problem_of
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.metrics import peak_memory
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from tests.conftest import Run
 

@@ -20,10 +20,10 @@ from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Op, members
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.export.result_folder import write_result_folder
-from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.report.data import case_data, schedule_data
 from pipesat.report.page import page

@@ -19,10 +19,10 @@ import pytest
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Order
+from pipesat.core.schedule_file import write_schedule
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
-from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.result import Result
 from tests.support.problems import chain, document

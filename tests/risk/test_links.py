@@ -14,9 +14,9 @@ from pipesat.core.checker import check
 from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import Pair, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.schedule import Order, Schedule, Timed
 from pipesat.core.timing import earliest_ends, time_order
-from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from tests.support.problems import chain, problems
 

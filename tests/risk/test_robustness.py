@@ -25,10 +25,10 @@ from pipesat.compare.risk.queues import Links, network_of
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Op, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Order
+from pipesat.core.schedule_file import schedule_bytes
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
-from pipesat.files.schedule_file import schedule_bytes
 from pipesat.heuristics import BASELINES
 from pipesat.profile.file import parse_profile
 from tests.conftest import Run

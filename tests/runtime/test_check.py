@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipesat.core.ops import parse_item
+from pipesat.core.schedule_file import write_schedule
 from pipesat.core.timing import time_order
-from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from tests.support.problems import chain
 

@@ -12,13 +12,13 @@ import pytest
 from pipesat.core.checker import check
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Schedule
+from pipesat.core.schedule_file import write_schedule
 from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.companions import modes_text
 from pipesat.export.torch.csv_file import torch_csv
-from pipesat.files.problem_file import parse_problem
-from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.runtime.answers import device_peaks
 from pipesat.runtime.run import check_parity

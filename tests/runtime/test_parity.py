@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from pipesat.core.errors import RunFailed
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.schedule import Order
+from pipesat.core.schedule_file import write_schedule
 from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.csv_file import torch_csv
-from pipesat.files.problem_file import FORMAT, parse_problem
-from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.runtime.run import ParityReport, check_parity
 from pipesat.workflows.solve import solve

@@ -16,9 +16,9 @@ import pytest
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
+from pipesat.core.schedule_file import write_schedule
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
-from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.runtime.forks import Call
 from pipesat.runtime.job import Job

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pipesat.core.errors import BadInput, RunFailed
-from pipesat.files.schedule_file import write_schedule
+from pipesat.core.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.runtime.answers import Check, Deviation, relative_error
 from pipesat.runtime.forks import Call, Outcome, first_failed

@@ -8,7 +8,7 @@ import pytest
 from ortools.sat.python import cp_model
 
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import parse_problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.times import model_times, rounded
 from pipesat.solver.model.variables import Variables, add_variables

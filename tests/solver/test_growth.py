@@ -17,9 +17,9 @@ from pipesat.core.checker import check
 from pipesat.core.metrics import peak_memory
 from pipesat.core.ops import Kind, Op, Pair
 from pipesat.core.problem import Link, Overlap, Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver.growth import few_of, grown_orders
 from pipesat.solver.model.left_out import with_microbatches as fewer

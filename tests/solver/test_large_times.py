@@ -17,9 +17,9 @@ from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.core.metrics import memory_profiles
 from pipesat.core.problem import Link, Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Objective, Schedule, Timed
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics.list_scheduling import list_scheduling
 from pipesat.solver.model import times
 from pipesat.solver.model.model import build_model

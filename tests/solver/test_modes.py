@@ -14,9 +14,9 @@ import pipesat
 from pipesat.core.checker import check
 from pipesat.core.errors import Deadlock
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.solver.modes.along import ModesAlong
 from pipesat.solver.modes.assign import fewest, in_modes
 from pipesat.solver.modes.starts import orders_from, packer

@@ -10,9 +10,9 @@ from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.ops import Item, Op, Pair
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
 from pipesat.solver.narrower import narrower, search_narrower
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent

@@ -12,9 +12,9 @@ from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
 from pipesat.core.ops import PHASE_OF, Op, Pair, Phase, Unreadable, members
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem, read_problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.solver import SolveOptions, solve
 from pipesat.solver.model.left_out import with_microbatches

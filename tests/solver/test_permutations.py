@@ -7,8 +7,8 @@ import pytest
 
 from pipesat.core.checker import check
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.kernels import compiled
 from pipesat.kernels.arrays import UNLIMITED

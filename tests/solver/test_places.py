@@ -7,8 +7,8 @@ from ortools.sat.python import cp_model
 
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.feasibility import sure_order
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
 from pipesat.solver.model import places
 from pipesat.solver.proof.places import PlacesProofs
 from pipesat.solver.run.clock import Clock

@@ -11,8 +11,8 @@ import pytest
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.schedule import Schedule
-from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics.microbatch_orders import RULES
 from pipesat.solver import SolveOptions, solve
 from pipesat.solver.narrower import SHARES, Level

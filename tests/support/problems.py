@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.core.problem_file import FORMAT, parse_problem
 from tests.oracle.generator import of_family
 
 

@@ -650,7 +650,7 @@ def _may_be_ignored(path: Path) -> bool:
 
 def _places(path: Path_) -> Iterator[str]:
     """The path, what is in it, and the paths of its parents, as messages write them."""
-    from pipesat.files.strict_json import path_text
+    from pipesat.core.strict_json import path_text
 
     if not path:
         yield "expected"

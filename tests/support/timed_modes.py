@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from pipesat.core.ops import Item, Op, parse_item
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import parse_problem
+from pipesat.core.problem_file import parse_problem
 
 MODES = {(0, 1): "offload", (1, 0): "recompute"}
 _DEVICE_0 = "0F0 0 10, 0F1 10 20, 0F2 35 45, 0BW0 50 70, 0BW1 115 135, 0BW2 135 155"

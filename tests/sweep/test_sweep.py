@@ -21,8 +21,8 @@ from pipesat.compare.sweep.sources import NumbersModel, ProfileModel
 from pipesat.compare.sweep.spec import GridModel, RunModel, Spec, cases_of, problem_of, read_spec
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
-from pipesat.files.problem_file import parse_problem, read_problem
-from pipesat.files.schedule_file import read_schedule
+from pipesat.core.problem_file import parse_problem, read_problem
+from pipesat.core.schedule_file import read_schedule
 from tests.conftest import Run
 from tests.support.outcomes import listing, one_bad_line
 from tests.support.paths import ROOT

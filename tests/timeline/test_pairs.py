@@ -9,8 +9,8 @@ import pytest
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
 from pipesat.timeline.compare import compare
 from pipesat.timeline.file import read_timeline
 from pipesat.timeline.observed import measured_delays, sources_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pipesat.core.ops import Op, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.rules import one_of_each
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
 from pipesat.timeline.refit import refit
 from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.timing import time_order
 from pipesat.export.torch.companions import OwnWords
-from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.timeline.compare import compare
 from pipesat.timeline.file import read_timeline
@@ -43,7 +43,7 @@ ORDER = (("0F0", "0F1", "0BW0", "0BW1"), ("1F0", "1BW0", "1F1", "1BW1"))
 
 
 def problem(**changes: object) -> Problem:
-    from pipesat.files.problem_file import parse_problem
+    from pipesat.core.problem_file import parse_problem
 
     plain = chain(2, 2, F=2, B=2, W=2, comm=1)
     return parse_problem(document(plain, time_unit="ms", name="two") | changes)

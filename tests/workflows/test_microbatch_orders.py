@@ -12,12 +12,12 @@ import pytest
 import pipesat
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
+from pipesat.core.lengths import microbatches_from_lengths
 from pipesat.core.microbatch_order import relabelled
+from pipesat.core.problem_file import read_problem
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.microbatch_orders import RULES
-from pipesat.placement.lengths import microbatches_from_lengths
 from pipesat.workflows.hand_written import baseline
 from tests.conftest import Run
 

@@ -15,8 +15,8 @@ from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import parse_problem, read_problem
 from pipesat.core.schedule import Schedule
-from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent

@@ -13,8 +13,8 @@ import pytest
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import members
-from pipesat.files.problem_file import parse_problem, read_problem
-from pipesat.files.schedule_file import read_schedule
+from pipesat.core.problem_file import parse_problem, read_problem
+from pipesat.core.schedule_file import read_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.timeline.readers import read_trace
 from pipesat.timeline.readers.rows import Told

@@ -19,10 +19,10 @@ from pipesat.core.claims import Standing, against
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Op, with_ops
 from pipesat.core.problem import Problem
+from pipesat.core.problem_checks import changed
 from pipesat.core.schedule import Schedule
 from pipesat.core.showing import Facts, Table, table_of
 from pipesat.core.stage import KEEP
-from pipesat.files.problem_checks import changed
 
 Curves = Mapping[str | None, Frontier]
 """By placement or lever; ``None`` for the problem as it is."""

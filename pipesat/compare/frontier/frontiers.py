@@ -21,10 +21,10 @@ from pipesat.compare.frontier.points import CapRow, Frontier
 from pipesat.compare.frontier.staircases import frontier_figure, staircases
 from pipesat.core.amounts import memory_text, rounded, time_text
 from pipesat.core.claims import excess, percent
+from pipesat.core.folder import json_file, write_folder
+from pipesat.core.schedule_file import schedule_bytes
 from pipesat.core.showing import Displayed, Facts, Table, csv_of, frame_of, table_of
 from pipesat.core.summary import statement_of, units_of
-from pipesat.files.folder import json_file, write_folder
-from pipesat.files.schedule_file import schedule_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,12 +24,12 @@ from pipesat.compare.frontier.solves import Study
 from pipesat.core.amounts import memory_text, time_text
 from pipesat.core.claims import Bound, Standing, as_given, tenable
 from pipesat.core.errors import Infeasible
+from pipesat.core.folder import json_file, write_folder
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
+from pipesat.core.schedule_file import schedule_bytes
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.solving import Listener, Solve
-from pipesat.files.folder import json_file, write_folder
-from pipesat.files.schedule_file import schedule_bytes
 from pipesat.heuristics.registry import Build
 from pipesat.picture.gantt import gantt
 

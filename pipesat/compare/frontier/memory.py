@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from pipesat.core.amounts import one_in_unit, share
 from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
+from pipesat.core.other_placements import stated_layers
 from pipesat.core.remarks import documents_of
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Placement, Seconds, Seed, Target, Within, Workers
 from pipesat.core.solving import Deadline, named, study
-from pipesat.placement.other_placements import stated_layers
 from pipesat.workflows.hand_written import published
 from pipesat.workflows.solve import problem_for
 from pipesat.workflows.studies import solver_of, versions
@@ -225,7 +225,7 @@ def min_memory(
 
 
 def _cap(given: int | Fraction | str, unit: str) -> int | Fraction:
-    from pipesat.placement.building import share_of_1f1b
+    from pipesat.core.making import share_of_1f1b
 
     if not isinstance(given, str):
         return given
@@ -243,8 +243,8 @@ def _placed(
     problem: Problem, names: Sequence[Placement] | None, layers: Sequence[int]
 ) -> dict[str | None, Problem]:
     """The problem, or its layers in the placements asked for."""
-    from pipesat.placement.geometry import Geometry
-    from pipesat.placement.other_placements import same_layers_elsewhere
+    from pipesat.core.geometry import Geometry
+    from pipesat.core.other_placements import same_layers_elsewhere
 
     if names is None:
         return {None: problem}

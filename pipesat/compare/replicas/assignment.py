@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import Field
 
 from pipesat.core.claims import Bound, Standing, against, change, plural
+from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
 from pipesat.core.showing import Column, Displayed, Facts, Line, Table
-from pipesat.files.complaint import validated
-from pipesat.files.strict_json import Count, StrictModel
+from pipesat.core.strict_json import Count, StrictModel
 
 if TYPE_CHECKING:
     from pipesat.compare.replicas.dealer import Tried
@@ -161,7 +161,7 @@ class Assignment(Displayed):
         BadInput
             If the folder cannot be written.
         """
-        from pipesat.files.folder import write_folder
+        from pipesat.core.folder import write_folder
 
         if self.value is None:
             return

@@ -16,11 +16,11 @@ from pipesat.compare.replicas.exchanges import Search, by_shares
 from pipesat.compare.replicas.replay import Replay, costs_of_lengths, problem_of, require_exact
 from pipesat.core.arrays import Floats, Ints
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.lengths import Factors
 from pipesat.core.names import named
 from pipesat.core.plain_problems import without_modes
 from pipesat.core.problem import Route
 from pipesat.heuristics import BASELINES
-from pipesat.placement.lengths import Factors
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem

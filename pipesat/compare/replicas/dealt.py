@@ -23,13 +23,13 @@ from pipesat.compare.replicas.dealer import (
 from pipesat.compare.replicas.judge import replica_violations
 from pipesat.compare.replicas.least_times import bound_of_any, bound_of_schedule
 from pipesat.compare.replicas.replay import costs_of_lengths, costs_of_list
+from pipesat.core.atomic import digest
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Contradiction, Infeasible
+from pipesat.core.lengths import microbatches_from_lengths
+from pipesat.core.microbatch_list import MOST_CLASSES
+from pipesat.core.problem_file import problem_text
 from pipesat.core.progress import doing
-from pipesat.files.atomic import digest
-from pipesat.files.microbatch_list import MOST_CLASSES
-from pipesat.files.problem_file import problem_text
-from pipesat.placement.lengths import microbatches_from_lengths
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Ints

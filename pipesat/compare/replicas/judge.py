@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipesat.compare.replicas.assignment import LARGEST, Assignment, parse_assignment
+from pipesat.core.atomic import digest
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Violation
+from pipesat.core.lengths import read_lengths
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
+from pipesat.core.strict_json import read_json
 from pipesat.core.timing import retime
-from pipesat.files.atomic import digest
-from pipesat.files.strict_json import read_json
-from pipesat.placement.lengths import read_lengths
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Ints

@@ -17,6 +17,7 @@ import numpy as np
 from pipesat.core.arrays import Floats, Ints
 from pipesat.core.arrays_of import arrays_of
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.lengths import DEN, Factors, factors_of
 from pipesat.core.ops import KINDS, Op
 from pipesat.core.problem import MicrobatchClass, Route
 from pipesat.core.rules import awaited
@@ -24,7 +25,6 @@ from pipesat.core.settings import MOST_AMOUNT
 from pipesat.core.stage import AMOUNTS, HELD
 from pipesat.core.timing import linearize
 from pipesat.kernels.replicas import Ops, ends_in_cases, excess_in_cases
-from pipesat.placement.lengths import DEN, Factors, factors_of
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Link, Problem, Stage

@@ -33,12 +33,12 @@ from pipesat.compare.sweep.runs import (
 )
 from pipesat.compare.sweep.spec import Case, Spec, cases_of, problem_of, read_spec
 from pipesat.core.arguments import public
+from pipesat.core.atomic import write_files
 from pipesat.core.errors import BadInput, Contradiction
 from pipesat.core.settings import Seconds, Within
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.solving import EitherStop
 from pipesat.core.usable_cores import usable_cores
-from pipesat.files.atomic import write_files
 
 MOST_CASES: Final = 5000
 _START: Final = 1.0  # seconds around a solve, for the estimate

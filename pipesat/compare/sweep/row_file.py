@@ -15,10 +15,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
+from pipesat.core.atomic import complaining, prepare_folder, write_file
 from pipesat.core.claims import Standing, require_best
 from pipesat.core.errors import BadInput
-from pipesat.files.atomic import complaining, prepare_folder, write_file
-from pipesat.files.strict_json import parse_json
+from pipesat.core.strict_json import parse_json
 
 FORMAT: Final = "pipesat.sweep-row/1"
 NAME: Final = "rows.jsonl"

@@ -57,7 +57,7 @@ def answer(status: str, why: str | None, result: Mapping[str, Any] | None = None
 
 def run_case(job: Job) -> Answer:
     """Solve, in this process; what goes wrong is an answer, too."""
-    from pipesat.files.schedule_file import schedule_bytes
+    from pipesat.core.schedule_file import schedule_bytes
     from pipesat.workflows.solve import solve
 
     began = time.monotonic()

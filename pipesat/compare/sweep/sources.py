@@ -11,11 +11,11 @@ from pydantic import BeforeValidator, Field
 
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput, said_of
+from pipesat.core.making import made, share_of_1f1b
 from pipesat.core.problem import Problem
+from pipesat.core.problem_file import read_problem
 from pipesat.core.stage import COSTS
-from pipesat.files.problem_file import read_problem
-from pipesat.files.strict_json import MOST, Amount, Count, StrictModel
-from pipesat.placement.building import made, share_of_1f1b
+from pipesat.core.strict_json import MOST, Amount, Count, StrictModel
 from pipesat.profile.cut import Statistic
 from pipesat.profile.file import read_links, read_profile
 from pipesat.profile.problem import SPLIT_LIMIT

@@ -27,11 +27,11 @@ from pipesat.compare.sweep.sources import (
     from_profile,
     require_capacity,
 )
+from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.settings import MOST_SECONDS, Placement, Target
-from pipesat.files.complaint import validated
-from pipesat.files.strict_json import MOST_DEVICES, Amount, Count, StrictModel, read_text
+from pipesat.core.strict_json import MOST_DEVICES, Amount, Count, StrictModel, read_text
 
 FORMAT: Final = "pipesat.sweep/1"
 LARGEST_FILE: Final = 16 << 20

@@ -18,15 +18,15 @@ from typing import Final, NamedTuple
 
 from pydantic import ConfigDict
 
+from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.ops import Op, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import offload_of
 from pipesat.core.schedule import Schedule
+from pipesat.core.schedule_file import ModeEntries
+from pipesat.core.strict_json import StrictModel, parse_json, read_text
 from pipesat.export.torch.lint import Action, Cell
-from pipesat.files.complaint import validated
-from pipesat.files.schedule_file import ModeEntries
-from pipesat.files.strict_json import StrictModel, parse_json, read_text
 
 ORDER_SUFFIX: Final = ".order.json"
 MODES_SUFFIX: Final = ".modes.json"

@@ -20,6 +20,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.showing import ranges
+from pipesat.core.strict_json import read_text
 from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.export.torch.companions import (
@@ -42,7 +43,6 @@ from pipesat.export.torch.lint import (
     never_reduced,
     parse_cell,
 )
-from pipesat.files.strict_json import read_text
 
 LARGEST_FILE = 1 << 28
 

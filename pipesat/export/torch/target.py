@@ -9,9 +9,11 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.core.errors import BadInput
+from pipesat.core.geometry import Geometry
 from pipesat.core.microbatch_order import relabelled
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Exported, Schedule
+from pipesat.core.strict_json import decoded
 from pipesat.export.options import Options, told_of
 from pipesat.export.reading import Meaning, rows_of
 from pipesat.export.runtime import Runtime
@@ -20,9 +22,7 @@ from pipesat.export.torch.companions import MODES_SUFFIX, ORDER_SUFFIX, modes_te
 from pipesat.export.torch.csv_file import order_of_texts, torch_csv
 from pipesat.export.torch.hazards import SUFFIX as HAZARDS_SUFFIX
 from pipesat.export.torch.hazards import Split, hazards_text, notes, split_in
-from pipesat.files.strict_json import decoded
 from pipesat.layers.layout import layout_of_module_names
-from pipesat.placement.geometry import Geometry
 
 WriteFragments: TypeAlias = Callable[[Problem, Options, Split], tuple[dict[str, str], list[str]]]
 ReadFragments: TypeAlias = Callable[[Exported], Iterable["Fragment"]]

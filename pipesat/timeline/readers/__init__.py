@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pipesat.core.errors import BadInput, shorten
-from pipesat.files.strict_json import parse_json, read_bytes
+from pipesat.core.strict_json import parse_json, read_bytes
 from pipesat.timeline.readers import chrome, megatron, rows
 from pipesat.timeline.readers.rows import Told, Trace, Value
 

@@ -12,9 +12,17 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 
 from pipesat.core.arguments import public
+from pipesat.core.atomic import write_file
 from pipesat.core.building import Backward
+from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.frozen import frozen
+from pipesat.core.microbatch_list import (
+    MOST_CLASSES,
+    Listed,
+    check_order,
+    parse_microbatches,
+)
 from pipesat.core.problem import (
     FORMAT,
     Device,
@@ -25,16 +33,8 @@ from pipesat.core.problem import (
     Route,
     Stage,
 )
-from pipesat.files.atomic import write_file
-from pipesat.files.complaint import validated
-from pipesat.files.microbatch_list import (
-    MOST_CLASSES,
-    Listed,
-    check_order,
-    parse_microbatches,
-)
-from pipesat.files.problem_checks import checked
-from pipesat.files.problem_entries import (
+from pipesat.core.problem_checks import checked
+from pipesat.core.problem_entries import (
     MOST_MODES,
     AmountsModel,
     ModeModel,
@@ -43,7 +43,7 @@ from pipesat.files.problem_entries import (
     parse_overlap,
     stated_in,
 )
-from pipesat.files.strict_json import (
+from pipesat.core.strict_json import (
     LARGEST_FILE,
     MOST_DEVICES,
     MOST_STAGES,

@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from pipesat.core.errors import BadInput
-from pipesat.files.strict_json import Path_, path_text
+from pipesat.core.strict_json import Path_, path_text
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

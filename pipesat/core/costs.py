@@ -12,9 +12,9 @@ from typing import Any
 
 from pipesat.core.building import Split
 from pipesat.core.errors import BadInput
+from pipesat.core.partition import even
 from pipesat.core.problem import Problem
 from pipesat.core.stage import COSTS
-from pipesat.placement.partition import even
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def cut(costs: Sequence[Costs], stages: int, split: Split = "even") -> list[Cost
     if split == "even":
         parts = even(len(costs), stages)
     else:
-        from pipesat.placement.split import balanced  # with numpy, which no help needs
+        from pipesat.core.split import balanced  # with numpy, which no help needs
 
         parts = balanced([layer.whole for layer in costs], stages)
     return [_joined(costs[part.start : part.stop]) for part in parts]

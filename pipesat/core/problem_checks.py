@@ -13,7 +13,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.plain_problems import with_idle_keys, without_idle_keys
 from pipesat.core.problem import TEXTS, Device, MicrobatchOrder, ModeChoice, Problem, Route
 from pipesat.core.stage import AMOUNTS, FACTORS, MicrobatchClass, Stage, scaled, stated_amounts
-from pipesat.files.strict_json import MOST, MOST_OPS
+from pipesat.core.strict_json import MOST, MOST_OPS
 
 
 def require_amount(where: str, value: Any, expected: str = "", least: int = 0) -> None:

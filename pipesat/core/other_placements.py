@@ -18,12 +18,12 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.geometry import PLACEMENTS, Geometry, shared
 from pipesat.core.plain_problems import require_plain
 from pipesat.core.problem import Link, Problem, Route, Stage, links_between
+from pipesat.core.problem_checks import changed
 from pipesat.core.settings import Placement
 from pipesat.core.stage import COSTS
-from pipesat.files.problem_checks import changed
-from pipesat.placement.geometry import PLACEMENTS, Geometry, shared
 
 
 def same_layers_elsewhere(

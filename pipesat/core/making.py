@@ -11,18 +11,19 @@ from typing import Any, Final
 
 from pipesat.core.amounts import one_in_unit
 from pipesat.core.building import make
+from pipesat.core.complaint import validated_at
+from pipesat.core.costs import Costs, capacities_of, cut, one_each
 from pipesat.core.errors import BadInput, said_of
+from pipesat.core.geometry import Geometry, chunks_of, shared
+from pipesat.core.microbatch_list import MOST_CLASSES, Listed, check_order, parse_microbatches
 from pipesat.core.plain_problems import with_idle_keys
 from pipesat.core.problem import FORMAT, TEXTS, Device, Link, Problem, Route, Stage, links_between
+from pipesat.core.problem_checks import valid
+from pipesat.core.problem_entries import modes_in, overlap_in
+from pipesat.core.problem_file import CommModel, links_of, parse_problem
 from pipesat.core.stage import COSTS, HELD, MORE
-from pipesat.files.complaint import validated_at
-from pipesat.files.microbatch_list import MOST_CLASSES, Listed, check_order, parse_microbatches
-from pipesat.files.problem_checks import valid
-from pipesat.files.problem_entries import modes_in, overlap_in
-from pipesat.files.problem_file import CommModel, links_of, parse_problem
-from pipesat.files.strict_json import MOST_DEVICES, MOST_STAGES, Path_
-from pipesat.placement.documents import Costs, capacities_of, cut, one_each
-from pipesat.placement.geometry import Geometry, chunks_of, shared
+from pipesat.core.stated import warned
+from pipesat.core.strict_json import MOST_DEVICES, MOST_STAGES, Path_
 
 _NAMES: Final = {"bidirectional": "two_routes"}
 _PARAMETERS: Final = inspect.signature(make).parameters
@@ -46,7 +47,7 @@ def built(given: Mapping[str, Any]) -> Problem:
     """
     placement = given["placement"]
     with said_of(f"Problem.{_NAMES.get(placement, placement)}"):
-        return made(given)
+        return warned(made(given))
 
 
 def made(given: Mapping[str, Any]) -> Problem:
@@ -154,14 +155,14 @@ def from_parts(given: Mapping[str, Any]) -> Problem:
     }
     document |= {key: given[key] for key in ("microbatches", "routes", "order", "mode_choice")}
     stated = {key: value for key, value in document.items() if value is not None}
-    return parse_problem(_plain(stated), "Problem.from_stages")
+    return warned(parse_problem(_plain(stated), "Problem.from_stages"))
 
 
 def _entry(part: Any) -> Any:
     return part.entry if isinstance(part, Stage | Device) else part
 
 
-def changed(problem: Problem, **given: Any) -> Problem:
+def restated(problem: Problem, **given: Any) -> Problem:
     """Return a copy of a problem in which the first of these is otherwise."""
     key = next(iter(given))
     with said_of(f"Problem.with_{key}"):

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pipesat.core.atomic import finish
 from pipesat.core.errors import BadInput, shorten
-from pipesat.files.atomic import finish
 
 Path_: TypeAlias = tuple[str | int, ...]
 

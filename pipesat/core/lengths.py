@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
-from pipesat.files.strict_json import MOST, read_json, read_text
+from pipesat.core.strict_json import MOST, read_json, read_text
 
 DEN: Final = 10**4
 _MOST_N: Final = 10**6

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from pydantic import Field
 
+from pipesat.core.complaint import validated_at
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import MicrobatchClass, Route
+from pipesat.core.problem_entries import AmountsModel, stated_in
 from pipesat.core.stage import ONE
-from pipesat.files.complaint import validated_at
-from pipesat.files.problem_entries import AmountsModel, stated_in
-from pipesat.files.strict_json import (
+from pipesat.core.strict_json import (
     MOST,
     MOST_OPS,
     Count,

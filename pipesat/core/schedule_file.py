@@ -11,15 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from pipesat.core.arguments import public
 from pipesat.core.arrays import nothing_collected
+from pipesat.core.atomic import write_file
+from pipesat.core.complaint import Says, validated
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.ops import Item, Pair, Unreadable, parse_copy, parse_item, with_ops
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.stage import KEEP
-from pipesat.files.atomic import write_file
-from pipesat.files.complaint import Says, validated
-from pipesat.files.strict_json import parse_json, read_json
+from pipesat.core.strict_json import parse_json, read_json
 
 FORMAT = "pipesat.schedule/1"
 LARGEST_FILE = 1 << 30

@@ -3,7 +3,7 @@
 ``.pipesat.json`` lists the files of the result that a folder has, with their digests. Whoever
 writes another result removes them, but none that is not listed, that has been changed since, that
 was there before us, or that this process has read: those are the user's. Readers of a folder go by
-the list. Files and list change together (:mod:`pipesat.files.atomic`).
+the list. Files and list change together (:mod:`pipesat.core.atomic`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final, get_args
 
+from pipesat.core.atomic import digest, finish, prepare_folder, remove_empty, write_files
 from pipesat.core.errors import BadInput, Contradiction
 from pipesat.core.settings import Target
-from pipesat.files.atomic import digest, finish, prepare_folder, remove_empty, write_files
-from pipesat.files.strict_json import was_read
+from pipesat.core.strict_json import was_read
 
 LIST: Final = ".pipesat.json"
 FORMAT: Final = "pipesat.folder/1"
@@ -115,7 +115,7 @@ def add_files(
 ) -> None:
     """Write files; in a result's folder, under names of ours, they are part of the result.
 
-    ``remove`` is as in :func:`pipesat.files.atomic.write_files`.
+    ``remove`` is as in :func:`pipesat.core.atomic.write_files`.
     """
     finish(folder)
     owner = _owner(folder)

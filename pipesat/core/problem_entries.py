@@ -8,12 +8,12 @@ from typing import Annotated, Any, cast
 from pydantic import BaseModel, Field, PlainValidator, create_model
 
 from pipesat.core.building import Backward
+from pipesat.core.complaint import Says, validated_at
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import OpKind, parse_kind
 from pipesat.core.problem import Mode, Offload, Overlap
 from pipesat.core.stage import AMOUNTS, KEEP
-from pipesat.files.complaint import Says, validated_at
-from pipesat.files.strict_json import Amount, Count, FactorOf, StrictModel
+from pipesat.core.strict_json import Amount, Count, FactorOf, StrictModel
 
 MOST_MODES = 16
 _ABSENT: Any = None

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput
-from pipesat.placement.partition import check_counts, partition_of
+from pipesat.core.partition import check_counts, partition_of
 
 StageCost: TypeAlias = Callable[[Ints, Ints, int], NDArray[Any]]
 """(a, b, s) -> cost of layers a to b - 1 as stage s; a is an array (n, 1), b one of (1, k)."""

@@ -1,1 +1,0 @@
-"""Reading and writing: problem, schedule and result files."""

@@ -1,1 +1,0 @@
-"""Where stages lie: names, geometry, problem documents, recognising a placement."""
