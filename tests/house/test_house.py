@@ -425,7 +425,7 @@ def test_the_wheel_has_every_module(wheel: zipfile.ZipFile) -> None:
     examples = {f"pipesat/examples/{path.name}" for path in (ROOT / "examples").iterdir()}
     assert len(examples) > 15
     report_ = {f"pipesat/report/{path.name}" for path in page}
-    home = ROOT / "pipesat" / "files" / "schemas"
+    home = ROOT / "pipesat" / "core" / "schemas"
     schemas = {f"pipesat/core/schemas/{path.name}" for path in home.iterdir()}
     assert len(schemas) > 5
     assert files == on_disk | report_ | examples | schemas | {"pipesat/py.typed"}
