@@ -24,7 +24,6 @@ from pipesat.solver.model.times import LARGEST, latest_end, unit_for
 from pipesat.solver.modes.choices import SOURCE as CHOICES
 from pipesat.solver.modes.choices import Choices
 from pipesat.solver.modes.whole import WHOLE, Whole, whole_applies
-from pipesat.solver.modes.window import ModeWindows
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.options import SearchParts, SolveOptions
 from pipesat.solver.packing import justified
@@ -99,8 +98,8 @@ class Lane:
         return found
 
     @cached_property
-    def by_order(self) -> bool:
-        """Whether windows on orders apply; where there are modes, they round no times."""
+    def windows_apply(self) -> bool:
+        """Whether windows apply; where there are modes, they round no times."""
         problem, incumbent = self.problem, self.incumbent
         exact = not problem.has_modes or unit_for(self.latest) == 1
         return self.parts.windows and exact and windows_apply(problem, incumbent)
@@ -116,18 +115,13 @@ class Lane:
         schedule = self.incumbent.schedule
         return schedule is not None and schedule.makespan <= LARGEST
 
-    @cached_property
-    def over_time(self) -> bool:
-        """Whether windows over time apply: not beside pairs."""
-        return self.parts.windows and self.reliable and self.problem.overlap is None
-
     def search(self) -> list[str]:
         """Take turns until the clock is over; return notes."""
         table = MODES if self.problem.has_modes else PAIRS if self.paired else PLAIN
         turns = [turn for part in table if (turn := self._turn(part)) is not None]
         take_turns(self.incumbent, turns, self.seat.account)
         notes = [part.report for part in self.told]
-        if self.problem.has_modes and not (self.seat.number or self.over_time or self.by_order):
+        if self.problem.has_modes and not (self.seat.number or self.windows_apply):
             notes += [_ASIDE] if self.parts.windows else []
         return notes
 
@@ -147,8 +141,8 @@ _ASIDE: Final = "windows stepped aside: they cannot take such long times, or hav
 
 
 def _windows(lane: Lane) -> Step | None:
-    """Windows on orders; where ops may pair, those of improving lanes wander."""
-    if not lane.by_order:
+    """Windows; where ops may pair, those of improving lanes wander."""
+    if not lane.windows_apply:
         return None
     lane.windows = WindowSearch(
         lane.problem,
@@ -227,26 +221,8 @@ def _choices(lane: Lane) -> Step | None:
     return found.step
 
 
-def _windows_over_time(lane: Lane) -> Step | None:
-    if not lane.over_time:
-        return None
-    seed = lane.seed + lane.seat.number
-    runner = lane.seat.runner()
-    return ModeWindows(lane.problem, lane.incumbent, runner=runner, seed=seed).step
-
-
-def _time_over_time(lane: Lane) -> bool:
-    return lane.problem.has_copies or not lane.proves
-
-
-def _time_by_order(lane: Lane) -> bool:
-    """Beside windows over time in the other lanes, unless these see copies better."""
-    others = lane.proves or lane.seat.alone
-    return not lane.over_time or (others and not lane.problem.has_copies)
-
-
 def _whole(lane: Lane) -> Step | None:
-    applies = (lane.over_time or lane.by_order) and whole_applies(lane.problem, lane.latest)
+    applies = lane.windows_apply and whole_applies(lane.problem, lane.latest)
     if lane.seat.number or not applies:
         return None
     found = Whole(lane.problem, lane.incumbent, runner=lane.seat.runner(), seed=lane.seed)
@@ -255,7 +231,7 @@ def _whole(lane: Lane) -> Step | None:
 
 
 def _proofs_of_modes(lane: Lane) -> Step | None:
-    return _proofs(lane) if lane.reliable and (lane.over_time or lane.by_order) else None
+    return _proofs(lane) if lane.reliable and lane.windows_apply else None
 
 
 _WAYS: Final = "growth, packing and exchanges"
@@ -273,8 +249,7 @@ PAIRS: Final = (
 """Of problems without memory modes, in which ops may pair."""
 MODES: Final = (
     Part(CHOICES, _choices, 1, 0),
-    Part("windows over time", _windows_over_time, 1, 1, _time_over_time),
-    Part("windows", _windows, 1, 1, _time_by_order),
+    Part("windows", _windows, 1, 1),
     Part(WHOLE, _whole, 1, 0),
     Part("proofs", _proofs_of_modes, 0, 1),
 )

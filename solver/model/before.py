@@ -12,7 +12,7 @@ from typing import Generic, cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.solver.model.variants import Literal, PairChoices, R, Running, Sum, conjunction
+from pipesat.solver.model.alternatives import Literal, PairChoices, R, Running, Sum, conjunction
 
 
 class Before(ABC, Generic[R]):
@@ -84,34 +84,34 @@ def taken_at(event: R, pairs: PairChoices[R]) -> Iterator[tuple[Sum, Literal]]:
 
     As a pair, an op that takes no time alone holds what it takes while the pair runs.
     """
-    takes = [variant for variant in event.variants if variant.taken]
-    if len(takes) == 1 and len(event.variants) > 1:
+    takes = [one for one in event.alternatives if one.taken]
+    if len(takes) == 1 and len(event.alternatives) > 1:
         yield _with_partners(Sum(takes[0].taken), event, pairs), takes[0].chosen
     elif takes:
         total = Sum(0)
-        for variant in takes:
-            total.add(variant.taken, variant.chosen)
+        for one in takes:
+            total.add(one.taken, one.chosen)
         yield _with_partners(total, event, pairs), event.present
-    for variant in event.variants:
-        if variant.memory.at_start > variant.taken:
+    for one in event.alternatives:
+        if one.memory.at_start > one.taken:
             for choice, _, _ in pairs.partners(event):
-                if choice.runs(event) == variant.op:
-                    total = Sum(variant.memory.at_start)
+                if choice.runs(event) == one.op:
+                    total = Sum(one.memory.at_start)
                     yield _with_partners(total, event, pairs), choice.literal
 
 
 def _with_partners(total: Sum, event: R, pairs: PairChoices[R]) -> Sum:
     for choice, partner, op in pairs.partners(event):
-        (variant,) = (variant for variant in partner.variants if variant.op == op)
-        total.add(variant.memory.at_start, choice.literal)
+        (one,) = (one for one in partner.alternatives if one.op == op)
+        total.add(one.memory.at_start, choice.literal)
     return total
 
 
 def changed_by(cp: cp_model.CpModel, x: Running, before: Literal) -> Iterator[tuple[int, Literal]]:
     """Yield what something has changed in sum if it is ``before`` an event."""
-    *others, last = x.variants
+    *others, last = x.alternatives
     yield last.memory.net, before
-    for variant in others:
-        more = variant.memory.net - last.memory.net
+    for one in others:
+        more = one.memory.net - last.memory.net
         if more and before is not False:
-            yield more, conjunction(cp, variant.chosen, before)
+            yield more, conjunction(cp, one.chosen, before)

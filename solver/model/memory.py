@@ -31,11 +31,11 @@ from ortools.sat.python.cp_model import IntVar
 from pipesat.bounds.feasibility import passes_in_an_instant
 from pipesat.core.ops import Phase
 from pipesat.core.problem import Problem, Stage
+from pipesat.solver.model.alternatives import Literal
 from pipesat.solver.model.before import Before, changed_by, taken_at
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.turns import follows, precedes
 from pipesat.solver.model.variables import Task, Variables, splits
-from pipesat.solver.model.variants import Literal
 
 
 def staircase_applies(problem: Problem, device: int) -> bool:

@@ -11,12 +11,12 @@ from ortools.sat.python import cp_model
 from pipesat.core.ops import Event, Kind, Op
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.schedule import Objective, Order
+from pipesat.solver.model.alternatives import Literal, joined
 from pipesat.solver.model.constraints import add_constraints, add_objective
 from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import latest_end, model_times
 from pipesat.solver.model.variables import Task, Variables, add_variables
-from pipesat.solver.model.variants import Literal, joined
 
 
 @dataclass(frozen=True)

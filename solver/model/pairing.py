@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration, one_of_each, pair_time, time_together
+from pipesat.core.variants import Variant, variants
 from pipesat.solver.model.turns import Name, precedes
 
 Gains: TypeAlias = Mapping[tuple[OpKind, OpKind], int]
@@ -69,16 +70,22 @@ def least_time(problem: Problem, op: Op) -> int:
     return found_before
 
 
-def fusing_may_pay(
-    problem: Problem, known: Gains, stage: int, kind: int = 0, mode: int = 0
-) -> bool:
-    """Whether BW can ever be the better choice of a stage: by itself, or in a pair that gains.
+def useful_variants(
+    problem: Problem, stage: int, of_class: int = 0, known: Gains = NO_GAINS
+) -> list[Variant]:
+    """Variants of a stage for a class, without BW where it is never the better choice.
 
-    ``kind`` is the microbatch's class, ``mode`` its memory mode. Elsewhere B and then W in its
-    place take no longer and hold no more.
+    It may be by itself, or in a pair that gains (``known``). Elsewhere B and then W in its place
+    take no longer and hold no more.
     """
-    data = problem.resulting(stage, mode, kind)
-    return data.fusing_may_pay or (data.may_fuse and any(one == (stage, "BW") for one, _ in known))
+    paired = any(one == (stage, "BW") for one, _ in known)
+    return [
+        variant
+        for variant in variants(problem, stage, of_class)
+        if variant.split
+        or paired
+        or problem.resulting(stage, variant.mode, of_class).fusing_may_pay
+    ]
 
 
 def may_coincide(problem: Problem, x: Name, y: Name) -> bool:
@@ -136,10 +143,6 @@ def _longest(problem: Problem) -> dict[OpKind, list[Op]]:
 
 
 def _kinds(problem: Problem, stage: int) -> list[Kind]:
-    modes = [problem.resulting(stage, mode) for mode in problem.modes_of(stage)]
-    unused = set[Kind]()
-    if not any(data.may_split for data in modes):
-        unused |= {"B", "W"}
-    if not any(data.may_fuse for data in modes):
-        unused.add("BW")
-    return [kind for kind in PHASE_OF if kind not in unused]
+    split = {variant.split for variant in variants(problem, stage)}
+    used = {"F", *(("B", "W") if True in split else ()), *(("BW",) if False in split else ())}
+    return [kind for kind in PHASE_OF if kind in used]

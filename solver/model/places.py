@@ -19,7 +19,7 @@ from pipesat.bounds.feasibility import certain_activations
 from pipesat.core.plain_problems import of_each_class
 from pipesat.core.problem import Problem
 from pipesat.core.rules import link_delay
-from pipesat.solver.model.variants import Literal
+from pipesat.solver.model.alternatives import Literal
 
 _STEPS = 40_000  # of time in the upper bound: a finer scale makes linear relaxations no better
 _MOST_PLACES = 1200  # times stages

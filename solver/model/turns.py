@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 
 from pipesat.core.ops import Phase
 from pipesat.core.problem import Problem, Route
-from pipesat.solver.model.variants import Literal
+from pipesat.solver.model.alternatives import Literal
 
 
 def known_order(problem: Problem, stage: int, phase: Phase, one: int, other: int) -> bool:

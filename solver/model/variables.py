@@ -13,19 +13,19 @@ from pipesat.bounds.paired import least_times_of_each_class
 from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind, Phase
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
-from pipesat.solver.model.pairing import Gains, fusing_may_pay, gains, time_that_gains
-from pipesat.solver.model.times import Times
-from pipesat.solver.model.turns import Name, Turns, add_turns, chains, precedes
-from pipesat.solver.model.variants import (
+from pipesat.solver.model.alternatives import (
     Candidate,
+    Choice,
     Literal,
     PairChoices,
     Running,
     add_pair_choices,
-    either,
+    choice_of,
     place,
-    variant,
 )
+from pipesat.solver.model.pairing import Gains, gains, time_that_gains, useful_variants
+from pipesat.solver.model.times import Times
+from pipesat.solver.model.turns import Name, Turns, add_turns, chains, precedes
 
 
 @dataclass(eq=False)
@@ -103,15 +103,10 @@ class Variables:
         ]
 
 
-def splits(problem: Problem, stage: int, known: Gains, kind: int = 0) -> bool | None:
-    """Whether a stage's backwards of a class are split; ``None``: the model chooses for each.
-
-    Where fusing never pays (see :func:`pipesat.solver.model.pairing.fusing_may_pay`), splitting
-    dominates and the choice is not modelled.
-    """
-    if not problem.stages[stage].may_split:
-        return False
-    return None if fusing_may_pay(problem, known, stage, kind) else True
+def splits(problem: Problem, stage: int, known: Gains, of_class: int = 0) -> bool | None:
+    """Whether a stage's backwards of a class are split; ``None``: the model chooses for each."""
+    found = {variant.split for variant in useful_variants(problem, stage, of_class, known)}
+    return None if len(found) > 1 else True in found
 
 
 def add_variables(
@@ -136,43 +131,32 @@ def add_variables(
             for phase in v.tasks.values():
                 phase.append([])
             continue
-        microbatches = range(problem.microbatches[number])
-        kinds = [problem.class_of(number, m) for m in microbatches]
-        of_kind = {kind: splits(problem, number, known, kind) for kind in set(kinds)}
-        choices = [of_kind[kind] for kind in kinds]
-        v.split.append(
-            [
-                cp.new_bool_var(f"split {number} {m}") if choice is None else choice
-                for m, choice in zip(microbatches, choices, strict=True)
-            ]
-        )
-        v.tasks["F"].append([_task(v, number, "F", m) for m in microbatches])
-        v.tasks["B"].append([_task(v, number, "B", m) for m in microbatches])
-        v.tasks["W"].append(
-            [] if choices[0] is False else [_task(v, number, "W", m) for m in microbatches]
-        )
+        choices = [
+            choice_of(cp, number, m, useful_variants(problem, number, kind, known))
+            for m in range(problem.microbatches[number])
+            for kind in [problem.class_of(number, m)]
+        ]
+        v.split.append([choice.present(cp, "W") for choice in choices])
+        for phase, stages in v.tasks.items():
+            own = choices if problem.stages[number].may_split or phase != "W" else []
+            stages.append([_task(v, choice, phase) for choice in own])
     v.turns = add_turns(cp, problem)
     add_pairs(v, known)
     return v
 
 
-def _task(v: Variables, stage: int, phase: Phase, microbatch: int) -> Task:
-    split = v.split[stage][microbatch]
-    kinds: list[tuple[Kind, Literal]] = [(phase, split if phase == "W" else True)]
-    if phase == "B":
-        kinds = [(kind, chosen) for kind, chosen in either(split) if chosen is not False]
-    present: Literal = split if phase == "W" else True
-    variants = [
-        variant(v.problem, Op(stage, kind, microbatch), chosen, v.times.unit)
-        for kind, chosen in kinds
-    ]
+def _task(v: Variables, choice: Choice, phase: Phase) -> Task:
+    alternatives = choice.alternatives(v.cp, v.problem, phase, v.times.unit)
+    present = choice.present(v.cp, phase)
     # one that is absent may have to stand where the last one that is present ends, and a pair may
     # be shorter than its members
-    alone = len(variants) == 1 and present is True and v.problem.overlap is None
-    latest = v.horizon - variants[0].length if alone and phase != "B" else v.horizon
-    start = v.cp.new_int_var(0, latest, str(Op(stage, phase, microbatch)))
-    end, intervals = place(v.cp, start, variants, present)
-    return Task(start, end, intervals, variants, present, stage, phase, microbatch)
+    alone = len(alternatives) == 1 and present is True and v.problem.overlap is None
+    latest = v.horizon - alternatives[0].length if alone and phase != "B" else v.horizon
+    start = v.cp.new_int_var(0, latest, "")
+    end, intervals = place(v.cp, start, alternatives, present)
+    return Task(
+        start, end, intervals, alternatives, present, choice.stage, phase, choice.microbatch
+    )
 
 
 def add_pairs(v: Variables, known: Gains) -> None:

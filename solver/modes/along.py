@@ -19,9 +19,9 @@ from pipesat.core.ops import PHASE_OF, Event, Item, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, memory_in_order, offload_of
 from pipesat.core.schedule import Objective, Order
+from pipesat.solver.model.alternatives import Literal, conjunction
 from pipesat.solver.model.times import latest_end
-from pipesat.solver.model.variants import Literal, conjunction
-from pipesat.solver.modes.assign import Cell, in_items, in_modes
+from pipesat.solver.modes.assign import Key, in_items, in_modes
 from pipesat.solver.run.runner import FOUND, Runner
 
 _LEAST: Final = -(1 << 62)
@@ -51,7 +51,7 @@ class ModesAlong:
     ) -> None:
         self.problem, self.order = problem, order
         self.cp = cp_model.CpModel()
-        self.modes: dict[Cell, Sequence[cp_model.IntVar]] = {}
+        self.modes: dict[Key, Sequence[cp_model.IntVar]] = {}
         self._of_stage: dict[int, Sequence[cp_model.IntVar]] = {}
         self._ends: dict[Event, cp_model.LinearExpr] = {}
         latest = latest_end(problem, objective, less_than - 1)
@@ -70,25 +70,25 @@ class ModesAlong:
             self._add_waiting(start, runs)
         self.cp.minimize(self.value)
 
-    def _literals(self, cell: Cell) -> Sequence[cp_model.IntVar]:
-        known = self.modes.get(cell) or self._of_stage.get(cell[0])
+    def _literals(self, key: Key) -> Sequence[cp_model.IntVar]:
+        known = self.modes.get(key) or self._of_stage.get(key[0])
         if known is None:
-            known = [self.cp.new_bool_var("") for _ in self.problem.modes_of(cell[0])]
+            known = [self.cp.new_bool_var("") for _ in self.problem.modes_of(key[0])]
             self.cp.add_exactly_one(known)
             if self.problem.mode_choice == "stage":
-                self._of_stage[cell[0]] = known
-        self.modes[cell] = known
+                self._of_stage[key[0]] = known
+        self.modes[key] = known
         return known
 
     def _ways(self, item: Item) -> Iterator[_Run]:
         """Yield an item in all modes of its microbatches, the first ones first."""
-        cells = [op[::2] for op in members(item)]
-        literals = [self._literals(cell) for cell in cells]
+        keys = [op[::2] for op in members(item)]
+        literals = [self._literals(key) for key in keys]
         for modes in product(*(range(len(each)) for each in literals)):
             chosen: Literal = True
             for each, mode in zip(literals, modes, strict=True):
                 chosen = conjunction(self.cp, chosen, each[mode])
-            items = in_items(self.problem, item, dict(zip(cells, modes, strict=True)))
+            items = in_items(self.problem, item, dict(zip(keys, modes, strict=True)))
             begins = tuple(accumulate((duration(self.problem, one) for one in items), initial=0))
             changes = [memory_in_order(self.problem, one) for one in items]
             held = [*accumulate((change.net for change in changes), initial=0)]
@@ -168,7 +168,7 @@ class ModesAlong:
         if status not in FOUND:
             return None
         chosen = {
-            cell: next(mode for mode, literal in enumerate(each) if solver.boolean_value(literal))
-            for cell, each in self.modes.items()
+            key: next(mode for mode, literal in enumerate(each) if solver.boolean_value(literal))
+            for key, each in self.modes.items()
         }
         return in_modes(self.problem, self.order, chosen)

@@ -9,17 +9,18 @@ from pipesat.core.ops import Item, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import memory_in_order, pair_time
 from pipesat.core.schedule import Order
+from pipesat.core.variants import variants
 
-Cell: TypeAlias = tuple[int, int]
-"""A stage and a microbatch of it: what has a mode."""
+Key: TypeAlias = tuple[int, int]
+"""A stage and a microbatch of it."""
 
-Modes: TypeAlias = Mapping[Cell, int]
-"""Mode of each cell that is not kept."""
+Modes: TypeAlias = Mapping[Key, int]
+"""Mode of each (stage, microbatch) that is not kept."""
 
 Row: TypeAlias = tuple[Item, ...]
 
-Lever: TypeAlias = Callable[[Cell, int], int]
-"""Mode that a cell is put into if it cannot stay; the number says how many were before it."""
+Lever: TypeAlias = Callable[[Key, int], int]
+"""Mode that one is put into if it cannot stay; the number says how many were before it."""
 
 
 def in_modes(problem: Problem, order: Order, modes: Modes) -> Order:
@@ -35,8 +36,8 @@ def in_modes(problem: Problem, order: Order, modes: Modes) -> Order:
 def in_modes_of_stages(problem: Problem, order: Order, modes: Sequence[int]) -> Order:
     """Return an order in which all microbatches of a stage run in its mode."""
     counts = enumerate(problem.microbatches)
-    cells = {(s, m): modes[s] for s, count in counts for m in range(count) if modes[s]}
-    return in_modes(problem, order, cells)
+    chosen = {(s, m): modes[s] for s, count in counts for m in range(count) if modes[s]}
+    return in_modes(problem, order, chosen)
 
 
 def in_items(problem: Problem, item: Item, modes: Modes) -> tuple[Item, ...]:
@@ -113,9 +114,9 @@ class _Row:
     ) -> None:
         self.problem, self.row, self.lever = problem, list(row), lever
         self.weights_first = weights_first
-        self.chosen: dict[Cell, int] = dict(fixed)
+        self.chosen: dict[Key, int] = dict(fixed)
         self.backwards = [op[::2] for item in row for op in members(item) if op.kind in ("B", "BW")]
-        self.stored: set[Cell] = set()  # between F and backward
+        self.stored: set[Key] = set()  # between F and backward
 
     def fitted(self, room: int, spare: int) -> Row | None:
         """Return the row in modes that fits, or ``None``."""
@@ -140,26 +141,27 @@ class _Row:
             place += 1
         return tuple(_row_in_modes(self.problem, self.row, self.chosen))
 
-    def _evict(self, item: Item, here: set[Cell]) -> int | None:
-        """Put the cell that is needed last into a mode; return by how much less is held now."""
+    def _evict(self, item: Item, here: set[Key]) -> int | None:
+        """Put the one that is needed last into a mode; return by how much less is held now."""
         before = self._change(item)[0]
-        for cell in reversed(self.backwards):
-            if cell in self.chosen or not (cell in self.stored or cell in here):
+        for key in reversed(self.backwards):
+            if key in self.chosen or not (key in self.stored or key in here):
                 continue
-            mode = self.lever(cell, len(self.chosen))
+            mode = self.lever(key, len(self.chosen))
             if not mode:
                 continue
-            gain = self._rest(cell, 0) - self._rest(cell, mode) if cell in self.stored else 0
-            self.chosen[cell] = mode
+            gain = self._rest(key, 0) - self._rest(key, mode) if key in self.stored else 0
+            self.chosen[key] = mode
             if gain + before - self._change(item)[0] > 0:
                 return gain
-            del self.chosen[cell]
+            del self.chosen[key]
         return None
 
-    def _rest(self, cell: Cell, mode: int) -> int:
+    def _rest(self, key: Key, mode: int) -> int:
         """What is held between F and backward."""
-        amounts = self.problem.amounts(*cell, mode)
-        return amounts.held_after_F if amounts.offload is None else amounts.offload.held
+        of_class = self.problem.class_of(*key)
+        own = variants(self.problem, key[0], of_class)
+        return next(variant.rest for variant in own if variant.mode == mode)
 
     def _pull_weight(self, place: int) -> bool:
         """Let the next W whose backward is over run at a place, if there is one."""

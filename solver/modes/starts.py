@@ -24,7 +24,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.kernels.packing import Jobs
 from pipesat.kernels.timing import makespan_of
-from pipesat.solver.modes.assign import Cell, Lever, fewest, in_modes, in_modes_of_stages
+from pipesat.solver.modes.assign import Key, Lever, fewest, in_modes, in_modes_of_stages
 from pipesat.solver.packing import Walk, jobs_of
 
 
@@ -62,9 +62,9 @@ def orders_from(
     that takes so long without modes, as if memory were no matter, should be tried at all.
     """
     known = by_length(problem, guides)
-    for way in _ways(problem):
+    for make in _makings(problem):
         for length, guide in known:
-            if worth(length) and (found := way(guide)) is not None:
+            if worth(length) and (found := make(guide)) is not None:
                 yield found
 
 
@@ -78,10 +78,10 @@ def by_length(problem: Problem, guides: Iterable[Schedule]) -> list[tuple[int, S
     return sorted(starts, key=lambda start: start[0])
 
 
-_Way: TypeAlias = Callable[[Start], Start | None]
+_Making: TypeAlias = Callable[[Start], Start | None]
 
 
-def _ways(problem: Problem) -> Iterator[_Way]:
+def _makings(problem: Problem) -> Iterator[_Making]:
     """Yield what may be made of a guide, the usually best first."""
     names = mode_names(problem)
     if problem.mode_choice == "stage":
@@ -148,12 +148,12 @@ def largest_held(problem: Problem) -> list[int]:
 
 def _levers(problem: Problem, names: Sequence[str]) -> Iterator[tuple[str, Lever]]:
     def always(name: str) -> Lever:
-        return lambda cell, _: mode_number(problem, cell[0], name)
+        return lambda key, _: mode_number(problem, key[0], name)
 
     def by_turns(one: str, other: str, share: int) -> Lever:
-        def lever(cell: Cell, count: int) -> int:
+        def lever(key: Key, count: int) -> int:
             first, second = (one, other) if count % share == 0 else (other, one)
-            return mode_number(problem, cell[0], first) or mode_number(problem, cell[0], second)
+            return mode_number(problem, key[0], first) or mode_number(problem, key[0], second)
 
         return lever
 
@@ -165,7 +165,7 @@ def _levers(problem: Problem, names: Sequence[str]) -> Iterator[tuple[str, Lever
                 yield f"{one} and {other}", by_turns(one, other, share)
 
 
-def _in_part(problem: Problem, stage: int, name: str, part: tuple[int, int]) -> dict[Cell, int]:
+def _in_part(problem: Problem, stage: int, name: str, part: tuple[int, int]) -> dict[Key, int]:
     """Put ``part`` of a stage's microbatches into a mode, evenly spread."""
     some, of = part
     return {
@@ -181,7 +181,7 @@ def _half(problem: Problem, name: str, guide: Start) -> Start:
     Of a device with several stages of a route these are the first half of them; of one with a
     single stage, where all stay equally long, every second microbatch.
     """
-    chosen: dict[Cell, int] = {}
+    chosen: dict[Key, int] = {}
     for chunks in (chunks for own in problem.chunks_on for chunks in own.values()):
         if len(chunks) == 1:
             chosen |= _in_part(problem, chunks[0], name, (1, 2))
@@ -211,7 +211,7 @@ def _per_stage(
     return None if order is None else Start(order, f"{guide.source}, stages {name}")
 
 
-def _none(_cell: Cell, _count: int) -> int:
+def _none(_key: Key, _count: int) -> int:
     return 0
 
 

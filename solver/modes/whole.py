@@ -18,6 +18,7 @@ from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule, Timed, TimedCopy
 from pipesat.core.timing import retime
+from pipesat.core.variants import variants
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import LARGEST, latest_end
 from pipesat.solver.modes.over_time import OverTime, Time
@@ -26,12 +27,12 @@ from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner, Share, Watched
 
 WHOLE = "whole model with modes"
-_MOST_CELLS, _MOST_PAIRED = 64, 24  # (stage, microbatch)s, and where ops may pair
+_MOST, _MOST_PAIRED = 64, 24  # (stage, microbatch)s, and where ops may pair
 
 
 def whole_applies(problem: Problem, latest: int) -> bool:
     """Whether the whole model is small, and CP-SAT can be relied on for such times."""
-    most = _MOST_PAIRED if gains(problem) else _MOST_CELLS
+    most = _MOST_PAIRED if gains(problem) else _MOST
     return sum(problem.microbatches) <= most and latest <= LARGEST
 
 
@@ -118,7 +119,7 @@ class WholeModel(OverTime):
                 if one_order:
                     self.add_order(row, "B")
             if one_order:
-                self.add_order_of_a_way([stage], ("O", "L", "W"))
+                self.add_order_of_a_variant([stage], ("O", "L", "W"))
         for device in range(len(problem.devices)):
             self._add_window(device, objective)
             self.add_device(device)
@@ -126,13 +127,13 @@ class WholeModel(OverTime):
     def _add_window(self, device: int, objective: Objective) -> None:
         """The device's window, from its first op or from the origin, is within the objective."""
         begin: Time = 0
-        cells = [cell for s in self.problem.stages_on[device] for cell in self.row(s)]
+        passages = [one for s in self.problem.stages_on[device] for one in self.row(s)]
         if objective == "span":
             begin = self.cp.new_int_var(0, self.latest, "")
-            for cell in cells:
-                self.cp.add(cell.tasks["F"].start >= begin)
-        for cell in cells:
-            self.add_end(cell, begin + self.value)
+            for passage in passages:
+                self.cp.add(passage.tasks["F"].start >= begin)
+        for passage in passages:
+            self.add_end(passage, begin + self.value)
         if self.choices.all:
             self.add_load(device, begin, begin + self.value)
 
@@ -213,13 +214,12 @@ def _one_by_one(problem: Problem, found: Sequence[Schedule]) -> Schedule:
 
 
 def _all_in_a_row(problem: Problem) -> int:
-    """Return what all ops, copies and delays take together, in the modes that take longest."""
+    """Return what all ops, copies and delays take together, in the variants that take longest."""
     total = 0
     for stage, microbatches in enumerate(problem.microbatches):
         for k in range(microbatches):
-            ways = [problem.amounts(stage, k, mode) for mode in problem.modes_of(stage)]
-            copies = [(x.offload.time_out + x.offload.time_in) if x.offload else 0 for x in ways]
-            total += max(x.F + max(x.B + x.W, x.BW) for x in ways) + max(copies)
+            own = variants(problem, stage, problem.class_of(stage, k))
+            total += max(v.work for v in own) + max(v.out + v.back for v in own)
             if (link := problem.link(stage, k)) is not None:
                 total += link.F + link.B
     return total

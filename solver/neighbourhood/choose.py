@@ -8,14 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ortools.sat.python import cp_model
-from ortools.sat.python.cp_model import CpSolver
-
-from pipesat.core.problem import Problem
 from pipesat.solver.neighbourhood.graph import Graph
 from pipesat.solver.neighbourhood.window import Segments
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import FOUND, Runner
 
 _FIRST_SIZE = 80.0  # free items; CP-SAT settles such a window in a fraction of a second
 _FIRST_SIZE_OF_HARDER = 40.0  # of pairs and modes
@@ -89,64 +83,26 @@ class Chooser:
 
 
 def draw_segments(chooser: Chooser, graph: Graph) -> tuple[WindowKind, Segments]:
-    """Return a kind and, per device, the range of positions to free."""
-    rows, start = graph.rows, graph.start
-    drawn = chooser.draw(
-        list(map(len, rows)), lambda d: (start[rows[d][0]], graph.end(rows[d][-1]))
-    )
+    """Return a kind and, per device and its channels, the range of positions to free."""
+    start, devices = graph.start, len(graph.release)
+    own = graph.rows[:devices]
+    drawn = chooser.draw(list(map(len, own)), lambda d: (start[own[d][0]], graph.end(own[d][-1])))
     segments: Segments = {}
-    for device in drawn.devices:
+
+    def add(row: int, *, empty: bool) -> None:
         first, last = (
-            bisect_left(rows[device], time, key=start.__getitem__)
+            bisect_left(graph.rows[row], time, key=start.__getitem__)
             for time in (drawn.begin, drawn.end)
         )
-        if first < last:
-            segments[device] = (first, last)
+        if first < last or empty:
+            segments[row] = (first, last)
+
+    for device in drawn.devices:
+        add(device, empty=False)
+    for device in [*segments] if len(graph.rows) > devices else []:
+        for row in (devices + 2 * device, devices + 2 * device + 1):
+            add(row, empty=True)
     return drawn.kind, segments
-
-
-class Windows:
-    """Improves an incumbent window by window, with ``limit`` seconds for each."""
-
-    source = "window search"
-
-    def __init__(
-        self,
-        problem: Problem,
-        incumbent: Incumbent,
-        *,
-        runner: Runner,
-        seed: int,
-        kinds: list[WindowKind],
-        limit: float,
-    ) -> None:
-        self.problem, self.incumbent, self.runner = problem, incumbent, runner
-        self.rng, self.limit = random.Random(seed), limit  # noqa: S311
-        self.chooser = Chooser(self.rng, kinds)
-        self.windows = self.improvements = 0
-
-    @property
-    def report(self) -> str:
-        """What it did, in a few words."""
-        return f"{self.source}: {self.windows} windows, {self.improvements} improvements"
-
-    def solve(
-        self, cp: cp_model.CpModel, kind: WindowKind, *, most: int, harder: bool, presolve: bool
-    ) -> CpSolver | None:
-        """Solve a window's model; return the solver if it has found something.
-
-        ``most`` is how large a window may get, in items. ``harder`` ones have optional intervals.
-        ``presolve`` pays where there are many pairs.
-        """
-        self.windows += 1
-        seed, spent = self.rng.randrange(1 << 30), self.runner.spent
-        limit = min(self.limit, self.incumbent.clock.left)
-        solver, status = self.runner.solve(
-            cp, limit=limit, seed=seed, strong=harder, linear=False, presolve=presolve
-        )
-        settled, share = status == cp_model.OPTIMAL, (self.runner.spent - spent) / self.limit
-        kind.learn(settled=settled, share=share, most=most)
-        return solver if status in FOUND else None
 
 
 def kinds_for(devices: int, *, pairs: bool = False, modes: bool = False) -> list[WindowKind]:

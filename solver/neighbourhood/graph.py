@@ -1,29 +1,37 @@
-"""An order as a graph with the longest paths into, out of and between its items."""
+"""An order as a graph with the longest paths into, out of and between its items and copies."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
 from pipesat.core.linear_order import LinearOrder
-from pipesat.core.ops import Event, Item, Op, members
+from pipesat.core.ops import members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited, offload_of
+from pipesat.core.rules import awaited
 from pipesat.core.schedule import Objective, Order, Schedule
-from pipesat.core.timing import earliest_ends, linearize, releases, schedule_of
+from pipesat.core.timing import earliest_ends, linearize, releases, schedule_of, sequence_of
 from pipesat.kernels.timing import tails_of
+from pipesat.solver.model.alternatives import Part
+
+Done: TypeAlias = tuple[int, Part, int]
+"""A part of (stage, part, microbatch) is completed: an event, or the end of a copy."""
 
 
 @dataclass(frozen=True)
 class Graph:
     """A timed order; items are numbered as in ``sequence``. Lists are indexed by item.
 
+    Where microbatches may be offloaded, copies are items as well, each in the row of its channel.
+
     Parameters
     ----------
     rows, place
-        Items of each device in order; position of each item in its row.
+        Items of each device in order, then those of the channels; position of each in its row.
     start
         Times, earliest for the makespan, of least span for the span.
     tail
@@ -31,11 +39,8 @@ class Graph:
         end of a device's last item, for the span less the start of that device's first item.
     release
         Start of each device's first item (0 for the makespan).
-    forwards
-        Item of every (stage, microbatch)'s F, where there are memory modes.
     """
 
-    order: Order
     sequence: LinearOrder
     rows: list[list[int]]
     place: list[int]
@@ -43,57 +48,63 @@ class Graph:
     tail: list[int]
     release: list[int]
     value: int
-    forwards: Mapping[tuple[int, int], int]
 
     def end(self, item: int) -> int:
         """End of an item."""
         return self.start[item] + self.sequence.duration[item]
 
+    @cached_property
+    def order(self) -> Order:
+        """The items of each device."""
+        item = self.sequence.item
+        return tuple(tuple(item[n] for n in row) for row in self.rows[: len(self.release)])
+
+    @cached_property
+    def number(self) -> dict[Done, int]:
+        """The item that completes each part."""
+        return {done: item for item in range(len(self.start)) for done in self.done(item)}
+
+    def done(self, item: int) -> set[Done]:
+        """Return what an item completes."""
+        if (copy := self.sequence.copies.get(item)) is not None:
+            return {(copy.stage, copy.kind, copy.microbatch)}
+        return {op.event for op in members(self.sequence.item[item])}
+
     def schedule(self, source: str) -> Schedule:
         """Return it as a schedule."""
-        return schedule_of(
-            self.sequence, len(self.rows), [self.end(i) for i in range(len(self.start))], source
-        )
+        ends = [self.end(i) for i in range(len(self.start))]
+        return schedule_of(self.sequence, len(self.release), ends, source)
 
 
-def graph_of(problem: Problem, order: Order, objective: Objective) -> Graph:
-    """Time an order for the objective and build its graph. O(items), with the span O(items p)."""
-    sequence = linearize(problem, order)
-    forwards: dict[tuple[int, int], int] = {}
-    if problem.has_modes:
-        for number, own in enumerate(sequence.item):
-            forwards |= {op[::2]: number for op in members(own) if op.kind == "F"}
-        sequence = _with_trips(problem, sequence, forwards)
-    release = releases(sequence, len(problem.devices), objective)
+def graph_of(problem: Problem, made: Order | Schedule, objective: Objective) -> Graph:
+    """Time an order, or a schedule with its copies, for the objective and build its graph.
+
+    O(items), with the span O(items p).
+    """
+    if isinstance(made, Schedule):
+        sequence = sequence_of(problem, made)
+    else:
+        sequence = linearize(problem, made)
+    devices = len(problem.devices)
+    release = releases(sequence, devices, objective)
     ends = earliest_ends(sequence, release)
     start = [end - length for end, length in zip(ends, sequence.duration, strict=True)]
-    rows: list[list[int]] = [[] for _ in problem.devices]
+    rows: list[list[int]] = [[] for _ in range(devices * (3 if problem.has_copies else 1))]
     place = []
-    for item, device in enumerate(sequence.device):
-        place.append(len(rows[device]))
-        rows[device].append(item)
-    begin = release if objective == "makespan" else [start[r[0]] if r else 0 for r in rows]
+    for item, row in enumerate(sequence.device):
+        place.append(len(rows[row]))
+        rows[row].append(item)
+    own = rows[:devices]
+    begin = release if objective == "makespan" else [start[r[0]] if r else 0 for r in own]
     tail = tails_of(sequence.arrays, np.array(begin, np.int64)).tolist()
-    value = max((ends[row[-1]] - begin[d] for d, row in enumerate(rows) if row), default=0)
-    return Graph(order, sequence, rows, place, start, tail, begin, value, forwards)
+    value = max((ends[row[-1]] - begin[d] for d, row in enumerate(own) if row), default=0)
+    return Graph(sequence, rows, place, start, tail, begin, value)
 
 
-def _with_trips(
-    problem: Problem, sequence: LinearOrder, forwards: Mapping[tuple[int, int], int]
-) -> LinearOrder:
-    """Let backwards of offloaded microbatches wait as long as their copies take at least."""
-    inputs = [*sequence.inputs]
-    for number, item in enumerate(sequence.item):
-        for op in members(item):
-            if op.kind in ("B", "BW") and (trip := least_trip(problem, op)):
-                inputs[number] = (*inputs[number], (forwards[op[::2]], trip))
-    return replace(sequence, inputs=inputs)
-
-
-def least_trip(problem: Problem, op: Op) -> int:
-    """Least time from the end of a F to its backward for its copies; 0 if it is not offloaded."""
-    offload = offload_of(problem, op)
-    return 0 if offload is None else offload.time_out + offload.time_in
+def channel_of(problem: Problem, device: int, part: Part) -> int:
+    """Row of the channel on which a device copies out (O) or back (L)."""
+    apart = part == "L" and problem.devices[device].copy_channels > 1
+    return len(problem.devices) + 2 * device + apart
 
 
 def between(graph: Graph, free: Collection[int]) -> set[int]:
@@ -116,32 +127,9 @@ def between(graph: Graph, free: Collection[int]) -> set[int]:
     return (leads & follows) - set(free)
 
 
-def following(problem: Problem, graph: Graph, modelled: Collection[int]) -> dict[Event, int]:
-    """Longest path from an event of a modelled item through its receivers not modelled."""
-    sequence = graph.sequence
-    result: dict[Event, int] = {}
-    for item in range(min(modelled), len(sequence.item)):
-        if item in modelled:
-            continue
-        for source, delay in sequence.inputs[item]:
-            if source in modelled:
-                path = delay + sequence.duration[item] + graph.tail[item]
-                for event in events_of(graph, source) & _awaited_of(problem, sequence.item[item]):
-                    result[event] = max(path, result.get(event, path))
-    return result
-
-
-def events_of(graph: Graph, item: int) -> set[Event]:
-    """Return what an item completes."""
-    return {op.event for op in members(graph.sequence.item[item])}
-
-
-def _awaited_of(problem: Problem, item: Item) -> set[Event]:
-    """Return what an item waits for; backwards of offloaded microbatches for their F's too."""
-    found: set[Event] = set()
-    for op in members(item):
-        if (need := awaited(problem, op)) is not None:
-            found.add(need.event)
-        if op.kind in ("B", "BW") and least_trip(problem, op):
-            found.add((op.stage, "F", op.microbatch))
-    return found
+def needs(problem: Problem, graph: Graph, item: int) -> set[tuple[Done, int]]:
+    """Return what an item waits for by the data flow, and the delays after that."""
+    if (copy := graph.sequence.copies.get(item)) is not None:
+        return {((copy.stage, "F" if copy.kind == "O" else "O", copy.microbatch), 0)}
+    found = (awaited(problem, op) for op in members(graph.sequence.item[item]))
+    return {(need.event, need.delay) for need in found if need is not None}

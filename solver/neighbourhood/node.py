@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ortools.sat.python import cp_model
 
-_NONE = -(1 << 62)
+NO_PATH = -(1 << 62)
 
 
 @dataclass(eq=False)
@@ -14,8 +14,9 @@ class Node:
     """A free op, or an item between free ones: it lasts ``least`` or more, within ``[low, high]``.
 
     ``place`` is its item's number in the graph, that of none for an op that is not there at
-    present. ``tail`` is the longest path from its end that passes no free op. ``fixed`` is what
-    keeps its place. ``start`` and ``end`` are its variables, once it has them.
+    present. ``tail`` is the longest path from its end that passes no free op, ``tail_of_start``
+    one from its start. ``fixed`` is what keeps its place. ``start`` and ``end`` are its
+    variables, once it has them.
     """
 
     place: int
@@ -23,7 +24,8 @@ class Node:
     fixed: bool = False
     low: int = 0
     high: int = 0
-    tail: int = _NONE
+    tail: int = NO_PATH
+    tail_of_start: int = NO_PATH
     start: cp_model.IntVar = field(init=False)
     end: cp_model.LinearExpr = field(init=False)
 

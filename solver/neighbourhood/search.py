@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import random
+
+from ortools.sat.python import cp_model
+
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import latest_end, rounded, unit_for
-from pipesat.solver.neighbourhood.choose import Windows, draw_segments, kinds_for
+from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segments, kinds_for
 from pipesat.solver.neighbourhood.graph import Graph, graph_of
 from pipesat.solver.neighbourhood.slots import Freedom
 from pipesat.solver.neighbourhood.window import Window, replaced
 from pipesat.solver.run.clock import WINDOW_OPS_PER_SECOND
 from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import Runner
+from pipesat.solver.run.runner import FOUND, Runner
 
 # of the windows may change what is split and what fused, all where ops may pair: these are harder
 _FREE_SPLITS = 0.5
@@ -28,7 +32,7 @@ def windows_apply(problem: Problem, incumbent: Incumbent) -> bool:
     return problem.op_count < WINDOW_OPS_PER_SECOND * incumbent.clock.left
 
 
-class WindowSearch(Windows):
+class WindowSearch:
     """Improves an incumbent window by window.
 
     Where times are too large for CP-SAT, ``graph`` has them rounded; ``value`` is always exact.
@@ -36,6 +40,8 @@ class WindowSearch(Windows):
     With ``wanders``, every window draws what the longest path through each device counts. What is
     as long as before may then be another schedule, from which other windows lead further.
     """
+
+    source = "window search"
 
     def __init__(
         self,
@@ -47,17 +53,14 @@ class WindowSearch(Windows):
         wanders: bool = False,
     ) -> None:
         longest = latest_end(problem, incumbent.objective, incumbent.value or 0)
+        self.problem, self.incumbent, self.runner = problem, incumbent, runner
         self.rounded = rounded(problem, unit_for(longest))
         self.gains = gains(self.rounded)
-        self.harder = bool(self.gains) or problem.has_modes
-        super().__init__(
-            problem,
-            incumbent,
-            runner=runner,
-            seed=seed,
-            kinds=kinds_for(len(problem.devices), pairs=bool(self.gains), modes=problem.has_modes),
-            limit=_LIMIT_OF_HARDER if self.harder else _LIMIT,
-        )
+        self.harder = bool(self.gains) or problem.has_modes  # they have optional intervals
+        self.limit = _LIMIT_OF_HARDER if self.harder else _LIMIT
+        self.rng = random.Random(seed)  # noqa: S311
+        kinds = kinds_for(len(problem.devices), pairs=bool(self.gains), modes=problem.has_modes)
+        self.chooser = Chooser(self.rng, kinds)
         self.wanders, self.copies = wanders, problem.has_copies
         self.graph: Graph | None = None
         self.value = 0  # of the graph's order
@@ -80,7 +83,7 @@ class WindowSearch(Windows):
 
         Where windows on one schedule lead no further, those on another one may.
         """
-        self.graph = graph_of(self.rounded, schedule.order, self.incumbent.objective)
+        self.graph = self._graph(schedule)
         self.value, self.apart = schedule.value(self.incumbent.objective), True
         self.refresh()
         self.began = self.runner.spent
@@ -102,17 +105,31 @@ class WindowSearch(Windows):
             window = Window(
                 self.rounded, graph, segments, Freedom(splits, modes), self.gains, weights
             )
-            # pairs and modes are optional intervals
-            solver = self.solve(
-                window.cp,
-                kind,
-                most=len(graph.sequence.item),
-                harder=self.harder,
-                presolve=bool(self.gains),
-            )
+            solver = self._solve(window.cp, kind, most=len(graph.sequence.item))
             if solver is not None:
-                self._take(replaced(graph.order, segments, window.order(solver)))
+                made: Order | Schedule
+                if self.copies:
+                    made = window.schedule(solver, self.source)
+                else:
+                    made = replaced(graph.order, segments, window.order(solver))
+                self._take(made)
         return True
+
+    def _solve(
+        self, cp: cp_model.CpModel, kind: WindowKind, *, most: int
+    ) -> cp_model.CpSolver | None:
+        """Solve a window's model; return the solver if it has found something.
+
+        ``most`` is how large a window may get, in items. Presolve pays where there are many pairs.
+        """
+        seed, spent = self.rng.randrange(1 << 30), self.runner.spent
+        limit, presolve = min(self.limit, self.incumbent.clock.left), bool(self.gains)
+        solver, status = self.runner.solve(
+            cp, limit=limit, seed=seed, strong=self.harder, linear=False, presolve=presolve
+        )
+        settled, share = status == cp_model.OPTIMAL, (self.runner.spent - spent) / self.limit
+        kind.learn(settled=settled, share=share, most=most)
+        return solver if status in FOUND else None
 
     def _current(self) -> Graph:
         """The graph to work on: our own, or the incumbent's if that has become better."""
@@ -121,27 +138,27 @@ class WindowSearch(Windows):
             raise ValueError("window search needs a schedule to start from")
         if self.graph is None or (incumbent.value < self.value and not self.apart):
             self.value = incumbent.value
-            self.graph = graph_of(self.rounded, incumbent.schedule.order, incumbent.objective)
+            self.graph = self._graph(incumbent.schedule)
         return self.graph
 
-    def _take(self, order: Order) -> None:
-        """Go on from an order that is no worse; one that is better is checked and offered."""
+    def _graph(self, schedule: Schedule) -> Graph:
+        made = schedule if self.copies else schedule.order
+        return graph_of(self.rounded, made, self.incumbent.objective)
+
+    def _take(self, made: Order | Schedule) -> None:
+        """Go on from what is no worse; what is better is checked and offered."""
         incumbent = self.incumbent
-        graph = graph_of(self.rounded, order, incumbent.objective)
+        graph = graph_of(self.rounded, made, incumbent.objective)
         if self.graph is None or graph.value > self.graph.value:
             return
-        if self.rounded is self.problem and not self.copies:
-            timed, value = None, graph.value
-        else:
-            timed = time_order(self.problem, order, incumbent.objective, self.source)
+        timed, value = None, graph.value
+        if self.rounded is not self.problem and not isinstance(made, Schedule):
+            timed = time_order(self.problem, made, incumbent.objective, self.source)
             value = timed.value(incumbent.objective)
-            if self.copies and value > self.value:
-                return
         if self.apart and value < self.value:
             self.refresh()
         self.graph, self.value = graph, value
         if incumbent.value is not None and value < incumbent.value:
-            self.improvements += 1
             self.apart = False
             self.refresh()
             if incumbent.offer_timed(timed or graph.schedule(self.source)) is None:

@@ -1,20 +1,31 @@
-"""Memory within a segment: before every item that takes some, what has been taken and freed.
+"""Memory within a segment: by order, and over time where copies make it depend on times.
 
-What is held when the segment begins does not depend on it. Literals "x ends before the event
-starts" add up the rest, as in :mod:`pipesat.solver.model.memory`.
+*By order.* Before every item that takes some, what has been taken and freed. What is held when the
+segment begins does not depend on it. Literals "x ends before the event starts" add up the rest, as
+in :mod:`pipesat.solver.model.memory`.
+
+*Over time.* What is held from one part to another is an interval, from the window's first moment on
+and for good if it is released after the window. What follows the window asks for no more than at
+present: it comes after all that is free here, and waits for the copies out that have ended by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from ortools.sat.python import cp_model
 
+from pipesat.core.ops import PHASE_OF, Op, members
 from pipesat.core.rules import MemoryChange
+from pipesat.core.variants import Variant
+from pipesat.solver.model.alternatives import COPIES, Literal, Part, Sum
 from pipesat.solver.model.before import Before, changed_by, taken_at
-from pipesat.solver.model.variants import Literal, Sum
-from pipesat.solver.neighbourhood.slots import Otherwise, Segment, Slot
+from pipesat.solver.modes.assign import Key
+from pipesat.solver.modes.passages import Holding, holdings
+from pipesat.solver.neighbourhood.graph import Done, channel_of
+from pipesat.solver.neighbourhood.slots import FreeRow, Otherwise, Segment, Slot, now_of
 
 
 def add_memory(segment: Segment) -> None:
@@ -29,10 +40,10 @@ def add_memory(segment: Segment) -> None:
         held.add(more, literal)
     most = held.constant + sum(max(0, more) for _, more, _ in longer)
     _add_earlier(cp, room, changes, longer)
-    if most + sum(max(x.memory.at_start for x in slot.variants) for slot in slots) <= room:
+    if most + sum(max(x.memory.at_start for x in slot.alternatives) for slot in slots) <= room:
         return
     before = _Before(segment)
-    changing = [slot for slot in slots if any(x.memory.net for x in slot.variants)]
+    changing = [slot for slot in slots if any(x.memory.net for x in slot.alternatives)]
     for event in slots:
         for total, condition in taken_at(event, pairs):
             total.add_all(held)
@@ -63,6 +74,145 @@ def _add_earlier(
             if place <= begin:
                 total.add(more, literal)
         total.at_most(cp, min(slack[begin:end]), True)
+
+
+def add_memory_over_time(
+    segment: Segment, free: Mapping[int, FreeRow], slots: Mapping[Done, Slot]
+) -> None:
+    """Keep a device's memory within its room at every moment from the segment's first on."""
+    if segment.room is not None:
+        _OverTime(segment, segment.room, free, slots).add()
+
+
+class _Times(NamedTuple):
+    """From when to when something is held: ``None`` is after the window."""
+
+    begin: cp_model.LinearExpr | int | None
+    end: cp_model.LinearExpr | int | None
+
+
+class _OverTime:
+    """Memory of one device over time; ``begin`` and ``end`` are of what is free."""
+
+    def __init__(
+        self,
+        segment: Segment,
+        room: int,
+        free: Mapping[int, FreeRow],
+        slots: Mapping[Done, Slot],
+    ) -> None:
+        self.segment, self.room, self.slots = segment, room, slots
+        self.cp, self.graph, self.problem = segment.cp, segment.graph, segment.problem
+        rows = {channel_of(self.problem, segment.device, part) for part in COPIES}
+        own = [segment, *(free[row] for row in sorted(rows) if row in free)]
+        self.past = {number for row in own for number in row.earlier}
+        nodes = [slot.node for row in own for slot in row.slots]
+        self.begin, self.end = min(n.low for n in nodes), max(n.high for n in nodes)
+        self.intervals: list[cp_model.IntervalVar] = []
+        self.amounts: list[int] = []
+
+    def add(self) -> None:
+        """Add the constraint, and that of the time before it."""
+        here: dict[Key, dict[str, Op]] = {}
+        for item in self.segment.items((*self.segment.earlier, *self.segment.row)):
+            for op in members(item):
+                here.setdefault(op[::2], {})[PHASE_OF[op.kind]] = op
+        before: list[tuple[int, int]] = []  # what changes in the past, and when
+        more: list[tuple[int, int, Literal]] = []  # what F's there may hold besides, and since when
+        for key, ops in here.items():
+            now = now_of(self.problem, ops.get("B", ops["F"]))
+            choice = self.segment.choices.get(key)
+            for variant, chosen in {now: True}.items() if choice is None else choice.chosen.items():
+                for holding in holdings(variant):
+                    self._hold(key, holding, chosen)
+            if choice is not None and key in self.segment.outside:
+                start = self.graph.start[self.graph.number[*key[:1], "F", key[1]]]
+                for variant, chosen in choice.chosen.items():
+                    if variant.held != now.held:
+                        more.append((start, variant.held - now.held, chosen))
+            before += self._in_the_past(key, now)
+        self.cp.add_cumulative(self.intervals, self.amounts, self.room)
+        if any(amount > 0 for _, amount, _ in more):
+            self._add_earlier(sorted(before), more)
+
+    def _number(self, key: Key, part: Part) -> int | None:
+        return self.graph.number.get((key[0], part, key[1]))
+
+    def _times(self, key: Key, holding: Holding) -> _Times:
+        first = self.slots.get((key[0], holding.begin, key[1]))
+        last = self.slots.get((key[0], holding.end, key[1]))
+        begin: cp_model.LinearExpr | int | None = None
+        end: cp_model.LinearExpr | int | None = None
+        if first is not None:
+            begin = first.start
+            if holding.end == "W":
+                begin = self._end(first, holding.offset)
+        elif (number := self._number(key, holding.begin)) in self.past:
+            begin = self.graph.end(number) if holding.end == "W" else self.graph.start[number]
+        if last is not None:
+            end = self._end(last, holding.length)
+        elif (number := self._number(key, holding.end)) in self.past:
+            end = self.graph.end(number)
+        return _Times(begin, end)
+
+    def _end(self, slot: Slot, length: int) -> cp_model.LinearExpr:
+        """End of a slot in a variant in which it has this length alone."""
+        return slot.end if self.segment.pairs.partners(slot) else slot.start + length
+
+    def _hold(self, key: Key, holding: Holding, chosen: Literal) -> None:
+        """Add an interval in which something is held, if its variant is chosen."""
+        begin, end = self._times(key, holding)
+        if begin is None or chosen is False:
+            return
+        if isinstance(begin, int):
+            begin = max(begin, self.begin)
+        if end is None:
+            end = self.end
+        slot = self.slots.get((key[0], holding.begin, key[1]))
+        alone = slot is not None and not self.segment.pairs.partners(slot)
+        if isinstance(end, int) and isinstance(begin, int):
+            if end <= begin:
+                return
+            interval = self.cp.new_optional_fixed_size_interval_var(begin, end - begin, chosen, "")
+        elif holding.begin == holding.end and alone:
+            interval = self.cp.new_optional_fixed_size_interval_var(
+                begin, holding.length, chosen, ""
+            )
+        else:
+            size: cp_model.LinearExprT = end - begin
+            if not (isinstance(begin, int) or isinstance(end, int)):
+                size = self.cp.new_int_var(0, max(0, self.end - self.begin), "")
+            interval = self.cp.new_optional_interval_var(begin, size, end, chosen, "")
+        self.intervals.append(interval)
+        self.amounts.append(holding.amount)
+
+    def _in_the_past(self, key: Key, now: Variant) -> Iterator[tuple[int, int]]:
+        """Yield when what is held has changed before the window, and by how much."""
+        for holding in holdings(now):
+            begin, end = self._times(key, holding)
+            if isinstance(begin, int):
+                yield begin, holding.amount
+                if isinstance(end, int):
+                    yield end, -holding.amount
+
+    def _add_earlier(
+        self, before: Sequence[tuple[int, int]], more: Sequence[tuple[int, int, Literal]]
+    ) -> None:
+        """What F's before the window hold besides must have fitted from their starts on."""
+        since = sorted({start for start, *_ in more})
+        for begin, end in pairwise([*since, max(self.begin, since[-1])]):
+            held = most = 0
+            for time, amount in before:
+                if time >= end:
+                    break
+                if time > begin:
+                    most = max(most, held)
+                held += amount
+            total = Sum(0)
+            for start, amount, literal in more:
+                if start <= begin:
+                    total.add(amount, literal)
+            total.at_most(self.cp, self.room - max(most, held), True)
 
 
 class _Before(Before[Slot]):

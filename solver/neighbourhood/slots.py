@@ -1,11 +1,11 @@
-"""The free ops of a segment, each with what it may run as: its kind, its memory mode, a pair."""
+"""The free ops of a segment, each with what it may run as, and the free copies of its channels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -13,20 +13,23 @@ from ortools.sat.python import cp_model
 from pipesat.core.ops import PHASE_OF, Item, Kind, Op, Pair, Phase, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration, memory_in_order
-from pipesat.solver.model.pairing import Gains, least_time, time_that_gains
-from pipesat.solver.model.variants import (
+from pipesat.core.variants import Variant, variant_of
+from pipesat.solver.model.alternatives import (
+    COPIES,
+    Alternative,
     Candidate,
+    Choice,
     Literal,
     PairChoices,
+    Part,
     Running,
-    Variant,
     add_pair_choices,
+    choice_of,
     place,
-    variant,
 )
-from pipesat.solver.modes.assign import Cell
-from pipesat.solver.modes.cells import ways_of
-from pipesat.solver.neighbourhood.graph import Graph
+from pipesat.solver.model.pairing import Gains, least_time, time_that_gains, useful_variants
+from pipesat.solver.modes.assign import Key
+from pipesat.solver.neighbourhood.graph import Done, Graph, channel_of
 from pipesat.solver.neighbourhood.node import Node
 
 _NEEDS: dict[Phase, tuple[Phase, ...]] = {"F": ("F",), "B": ("F", "B"), "W": ()}
@@ -43,79 +46,32 @@ class Freedom:
 
 @dataclass(eq=False)
 class Slot(Running):
-    """One free op, or a W that comes into being if a fused backward is split.
+    """One free op or copy, or a W or copy that comes into being in another variant.
 
-    ``op`` is what it is at present, ``item`` the number in the graph of the op, or of the pair that
-    it is in (``None``: not there at present), ``backward`` the slot of its B if it is a W that
-    need not exist.
+    ``done`` is what it completes, ``op`` what it is at present (of a copy what it belongs to),
+    ``item`` the number in the graph of the op, of the pair that it is in, or of the copy (``None``:
+    not there at present).
     """
 
+    done: Done
     op: Op
     item: int | None
     node: Node
-    backward: Slot | None = None
-
-    @property
-    def phase(self) -> Phase:
-        """Its phase."""
-        return PHASE_OF[self.op.kind]
-
-
-Way = tuple[int, bool]
-"""A mode, and whether the backward is split."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """In which ways a (stage, microbatch) may run, and whether it does, by way.
-
-    ``split`` says whether its backward is split, ``outside`` is the place in its row of an F that
-    lies before the segment.
-    """
-
-    ways: Mapping[Way, Literal]
-    split: Literal
-    outside: int | None = None
-
-    def variants(self, problem: Problem, cp: cp_model.CpModel, op: Op) -> list[Variant]:
-        """Return what an op of a phase may be, each once, and what says that it is."""
-        chosen: dict[Op, list[Literal]] = {}
-        for (mode, split), literal in self.ways.items():
-            kind: Kind = op.kind
-            if PHASE_OF[op.kind] == "B":
-                kind = "B" if split else "BW"
-            if op.kind != "W" or split:
-                chosen.setdefault(op._replace(kind=kind, mode=mode), []).append(literal)
-        everywhere = len(chosen) == 1 and op.kind != "W"
-        return [
-            variant(problem, own, True if everywhere else any_of(cp, literals))
-            for own, literals in chosen.items()
-        ]
-
-
-def any_of(cp: cp_model.CpModel, literals: Sequence[Literal]) -> Literal:
-    """Literal for "one of these", of which at most one can hold."""
-    if len(literals) == 1:
-        return literals[0]
-    if not literals:
-        return False
-    found = cp.new_bool_var("")
-    cp.add(sum(literals) == found)
-    return found
 
 
 class Planned(NamedTuple):
     """A slot before it has variables."""
 
+    done: Done
     op: Op
     item: int | None
-    variants: list[Variant]
+    alternatives: list[Alternative]
     present: Literal
     node: Node
 
 
 class Otherwise(NamedTuple):
-    """An F before a segment, by place in its row: how much more it holds in a way, if so chosen."""
+    """An F before a segment, by place in its row: how much more it holds if so chosen."""
 
     place: int
     more: int
@@ -125,13 +81,122 @@ class Otherwise(NamedTuple):
 S = TypeVar("S", Slot, Planned)
 
 
-class Segment:
-    """The free ops of one device, those at places ``[low, high)`` of its row.
+class FreeRow:
+    """The free items of one row of a graph, those at places ``[low, high)``.
 
-    ``earlier`` and ``row`` are the graph's numbers of the items before and in it; ``planned`` are
-    in the present order, and so are ``slots`` once :meth:`add_slots` has made them. ``choices`` has
-    every (stage, microbatch) that may run in several ways, ``pairs`` what may run as a pair, those
-    that stand included.
+    ``earlier`` and ``row`` are the graph's numbers of the items before and in it, ``after`` that of
+    the next one. ``planned`` are in the present order, and so are ``slots`` once :meth:`add_slots`
+    has made them. ``pairs`` is what may run as a pair.
+    """
+
+    room: int | None = None
+
+    def __init__(
+        self, graph: Graph, cp: cp_model.CpModel, number: int, places: tuple[int, int]
+    ) -> None:
+        self.graph, self.cp, self.number = graph, cp, number
+        (low, high), row = places, graph.rows[number]
+        self.earlier, self.row = row[:low], row[low:high]
+        self.after = row[high] if high < len(row) else None
+        self.planned: list[Planned] = []
+        self.slots: list[Slot] = []
+        self.pairs: PairChoices[Slot] = PairChoices()
+
+    @property
+    def before(self) -> int | None:
+        """Number of the item before it."""
+        return self.earlier[-1] if self.earlier else None
+
+    @property
+    def least_held(self) -> int:
+        """What is held at least when it begins."""
+        return 0
+
+    def plan(
+        self, problem: Problem, choice: Choice, part: Part, op: Op, item: int | None
+    ) -> Planned:
+        """Plan a part of a (stage, microbatch)."""
+        alternatives = choice.alternatives(self.cp, problem, part)
+        present = choice.present(self.cp, part)
+        if part in COPIES:
+            least = min(one.length for one in alternatives)
+        else:
+            least = min(least_time(problem, one.op) for one in alternatives)
+        place = len(self.graph.start) if item is None else item
+        node = Node(place, least if present is True else 0)
+        return Planned((op.stage, part, op.microbatch), op, item, alternatives, present, node)
+
+    def set_known(self) -> None:
+        """Note which of two planned ones ends before the other starts, as far as that is sure."""
+        self.first = np.zeros((len(self.planned), len(self.planned)), np.uint8)
+        self.said = self.first
+        for one, two in self.sequence():
+            self.first[one, two] = 1
+
+    def sequence(self) -> Iterator[tuple[int, int]]:
+        """Yield places of two in the plan of which the first ends before the second starts."""
+        place = {id(plan): at for at, plan in enumerate(self.planned)}
+        for one, two in self.neighbours(self.planned):
+            if one.present is True and two.present is True:
+                yield place[id(one)], place[id(two)]
+
+    def chain_of(self, slot: Slot | Planned) -> tuple[object, ...]:
+        """Name what keeps its order: copies in one direction do."""
+        return (slot.done[1],)
+
+    def neighbours(self, slots: Iterable[S]) -> Iterator[tuple[S, S]]:
+        """Yield every two neighbours of a chain."""
+        last: dict[tuple[object, ...], S] = {}
+        for slot in slots:
+            name = self.chain_of(slot)
+            if name in last:
+                yield last[name], slot
+            last[name] = slot
+
+    def may_be_together(self, op: Op) -> bool:  # noqa: ARG002
+        """Whether two of a chain may run as a pair."""
+        return False
+
+    def add_slots(self) -> None:
+        """Create the variables, within the limits that the plan has by now."""
+        cp = self.cp
+        for done, op, number, alternatives, present, node in self.planned:
+            start = node.start = cp.new_int_var(node.low, max(node.low, node.last_start), "")
+            if number is not None:
+                cp.add_hint(start, self.graph.start[number])
+            end, intervals = place(cp, start, alternatives, present)
+            slot = Slot(start, end, intervals, alternatives, present, done, op, number, node)
+            self.slots.append(slot)
+        candidates = self.candidates()
+        self.pairs = add_pair_choices(cp, candidates, self.slots, lambda slot: slot.node.high)
+        for choice in self.pairs.all:
+            one, other = choice.both
+            stands = _stand_as_pair(one, other) and choice.ops == (one.op, other.op)
+            cp.add_hint(choice.literal, stands)
+        for slot in self.slots:
+            slot.node.end = slot.end
+
+    def found(self) -> Iterator[tuple[Slot, Slot]]:
+        """Yield what has been found to be in sequence, without what that implies."""
+        sure = np.array([slot.present is True for slot in self.slots])
+        first = self.first * sure[:, None]
+        implied = (first.astype(np.float32) @ first.astype(np.float32)) > 0
+        for i, j in zip(*np.nonzero((first > self.said) & ~implied), strict=True):
+            one, two = self.slots[i], self.slots[j]
+            if one.node.high > two.node.low:
+                yield one, two
+
+    def candidates(self) -> Iterator[Candidate[Slot]]:
+        """Yield what may run as a pair."""
+        yield from ()
+
+
+class Segment(FreeRow):
+    """The free ops of one device.
+
+    ``choices`` has every (stage, microbatch) that may run in several variants, ``outside`` the
+    places of those F's of them that lie before the segment. ``copied`` are those offloaded ones
+    whose copy out is free as well: the others have begun to be copied, and keep their mode.
     """
 
     def __init__(
@@ -143,21 +208,23 @@ class Segment:
         places: tuple[int, int],
         known: Gains,
         freedom: Freedom,
+        copied: Collection[Key] = (),
     ) -> None:
-        self.problem, self.graph, self.cp, self.device = problem, graph, cp, device
-        self.known = known
-        low, high = places
-        self.earlier, self.row = graph.rows[device][:low], graph.rows[device][low:high]
-        self.choices = self._choices(known, freedom)
+        super().__init__(graph, cp, device, places)
+        self.problem, self.device, self.known = problem, device, known
+        self.room = problem.devices[device].room
+        self.outside: dict[Key, int] = {}
+        self.choices = self._choices(freedom, copied)
         self.planned = list(self._planned())
-        self.slots: list[Slot] = []
-        self.pairs: PairChoices[Slot] = PairChoices()
         self.changes = [memory_in_order(problem, item) for item in self.items(self.earlier)]
         self.otherwise = sorted(self._otherwise(), key=lambda one: one.place)
-        self.first = np.zeros((len(self.planned), len(self.planned)), np.uint8)
-        self.said = self.first
-        for one, two in self.sequence():
-            self.first[one, two] = 1
+        self.set_known()
+
+    @property
+    def may_copy(self) -> bool:
+        """Whether what is held depends on times."""
+        stages = (self.problem.stages[stage] for stage in self.problem.stages_on[self.device])
+        return any(mode.offload is not None for stage in stages for mode in stage.modes)
 
     @property
     def least_held(self) -> int:
@@ -166,45 +233,20 @@ class Segment:
         return sum(change.net for change in self.changes) + freed
 
     def _otherwise(self) -> Iterator[Otherwise]:
-        for choice in self.choices.values():
-            if choice.outside is None:
-                continue
-            ((now,),) = map(members, self.items([self.earlier[choice.outside]]))
+        for key, at in self.outside.items():
+            ((now,),) = map(members, self.items([self.earlier[at]]))
             held = memory_in_order(self.problem, now).net
-            for (mode, _), literal in choice.ways.items():
-                more = memory_in_order(self.problem, now._replace(mode=mode)).net - held
+            for variant, literal in self.choices[key].chosen.items():
+                more = memory_in_order(self.problem, now._replace(mode=variant.mode)).net - held
                 if more:
-                    yield Otherwise(choice.outside, more, literal)
-
-    def add_slots(self) -> None:
-        """Create the variables, within the limits that the plan has by now."""
-        cp, backwards = self.cp, dict[Cell, Slot]()
-        for op, number, variants, present, node in self.planned:
-            start = node.start = cp.new_int_var(node.low, max(node.low, node.last_start), "")
-            if number is not None:
-                cp.add_hint(start, self.graph.start[number])
-            end, intervals = place(cp, start, variants, present)
-            slot = Slot(start, end, intervals, variants, present, op, number, node)
-            if slot.phase == "B":
-                backwards[op[::2]] = slot
-            elif present is not True:
-                slot.backward = backwards[op[::2]]
-            self.slots.append(slot)
-        candidates = self._candidates()
-        self.pairs = add_pair_choices(cp, candidates, self.slots, lambda slot: slot.node.high)
-        for choice in self.pairs.all:
-            one, other = choice.both
-            stands = _stand_as_pair(one, other) and choice.ops == (one.op, other.op)
-            cp.add_hint(choice.literal, stands)
-        for slot in self.slots:
-            slot.node.end = slot.end
+                    yield Otherwise(at, more, literal)
 
     def items(self, numbers: Sequence[int]) -> list[Item]:
         """Items of the graph by their numbers."""
         return [self.graph.sequence.item[number] for number in numbers]
 
-    def _choices(self, known: Gains, freedom: Freedom) -> dict[Cell, Choice]:
-        """Return every (stage, microbatch) that may run in several ways.
+    def _choices(self, freedom: Freedom, copied: Collection[Key]) -> dict[Key, Choice]:
+        """Return every (stage, microbatch) that may run in several variants.
 
         Its backward, with its W, must lie in the segment. An F before it has started and been paid
         for: it keeps its length, and what it holds from then on is counted
@@ -215,22 +257,32 @@ class Segment:
         places = {}
         if freedom.modes and problem.has_modes:
             places = _forwards(self.items(self.earlier))
-        found: dict[Cell, Choice] = {}
+        found: dict[Key, Choice] = {}
         for op in inside:
             if PHASE_OF[op.kind] != "B" or (op.kind == "B" and op._replace(kind="W") not in inside):
                 continue
-            ways = list(_ways(problem, known, op, freedom))
-            outside = None
-            if op._replace(kind="F") not in inside:
-                outside, paired = places.get(op[::2], (None, True))
-                if paired or len({problem.amounts(*op[::2], mode).F for mode, _ in ways}) > 1:
-                    ways, outside = [way for way in ways if way[0] == op.mode], None
-            if len(ways) > 1:
-                literals = _literals(self.cp, ways, (op.mode, op.kind == "B"))
-                splits = [literals[way] for way in ways if way[1]]
-                split = len(splits) == len(ways) or any_of(self.cp, splits)
-                found[op[::2]] = Choice(literals, split, outside)
+            key, now = op[::2], now_of(problem, op)
+            own = list(self._free_variants(op, now, freedom))
+            outside, paired = places.get(key, (None, True))
+            before = op._replace(kind="F") not in inside
+            moved = before and (paired or len({variant.forward for variant in own}) > 1)
+            if moved or (now.offloads and key not in copied):
+                own = [variant for variant in own if variant.mode == op.mode]
+            if len(own) > 1:
+                found[key] = choice_of(self.cp, *key, own, now)
+                if before and outside is not None and not moved:
+                    self.outside[key] = outside
         return found
+
+    def _free_variants(self, op: Op, now: Variant, freedom: Freedom) -> Iterator[Variant]:
+        """Yield the variants in which a backward may run, the present one first."""
+        yield now
+        any_mode = freedom.modes and self.problem.mode_choice == "microbatch"
+        of_class = self.problem.class_of(*op[::2])
+        for variant in useful_variants(self.problem, op.stage, of_class, self.known):
+            free = any_mode if variant.mode != op.mode else freedom.splits
+            if free and variant != now:
+                yield variant
 
     def _planned(self) -> Iterator[Planned]:
         items = {op: n for n in self.row for op in members(self.graph.sequence.item[n])}
@@ -238,39 +290,24 @@ class Segment:
         absent = [
             Op(stage, "W", microbatch)
             for (stage, microbatch), choice in self.choices.items()
-            if choice.split is not False and (stage, microbatch) not in weights
+            if choice.present(self.cp, "W") is not False and (stage, microbatch) not in weights
         ]
         for op, number in chain(items.items(), ((op, None) for op in absent)):
-            only = Choice({(op.mode, op.kind != "BW"): True}, op.kind != "BW")
-            choice = self.choices.get(op[::2], only)
-            variants = choice.variants(self.problem, self.cp, op)
-            present: Literal = True
-            if op.kind == "W" and len(choice.ways) > 1:
-                present = choice.split
-            least = min(least_time(self.problem, variant.op) for variant in variants)
-            last = len(self.graph.sequence.item)
-            node = Node(last if number is None else number, least if present is True else 0)
-            yield Planned(op, number, variants, present, node)
+            choice = self.choices.get(op[::2]) or fixed(self.problem, op)
+            yield self.plan(self.problem, choice, PHASE_OF[op.kind], op, number)
 
-    def chain_of(self, op: Op) -> tuple[int, Phase, int]:
+    def chain_of(self, slot: Slot | Planned) -> tuple[object, ...]:
         """Name the chain of an op: slots that keep their order.
 
         By stage and phase, by class too where that is free. Only what is ``free`` may change places
         with another class: windows of some devices must not change an order that all stages have.
         """
+        op = slot.op
         phase, free = PHASE_OF[op.kind], self.problem.order == "free" or op.kind == "W"
         return op.stage, phase, self.problem.class_of(*op[::2]) if free else 0
 
-    def neighbours(self, slots: Iterable[S]) -> Iterator[tuple[S, S]]:
-        """Yield every two neighbours of a chain."""
-        last: dict[tuple[int, Phase, int], S] = {}
-        for slot in slots:
-            name = self.chain_of(slot.op)
-            if name in last:
-                yield last[name], slot
-            last[name] = slot
-
-    def _candidates(self) -> Iterator[Candidate[Slot]]:
+    def candidates(self) -> Iterator[Candidate[Slot]]:
+        """Yield what may run as a pair."""
         problem, known, slots = self.problem, self.known, self.slots
         if problem.overlap is None:
             return
@@ -282,7 +319,7 @@ class Segment:
             if self.first[i, j] or self.first[j, i]:
                 continue
             stand = _stand_as_pair(one, other)
-            for own, partner in product(one.variants, other.variants):
+            for own, partner in product(one.alternatives, other.alternatives):
                 ops = own.op, partner.op
                 if stand and ops == (one.op, other.op):
                     time: int | None = duration(problem, Pair(*ops))
@@ -317,16 +354,6 @@ class Segment:
             yield from ((last[key], at) for key in needed if key in last)
             last[route, phase, op.microbatch] = last[-1 - op.stage, phase, op.microbatch] = at
 
-    def found(self) -> Iterator[tuple[Slot, Slot]]:
-        """Yield what has been found to be in sequence, without what that implies."""
-        sure = np.array([slot.present is True for slot in self.slots])
-        first = self.first * sure[:, None]
-        implied = (first.astype(np.float32) @ first.astype(np.float32)) > 0
-        for i, j in zip(*np.nonzero((first > self.said) & ~implied), strict=True):
-            one, two = self.slots[i], self.slots[j]
-            if one.node.high > two.node.low:
-                yield one, two
-
     def may_be_together(self, op: Op) -> bool:
         """Whether two of a chain may run as a pair."""
         kinds = [kind for kind, phase in PHASE_OF.items() if phase == PHASE_OF[op.kind]]
@@ -337,7 +364,43 @@ class Segment:
         )
 
 
-def _forwards(row: Sequence[Item]) -> dict[Cell, tuple[int, bool]]:
+class CopyRow(FreeRow):
+    """The free copies of one channel, and those that may come into being."""
+
+    def __init__(
+        self, graph: Graph, number: int, places: tuple[int, int], segment: Segment
+    ) -> None:
+        super().__init__(graph, segment.cp, number, places)
+        problem, copies = segment.problem, graph.sequence.copies
+        for item in self.row:
+            copy = copies[item]
+            key = copy.stage, copy.microbatch
+            (op,) = (op for op in members(graph.sequence.item[item]) if op[::2] == key)
+            choice = segment.choices.get(key) or fixed(problem, op)
+            self.planned.append(self.plan(problem, choice, copy.kind, op, item))
+        for part, (key, choice) in product(COPIES, segment.choices.items()):
+            own = channel_of(problem, segment.device, part) == number
+            own = own and (key[0], part, key[1]) not in graph.number
+            if own and choice.present(self.cp, part) is not False:
+                kind: Kind = "F" if part == "O" else "B"
+                self.planned.append(
+                    self.plan(problem, choice, part, Op(key[0], kind, key[1]), None)
+                )
+        self.set_known()
+
+
+def now_of(problem: Problem, op: Op) -> Variant:
+    """Return the variant of an op's (stage, microbatch), if it is no BW the split one."""
+    amounts = problem.amounts(op.stage, op.microbatch, op.mode)
+    return variant_of(amounts, op.mode, split=op.kind != "BW")
+
+
+def fixed(problem: Problem, op: Op) -> Choice:
+    """No choice: what an op runs as at present."""
+    return Choice(*op[::2], {now_of(problem, op): True})
+
+
+def _forwards(row: Sequence[Item]) -> dict[Key, tuple[int, bool]]:
     """Where the F's of a row stand, and whether they are members of pairs."""
     return {
         op[::2]: (number, isinstance(item, Pair))
@@ -345,32 +408,6 @@ def _forwards(row: Sequence[Item]) -> dict[Cell, tuple[int, bool]]:
         for op in members(item)
         if op.kind == "F"
     }
-
-
-def _ways(problem: Problem, known: Gains, op: Op, freedom: Freedom) -> Iterator[Way]:
-    """Yield the ways in which a backward may run, the present one first."""
-    present = op.mode, op.kind == "B"
-    yield present
-    any_mode = freedom.modes and problem.mode_choice == "microbatch"
-    options = [(way.mode, not way.fused) for way in ways_of(problem, *op[::2], known)]
-    own = [way for way in options if way[0] == op.mode]
-    for way in options:
-        free = any_mode if way[0] != op.mode else freedom.splits and len(own) > 1
-        if free and way != present:
-            yield way
-
-
-def _literals(cp: cp_model.CpModel, ways: Sequence[Way], present: Way) -> dict[Way, Literal]:
-    """A literal for each way; for two, one and its negation."""
-    first = cp.new_bool_var("")
-    cp.add_hint(first, ways[0] == present)
-    if len(ways) == 2:
-        return {ways[0]: first, ways[1]: cast(Literal, ~first)}
-    literals = [first, *(cp.new_bool_var("") for _ in ways[1:])]
-    for way, literal in zip(ways[1:], literals[1:], strict=True):
-        cp.add_hint(literal, way == present)
-    cp.add_exactly_one(literals)
-    return dict(zip(ways, literals, strict=True))
 
 
 def _stand_as_pair(one: Slot, other: Slot) -> bool:

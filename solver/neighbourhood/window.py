@@ -15,30 +15,30 @@ from typing import TypeAlias
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Event, Item, Op, members
+from pipesat.core.ops import Copy, Event, Item, Op, members
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order
+from pipesat.core.schedule import Order, Schedule, Timed, TimedCopy
+from pipesat.solver.model.alternatives import COPIES, Literal, joined
 from pipesat.solver.model.pairing import NO_GAINS, Gains
-from pipesat.solver.model.variants import Literal, joined
-from pipesat.solver.modes.assign import Cell
-from pipesat.solver.neighbourhood.graph import Graph, between, least_trip
+from pipesat.solver.modes.assign import Key
+from pipesat.solver.neighbourhood.graph import Done, Graph, between, channel_of
 from pipesat.solver.neighbourhood.limits import Nodes
-from pipesat.solver.neighbourhood.node import Node
-from pipesat.solver.neighbourhood.segment_memory import add_memory
-from pipesat.solver.neighbourhood.slots import Freedom, Segment, Slot
+from pipesat.solver.neighbourhood.node import NO_PATH
+from pipesat.solver.neighbourhood.segment_memory import add_memory, add_memory_over_time
+from pipesat.solver.neighbourhood.slots import CopyRow, Freedom, FreeRow, Segment, Slot
 
 _WEIGHT = 4  # of the objective, against the mean of the paths through the devices
 
 Segments: TypeAlias = dict[int, tuple[int, int]]
-"""Per device, the half-open range of positions whose items are free."""
+"""Per row of the graph, the half-open range of positions whose items are free."""
 
 
 @dataclass
 class Window:
     """The CP-SAT model of a window.
 
-    ``free[d]`` has the free items of device d's segment. ``weights[d]`` is what the longest path
-    through device d counts in the objective, 1 if it is not there.
+    ``free`` has the free items by row: of devices, then of channels. ``weights[d]`` is what the
+    longest path through device d counts in the objective, 1 if it is not there.
     """
 
     problem: Problem
@@ -48,18 +48,36 @@ class Window:
     known: Gains = field(default_factory=lambda: NO_GAINS)
     weights: Mapping[int, int] = field(default_factory=dict)
     cp: cp_model.CpModel = field(default_factory=cp_model.CpModel)
-    free: dict[int, Segment] = field(default_factory=dict)
+    free: dict[int, FreeRow] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         graph, cp = self.graph, self.cp
-        for device, places in self.segments.items():
-            self.free[device] = Segment(
-                self.problem, graph, cp, device, places, self.known, self.freedom
+        devices = [row for row in self.segments if row < len(graph.release)]
+        copied = {
+            (copy.stage, copy.microbatch)
+            for row, (low, high) in self.segments.items()
+            for copy in map(graph.sequence.copies.get, graph.rows[row][low:high])
+            if copy is not None and copy.kind == "O"
+        }
+        for device in devices:
+            segment = Segment(
+                self.problem,
+                graph,
+                cp,
+                device,
+                self.segments[device],
+                self.known,
+                self.freedom,
+                copied,
             )
-        free = {number for segment in self.free.values() for number in segment.row}
+            self.free[device] = segment
+            for row in {channel_of(self.problem, device, part) for part in COPIES}:
+                if row in self.segments:
+                    self.free[row] = CopyRow(graph, row, self.segments[row], segment)
+        free = {number for row in self.free.values() for number in row.row}
         self.nodes = Nodes(self.problem, graph, self.free, between(graph, free))
-        for segment in self.free.values():
-            segment.add_slots()
+        for row in self.free.values():
+            row.add_slots()
         for item, node in self.nodes.of_item.items():
             node.start = cp.new_int_var(node.low, node.last_start, "")
             node.end = node.start + node.least
@@ -67,52 +85,36 @@ class Window:
         for before, after, delay in self.nodes.waits:
             if before.high + delay > after.low:
                 cp.add(after.start >= before.end + delay)
-        for segment in self.free.values():
-            self._add_segment(segment)
-        for item in self.nodes.of_item:
-            self._add_place(item)
+        for before, after, wait, present in self.nodes.conditional:
+            begin = before.start if wait is None else before.end + wait
+            cp.add(after.start >= begin).only_enforce_if(present)
+        slots = {slot.done: slot for row in self.free.values() for slot in row.slots}
+        for row in self.free.values():
+            self._add_row(row, slots)
+            if isinstance(row, Segment):
+                if row.may_copy:
+                    add_memory_over_time(row, self.free, slots)
+                else:
+                    add_memory(row)
         self._add_objective()
 
-    def _add_segment(self, segment: Segment) -> None:
-        """Free items do not overlap, keep the order of stage and phase, and fit into memory."""
-        slots, pairs = segment.slots, segment.pairs
-        self.cp.add_no_overlap([i for slot in slots for i in slot.intervals])
-        for slot in slots:
-            for variant in slot.variants:
-                self._add_trip(slot.node, variant.op, variant.chosen)
-            if slot.backward is not None:
-                self.cp.add(slot.start >= slot.backward.end).only_enforce_if(slot.present)
-        for before, after in segment.neighbours(slots):
+    def _add_row(self, row: FreeRow, slots: Mapping[Done, Slot]) -> None:
+        """Free items do not overlap, and keep the order of their chains."""
+        self.cp.add_no_overlap([i for slot in row.slots for i in slot.intervals])
+        for slot in row.slots:
+            if slot.done[1] == "W" and slot.present is not True:
+                backward = slots[slot.done[0], "B", slot.done[2]]
+                self.cp.add(slot.start >= backward.end).only_enforce_if(slot.present)
+        for before, after in row.neighbours(row.slots):
             if before.present is True and after.present is True:
-                if together := pairs.together(before, after):
+                if together := row.pairs.together(before, after):
                     order = self.cp.add(after.start >= before.end)
                     order.only_enforce_if([~pair for pair in together])
                     self.cp.add(after.start >= before.start)
                 elif before.node.high > after.node.low:
                     self.cp.add(after.start >= before.end)
-        for one, two in segment.found():
+        for one, two in row.found():
             self.cp.add(two.start >= one.end)
-        add_memory(segment)
-
-    def _add_place(self, item: int) -> None:
-        """An item outside starts after its copies, and after what may be before it in a segment."""
-        sequence, node = self.graph.sequence, self.nodes.of_item[item]
-        for op in members(sequence.item[item]):
-            self._add_trip(node, op, True)
-        before, segment = sequence.before[item], self.free.get(sequence.device[item])
-        if segment is not None and before == segment.row[-1]:
-            for slot in segment.slots:
-                if slot.present is not True:
-                    self.cp.add(node.start >= slot.end).only_enforce_if(slot.present)
-
-    def _add_trip(self, node: Node, op: Op, condition: Literal) -> None:
-        """The backward of an offloaded microbatch waits for its copies."""
-        trip = least_trip(self.problem, op) if op.kind in ("B", "BW") else 0
-        if trip and condition is not False:
-            forward, end = self.nodes.forward(op)
-            waits = self.cp.add(node.start >= (end if forward is None else forward.end) + trip)
-            if condition is not True:
-                waits.only_enforce_if(condition)
 
     def _add_objective(self) -> None:
         """Minimise the objective, and with less weight the longest path through each device.
@@ -126,13 +128,20 @@ class Window:
         for node in self.nodes.of_item.values():
             self.cp.add(node.end + node.tail <= self.value)
         paths, weights = [], []
-        for device, segment in self.free.items():
-            longest = self.cp.new_int_var(least, graph.value, "")
-            for slot in segment.slots:
-                self.cp.add(slot.end + slot.node.tail <= longest).only_enforce_if(slot.present)
-            self.cp.add(longest <= self.value)
-            paths.append(longest)
-            weights.append(self.weights.get(device, 1))
+        for number, row in self.free.items():
+            longest = self.value
+            if number < len(graph.release):
+                longest = self.cp.new_int_var(least, graph.value, "")
+                self.cp.add(longest <= self.value)
+                paths.append(longest)
+                weights.append(self.weights.get(number, 1))
+            for slot in row.slots:
+                for time, tail in (
+                    (slot.end, slot.node.tail),
+                    (slot.start, slot.node.tail_of_start),
+                ):
+                    if tail > NO_PATH // 2:
+                        self.cp.add(time + tail <= longest).only_enforce_if(slot.present)
         through = cp_model.LinearExpr.weighted_sum(paths, weights)
         self.cp.minimize(_WEIGHT * max(1, sum(weights)) * self.value + through)
 
@@ -140,6 +149,8 @@ class Window:
         """Read the segments' new orders out of a solution."""
         result = {}
         for device, segment in self.free.items():
+            if isinstance(segment, CopyRow):
+                continue
             keys = []
             for place, slot in enumerate(segment.slots):
                 if _holds(solver, slot.present):
@@ -154,26 +165,67 @@ class Window:
             result[device] = list(joined(self.problem, row, partner))
         return result
 
+    def schedule(self, solver: cp_model.CpSolver, source: str) -> Schedule:
+        """Read a solution with its copies, what comes after the window as early as it can."""
+        graph, sequence = self.graph, self.graph.sequence
+        slots = [slot for row in self.free.values() for slot in row.slots]
+        times = {
+            slot.done: (solver.value(slot.start), solver.value(slot.end))
+            for slot in slots
+            if _holds(solver, slot.present)
+        }
+        ends = [graph.end(item) for item in range(len(graph.start))]
+        for item, node in self.nodes.of_item.items():
+            ends[item] = solver.value(node.end)
+        free = {number for row in self.free.values() for number in row.row}
+        for item in range(min(free), len(ends)):
+            if item not in free and item not in self.nodes.of_item:
+                begin = self.nodes.ready(item, ends, times)
+                ends[item] = begin + sequence.duration[item]
+
+        def timed(item: Item) -> Timed:
+            done = members(item)[0].event
+            if done in times:
+                return Timed(item, *times[done])
+            number = graph.number[done]
+            return Timed(item, ends[number] - sequence.duration[number], ends[number])
+
+        order = replaced(graph.order, self.segments, self.order(solver))
+        copied = [
+            TimedCopy(copy, ends[item] - sequence.duration[item], ends[item])
+            for item, copy in sequence.copies.items()
+            if item not in free
+        ]
+        for (stage, part, microbatch), time in times.items():
+            if part in ("O", "L"):
+                copied.append(TimedCopy(Copy(stage, part, microbatch), *time))
+        copies: list[list[TimedCopy]] = [[] for _ in order]
+        for one in sorted(copied, key=lambda x: (x.start, x.end, x.copy.kind == "L")):
+            copies[self.problem.stages[one.copy.stage].device].append(one)
+        rows = tuple(tuple(map(timed, row)) for row in order)
+        return Schedule(rows, source, tuple(map(tuple, copies)) if any(copies) else ())
+
 
 def replaced(order: Order, segments: Segments, new: dict[int, list[Item]]) -> Order:
     """Put new segments into an order; F's before them run in the modes of their backwards."""
     rows: list[Sequence[Item]] = list(order)
-    for device, (low, high) in segments.items():
+    for device, own in new.items():
+        low, high = segments[device]
         before = rows[device][:low]
-        known, modes = _modes(rows[device][low:high]), _modes(new[device])
+        known, modes = _modes(rows[device][low:high]), _modes(own)
         if changed := {cell: mode for cell, mode in modes.items() if known.get(cell) != mode}:
             before = [_in_mode(item, changed) for item in before]
-        rows[device] = (*before, *new[device], *rows[device][high:])
+        rows[device] = (*before, *own, *rows[device][high:])
     return tuple(map(tuple, rows))
 
 
-def _modes(row: Iterable[Item]) -> dict[Cell, int]:
+def _modes(row: Iterable[Item]) -> dict[Key, int]:
     """The mode of every backward of a row."""
     ops = (op for item in row for op in members(item))
     return {op[::2]: op.mode for op in ops if op.kind in ("B", "BW")}
 
 
-def _in_mode(item: Item, modes: Mapping[Cell, int]) -> Item:
+def _in_mode(item: Item, modes: Mapping[Key, int]) -> Item:
     if isinstance(item, Op) and item.kind == "F":
         return item._replace(mode=modes.get(item[::2], item.mode))
     return item
@@ -181,7 +233,7 @@ def _in_mode(item: Item, modes: Mapping[Cell, int]) -> Item:
 
 def _op(solver: cp_model.CpSolver, slot: Slot) -> Op:
     """The op that a slot has become."""
-    return next(variant.op for variant in slot.variants if _holds(solver, variant.chosen))
+    return next(one.op for one in slot.alternatives if _holds(solver, one.chosen))
 
 
 def _holds(solver: cp_model.CpSolver, literal: Literal) -> bool:

@@ -100,25 +100,25 @@ class DeviceAlone(OverTime):
             self.add_load(device, min(self.heads) if absolute else 0, self.value)
 
     def _add_numbers(self) -> None:
-        """Number alike microbatches by the first F; those in equal ways keep to it in all parts."""
+        """Number alike microbatches by the first F: equal variants keep to it in all parts."""
         for chunks in self.problem.chunks_on[self.device].values():
             for alike in self.alike(chunks[0]):
                 self.add_order(self.row(chunks[0], alike), "F")
-            self.add_order_of_a_way(chunks, PARTS)
+            self.add_order_of_a_variant(chunks, PARTS)
 
     def _add_lags(self, stage: int, kept: frozenset[int], *, absolute: bool) -> None:
         """Count what lies between the device's ops of a microbatch, and before and after them."""
-        for cell in self.row(stage):
-            least = self.least[self.problem.class_of(stage, cell.microbatch)]
+        for microbatch, passage in enumerate(self.row(stage)):
+            least = self.least[self.problem.class_of(stage, microbatch)]
             for part in ("F", "B"):
                 source, phase, delay = lag_before(least, kept, stage, part)
                 if source is not None:
-                    before = self.cells[source, cell.microbatch].tasks[phase].end
-                    self.cp.add(cell.tasks[part].start >= before + delay)
+                    before = self.passages[source, microbatch].tasks[phase].end
+                    self.cp.add(passage.tasks[part].start >= before + delay)
                 elif absolute:
                     self.heads.append(delay)
-                    self.cp.add(cell.tasks[part].start >= delay)
+                    self.cp.add(passage.tasks[part].start >= delay)
             if absolute:
                 tail = tail_after(least, kept, stage)
-                self.cp.add(self.value >= cell.tasks["B"].end + tail)
-            self.add_end(cell, self.value)
+                self.cp.add(self.value >= passage.tasks["B"].end + tail)
+            self.add_end(passage, self.value)

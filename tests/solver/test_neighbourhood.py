@@ -102,4 +102,5 @@ def test_a_window_leaves_all_else_in_place() -> None:
     assert order[1][9:] == graph.order[1][9:]
     assert sorted(order[1]) == sorted(graph.order[1])
     # ops of other devices are modelled only if they lie between two free ones
-    assert len(window.nodes.of_event) < len(graph.sequence.item) / 2
+    modelled = len(window.nodes.of) + len(window.nodes.of_item)
+    assert modelled < len(graph.sequence.item) / 2

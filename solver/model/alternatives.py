@@ -1,5 +1,6 @@
-"""What something may run as: alone in some kind and mode, or with another as a pair.
+"""Alternatives: what an op may run as, alone in some kind and mode, or with another as a pair.
 
+Which variant a (stage, microbatch) runs in says which ops it has, and which alternatives these.
 Literals say what is chosen; they may be known beforehand. A pair has equal starts and ends.
 """
 
@@ -7,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Literal as OneOf
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Event, Item, Kind, Op, Pair
+from pipesat.core.ops import Event, Item, Kind, Op, Pair, Phase
 from pipesat.core.problem import Problem
 from pipesat.core.rules import MemoryChange, duration, in_order, memory_in_order
+from pipesat.core.variants import Variant
 
 Literal: TypeAlias = cp_model.IntVar | bool
 """A Boolean variable (or its negation), or a known truth value."""
@@ -53,11 +56,6 @@ class Sum:
             constraint.only_enforce_if(condition)
 
 
-def either(split: Literal) -> list[tuple[Kind, Literal]]:
-    """What a backward may run as, and on which condition, if ``split`` says whether it is split."""
-    return [("B", split), ("BW", not split if isinstance(split, bool) else cast(Literal, ~split))]
-
-
 def conjunction(cp: cp_model.CpModel, x: Literal, y: Literal) -> Literal:
     """Literal for "x and y"."""
     if x is False or y is False:
@@ -71,7 +69,7 @@ def conjunction(cp: cp_model.CpModel, x: Literal, y: Literal) -> Literal:
     return both
 
 
-class Variant(NamedTuple):
+class Alternative(NamedTuple):
     """An op as which something may run, its ``length`` and memory, and whether it is ``chosen``."""
 
     op: Op
@@ -85,9 +83,91 @@ class Variant(NamedTuple):
         return self.memory.at_start if self.length else max(0, self.memory.net)
 
 
-def variant(problem: Problem, op: Op, chosen: Literal, unit: int = 1) -> Variant:
-    """Return an op as a variant; its length is in ``unit`` time units, rounded down."""
-    return Variant(op, duration(problem, op) // unit, memory_in_order(problem, op), chosen)
+Part: TypeAlias = OneOf["F", "B", "W", "O", "L"]
+"""What a microbatch does on a stage: F, the backward (B or BW), W, and the copies."""
+
+OPS: Final[tuple[Phase, ...]] = ("F", "B", "W")
+COPIES: Final[tuple[Part, ...]] = ("O", "L")
+_NOTHING: Final = MemoryChange(0, 0)
+
+
+def has(variant: Variant, part: Part) -> bool:
+    """Whether a microbatch in a variant has a part."""
+    return variant.offloads if part in COPIES else part != "W" or variant.split
+
+
+@dataclass(eq=False)
+class Choice:
+    """Which variant a (stage, microbatch) runs in: a literal for each, or what is known."""
+
+    stage: int
+    microbatch: int
+    chosen: Mapping[Variant, Literal]
+    _known: dict[tuple[Variant, ...], Literal] = field(default_factory=dict)
+
+    def one_of(self, cp: cp_model.CpModel, some: Iterable[Variant]) -> Literal:
+        """Literal for "it runs in one of these"."""
+        own = tuple(some)
+        if len(own) in (0, len(self.chosen)):
+            return bool(own)
+        if len(own) == 1:
+            return self.chosen[own[0]]
+        if own not in self._known:
+            literal = self._known[own] = cp.new_bool_var("")
+            cp.add_exactly_one([*(self.chosen[variant] for variant in own), ~literal])
+        return self._known[own]
+
+    def present(self, cp: cp_model.CpModel, part: Part) -> Literal:
+        """Literal for "it has this part"."""
+        return self.one_of(cp, (variant for variant in self.chosen if has(variant, part)))
+
+    def alternatives(
+        self, cp: cp_model.CpModel, problem: Problem, part: Part, unit: int = 1
+    ) -> list[Alternative]:
+        """Ops as which a part may run, each once; lengths in ``unit`` time units, rounded down.
+
+        Those of a copy are the ops that it belongs to.
+        """
+        found: dict[Op, list[Variant]] = {}
+        for variant in self.chosen:
+            if has(variant, part):
+                kind: Kind = "F" if part in ("F", "O") else "W" if part == "W" else "B"
+                if part == "B" and not variant.split:
+                    kind = "BW"
+                op = Op(self.stage, kind, self.microbatch, variant.mode)
+                found.setdefault(op, []).append(variant)
+        made = []
+        for op, own in found.items():
+            chosen = self.one_of(cp, own)
+            if part in COPIES:
+                length = own[0].out if part == "O" else own[0].back
+                made.append(Alternative(op, length // unit, _NOTHING, chosen))
+            else:
+                length, memory = duration(problem, op), memory_in_order(problem, op)
+                made.append(Alternative(op, length // unit, memory, chosen))
+        return made
+
+
+def choice_of(
+    cp: cp_model.CpModel,
+    stage: int,
+    microbatch: int,
+    variants: Sequence[Variant],
+    now: Variant | None = None,
+) -> Choice:
+    """Create the literals of a choice among some variants; the present one is a hint."""
+    literals: list[Literal] = [True]
+    if len(variants) == 2:
+        literal = cp.new_bool_var("")
+        literals = [literal, cast(Literal, ~literal)]
+    elif len(variants) > 2:
+        literals = [cp.new_bool_var("") for _ in variants]
+        cp.add_exactly_one(literals)
+    chosen = dict(zip(variants, literals, strict=True))
+    if now is not None and len(variants) > 1:
+        for variant in variants if len(variants) > 2 else variants[:1]:
+            cp.add_hint(cast(cp_model.IntVar, chosen[variant]), variant == now)
+    return Choice(stage, microbatch, chosen)
 
 
 @dataclass(eq=False)
@@ -101,7 +181,7 @@ class Running:
     start: cp_model.IntVar
     end: cp_model.LinearExpr
     intervals: list[cp_model.IntervalVar]
-    variants: list[Variant]
+    alternatives: list[Alternative]
     present: Literal
 
 
@@ -109,26 +189,29 @@ R = TypeVar("R", bound=Running)
 
 
 def place(
-    cp: cp_model.CpModel, start: cp_model.IntVar, variants: Sequence[Variant], present: Literal
+    cp: cp_model.CpModel,
+    start: cp_model.IntVar,
+    alternatives: Sequence[Alternative],
+    present: Literal,
 ) -> tuple[cp_model.LinearExpr, list[cp_model.IntervalVar]]:
     """Return the end of what starts there, and the intervals that it may occupy.
 
     One that is absent and has one length ends as if it were there; of several lengths, at once.
     """
-    lengths = {variant.length for variant in variants}
+    lengths = {one.length for one in alternatives}
     if len(lengths) == 1:
         (length,) = lengths
         if present is True:
             return start + length, [cp.new_fixed_size_interval_var(start, length, "")]
         return start + length, [cp.new_optional_fixed_size_interval_var(start, length, present, "")]
     intervals = [
-        cp.new_optional_fixed_size_interval_var(start, variant.length, variant.chosen, "")
-        for variant in variants
+        cp.new_optional_fixed_size_interval_var(start, one.length, one.chosen, "")
+        for one in alternatives
     ]
     end: cp_model.LinearExpr = start + 0
-    last = variants[-1].length if present is True else 0
-    for variant in variants[:-1] if present is True else variants:
-        end = end + (variant.length - last) * variant.chosen
+    last = alternatives[-1].length if present is True else 0
+    for one in alternatives[:-1] if present is True else alternatives:
+        end = end + (one.length - last) * one.chosen
     return end + last, intervals
 
 
@@ -196,15 +279,15 @@ def add_pair_choices(
 ) -> PairChoices[R]:
     """Create the literals; give those that may pair an end variable and their intervals anew.
 
-    ``latest`` says when one has ended. Each runs as exactly one of its variants, alone or in one of
-    its choices of the same op; with no variant chosen it takes no time.
+    ``latest`` says when one has ended. Each runs as exactly one of its alternatives, alone or in
+    one of its choices of the same op; with none chosen it takes no time.
     """
     choices: PairChoices[R] = PairChoices()
     for candidate in candidates:
         choices.add(PairChoice(*candidate, cp.new_bool_var("")))
     for x in running:
         if partners := choices.partners(x):
-            of_op: dict[Op, list[PairChoice[R]]] = {variant.op: [] for variant in x.variants}
+            of_op: dict[Op, list[PairChoice[R]]] = {one.op: [] for one in x.alternatives}
             for choice, _, _ in partners:
                 of_op[choice.runs(x)].append(choice)
             _give_choices(cp, x, of_op, latest(x))
@@ -224,8 +307,8 @@ def _give_choices(
     end = cp.new_int_var(0, latest, "")
     x.intervals = []
     x.end = end
-    lengths = [variant.length for variant in x.variants]
-    for op, length, _, chosen in x.variants:
+    lengths = [one.length for one in x.alternatives]
+    for op, length, _, chosen in x.alternatives:
         alone = cp.new_bool_var("")
         literals: list[cp_model.LiteralT] = [alone, *(c.literal for c in paired[op])]
         if chosen is not True:
