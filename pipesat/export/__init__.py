@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.names import named, spelled
 from pipesat.core.ops import members
@@ -16,7 +16,7 @@ from pipesat.core.schedule import Exported, Schedule
 from pipesat.export import adapters, frameworks, megatron, reading
 from pipesat.export.options import Options
 from pipesat.export.reading import Meaning, require_as_meant
-from pipesat.export.runtime import Runtime
+from pipesat.export.runtime import Runtime, restricted
 from pipesat.export.torch import target as torch_target
 from pipesat.export.trace import trace_bytes, trace_notes
 
@@ -36,6 +36,29 @@ OLD_NAMES: Final = {
     "megatron-layout": "megatron",
 }
 """What formats were called that are a runtime's: still understood."""
+
+
+def problem_for(problem: Problem, target: str | None) -> Problem:
+    """Return the problem that is to be solved for a runtime: every schedule of it runs there."""
+    one, *others = problems_for(problem, target)
+    if others:
+        raise NotApplicable(
+            f"{target} splits all backwards but the first stage's or none, and neither is always "
+            'better: say "backward": "split" or "fused" in every stage but the first'
+        )
+    return one
+
+
+def problems_for(problem: Problem, target: str | None) -> tuple[Problem, ...]:
+    """Return the problems of which one is to be chosen and solved for a runtime.
+
+    Every schedule of each runs there, and every order that runs there is one of some of them.
+    """
+    if target is None:
+        return (problem,)
+    known = [name for name, runtime in RUNTIMES.items() if runtime.any_order]
+    return restricted(problem, RUNTIMES[named("target", target, known, ", or None")])
+
 
 Exporter: TypeAlias = Callable[..., Exported]
 """Called with problem, schedule and, if there are any, :class:`Options`."""

@@ -236,7 +236,7 @@ def hand_written_for(
 
     Where the runtime runs one of several problems, the better row of each.
     """
-    from pipesat.workflows.solve import problems_for
+    from pipesat.export import problems_for
 
     found: dict[str, ScheduleRow] = {}
     for one in problems_for(problem, target):

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pipesat.core.arguments import public
 from pipesat.core.claims import Standing
-from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.names import named
+from pipesat.core.errors import BadInput
 from pipesat.core.progress import doing
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Seconds, Seed, Target, Workers
@@ -74,6 +73,7 @@ def solve(
     """
     if deterministic and workers not in (None, 1):
         raise BadInput("`deterministic` runs one lane", where="workers", value=workers)
+    from pipesat.export import problems_for
     from pipesat.solver import SolveOptions  # slow to import: before the clock starts
     from pipesat.solver import solve as search
     from pipesat.workflows.result import Result
@@ -172,28 +172,3 @@ def _way(way: Problem) -> str:
     """Say which of its two ways a runtime that splits all backwards or none runs."""
     split = any(not stage.may_fuse for stage in way.stages)
     return f"all backwards {'split' if split else 'whole'}"
-
-
-def problem_for(problem: Problem, target: str | None) -> Problem:
-    """Return the problem that is to be solved for a runtime: every schedule of it runs there."""
-    one, *others = problems_for(problem, target)
-    if others:
-        raise NotApplicable(
-            f"{target} splits all backwards but the first stage's or none, and neither is always "
-            'better: say "backward": "split" or "fused" in every stage but the first'
-        )
-    return one
-
-
-def problems_for(problem: Problem, target: str | None) -> tuple[Problem, ...]:
-    """Return the problems of which one is to be chosen and solved for a runtime.
-
-    Every schedule of each runs there, and every order that runs there is one of some of them.
-    """
-    from pipesat.export import RUNTIMES
-    from pipesat.export.runtime import restricted
-
-    if target is None:
-        return (problem,)
-    known = [name for name, runtime in RUNTIMES.items() if runtime.any_order]
-    return restricted(problem, RUNTIMES[named("target", target, known, ", or None")])

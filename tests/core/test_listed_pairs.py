@@ -18,10 +18,10 @@ from pipesat.core.rules import awaited, duration, in_order, pair_time, waits_for
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.schedule_file import read_schedule, write_schedule
 from pipesat.core.timing import time_order
+from pipesat.export import problem_for
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.csv_file import torch_csv
 from pipesat.export.torch.hazards import makespan_in_turn
-from pipesat.workflows.solve import problem_for
 from tests.support.orders import order_of
 from tests.support.problems import chain, document
 

@@ -25,12 +25,12 @@ from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.settings import Target
 from pipesat.core.timing import time_order
-from pipesat.export import EXPORTERS, FILE_NAMES, OLD_NAMES, RUNTIMES
+from pipesat.export import EXPORTERS, FILE_NAMES, OLD_NAMES, RUNTIMES, problems_for
 from pipesat.export.as_run import as_run
 from pipesat.workflows.compare import compare
 from pipesat.workflows.exports import export, import_order
 from pipesat.workflows.hand_written import baseline
-from pipesat.workflows.solve import problems_for, solve
+from pipesat.workflows.solve import solve
 from tests.conftest import Run
 from tests.oracle.exact import optimum
 from tests.support.greedy import by_each_policy

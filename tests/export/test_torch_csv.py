@@ -15,13 +15,13 @@ from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.ops import Op, members
 from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.timing import time_order
-from pipesat.export import EXPORTERS
+from pipesat.export import EXPORTERS, problem_for
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
 from pipesat.export.torch.hazards import hazards_text, makespan_in_turn
 from pipesat.export.torch.lint import lint, lint_waits, parse_cell
 from pipesat.heuristics import BASELINES
-from pipesat.workflows.solve import problem_for, solve
+from pipesat.workflows.solve import solve
 from tests.conftest import Run
 from tests.support.orders import order_of
 from tests.support.outcomes import one_bad_line

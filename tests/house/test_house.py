@@ -167,6 +167,18 @@ def test_an_upward_import_would_be_seen() -> None:
     assert LEVEL["core"] < LEVEL["heuristics"] < LEVEL["solver"] < LEVEL["workflows"]
 
 
+@pytest.mark.parametrize("module", ["schedules", "exports", "hand_written", "result"])
+def test_checking_showing_and_exporting_reach_no_search(module: str) -> None:
+    reached, coming = set[str](), [f"pipesat.workflows.{module}"]
+    while coming:
+        one = module_of(coming.pop())
+        if one not in reached and one != "pipesat":
+            reached.add(one)
+            coming += within(imports(MODULES[one]), "pipesat")
+    assert within(reached, "pipesat.export")
+    assert not within(reached, "pipesat.solver")
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_who_uses_which_library(module: str) -> None:
     names = imports(MODULES[module])

@@ -16,8 +16,8 @@ from pipesat.core.remarks import documents_of
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Placement, Seconds, Seed, Target, Within, Workers
 from pipesat.core.solving import Deadline, named, study
+from pipesat.export import problem_for
 from pipesat.workflows.hand_written import published
-from pipesat.workflows.solve import problem_for
 from pipesat.workflows.studies import solver_of, versions
 
 if TYPE_CHECKING:
