@@ -10,6 +10,7 @@ import json
 import math
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,8 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.schedule_file import read_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.picture.figures import PICTURES
+from pipesat.solver import SolveOptions
 from pipesat.workflows.hand_written import published
-from pipesat.workflows.studies import solver_of
 from tests.conftest import Run
 from tests.oracle.exact import optimum
 from tests.support.interrupted import interrupted
@@ -51,7 +52,7 @@ from tests.support.problems import document as document_of
 Save = Callable[..., Path]
 
 SMALL = chain(2, 3)  # held (1, 1): what a device holds are whole numbers
-SOLVE = solver_of("makespan", 1, 0)
+ALONE = SolveOptions(time_limit=60, workers=1)
 
 
 _OPTIMA: dict[str, float] = {}
@@ -66,7 +67,7 @@ def best_of(problem: Problem) -> float:
 
 
 def traced(problem: Problem, **options: Any) -> Frontier:
-    return trace(problem, solve=SOLVE, baselines=published(), time_limit=60, **options)
+    return trace(problem, ALONE, baselines=published(), **options)
 
 
 # Caps
@@ -203,7 +204,7 @@ def test_the_caps_end_where_memory_stops_to_matter() -> None:
 def test_without_time_what_is_unknown_is_none() -> None:
     stop = threading.Event()
     stop.set()
-    frontier = trace(chain(2, 3), solve=SOLVE, caps=[1], time_limit=60, stop=stop)
+    frontier = trace(chain(2, 3), replace(ALONE, stop=stop), caps=[1])
     row = frontier.rows[0]
     assert (row.known, row.standing.status, row.baseline) == (None, "unknown", None)
     assert row.bound is not None  # the closed form
@@ -213,7 +214,7 @@ def test_without_time_what_is_unknown_is_none() -> None:
     assert [point[key] for key in ("value", "gap", "schedule", "peak_memory")] == [None] * 4
     assert found.pictures()["frontier.png"].startswith(b"\x89PNG")
     print_answer(found)
-    chosen = trace(chain(2, 3), solve=SOLVE, time_limit=60, stop=stop)
+    chosen = trace(chain(2, 3), replace(ALONE, stop=stop))
     assert [row.cap for row in chosen.rows] == [1, None]  # where more is no use is not known
 
 
@@ -223,7 +224,7 @@ def test_without_time_what_is_unknown_is_none() -> None:
 @pytest.mark.parametrize("within", [Fraction(0), Fraction(1, 10), Fraction(1)])
 @pytest.mark.parametrize("problem", [SMALL, chain(2, 2, F=2, held=(2, 1))])
 def test_the_smallest_cap_by_the_plain_model(problem: Problem, within: Fraction) -> None:
-    found = least_memory(problem, solve=SOLVE, within=within, time_limit=60)
+    found = least_memory(problem, ALONE, within=within)
     best = best_of(problem)
     target = int(best * (1 + within))
     feasible = [cap for cap in attainable(problem, 6) if cap >= least_feasible_cap(problem)]
@@ -264,7 +265,7 @@ def test_a_capacity_that_only_a_solve_refutes() -> None:
     )
     rows = {row.cap: row.standing.status for row in traced(problem, caps=[0, 2, 3]).rows}
     assert rows == {0: "infeasible", 2: "infeasible", 3: "optimal", None: "optimal"}
-    least = least_memory(problem, solve=solver_of("makespan", 1, 0), time_limit=3)
+    least = least_memory(problem, replace(ALONE, time_limit=3))
     assert least.interval is not None
     assert (least.cap, least.interval.proven) == (3, True)
 
@@ -272,11 +273,11 @@ def test_a_capacity_that_only_a_solve_refutes() -> None:
 def test_the_files_capacities_as_reference() -> None:
     # one microbatch at a time: (F + B) on both devices each, and the first one's last W
     slow = chain(2, 3, cap=1)
-    found = least_memory(slow, solve=SOLVE, within=Fraction(0), reference="file", time_limit=60)
+    found = least_memory(slow, ALONE, within=Fraction(0), reference="file")
     assert found.best.value == best_of(slow)
     assert found.cap == 1
     # what came before it, hand-written schedules say, may have taken all of the time
-    found = least_memory(slow, solve=SOLVE, reference="file", time_limit=1e-9)
+    found = least_memory(slow, replace(ALONE, time_limit=1e-9), reference="file")
     assert found.best.value is not None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,12 +25,11 @@ from pipesat.core.claims import Bound, Standing, as_given, tenable
 from pipesat.core.errors import Infeasible
 from pipesat.core.folder import json_file, write_folder
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective
 from pipesat.core.schedule_file import schedule_bytes
 from pipesat.core.showing import Displayed, Facts, Table, table_of
-from pipesat.core.solving import Listener, Solve
 from pipesat.heuristics.registry import Build
 from pipesat.picture.gantt import gantt
+from pipesat.solver.options import SolveOptions
 
 Reference: TypeAlias = Literal["unlimited", "file"]
 
@@ -166,21 +164,19 @@ class LeastMemory(Displayed):
 
 def least_memory(
     problem: Problem,
+    options: SolveOptions,
     *,
-    solve: Solve,
-    objective: Objective = "makespan",
     within: Fraction = Fraction(1, 20),
     reference: Reference = "unlimited",
-    time_limit: float = 120.0,
     baselines: Mapping[str, Build] | None = None,
     about: Mapping[str, Any] | None = None,
-    listener: Listener | None = None,
-    stop: threading.Event | None = None,
 ) -> LeastMemory:
     """Return the smallest uniform cap that keeps the objective within a share of the best.
 
     Parameters
     ----------
+    options
+        How each cap is solved; the time limit is for everything.
     within
         The target is ``floor((1 + within) * best)``.
     reference
@@ -192,7 +188,7 @@ def least_memory(
     Infeasible
         If nothing fits into the problem's own capacities and these are the reference.
     """
-    study = Study.begun(problem, objective, solve, time_limit, baselines or {}, (), listener, stop)
+    study = Study.begun(problem, options, baselines)
     curve, deadline = study.curve, study.deadline
     own = [device.memory if reference == "file" else None for device in problem.devices]
     proven = _reference(study, own, reference, _REFERENCE * deadline.left)

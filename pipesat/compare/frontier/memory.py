@@ -18,7 +18,7 @@ from pipesat.core.settings import Count, Placement, Seconds, Seed, Target, Withi
 from pipesat.core.solving import Deadline, named, study
 from pipesat.export import problem_for
 from pipesat.workflows.hand_written import published
-from pipesat.workflows.studies import solver_of, versions
+from pipesat.workflows.studies import versions
 
 if TYPE_CHECKING:
     from pipesat.compare.frontier.frontiers import Frontiers
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pipesat.compare.frontier.points import Frontier
     from pipesat.core.problem import Problem
     from pipesat.core.solving import Listener
+    from pipesat.solver import SolveOptions
 
 Points: TypeAlias = Annotated[int, Within(2, 200)]
 _POINTS: Final = 12
@@ -83,6 +84,7 @@ def frontier(
     from pipesat.compare.frontier.by_mode import caps_to_compare, own_cap, with_levers
     from pipesat.compare.frontier.capacities import least_feasible_cap, readable_caps
     from pipesat.compare.frontier.frontiers import Frontiers
+    from pipesat.solver import SolveOptions  # slow to import
 
     stated = stated_layers(layers_per_stage, placements)
     if caps is not None and count is not None:
@@ -112,30 +114,28 @@ def frontier(
     about: dict[str, Any] = {"seed": seed, "workers": workers, "versions": versions()}
     about["remarks"] = remarks
     about |= ({} if target is None else {"target": target}) | ({"layers": stated} if stated else {})
-    curves = _curves(
-        placed,
-        by_mode=by_mode,
-        chosen=chosen,
-        count=count or _POINTS,
-        also=compared or [cap for cap in [own_cap(problem)] if cap is not None],
-        solve=solver_of(objective, workers, seed),
+    options = SolveOptions(
         objective=objective,
         time_limit=time_limit,
+        workers=workers,
+        seed=seed,
         listener=listener,
         stop=stop or threading.Event(),
+    )
+    also = compared or [cap for cap in [own_cap(problem)] if cap is not None]
+    curves = _curves(
+        placed, options, by_mode=by_mode, chosen=chosen, count=count or _POINTS, also=also
     )
     return Frontiers(curves, about, by_mode, compared)
 
 
 def _curves(
     placed: Mapping[str | None, Problem],
+    options: SolveOptions,
     *,
     by_mode: bool,
     chosen: Mapping[str | None, Sequence[int]],
-    time_limit: float,
-    listener: Listener | None,
-    stop: threading.Event,
-    **options: Any,
+    **asked: Any,
 ) -> dict[str | None, Frontier]:
     """Trace one problem after another; each gets its share of the time that is left.
 
@@ -145,22 +145,25 @@ def _curves(
     from pipesat.compare.frontier.by_mode import taken_over
     from pipesat.compare.frontier.points import trace
 
-    deadline = Deadline(time_limit, stop)
+    deadline = Deadline(options.time_limit, options.stop)
     baselines = published()
     curves: dict[str | None, Frontier] = {}
     for number, (name, problem) in enumerate(placed.items()):
-        if curves and stop.is_set():
+        if curves and options.stop.is_set():
             break
         before = list(curves.values()) if by_mode else []
+        own = replace(
+            options,
+            time_limit=(options.time_limit - deadline.seconds) / (len(placed) - number),
+            listener=named(options.listener, name, deadline.seconds),
+        )
         found = trace(
             problem,
+            own,
             caps=chosen.get(name),
-            time_limit=(time_limit - deadline.seconds) / (len(placed) - number),
             baselines=baselines,
             known=[schedule for one in before for schedule in taken_over(one.curve, problem)],
-            listener=named(listener, name, deadline.seconds),
-            stop=stop,
-            **options,
+            **asked,
         )
         curves[name] = replace(found, published={}) if before else found
     return curves
@@ -202,6 +205,7 @@ def min_memory(
         If it has another number of devices.
     """
     from pipesat.compare.frontier.least_memory import least_memory
+    from pipesat.solver import SolveOptions  # slow to import
 
     accepted, remarks = share("within", within, 10_000), documents_of(problem.remarks)
     caps = None if capacity_of is None else [device.memory for device in capacity_of.devices]
@@ -210,17 +214,21 @@ def min_memory(
         raise BadInput(text, where="capacity_of", value=len(caps))
     if caps is not None and caps != [device.memory for device in problem.devices]:
         problem = problem.with_memory(caps)
+    options = SolveOptions(
+        objective=objective,
+        time_limit=time_limit,
+        workers=workers,
+        seed=seed,
+        listener=listener,
+        stop=stop or threading.Event(),
+    )
     return least_memory(
         problem_for(problem, target),
-        solve=solver_of(objective, workers, seed),
-        objective=objective,
+        options,
         within=accepted,
         reference="unlimited" if caps is None else "file",
-        time_limit=time_limit,
         baselines=published(),
         about={"seed": seed, "workers": workers, "versions": versions(), "remarks": remarks},
-        listener=listener,
-        stop=stop,
     )
 
 

@@ -7,7 +7,6 @@ is left goes to the cap with the largest gap per second spent on it, twice as lo
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,9 +25,9 @@ from pipesat.core.claims import Bound, Standing
 from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
 from pipesat.core.result import Baseline
-from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.solving import Listener, Solve
+from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import Build
+from pipesat.solver.options import SolveOptions
 
 _FIRST_ROUND = 0.35  # of the time
 _UNLIMITED = 3  # times as much for unlimited memory, which the choice of caps rests on
@@ -67,22 +66,20 @@ class Frontier:
 
 def trace(
     problem: Problem,
+    options: SolveOptions,
     *,
-    solve: Solve,
-    objective: Objective = "makespan",
     caps: Sequence[int] | None = None,
     count: int = 12,
-    time_limit: float = 600.0,
     baselines: Mapping[str, Build] | None = None,
     known: Sequence[Schedule] = (),
     also: Sequence[int] = (),
-    listener: Listener | None = None,
-    stop: threading.Event | None = None,
 ) -> Frontier:
     """Return the best value and bound at each of some caps, and with unlimited memory.
 
     Parameters
     ----------
+    options
+        How each is solved; the time limit is for everything. Ends early once every cap is proven.
     caps
         Caps to look at; by default ``count`` of them, see
         :func:`pipesat.compare.frontier.capacities.choose_caps`.
@@ -92,15 +89,11 @@ def trace(
         Valid schedules that count from the start.
     also
         Caps that are among those chosen by default, if within their range.
-    time_limit
-        Seconds for everything. Ends early once every cap is proven.
 
     A bound that a checked schedule contradicts is dropped, and stands in the curve's
     ``contradictions``.
     """
-    study = Study.begun(
-        problem, objective, solve, time_limit, baselines or {}, known, listener, stop
-    )
+    study = Study.begun(problem, options, baselines, known)
     curve, deadline = study.curve, study.deadline
     rounds = _UNLIMITED + (len(caps) if caps is not None else count)
     share = _FIRST_ROUND * deadline.left / rounds

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import threading
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
@@ -18,9 +17,11 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
 from pipesat.core.result import Baseline, Improvement, Solution
-from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve, Starts
+from pipesat.core.schedule import Schedule
+from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Starts
 from pipesat.heuristics.registry import Build
+from pipesat.solver import SolveOptions
+from pipesat.solver import solve as search
 
 _MOST_GIVEN: Final = 6  # schedules, of different sources
 _AUTOMATIC: Final = {"makespan": "zb-auto", "span": "zb-auto-span"}  # by objective
@@ -39,9 +40,8 @@ class Study:
     """
 
     curve: Curve
-    solve: Solve
+    options: SolveOptions
     deadline: Deadline
-    listener: Listener | None = None
     published: dict[str, KnownSchedule] = field(default_factory=dict)
     spent: dict[Cap, float] = field(default_factory=dict)
     baselines: dict[Cap, Baseline] = field(default_factory=dict)
@@ -52,21 +52,17 @@ class Study:
     def begun(
         cls,
         problem: Problem,
-        objective: Objective,
-        solve: Solve,
-        time_limit: float,
-        baselines: Mapping[str, Build],
+        options: SolveOptions,
+        baselines: Mapping[str, Build] | None,
         known: Sequence[Schedule] = (),
-        listener: Listener | None = None,
-        stop: threading.Event | None = None,
     ) -> Study:
         """Begin with what costs no search: closed form, known and hand-written schedules."""
-        deadline = Deadline(time_limit, stop or threading.Event())
-        study = cls(Curve(problem, objective), solve, deadline, listener)
+        deadline = Deadline(options.time_limit, options.stop)
+        study = cls(Curve(problem, options.objective), options, deadline)
         study.curve.prove_by_arithmetic(None)
         for schedule in known:
             study.curve.know(schedule)
-        study._publish(baselines)
+        study._publish(baselines or {})
         study.hand_written_s = deadline.seconds
         return study
 
@@ -133,16 +129,17 @@ class Study:
             met = target is not None and value is not None and value <= target
             if met or (target is not None and least is not None and least > target):
                 enough.set()
-            if self.listener is not None and value is not None and value < told:
+            heard = self.options.listener
+            if heard is not None and value is not None and value < told:
                 told, source = value, f"{name}: {improvement.source}"
-                self.listener(improvement._replace(seconds=self.deadline.seconds, source=source))
+                heard(improvement._replace(seconds=self.deadline.seconds, source=source))
 
         different: dict[str, Schedule] = {}  # those of one source tend to be much alike
         for entry in known:
             different.setdefault(entry.schedule.source, entry.schedule)
         with doing(name):
-            result = self.solve(
-                problem,
+            options = replace(
+                self.options,
                 starts=starts,
                 time_limit=max(min(seconds, self.deadline.left), LEAST_SECONDS),
                 schedules=[*different.values()][:_MOST_GIVEN],
@@ -150,6 +147,7 @@ class Study:
                 listener=listen,
                 stop=enough,
             )
+            result = search(problem, options)
         self.curve.contradictions += result.contradictions
         if result.schedule is not None:
             self.curve.know(result.schedule)
