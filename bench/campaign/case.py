@@ -6,13 +6,15 @@ import json
 import shlex
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from campaign.process import Ran, run_command
+from bench.campaign.judge import Judged, Truth, exact, lower_bound
+from bench.campaign.problems import SMALL, problem_of
+from bench.campaign.process import Ran, run_command
 from pipesat.kernels import compiled
+from tests.oracle.reading import Document, Pipe
 
 FAULTS = ("Traceback (most recent call last)", "internal error")
 ANY = (0, 1, 2, 3)
@@ -33,6 +35,34 @@ class Case:
 
     def __post_init__(self) -> None:
         self.rng = Random(f"{self.kind}:{self.seed}")
+
+    @property
+    def family(self) -> str:
+        """The family of problems that a kind names: ``solve/zeros``."""
+        return self.kind.partition("/")[2]
+
+    def problem(self, name: str = "problem.json") -> Document:
+        """Draw a problem of the family and write it."""
+        document = problem_of(self.family, self.rng)
+        self.write(name, document)
+        return document
+
+    def objective(self) -> str:
+        return self.rng.choice(["makespan", "makespan", "span"])
+
+    def limit(self) -> float:
+        """Return a time limit; very short ones too."""
+        return self.rng.choice([0.05] if self.quick else [0.05, 0.2, 1, 2, 3])
+
+    def truth(self, document: Document, objective: str, effort: float = 2.0) -> Judged:
+        """Return what is known about a problem without pipesat."""
+        if self.family in (*SMALL, "scaled"):
+            truth = exact(document, objective, effort / 8 if self.quick else effort)
+            if truth.exact:
+                self.notes.add("exact")
+        else:
+            truth = Truth(lower_bound(Pipe(document), objective))
+        return Judged(document, objective, truth)
 
     def write(self, name: str, document: Any) -> Path:
         path = self.folder / name
@@ -94,10 +124,3 @@ def limit_of(argv: list[str]) -> float | None:
     if "--time-limit" not in argv or "--deterministic" in argv:
         return None
     return float(argv[argv.index("--time-limit") + 1])
-
-
-def close(one: float | None, other: Fraction | float | None) -> bool:
-    """Whether two shares are equal; nothing is equal to nothing alone."""
-    if one is None or other is None:
-        return one is None and other is None
-    return abs(one - float(other)) < 1e-9

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from campaign.case import Case
-from campaign.commands import KINDS
-from campaign.process import end_session, fork
+from bench.campaign.case import Case
+from bench.campaign.commands import KINDS
+from bench.campaign.process import end_session, fork
 
 HANG = 600.0
 """Seconds after which a case itself is killed; its commands are much earlier."""
@@ -53,7 +53,7 @@ def run_case(kind: str, seed: int, home: Path, quick: bool = False) -> Outcome:
     outcome = Outcome(
         kind, seed, case.violations, case.commands, "exact" in case.notes, time.monotonic() - begin
     )
-    replay = {"replay": f"python bench/campaign/run.py --case {outcome.name}{' --quick' * quick}"}
+    replay = {"replay": f"python -m bench.campaign.run --case {outcome.name}{' --quick' * quick}"}
     text = json.dumps(replay | asdict(outcome), indent=1, ensure_ascii=False)
     (folder / "case.json").write_text(text + "\n", encoding="utf-8")
     return outcome

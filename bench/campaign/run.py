@@ -1,7 +1,7 @@
 """Random problems through every command, every claim held against a judge of its own.
 
-    python bench/campaign/run.py --minutes 60 --seed 1
-    python bench/campaign/run.py --case solve/zero:1000017
+    python -m bench.campaign.run --minutes 60 --seed 1
+    python -m bench.campaign.run --case solve/zeros:1000017
 
 Prints progress to stderr and a table at the end; exits with 1 if anything was false.
 """
@@ -19,16 +19,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 from random import Random
 
-HERE = Path(__file__).resolve().parent
-sys.path[0] = str(HERE.parent)  # `campaign` is a package; its modules are nobody's top level
-sys.path.insert(1, str(HERE.parent.parent))
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # forks want a process of one thread
 
-from campaign.commands import KINDS  # noqa: E402
-from campaign.pool import Outcome, run_all, run_case  # noqa: E402
-from campaign.process import load  # noqa: E402
-from campaign.table import keep, table  # noqa: E402
+from bench.campaign.commands import KINDS
+from bench.campaign.pool import Outcome, run_all, run_case
+from bench.campaign.process import load
+from bench.pages import measured, put, table
 
+HERE = Path(__file__).resolve().parent
 PER_SEED = 1_000_000
 
 
@@ -49,9 +47,9 @@ def main(words: Sequence[str] | None = None) -> int:
         for outcome in run_all(cases, options.output, options.workers, options.quick):
             outcomes.append(outcome)
             _progress(outcomes)
-    print(table(outcomes))
-    if options.readme:
-        keep(HERE / "README.md", outcomes, options.seed, time.monotonic() - begin)
+    minutes = f"{(time.monotonic() - begin) / 60:.0f} minutes"
+    text = f"{measured(f'seed {options.seed}', minutes)}\n\n{by_kind(outcomes)}"
+    put(HERE / "README.md", "table", text, whole=options.readme)
     return int(any(outcome.violations for outcome in outcomes))
 
 
@@ -80,6 +78,17 @@ def _cases(
                 return
             yield kind, seed + number
             number += 1
+
+
+def by_kind(outcomes: Sequence[Outcome]) -> str:
+    """A row per command: cases, of how many the optimum was known, commands, what was false."""
+    rows = []
+    for name in [*dict.fromkeys(sorted(o.kind.partition("/")[0] for o in outcomes)), "**all**"]:
+        own = [o for o in outcomes if name in (o.kind.partition("/")[0], "**all**")]
+        ran, false = sum(len(o.commands) for o in own), sum(len(o.violations) for o in own)
+        rows.append([name, len(own), sum(o.exact for o in own), ran, false])
+    heads = ("cases of", "cases", "of known optimum", "commands run", "violations")
+    return table(heads, rows, right=1)
 
 
 def _progress(outcomes: Sequence[Outcome]) -> None:

@@ -1,4 +1,4 @@
-"""``check``: valid schedules pass, spoiled ones are refused, as the own rules say."""
+"""``check`` and hand-written schedules: what is valid passes, what is spoiled is refused."""
 
 from __future__ import annotations
 
@@ -6,34 +6,42 @@ import copy
 from random import Random
 from typing import Any
 
-from campaign.case import Case
-from campaign.commands.common import a_problem, an_objective, schedule_in, truth_of
-from campaign.judge import values
-from campaign.judge.claims import Judged
-from campaign.judge.rules import broken_rules
-from campaign.judge.timed import read_timed
+import pipesat
+from bench.campaign.case import Case
+from bench.campaign.judge import Judged, peaks, schedule_in
 
 Schedule = dict[str, Any]
 
 
+def baseline(case: Case) -> None:
+    """Every hand-written schedule: valid where it is written, nothing written where it is not."""
+    judged = case.truth(case.problem(), case.objective())
+    names = [*pipesat.baselines()]
+    for name in {*case.rng.sample(names, 4 if case.quick else 8), "list-scheduling"}:
+        schedule, code = written(case, name)
+        case.expect((schedule is not None) == (code == 0), f"{name}: file, code {code}")
+        if schedule is None:
+            continue
+        timed, broken = judged.judge(schedule)
+        case.expect(timed is not None, f"{name} breaks rules: {broken[:3]}")
+        case.expect(judged.truth.feasible is not False or timed is None, f"{name} fits, oracle: no")
+        if timed is not None and judged.best is not None:
+            case.expect(judged.best >= judged.truth.lower, f"{name} is below the optimum")
+
+
+def written(case: Case, name: str) -> tuple[Any, int]:
+    """The schedule that is written of a name, if any, and the exit code."""
+    words = (name, "--to", "schedule", "-o", f"{name}.json")
+    code = case.run("export", "problem.json", *words, codes=(0, 1, 2)).code
+    return schedule_in(case.folder / f"{name}.json"), code
+
+
 def case(case: Case) -> None:
-    judged = truth_of(case, a_problem(case), an_objective(case))
-    valid = judged.truth.schedule
-    if valid is None:
-        case.run(
-            "export",
-            "problem.json",
-            "list-scheduling",
-            "--to",
-            "schedule",
-            "-o",
-            "l.json",
-            codes=(0, 1, 2),
-        )
-        valid = schedule_in(case.folder / "l.json")
+    judged = case.truth(case.problem(), case.objective())
+    valid = judged.truth.schedule or written(case, "list-scheduling")[0]
     if valid is None:
         return
-    valid = {"source": "campaign"} | valid | {"problem_sha256": judged.sha256}
+    valid = {"source": "campaign"} | valid
     one(case, judged, valid, "valid.json")
     for number in range(4):
         spoiled = copy.deepcopy(valid)
@@ -46,29 +54,24 @@ def case(case: Case) -> None:
 def one(case: Case, judged: Judged, schedule: Schedule, name: str) -> None:
     """Compare the checker's verdict with ours."""
     case.write(name, schedule)
-    broken = broken_rules(judged.pipe, judged.sha256, schedule)
+    timed, broken = judged.judge(schedule)
     ran = case.run("check", "problem.json", name, "--json", codes=(0, 1, 2))
-    if not broken:
-        timed, _ = read_timed(schedule, judged.pipe.devices)
-        if case.expect(ran.code == 0, f"{name} is valid, check says {ran.out or ran.err}"):
-            said = ran.json()
-            true = (values.makespan(timed), values.span(timed), values.peaks(judged.pipe, timed))
-            shown = (said["makespan"], said["span"], said["peak_memory"])
-            case.expect(shown == true, f"{name}: check shows {shown}, true is {true}")
-    else:
+    if timed is None:
         case.expect(ran.code in (1, 2), f"{name} breaks {broken[:2]}, check passes it")
+    elif case.expect(ran.code == 0, f"{name} is valid, check says {ran.out or ran.err}"):
+        said, true = ran.json(), (timed.makespan, timed.span, peaks(timed))
+        shown = said["makespan"], said["span"], said["peak_memory"]
+        case.expect(shown == true, f"{name}: check shows {shown}, true is {true}")
 
 
 def spoil(rng: Random, schedule: Schedule) -> None:
     """Change one thing, which need not make it invalid."""
-    rows = [row for row in schedule["devices"] if row]
-    row = rng.choice(rows)
+    row = rng.choice([row for row in schedule["devices"] if row])
     place = rng.randrange(len(row))
-    entry = row[place]
+    entry, other = row[place], rng.randrange(len(row))
     match rng.randrange(9):
         case 0:  # moved
-            shift = rng.choice([-2, -1, 1, 3])
-            entry[1:] = [entry[1] + shift, entry[2] + shift]
+            moved(rng, entry)
         case 1:
             entry[2] += rng.choice([-1, 1])
         case 2:
@@ -80,14 +83,11 @@ def spoil(rng: Random, schedule: Schedule) -> None:
         case 5:
             entry[0] = entry[0].replace("F", "B").replace("BBW", "BW")
         case 6:
-            other = rng.randrange(len(row))
             row[place], row[other] = row[other], row[place]
-        case 7:  # everything later: still valid
-            for all_of in schedule["devices"]:
-                for slot in all_of:
-                    slot[1:] = [slot[1] + 5, slot[2] + 5]
+        case 7:  # everything later: still valid, if there are no copies
+            for slot in (slot for all_of in schedule["devices"] for slot in all_of):
+                slot[1:] = [slot[1] + 5, slot[2] + 5]
         case 8:
-            other = rng.randrange(len(row))
             row[place][0], row[other][0] = row[other][0], row[place][0]
 
 
@@ -95,21 +95,24 @@ def spoil_modes(rng: Random, schedule: Schedule) -> None:
     """Change one thing about modes or copies, which need not make it invalid."""
     modes = schedule["modes"]
     copies = [(row, n) for row in schedule.get("copies", []) for n in range(len(row))]
-    match rng.randrange(6) if copies else rng.randrange(2):
+    what = rng.randrange(6 if copies else 2)
+    row, n = rng.choice(copies) if copies else ([], 0)
+    match what:
         case 0:
             del modes[rng.randrange(len(modes))]
         case 1:
-            rng.choice(modes)[2] = rng.choice(["keep", "again", "host", "no such"])
-        case 2:  # moved
-            row, n = rng.choice(copies)
-            shift = rng.choice([-2, -1, 1, 3])
-            row[n][1:] = [row[n][1] + shift, row[n][2] + shift]
+            rng.choice(modes)[2] = rng.choice(["keep", "recompute", "offload", "no such"])
+        case 2:
+            moved(rng, row[n])
         case 3:
-            row, n = rng.choice(copies)
             del row[n]
         case 4:
-            row, n = rng.choice(copies)
             row.insert(n, list(row[n]))
         case 5:
-            row, n = rng.choice(copies)
             row[n][2] += rng.choice([-1, 1])
+
+
+def moved(rng: Random, entry: list[Any]) -> None:
+    """Let it run earlier or later."""
+    shift = rng.choice([-2, -1, 1, 3])
+    entry[1:] = [entry[1] + shift, entry[2] + shift]

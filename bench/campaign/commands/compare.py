@@ -5,25 +5,30 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from campaign.case import Case, close
-from campaign.commands.common import a_limit, a_problem, an_objective, schedule_in, truth_of
-from campaign.judge import values
-from campaign.judge.claims import Judged, false_claims
-from campaign.judge.reading import load
-from campaign.judge.timing import retimed
+from bench.campaign.case import Case
+from bench.campaign.judge import (
+    Judged,
+    bubbles,
+    close,
+    false_claims,
+    load,
+    peaks,
+    retimed,
+    schedule_in,
+    value_of,
+)
 
 
 def case(case: Case) -> None:
-    document, objective = a_problem(case), an_objective(case)
-    words = ["--objective", objective, "--workers", 1, "--time-limit", a_limit(case)]
+    document, objective = case.problem(), case.objective()
+    words = ["--objective", objective, "--workers", 1, "--time-limit", case.limit(), "-o", "out"]
     as_json = case.rng.random() < 0.8
-    if as_json:
-        words.append("--json")
-    ran = case.run("compare", "problem.json", *words, "-o", "out", codes=(0, 3))
+    words += ["--json"] * as_json
+    ran = case.run("compare", "problem.json", *words, codes=(0, 3))
     path = case.folder / "out" / "result.json"
     if ran.code not in (0, 3) or not path.exists():
         return
-    result, judged = load(path), truth_of(case, document, objective)
+    result, judged = load(path), case.truth(document, objective)
     schedule = schedule_in(case.folder / "out" / "schedule.json")
     rows = ran.json() if as_json else []
     for row in rows:
@@ -32,12 +37,15 @@ def case(case: Case) -> None:
     case.violations += false_claims(judged, result, schedule, ran.code)
     if as_json:
         whole_table(case, judged, rows, result)
-    else:
-        sentences(case, judged, ran.out, result)
+        return
+    flat = " ".join(ran.out.split())
+    proven = "Proof proven optimal" in flat
+    case.expect(proven == (result["status"] == "optimal"), "text and status differ on proof")
+    case.expect(not re.search(r"at most -\d", flat), "prints a negative gap")
 
 
 def baseline_row(case: Case, judged: Judged, row: dict[str, Any]) -> None:
-    """The schedule that ``baseline`` writes, timed both ways by us, has the row's figures."""
+    """The schedule that ``export`` writes, timed both ways by us, has the row's figures."""
     name = row["name"]
     better = judged.best is None or row[judged.objective] < judged.best
     if not better and case.rng.random() < 0.8:
@@ -47,33 +55,22 @@ def baseline_row(case: Case, judged: Judged, row: dict[str, Any]) -> None:
     timed, broken = judged.judge(schedule)
     if not case.expect(timed is not None, f"row {name} is not valid: {broken[:3]}"):
         return
+    assert timed is not None
     for objective in ("makespan", "span"):
-        best = retimed(judged.pipe, schedule, objective)
-        if best is None:
-            continue
-        best_timed, broken = judged.judge(best)
+        best = retimed(judged, schedule, objective)
+        best_timed = None if best is None else judged.judge(best)[0]
         if best_timed is None:
-            continue  # only where ops of length 0 hold more at other times
-        figures = {
-            "value": (row[objective], values.value(best_timed, objective)),
-            "bubble": (
-                row["bubble"][objective],
-                values.bubbles(judged.pipe, best_timed)[objective],
-            ),
-        }
-        case.expect(figures["value"][0] == figures["value"][1], f"row {name}: {figures}")
-        case.expect(close(*figures["bubble"]), f"row {name}: {figures}")
-    true = values.peaks(judged.pipe, timed)
-    case.expect(row["peak_memory"] == true, f"row {name}: peaks {row['peak_memory']}, true {true}")
+            continue  # copies, or ops of length 0 that hold more at other times
+        value, share = value_of(best_timed, objective), bubbles(best_timed)[objective]
+        case.expect(row[objective] == value, f"row {name}: {objective} {row[objective]}, {value}")
+        case.expect(close(row["bubble"][objective], share), f"row {name}: bubble, {share}")
+    case.expect(row["peak_memory"] == peaks(timed), f"row {name}: peaks, true {peaks(timed)}")
 
 
 def whole_table(case: Case, judged: Judged, rows: Any, result: dict[str, Any]) -> None:
     """No row is better than the solver's; ratios are what they say."""
-    objective = judged.objective
+    objective, bound = judged.objective, result["lower_bound"]
     valid = [row for row in rows if row["valid"]]
-    for row in valid:
-        value = row[objective]
-        case.expect(value >= judged.truth.lower, f"row {row['name']}: {value} is impossible")
     best = min((row[objective] for row in valid), default=None)
     solver = [row for row in rows if row["name"] == "solver"]
     case.expect(len(solver) == 1, f"{len(solver)} rows named solver")
@@ -81,22 +78,10 @@ def whole_table(case: Case, judged: Judged, rows: Any, result: dict[str, Any]) -
         found = solver[0][objective] if solver[0]["valid"] else None
         case.expect(found == best, f"the best row has {best}, the solver's {found}")
     for row in valid:
-        to_best = row[objective] / best if best else None
-        bound = result["lower_bound"]
-        to_bound = row[objective] / bound if bound else None
-        case.expect(close(row["ratio_to_best"], to_best) or not best, f"ratio to best: {row}")
-        case.expect(close(row["ratio_to_bound"], to_bound) or not bound, f"ratio to bound: {row}")
+        value = row[objective]
+        case.expect(value >= judged.truth.lower, f"row {row['name']}: {value} is impossible")
+        for name, whole in (("ratio_to_best", best), ("ratio_to_bound", bound)):
+            case.expect(not whole or close(row[name], value / whole), f"{name} of {row}")
     for row in rows:
         none = row["valid"] or row["ratio_to_bound"] is None
         case.expect(none, f"ratio to a bound that does not hold: {row}")
-
-
-def sentences(case: Case, judged: Judged, text: str, result: dict[str, Any]) -> None:
-    """Hold what the text says about proofs against the result."""
-    flat = " ".join(text.split())
-    proven = "Proof proven optimal" in flat
-    case.expect(proven == (result["status"] == "optimal"), "text and status differ on proof")
-    case.expect(not re.search(r"at most -\d", flat), "prints a negative gap")
-    if proven and judged.best is not None:
-        value = result["lower_bound"]
-        case.expect(value <= judged.best, f"prints a proof of {value}")

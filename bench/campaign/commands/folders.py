@@ -9,18 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from campaign.case import ANY, Case
-from campaign.commands.common import a_problem, family_of, schedule_in, truth_of
-from campaign.judge.claims import false_claims
-from campaign.judge.reading import digest, load
-from campaign.problems import PROBLEMS
+from bench.campaign.case import ANY, Case
+from bench.campaign.judge import digest, false_claims, load, schedule_in
 
 LIST = ".pipesat.json"
 KILLED = 128 + signal.SIGKILL
 COMMANDS: dict[str, tuple[object, ...]] = {
     "solve": ("solve",),
     "compare": ("compare",),
-    "placements": ("compare", "--layers-per-stage", "2"),
     "frontier": ("frontier", "--caps", "points=2"),
     "min-memory": ("frontier", "--within", "5%"),
 }
@@ -28,7 +24,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
 
 def streams(case: Case) -> None:
     """A reader that leaves, a full disk or no stream at all: files and exit code are the same."""
-    document, rng = a_problem(case), case.rng
+    document, rng = case.problem(), case.rng
     full = rng.random() < 0.3
     streams = rng.choice([(2,), (1,), (1, 2)])
 
@@ -42,7 +38,7 @@ def streams(case: Case) -> None:
             else:
                 os.dup2(_reader_of(rng.choice([0, 1, 20, 300])), number)
 
-    ran = _run(case, "solve", "problem.json", "out", codes=(0, 2, 3), before=broken)
+    ran = _run(case, "solve", "problem.json", codes=(0, 2, 3), before=broken)
     case.expect(ran.code != 2 or (full and 1 in streams), "2, but no output was lost")
     _hold(case, document, case.folder / "out", None if ran.code == 2 else ran.code)
 
@@ -62,17 +58,17 @@ def _reader_of(size: int) -> int:
 def twice(case: Case) -> None:
     """Of the first command into a folder nothing is left by the second, but what is the user's."""
     rng = case.rng
-    a_problem(case)
-    case.write("other.json", PROBLEMS[family_of(case)](rng))
+    case.problem()
+    case.problem("other.json")
     out, mine = case.folder / "out", case.folder / "out" / "mine.txt"
     first, second = rng.choice([*COMMANDS]), rng.choice([*COMMANDS])
-    ran = _run(case, first, "other.json", "out", codes=(0, 2, 3))
+    ran = _run(case, first, "other.json", codes=(0, 2, 3))
     if ran.code == 0 and rng.random() < 0.5:
         case.run("show", "out", "--html", "out/report.html", codes=(0, 2))
     out.mkdir(exist_ok=True)
     mine.write_text("mine")
     old = _files(out)
-    ran = _run(case, second, "problem.json", "out", codes=(0, 2, 3))
+    ran = _run(case, second, "problem.json", codes=(0, 2, 3))
     now = _files(out)
     if ran.code == 2:
         case.expect(now == old, f"refused, but changed {sorted(now.items() ^ old.items())}")
@@ -86,21 +82,19 @@ def twice(case: Case) -> None:
 def kill(case: Case) -> None:
     """Killed at any change of a folder, a command leaves one result there, the old or the new."""
     rng, out = case.rng, case.folder / "out"
-    documents = [PROBLEMS[family_of(case)](rng) for _ in range(3)]
-    for number, document in enumerate(documents):
-        case.write(f"{number}.json", document)
-    if _run(case, "solve", "0.json", "out").code not in (0, 3):
+    documents = [case.problem(f"{number}.json") for number in range(3)]
+    if _run(case, "solve", "0.json").code not in (0, 3):
         return
     for number in (1, 2):
         at = rng.randint(0, 30)
         codes = (0, 3, KILLED)
-        _run(case, "solve", f"{number}.json", "out", codes=codes, before=lambda at=at: _die(at))
+        _run(case, "solve", f"{number}.json", codes=codes, before=lambda at=at: _die(at))
         case.run("show", "out", "--html", "page.html", codes=ANY)  # any reader mends the folder
         known = {digest(document): document for document in documents[: number + 1]}
         found = known.get(digest(load(out / "problem.json")))
         if case.expect(found is not None, "the problem is none of those solved"):
             _hold(case, found, out, None)
-    _run(case, "solve", "0.json", "out")
+    _run(case, "solve", "0.json")
     hidden = [str(path) for path in _files(out) if path.name.startswith(".") and path.name != LIST]
     case.expect(not hidden, f"leaves {hidden}")
     _hold(case, documents[0], out, None)
@@ -123,11 +117,9 @@ def _die(at: int) -> None:
         setattr(os, name, counted(getattr(os, name)))
 
 
-def _run(case: Case, name: str, problem: str, out: str, **how: Any) -> Any:
+def _run(case: Case, name: str, problem: str, **how: Any) -> Any:
     command, *options = COMMANDS[name]
-    if name == "placements":
-        options += ["--layers-per-stage", 2 * len(load(case.folder / problem)["stages"])]
-    words = [command, problem, *options, "-o", out, "--time-limit", 0.1, "--workers", 1]
+    words = [command, problem, *options, "-o", "out", "--time-limit", 0.1, "--workers", 1]
     return case.run(*words, **({"codes": (0, 3)} | how))
 
 
@@ -137,8 +129,8 @@ def _hold(case: Case, document: Any, out: Path, code: int | None) -> None:
         return
     result, schedule = load(out / "result.json"), schedule_in(out / "schedule.json")
     case.expect((schedule is None) == (result["value"] is None), "schedule.json without a value")
-    judged = truth_of(case, document, "makespan", 0.3)
     ends = 3 if result["status"] == "infeasible" else 0
+    judged = case.truth(document, "makespan", 0.3)
     case.violations += false_claims(judged, result, schedule, ends if code is None else code)
 
 

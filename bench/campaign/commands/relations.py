@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass
+from collections.abc import Iterator
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
-from campaign.case import Case
-from campaign.commands.common import a_limit, a_problem, an_objective, schedule_in, truth_of
-from campaign.judge.claims import false_claims
-from campaign.judge.reading import load, pipe_of
-from campaign.problems.big import MOST, multiplied
-from campaign.problems.differing import with_modes
-
-Document = dict[str, Any]
+from bench.campaign.case import Case
+from bench.campaign.judge import false_claims, load, schedule_in
+from bench.campaign.problems import MOST, multiplied
+from tests.oracle.reading import Document
 
 
-@dataclass
-class Change:
+class Change(NamedTuple):
     """Its optimum is ``factor`` times the original's, or at most that if not ``equal``.
 
     ``same``: nothing has changed, so that even the search finds and proves the same.
     """
 
+    name: str
     document: Document
     factor: int = 1
     equal: bool = True
@@ -31,111 +26,82 @@ class Change:
 
 
 def case(case: Case) -> None:
-    document, objective = a_problem(case), an_objective(case)
-    name, change = case.rng.choice(_changes(case, document))
-    case.notes.add(name)
-    case.write("changed.json", change.document)
-    found = []
-    limit = a_limit(case)
-    for source, problem in (("problem", document), ("changed", change.document)):
-        ran = case.run(
-            "solve",
-            f"{source}.json",
-            "-o",
-            source,
-            "--workers",
-            1,
-            "--time-limit",
-            limit if change.same else a_limit(case),
-            "--objective",
-            objective,
-            "--json",
-            *(["--deterministic"] if change.same else []),
-            codes=(0, 3),
-        )
-        path = case.folder / source / "result.json"
-        if ran.code not in (0, 3) or not path.exists():
-            return
-        result, judged = load(path), truth_of(case, problem, objective, 0.01)
-        schedule = schedule_in(case.folder / source / "schedule.json")
-        case.violations += [
-            f"{source}: {claim}" for claim in false_claims(judged, result, schedule, ran.code)
-        ]
-        found.append(result)
-    compare(case, name, change, *found)
-
-
-def compare(case: Case, name: str, change: Change, one: Any, other: Any) -> None:
-    """Hold the bound of each against the value of the other, and what is infeasible."""
-    factor = change.factor
-    above, value = other["lower_bound"], one["value"]
-    if above is not None and value is not None:
-        case.expect(
-            above <= factor * value, f"{name}: bound {above}, but {factor} x {value} exists"
-        )
-    if other["status"] == "infeasible":
-        case.expect(value is None, f"{name}: infeasible, though the original has {value}")
-    if change.same:
-        first, second = (
-            [x[key] for key in ("status", "value", "lower_bound")] for x in (one, other)
-        )
-        case.expect(first == second, f"{name}: {first} became {second}")
-    if not change.equal:
-        return
-    bound, reached = one["lower_bound"], other["value"]
-    if bound is not None and reached is not None:
-        case.expect(factor * bound <= reached, f"{name}: {factor} x bound {bound}, but {reached}")
-    if one["status"] == "infeasible":
-        case.expect(reached is None, f"{name}: original infeasible, but it has {reached}")
-
-
-def _changes(case: Case, document: Document) -> list[tuple[str, Change]]:
-    rng = case.rng
-    found = [
-        ("renamed", Change(renamed(document))),
-        ("idle device", Change(document | {"devices": [*document["devices"], {"memory": 7}]})),
-        ("more memory", Change(more_memory(document), equal=False)),
-        ("doubled delays removed", Change(document | {"comm": {}}, equal=False)),
-    ]
-    found += _of_differing(rng, document)
-    if pipe_of(document).plain:
-        found += [("an idle key", Change(idle_key(document), same=True))] * 2
-    if "overlap" not in document and pipe_of(document).plain:
-        factor = rng.choice([2, 7, 1000])
-        found.append((f"times x {factor}", Change(multiplied(document, factor), factor)))
-    if (
-        rng.random() < 0.25 and pipe_of(document).plain
-    ):  # only a problem without split backwards has a reverse
+    document, objective = case.problem(), case.objective()
+    if case.rng.random() < 0.25 and plain(document):  # only whole backwards have a reverse
         for stage in document["stages"]:
             stage["backward"] = "fused"
         case.write("problem.json", document)
-        turned = reversed_in_time(document)
-        found = [("reversed", Change(turned)), ("renamed", Change(renamed(document)))]
-        found = found[: 1 if _largest(turned) <= MOST else 2]
-    return [named for named in found if _largest(named[1].document) <= MOST]
-
-
-def _of_differing(rng: Random, document: Document) -> list[tuple[str, Change]]:
-    """Relations of lists of microbatches and of modes."""
+        every = [Change("reversed", reversed_in_time(document))]
+    else:
+        every = [*changes(case.rng, document)]
+    change = case.rng.choice([one for one in every if _largest(one.document) <= MOST])
+    case.write("changed.json", change.document)
     found = []
-    pipe = pipe_of(document)
-    lists = any(classes is not None for classes in pipe.classes)
-    pairs = document.get("overlap", {}).get("pairs", [])
-    if not lists and not any("time" in entry for entry in pairs):
-        found.append(("one class", Change(as_list(rng, document))))
-    if lists and pipe.order != "free":
-        freed = {"given": rng.choice(["same", "free"]), "same": "free"}[pipe.order]
-        found.append((f"order {freed}", Change(document | {"order": freed}, equal=False)))
-    if pipe.mode_choice == "stage":
+    limit = case.limit()
+    for source, problem in (("problem", document), ("changed", change.document)):
+        words = ["--time-limit", limit if change.same else case.limit(), "--workers", 1]
+        words += ["--objective", objective, *["--deterministic"] * change.same]
+        ran = case.run("solve", f"{source}.json", "-o", source, *words, codes=(0, 3))
+        path = case.folder / source / "result.json"
+        if ran.code not in (0, 3) or not path.exists():
+            return
+        result, judged = load(path), case.truth(problem, objective, 0.1)
+        schedule = schedule_in(case.folder / source / "schedule.json")
+        claims = false_claims(judged, result, schedule, ran.code)
+        case.violations += [f"{source}: {claim}" for claim in claims]
+        found.append(result)
+    case.violations += [f"{change.name}: {what}" for what in wrong(change, *found)]
+
+
+def wrong(change: Change, one: Document, other: Document) -> Iterator[str]:
+    """Hold the bound of each against the value of the other, and what is infeasible."""
+    factor, above, value = change.factor, other["lower_bound"], one["value"]
+    if above is not None and value is not None and above > factor * value:
+        yield f"bound {above}, but {factor} x {value} exists"
+    if other["status"] == "infeasible" and value is not None:
+        yield f"infeasible, though the original has {value}"
+    if change.same:
+        first, second = ([x[k] for k in ("status", "value", "lower_bound")] for x in (one, other))
+        if first != second:
+            yield f"{first} became {second}"
+    if not change.equal:
+        return
+    bound, reached = one["lower_bound"], other["value"]
+    if bound is not None and reached is not None and factor * bound > reached:
+        yield f"{factor} x bound {bound}, but {reached}"
+    if one["status"] == "infeasible" and reached is not None:
+        yield f"original infeasible, but it has {reached}"
+
+
+def plain(document: Document) -> bool:
+    """Whether there are neither lists of microbatches nor modes, nor held_in_backward."""
+    keys = {key for stage in document["stages"] for key in stage}
+    return "order" not in document and not {"modes", "held_in_backward"} & keys
+
+
+def changes(rng: Random, document: Document) -> Iterator[Change]:
+    """Every change that the problem can have."""
+    yield Change("renamed", renamed(document))
+    yield Change("idle device", document | {"devices": [*document["devices"], {"memory": 7}]})
+    yield Change("more memory", more_memory(document), equal=False)
+    yield Change("delays removed", document | {"comm": {}}, equal=False)
+    pairs, order = document.get("overlap", {}).get("pairs", []), document.get("order")
+    if order is None and not any("time" in entry for entry in pairs):
+        yield Change("one class", as_list(rng, document))
+    if order in ("given", "same"):
+        freer = rng.choice(["same", "free"]) if order == "given" else "free"
+        yield Change(f"order {freer}", document | {"order": freer}, equal=False)
+    if document.get("mode_choice") == "stage":
         each = document | {"mode_choice": "microbatch"}
-        found.append(("a mode per microbatch", Change(each, equal=False)))
-    if pipe.plain:
-        changed = copy.deepcopy(document)
-        with_modes(rng, changed)
-        for stage in changed["stages"]:
-            stage.pop("held_in_backward", None)
-        found.append(("with modes", Change(changed, equal=False)))
-    return found
+        yield Change("a mode per microbatch", each, equal=False)
+    if plain(document):
+        yield Change("an idle key", idle_key(document), same=True)
+        mode = {"name": "recompute", "held_after_F": 0, "BW": 9, "backward": "fused"}
+        stages = [stage | {"modes": [mode]} for stage in document["stages"]]
+        yield Change("with modes", document | {"stages": stages}, equal=False)
+        if "overlap" not in document:
+            factor = rng.choice([2, 7, 1000])
+            yield Change(f"times x {factor}", multiplied(document, factor), factor)
 
 
 def idle_key(document: Document) -> Document:
@@ -187,11 +153,6 @@ def more_memory(document: Document) -> Document:
     return document | {"devices": devices}
 
 
-def _parted(text: str) -> tuple[str, str]:
-    digits = text.rstrip("FBW")
-    return digits, text[len(digits) :]
-
-
 def reversed_in_time(document: Document) -> Document:
     """Where all backwards are fused, time may run the other way: F and BW change places.
 
@@ -202,21 +163,12 @@ def reversed_in_time(document: Document) -> Document:
     for stage in document["stages"]:
         backward = stage.get("BW", stage["B"] + stage["W"])
         stages.append(stage | {"F": backward, "B": stage["F"], "W": 0, "BW": stage["F"]})
-    found = document | {"stages": stages}
+    found, turned = document | {"stages": stages}, {"F": "BW", "BW": "F"}
     if "pairs" in (overlap := document.get("overlap", {})):
-        turned = {"F": "BW", "BW": "F"}
         entries = []
         for entry in overlap["pairs"]:
-            kinds = [_parted(text) for text in entry["ops"]]
-            if all(kind in turned for _, kind in kinds):
-                ops = [digits + turned[kind] for digits, kind in kinds]
-                entries.append(entry | {"ops": ops})
+            ops = [(text.rstrip("FBW"), text.lstrip("0123456789")) for text in entry["ops"]]
+            if all(kind in turned for _, kind in ops):
+                entries.append(entry | {"ops": [stage + turned[kind] for stage, kind in ops]})
         found["overlap"] = overlap | {"pairs": entries}
-    comm = document.get("comm")
-    if comm and "edges" in comm:
-        usual = comm.get("default", 0)
-        edges = [
-            edge | {"F": edge.get("B", usual), "B": edge.get("F", usual)} for edge in comm["edges"]
-        ]
-        found["comm"] = comm | {"edges": edges}
     return found

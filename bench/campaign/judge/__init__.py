@@ -1,1 +1,0 @@
-"""What is true, restated from the formats' documentation alone: nothing here imports pipesat."""
