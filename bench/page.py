@@ -70,7 +70,6 @@ def sections(
             ]
         ),
         "goals": tables.goals_table(by_objective, references, plain),
-        "missed": tables.missed_table(by_objective, references, solved),
         "ablation": tables.ablation_table(medians(ablated, "makespan", reduced)),
         "comparison": tables.comparison_table(medians(others, "makespan", reduced)),
     }

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from statistics import fmean
 
 from goals import GOALS, MEANS, Goal, MeanGoal, Reference
 from pages import percent, table
-from rows import cap, gap_after, gap_of, group_of, proven, sizes
+from rows import cap, gap_of, group_of, proven, sizes
 from runner import Row
 
 References = dict[str, Reference]
 Medians = dict[str, dict[str, Row]]
 """Per objective and problem."""
-
-MOMENTS = (1, 5, 15, 30, 60)
 
 
 def seconds(time: float | None) -> str:
@@ -85,49 +83,6 @@ def _mean_line(goal: MeanGoal, medians: Medians, plain: Collection[str]) -> list
         percent(fmean(gaps)),
         percent(max(gaps)),
     ]
-
-
-def missed_table(medians: Medians, references: References, longer: Iterable[Row]) -> str:
-    """The gap over time of every problem that misses a goal, and what longer runs say is missing.
-
-    ``longer`` has rows of any limit; those of a problem and objective with more time than its
-    median tell how far its value and its bound can still move.
-    """
-    longer = list(longer)
-    missed = {
-        (goal.objective, row["problem"]): row
-        for goal in GOALS
-        for row, passes in judged(goal, medians, references)
-        if not passes
-    }
-    lines = [
-        [name, objective, row["value"], row["bound"]]
-        + [percent(gap_after(row, moment)) for moment in MOMENTS]
-        + [missing(row, longer)]
-        for (objective, name), row in sorted(missed.items(), key=lambda item: item[0][1])
-    ]
-    if not lines:
-        return "None."
-    after = [f"gap after {moment} s" for moment in MOMENTS]
-    return table(("problem", "objective", "value", "bound", *after, "missing"), lines)
-
-
-def missing(row: Row, longer: Iterable[Row]) -> str:
-    """Of the gap, what is known to be the value's and what the bound's."""
-    same = [
-        other
-        for other in longer
-        if other["limit"] > row["limit"]
-        and (other["problem"], other["objective"]) == (row["problem"], row["objective"])
-        and other.get("value") is not None
-    ]
-    if not same or row.get("value") is None:
-        return "not settled"
-    value = min(row["value"], *(other["value"] for other in same))
-    bound = max(row["bound"], *(other["bound"] for other in same))
-    parts = [("value", row["value"] - value), ("bound", bound - row["bound"]), ("?", value - bound)]
-    shares = [f"{name} {percent(part / row['value'])}" for name, part in parts if part]
-    return ", ".join(shares) or "-"
 
 
 def problems_table(rows: dict[str, Row], references: References) -> str:

@@ -31,7 +31,7 @@ INSIDE = HERE / "inside"
 sys.path[0] = str(HERE.parent)
 sys.path.insert(1, str(INSIDE))
 
-from faults.drawn import Fault, draw, located, read_drawn, write_drawn  # noqa: E402
+from faults.drawn import Fault, located, read_drawn  # noqa: E402
 from faults.reach import Reach, reach  # noqa: E402
 from faults.table import keep, no_longer_caught, read_results, write_results  # noqa: E402
 
@@ -48,13 +48,11 @@ PROCESSOR = 600, 3600
 
 def main() -> int:
     options = _options()
-    if options.draw:
-        write_drawn(draw(ROOT))
     faults = read_drawn()
     found, missing = located(ROOT, faults)
     for fault in missing:
         print(f"{fault.number}: not found, set it again: {fault.text}")
-    if options.find or options.draw:
+    if options.find:
         print(f"{len(found)} of {len(faults)} faults found")
         return int(bool(missing))
     if changed := _git("status", "--porcelain", "--", "pipesat", "solver", "heuristics", "tests"):
@@ -62,11 +60,6 @@ def main() -> int:
     folder = options.work / _git("rev-parse", "--short=12", "HEAD").strip()
     folder.mkdir(parents=True, exist_ok=True)
     commit = _git("log", "-1", "--format=%h, %cs").strip()
-    if options.so_far:
-        rows = _so_far(folder, found, options)
-        write_results(rows)
-        keep(HERE / "README.md", rows, f"{commit}, so far")
-        return 0
     rows = run(folder, found, options)
     if options.only or len(rows) < len(found):
         return 0
@@ -84,8 +77,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("-j", "--workers", type=int, default=1, help="faults at a time")
     parser.add_argument("--only", type=int, nargs="+", metavar="N", help="numbers of faults")
     parser.add_argument("--find", action="store_true", help="say which faults are in this source")
-    parser.add_argument("--draw", action="store_true", help="draw the faults of this source anew")
-    parser.add_argument("--so-far", action="store_true", help="write the table of what is known")
     parser.add_argument("--work", type=Path, default=HERE / "work", metavar="DIR")
     return parser.parse_args()
 
@@ -117,21 +108,6 @@ def run(folder: Path, faults: Sequence[Fault], options: argparse.Namespace) -> l
             for number, told in done.result().items():
                 rows.add(near_rows.known[number] | told)
     return [rows.known[fault.number] for fault in faults if fault.number in rows.known]
-
-
-def _so_far(folder: Path, faults: Sequence[Fault], options: argparse.Namespace) -> list[Row]:
-    """Rows of all faults: ``open`` where tests that meet one have not been run with it."""
-    reached = reach(ROOT, INSIDE, folder, faults, options.workers)
-    near, known = _Rows(folder / "near.jsonl").known, _Rows(folder / "rows.jsonl").known
-    rows = []
-    for fault in faults:
-        tests = reached[fault.number]
-        new = asdict(fault.now.place) | {"number": fault.number, "group": fault.group}
-        row = known.get(fault.number) or near.get(fault.number) or new | {"verdict": "open"}
-        if row["verdict"] == "survived" and fault.number not in known and _longer(reached, fault):
-            row |= {"verdict": "open"}
-        rows.append(row | {"met_by": len(tests)})
-    return rows
 
 
 class _Rows:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pages import put, table
+
 HERE = Path(__file__).resolve().parent
 RESULTS, JUDGED = HERE / "results.json", HERE / "judged.json"
-BEGIN, END = "<!-- begin table -->\n", "<!-- end table -->\n"
 Row = dict[str, Any]
 
 
@@ -39,33 +40,25 @@ def judged() -> dict[int, str]:
     return {int(number): why for number, why in json.loads(JUDGED.read_text()).items()}
 
 
-def table(rows: Sequence[Row]) -> str:
+def counts(rows: Sequence[Row]) -> str:
     """Return the counts by package as a table."""
-    harmless = judged()
-    lines = [
-        "| package | drawn | caught | survived | of these met by no test | changes nothing "
-        "| longer tests to come |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    harmless, lines = judged(), []
     for group in [*dict.fromkeys(row["group"] for row in rows), "all"]:
         mine = [row for row in rows if group in (row["group"], "all")]
         left = [row for row in mine if row["verdict"] == "survived"]
         unmet = sum(not row["met_by"] for row in left)
         found = sum(row["verdict"] == "caught" for row in mine)
-        cells = [len(mine), found, len(left), unmet]
-        cells += [sum(row["number"] in harmless for row in left)]
-        cells += [len(mine) - len(left) - found]
+        nothing = sum(row["number"] in harmless for row in left)
         name = f"**{group}**" if group == "all" else group
-        lines.append(f"| {name} | " + " | ".join(map(str, cells)) + " |")
+        lines.append([name, len(mine), found, len(left), unmet, nothing])
+    heads = ("package", "drawn", "caught", "survived", "of these met by no test")
     kinds = Counter(row["kind"] for row in rows)
     caught = Counter(row["kind"] for row in rows if row["verdict"] == "caught")
     shares = ", ".join(f"{kind} {caught[kind]} of {kinds[kind]}" for kind in sorted(kinds))
-    return "\n".join([*lines, "", f"Caught by kind: {shares}."])
+    text = table((*heads, "changes nothing"), lines, right=1)
+    return f"{text}\n\nCaught by kind: {shares}."
 
 
 def keep(readme: Path, rows: Sequence[Row], commit: str) -> None:
     """Put the table into README, between its marks."""
-    text = readme.read_text(encoding="utf-8")
-    head, rest = text.split(BEGIN)
-    tail = rest.split(END)[1]
-    readme.write_text(f"{head}{BEGIN}At {commit}:\n\n{table(rows)}\n{END}{tail}", encoding="utf-8")
+    put(readme, "table", f"At {commit}:\n\n{counts(rows)}")

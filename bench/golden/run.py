@@ -26,7 +26,6 @@ sys.path[0] = str(HERE.parent)  # `golden` is a package; its modules are nobody'
 sys.path.insert(1, str(HERE.parent.parent))
 os.environ |= {"OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
 
-from golden import speeds  # noqa: E402
 from golden.answer import answer  # noqa: E402
 from golden.cases import Case, cases  # noqa: E402
 from golden.record import Record, compare, read, write  # noqa: E402
@@ -35,8 +34,7 @@ from golden.record import Record, compare, read, write  # noqa: E402
 def main() -> int:
     options = _options()
     chosen = [case for case in cases() if _wanted(case.name, options.only)]
-    with_speeds = _wanted("speeds/", options.only)
-    if not chosen and not with_speeds:
+    if not chosen:
         raise SystemExit(f"nothing of such a name: {' '.join(options.only)}")
     begin, found = time.monotonic(), 0
     with tempfile.TemporaryDirectory() as folder:
@@ -51,15 +49,13 @@ def main() -> int:
                 found += 1
     took = time.monotonic() - begin
     print(f"{len(chosen)} cases, {found} differences, {took:.0f} s", flush=True)
-    if with_speeds:
-        found += speeds.run(record=options.action == "record")
     return int(bool(found))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("action", choices=["record", "compare"])
-    text = "closed-forms, heuristics, commands, speeds; or a pattern as 'commands/plan/*'"
+    text = "closed-forms, heuristics, commands; or a pattern as 'commands/plan/*'"
     parser.add_argument("--only", nargs="+", default=["*"], metavar="PART", help=text)
     parser.add_argument("--workers", "-j", type=int, default=1, help="cases at a time")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave the cases' files here")

@@ -9,8 +9,6 @@ on which an ILP can be watched. The seed is part of the name (`s3`).
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +16,6 @@ from typing import Any
 
 from bench.plain import generate as rules
 
-HERE = Path(__file__).resolve().parent
-FOLDER = HERE / "problems"
 Json = dict[str, Any]
 
 
@@ -58,22 +54,5 @@ def many_microbatches() -> Json:
     return made
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; compare")
-    check = parser.parse_args().check
-    expected = {f"{p['name']}.json": f"{json.dumps(p)}\n".encode() for p in problems()}
-    if check:
-        found = {path.name: path.read_bytes() for path in FOLDER.glob("*.json")}
-        wrong = sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
-        print("\n".join([*wrong, f"{len(expected)} problems, {len(wrong)} differences"]))
-        return 1 if wrong else 0
-    FOLDER.mkdir(exist_ok=True)
-    for name, content in expected.items():
-        (FOLDER / name).write_bytes(content)
-    print(f"{len(expected)} problems written to {FOLDER}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(rules.main(groups=(problems,), folder=Path(__file__).parent / "problems"))

@@ -13,7 +13,7 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -329,15 +329,29 @@ def large() -> Iterator[Json]:
     yield v_shape("large-vee-28.3B", 32, 256, 1, costs.chunk(2))
 
 
-GROUPS = (table5, lowcap, midcap, vee, uneven, head, adaptis, loop, bidir, torch, tessel, large)
+Group = Callable[[], Iterable[Json]]
+GROUPS: tuple[Group, ...] = (
+    table5,
+    lowcap,
+    midcap,
+    vee,
+    uneven,
+    head,
+    adaptis,
+    loop,
+    bidir,
+    torch,
+    tessel,
+    large,
+)
 
 
 # ---- files ----
 
 
-def files() -> dict[str, bytes]:
+def files(groups: Iterable[Group] = GROUPS) -> dict[str, bytes]:
     """Every problem file by name, sorted: one line of JSON and a newline."""
-    made = chain.from_iterable(group() for group in GROUPS)
+    made = chain.from_iterable(group() for group in groups)
     return dict(sorted((f"{p['name']}.json", f"{json.dumps(p)}\n".encode()) for p in made))
 
 
@@ -352,13 +366,17 @@ def differences(expected: dict[str, bytes], folder: Path) -> list[str]:
     return lines
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(
+    argv: Sequence[str] | None = None,
+    groups: Iterable[Group] = GROUPS,
+    folder: Path = HERE / "problems",
+) -> int:
     """Command line; returns the exit status."""
     parser = argparse.ArgumentParser(description="Write or check the benchmark problems.")
     parser.add_argument(
         "--out",
         type=Path,
-        default=HERE / "problems",
+        default=folder,
         metavar="DIR",
         help="folder of the problem files (default: problems/ beside the script)",
     )
@@ -368,7 +386,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="write nothing; compare the folder with what would be written",
     )
     args = parser.parse_args(argv)
-    expected = files()
+    expected = files(groups)
     if args.check:
         lines = differences(expected, args.out)
         print("\n".join([*lines, f"{len(expected)} problems, {len(lines)} differences"]))

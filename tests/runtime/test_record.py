@@ -138,7 +138,7 @@ def test_ops_can_be_named_by_the_caller(tmp_path: Path, clock: Clock) -> None:
 def test_megatrons_functions_are_taken_where_none_are_given(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Megatron's names, by a stand-in; the real ones ran once: experiments/record."""
+    """Megatron's names, by a stand-in; the real ones ran once, by a script at c897d5f9."""
     from pipesat.record import record
 
     pipeline = Pipeline(clock, chunks=1)

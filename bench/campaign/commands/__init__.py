@@ -31,7 +31,6 @@ COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "balance": (balance.case, LISTS),
     "advise": (advise.case, advise.RUNTIMES),
     "round-trip": (files.round_trip, SMALL),
-    "sweep": (files.sweep, SMALL),
     "streams": (folders.streams, SMALL),
     "twice": (folders.twice, SMALL),
     "kill": (folders.kill, SMALL),

@@ -1,13 +1,12 @@
-"""``export`` with its way back, and ``sweep``: what goes out comes back the same."""
+"""``export`` with its way back: what goes out comes back the same."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from bench.campaign.case import Case
-from bench.campaign.judge import false_claims, load, schedule_in
+from bench.campaign.judge import load, schedule_in
 
 
 def round_trip(case: Case) -> None:
@@ -62,24 +61,3 @@ def rows_fused(schedule: Any) -> list[list[str]]:
     """Return every device's ops, each B with its own W directly behind it as one BW."""
     rows = (" ".join(slot[0] for slot in slots) for slots in schedule["devices"])
     return [re.sub(r"\b(\d+)B(\d+) \1W\2\b", r"\1BW\2", text).split() for text in rows]
-
-
-def sweep(case: Case) -> None:
-    """Every row's result is true of the problem and the schedule beside it."""
-    objective = case.objective()
-    case.problem()
-    spec = 'format = "pipesat.sweep/1"\n[run]\nworkers = 1\n[grid]\nproblem = "problem.json"\n'
-    spec += f'objective = "{objective}"\nmicrobatches = [1, 2]\ntime_limit = 0.5\n'
-    case.write("s.toml", spec)
-    ran = case.run("sweep", "s.toml", "-o", "rows", "--schedules", "--processes", 1, codes=(0, 2))
-    if ran.code:
-        return
-    for line in (case.folder / "rows" / "rows.jsonl").read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        if row["result"] is None or row["result"]["schedule"] is None:
-            continue
-        path = case.folder / "rows" / row["result"]["schedule"]
-        path = path if path.exists() else case.folder / row["result"]["schedule"]
-        judged = case.truth(load(path.parent / "problem.json"), objective)
-        code = 3 if row["status"] == "infeasible" else 0
-        case.violations += false_claims(judged, row["result"], load(path), code)
