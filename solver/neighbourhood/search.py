@@ -123,11 +123,12 @@ class WindowSearch:
         ``most`` is how large a window may get, in items. Presolve pays where there are many pairs.
         """
         seed, spent = self.rng.randrange(1 << 30), self.runner.spent
-        limit, presolve = min(self.limit, self.incumbent.clock.left), bool(self.gains)
+        most_time = self.limit * self.runner.slowness  # else a busy machine would make them small
+        limit, presolve = min(most_time, self.incumbent.clock.left), bool(self.gains)
         solver, status = self.runner.solve(
             cp, limit=limit, seed=seed, strong=self.harder, linear=False, presolve=presolve
         )
-        settled, share = status == cp_model.OPTIMAL, (self.runner.spent - spent) / self.limit
+        settled, share = status == cp_model.OPTIMAL, (self.runner.spent - spent) / most_time
         kind.learn(settled=settled, share=share, most=most)
         return solver if status in FOUND else None
 

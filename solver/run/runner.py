@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,12 +112,14 @@ class Runner:
     The only door to CP-SAT. A model that it takes for none is a fault, never "infeasible".
 
     ``spent`` is the time it took, in the clock's terms. A deterministic clock is limited by, and
-    told, CP-SAT's own deterministic time.
+    told, CP-SAT's own deterministic time. ``slowness`` is what a second of processor time has taken
+    lately by the clock: more than 1 beside other work.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.spent = 0.0
+        self.slowness = 1.0
         self._running: cp_model.CpSolver | None = None
 
     def solve(
@@ -165,13 +168,15 @@ class Runner:
         if on_bound is not None:
             solver.best_bound_callback = guard.hear_bound
         _hint_once(model)
-        self._running = solver
+        self._running, used = solver, time.thread_time()
         try:
             status = solver.solve(model, None if on_solution is None else guard)
         finally:
             self._running = None
-        taken = solver.wall_time
-        if self.clock.deterministic:
+        taken, used = solver.wall_time, time.thread_time() - used
+        if not self.clock.deterministic:
+            self.slowness = slowness(taken, used, self.slowness)
+        else:
             built = len(model.proto.constraints) / BUILT_PER_SECOND
             taken = solver.response_proto.deterministic_time + _OVERHEAD + built
             self.clock.count(taken)
@@ -186,6 +191,18 @@ class Runner:
         """Stop the solve under way, if there is one."""
         if (solver := self._running) is not None:
             solver.stop_search()
+
+
+_TELLING = 0.05  # seconds: what takes less says little of the machine
+_SLOWEST = 4.0
+
+
+def slowness(taken: float, used: float, before: float) -> float:
+    """Return seconds by the clock per second of processor time, 1 to 4; by half what was before."""
+    if taken < _TELLING:
+        return before
+    now = taken / max(used, taken / _SLOWEST)
+    return (before + max(1.0, now)) / 2
 
 
 _POLL = 0.05  # seconds between looks at the clock and its stop

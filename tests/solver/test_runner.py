@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ortools.sat.python import cp_model
 
 from pipesat.core.errors import Fault
+from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.solver.neighbourhood.search import WindowSearch
 from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.runner import Runner
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import Runner, slowness
+from tests.support.problems import chain
 
 
 def model_of(most: int = 9) -> tuple[cp_model.CpModel, cp_model.IntVar]:
@@ -79,3 +84,33 @@ def test_a_deterministic_clock_counts_what_a_model_costs() -> None:
     runner.solve(cp, limit=60, seed=0)
     assert clock.elapsed == runner.spent
     assert clock.elapsed >= 0.1  # 6,000 constraints at 60,000 a second
+
+
+def test_on_a_busy_machine_seconds_by_the_clock_are_more() -> None:
+    """Half of what was before counts; what takes no time says nothing, and 4 is the most."""
+    assert slowness(1.0, 1.0, 1.0) == 1.0
+    assert slowness(1.0, 0.5, 1.0) == 1.5
+    assert slowness(1.0, 0.0, 2.0) == 3.0
+    assert slowness(0.01, 0.001, 2.0) == 2.0
+    assert slowness(1.0, 1.1, 3.0) == 2.0
+
+
+@pytest.mark.parametrize(("share", "limit"), [(1, 0.8), (4, 3.2)])
+def test_windows_have_processor_time(
+    share: int, limit: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = chain(3, 6, F=2, B=3, W=2, cap=2)
+    incumbent = Incumbent(problem, "makespan", Clock(60))
+    incumbent.offer_timed(next(list_schedules(problem)))
+    runner = Runner(Clock(60))
+    runner.slowness = share
+    limits: list[float] = []
+    solve = runner.solve
+
+    def noted(*told: Any, limit: float, **more: Any) -> Any:
+        limits.append(limit)
+        return solve(*told, limit=limit, **more)
+
+    monkeypatch.setattr(runner, "solve", noted)
+    WindowSearch(problem, incumbent, runner=runner, seed=0).step()
+    assert limits == [limit]
