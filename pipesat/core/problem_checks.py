@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, get_args
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, get_args
 
 from pipesat.core.errors import BadInput
 from pipesat.core.plain_problems import with_idle_keys, without_idle_keys
@@ -36,13 +37,17 @@ def require_devices(devices: Iterable[Device]) -> None:
             raise BadInput(expected, where=f"{where}.copy_channels", value=device.copy_channels)
 
 
+_AMOUNTS_OF: Final = attrgetter(*AMOUNTS)
+
+
 def require_stages(stages: Iterable[Stage]) -> None:
     """Pass if amounts that stages state are in their ranges; a BW that is a sum may be larger."""
     for number, stage in enumerate(stages):
-        for key in AMOUNTS:
-            value = getattr(stage, key)
-            if value and not (key == "BW" and stage.sums):
-                require_amount(f"stages[{number}].{key}", value)
+        values = _AMOUNTS_OF(stage)
+        if min(values) < 0 or max(values) > MOST:
+            for key, value in zip(AMOUNTS, values, strict=True):
+                if not (key == "BW" and stage.sums):
+                    require_amount(f"stages[{number}].{key}", value)
 
 
 def require_choice(where: str, value: Any, choices: Sequence[str]) -> None:

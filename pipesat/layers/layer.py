@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
+from itertools import accumulate, product
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -254,6 +255,14 @@ class Layers:
     def recomputable(self) -> bool:
         """Whether any layer has a variant with recomputation."""
         return any(layer.recomputed is not None for layer in self.layers)
+
+    @cached_property
+    def sums(self) -> dict[tuple[str, bool], tuple[int, ...]]:
+        """Sums over the layers before each, of a cost and whether layers recompute."""
+        return {
+            (kind, again): (*accumulate(self.amounts(kind, recompute=again), initial=0),)
+            for kind, again in product(COSTS, (False, True))
+        }
 
     @cached_property
     def static(self) -> tuple[int, ...]:

@@ -60,6 +60,8 @@ def check_partition(layers: Layers, partition: Sequence[range], homes: Sequence[
 
 def _broken_flags(layers: Layers, stage_of: Sequence[int], stages: int) -> Iterator[str]:
     for number, (layer, stage) in enumerate(zip(layers.layers, stage_of, strict=True)):
+        if not (layer.first or layer.last or layer.with_next):
+            continue
         name = layers.label(number)
         if layer.first and stage != 0:
             yield f"{name} must be on the first stage, it is on stage {stage}"

@@ -147,6 +147,7 @@ def _costs(
     """Sums of a stage's layers, as they recompute or not, and its backward."""
     fused = any(layers.layers[k].fused for k in part) or (again and pipeline.recompute_whole)
     amounts: dict[str, Any] = {
-        kind: sum(layers.layers[k].amount(kind, recompute=again) for k in part) for kind in COSTS
+        kind: layers.sums[kind, again][part.stop] - layers.sums[kind, again][part.start]
+        for kind in COSTS
     }
     return amounts, "fused" if fused else pipeline.backward
