@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.__main__ import applicable
-from tests.oracle.claims import CLAIMS, OBJECTIVES
+from tests.oracle.claims import CLAIMS, OBJECTIVES, wrong_of_checker
 from tests.oracle.exact import optimum, solve
 from tests.oracle.generator import FAMILIES, of_family
 from tests.oracle.reading import Document, Pipe
@@ -142,12 +141,11 @@ def test_the_order_of_a_list_is_judged() -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_what_pipesat_says_of_a_family(name: str) -> None:
-    """A few seeds here; ``python -m tests.oracle`` has as many as one likes."""
-    for seed in range(3):
+def test_the_checker_says_of_each_schedule_what_the_rules_say(name: str) -> None:
+    """Of optimal ones, and of these with one op or copy elsewhere."""
+    for seed in range(4):
         document = of_family(name, seed)
-        for claim in applicable(document):
-            assert [*CLAIMS[claim](document, OBJECTIVES[seed % 2])] == [], (seed, claim)
+        assert [*wrong_of_checker(document, OBJECTIVES[seed % 2])] == [], seed
 
 
 def test_a_false_claim_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
