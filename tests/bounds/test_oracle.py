@@ -9,16 +9,11 @@ from itertools import product
 import pytest
 
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.bounds.paired import paired_bounds
 from pipesat.core.problem_file import parse_problem
 from tests.oracle.claims import OBJECTIVES, least, wrong_of_bounds
 from tests.oracle.generator import FAMILIES, of_family
 from tests.support.seeds import seeds
-from tests.support.without_rows import (
-    without_ranks,
-    without_waiting,
-    without_whole_microbatches,
-)
+from tests.support.without_rows import without_waiting, without_whole_microbatches
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -30,18 +25,18 @@ def test_no_schedule_is_shorter_than_a_bound(family: str, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("without", [without_waiting, without_whole_microbatches, without_ranks])
+@pytest.mark.parametrize("without", [without_waiting, without_whole_microbatches])
 def test_what_raises_bounds_with_pairs(without: Callable[[], AbstractContextManager[None]]) -> None:
     """Each argument raises some; where it does, the oracle finds nothing shorter."""
     raised = 0
-    for seed, objective in product(range(30), OBJECTIVES):
+    for seed, objective in product(range(40), OBJECTIVES):
         document = of_family("tight pairs", seed)
         problem = parse_problem(document)
-        bound = max(x.value for x in paired_bounds(problem, objective))
+        bound = closed_form_bound(problem, objective).value
         with without():
-            less = max(x.value for x in paired_bounds(problem, objective))
-        assert less <= bound <= closed_form_bound(problem, objective).value
-        if less < bound:
+            less = closed_form_bound(problem, objective).value
+        assert less <= bound
+        if less < bound and raised < 6:
             raised += 1
             assert least(document, objective, bound - 1)[0] is None, (seed, objective)
-    assert raised
+    assert raised == 6

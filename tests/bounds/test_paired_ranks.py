@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
+from random import Random
+
+import pytest
 
 from pipesat.bounds.paired import paired_bounds, with_least_times
 from pipesat.bounds.paired_ranks import Ranks
 from pipesat.core.problem import Problem
 from pipesat.core.problem_file import parse_problem
+from tests.oracle.claims import least
+from tests.oracle.reading import Document
 from tests.support.problems import document, vee
 
 VEE = parse_problem(
@@ -64,3 +70,44 @@ def test_a_device_that_starts_later_need_not_wait_for_its_forwards() -> None:
     assert ranks.backwards(1, 3) == [5, 9, 13]
     assert ranks.backwards(1, 3, own=True) == [5, 6, 7]
     assert max(bound.value for bound in paired_bounds(late, "span")) == 1 + 4 * 2 + 1 + 30
+
+
+def drawn(seed: int) -> Document:
+    """Unequal stages of a V, a loop or a chain, whose F's may pair with every BW of their device.
+
+    Microbatches come to a device one after another, which few problems of the generator let show.
+    """
+    rng = Random(seed)
+    homes = rng.choice([(0, 1, 1, 0), (0, 1, 2, 2, 1, 0), (0, 1, 0, 1), (0, 1, 2), (0, 1, 2, 1, 0)])
+    longest = rng.choice([3, 5])
+    stages = [
+        {key: rng.randint(longest // 2, longest) for key in ("F", "B")}
+        | {"device": home, "W": rng.randint(1, 2), "held_after_F": 2}
+        | {"held_after_B": rng.choice([0, 1, 2]), "backward": rng.choice(["either", "fused"])}
+        for home in homes
+    ]
+    pairs = []
+    for one, other in product(range(len(homes)), repeat=2):
+        times = [stages[one]["F"], stages[other]["B"] + stages[other]["W"]]
+        if homes[one] == homes[other]:
+            least_time = max(1, max(times) - rng.choice([0, 0, 0, 1]))
+            time = rng.randint(least_time, max(least_time, sum(times) * 3 // 4))
+            pairs.append({"ops": [f"{one}F", f"{other}BW"], "time": time})
+    count, some = rng.randint(3, 5), rng.random() < 0.7
+    memory = [{"memory": rng.randint(2, len(homes)) * 2 + 1} if some else {} for _ in set(homes)]
+    return {"format": "pipesat.problem/1", "microbatches": count, "devices": memory} | {
+        "stages": stages,
+        "comm": {"default": rng.choice([0, 0, 1])},
+        "overlap": {"pairs": pairs},
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [29, 88, 110, 148, 212])
+def test_no_schedule_is_shorter(seed: int) -> None:
+    raw = drawn(seed)
+    bounds = {x.source: x.value for x in paired_bounds(parse_problem(raw), "makespan")}
+    ranks = max(value for source, value in bounds.items() if "by rank of" in source)
+    loads = [value for source, value in bounds.items() if "load with pairs of" in source]
+    assert ranks > max(loads)
+    assert least(raw, "makespan", ranks - 1)[0] is None

@@ -3,49 +3,26 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
 
 from pipesat.core.arrays_of import arrays_of, order_of
 from pipesat.core.geometry import ranks_of
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.heuristics.controllable_memory import blocks, half_block, least_block
 from pipesat.heuristics.one_f_one_b_v import pulled_ahead, whole_block
 from pipesat.heuristics.shared.building_blocks import order_by_block
 from pipesat.kernels.refitting import refitted
 from tests.oracle.kernels import building_blocks, refit
-
-
-def drawn(chance: Random) -> Problem:
-    """A V of unequal stages that may fuse, or have to, on devices in any order."""
-    p = chance.randint(1, 7)
-
-    def stage(device: int) -> dict[str, Any]:
-        times = {kind: chance.randint(0, 6) for kind in ("F", "B", "W")}
-        held = {"held_after_F": chance.randint(0, 4), "held_after_B": chance.randint(0, 4)}
-        held["held_in_backward"] = chance.randint(0, 6)
-        way = {"backward": chance.choice(["split", "split", "fused", "either"])}
-        return {"device": device} | times | held | way
-
-    there = chance.sample(range(p), p)
-    return parse_problem(
-        {
-            "format": FORMAT,
-            "microbatches": chance.randint(1, 3 * p + 2),
-            "devices": [{}] * p,
-            "stages": [stage(device) for device in there + there[::-1]],
-            "comm": {"default": chance.randint(0, 3)},
-        }
-    )
+from tests.support.problems import of
 
 
 @pytest.mark.parametrize("seed", range(16))
 def test_the_same_orders_as_by_definition(seed: int) -> None:
     chance = Random(seed)
-    problem = drawn(chance)
+    more = {"devices": (1, 7), "stages": 14, "microbatches": (1, 23), "ops": 10**4}
+    more |= {"shapes": ("V",), "memory": ("none",), "held": 0.8, "zeros": (0.0, 0.2)}
+    problem = of("plain", seed, **more, backwards=("split", "split", "fused", "either"))
     ranks, arrays = ranks_of(problem, "vee"), arrays_of(problem)
     p = len(ranks)
     assert pulled_ahead(problem, seed % 4).order == building_blocks.order_pulled_ahead(

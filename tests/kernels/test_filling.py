@@ -3,47 +3,18 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import pytest
 
-from pipesat.bounds.feasibility import capacities_by_order
 from pipesat.core.arrays_of import arrays_of, order_of
 from pipesat.core.checker import check
 from pipesat.core.geometry import ranks_of
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.timing import time_codes
 from pipesat.heuristics.shared.gap_filling import Switches, fill_gaps
 from pipesat.kernels.filling import CRITICAL, DEPTHS, PATTERNS
+from tests.oracle.generator import FIT
 from tests.oracle.kernels import gap_filling as oracle
-
-
-def drawn(chance: Random) -> Problem:
-    """A feasible chain of unequal stages on devices in any order, often with no room to spare."""
-    p = chance.randint(1, 9)
-
-    def stage(device: int) -> dict[str, Any]:
-        times = {kind: chance.randint(0, 6) for kind in ("F", "B", "W")}
-        held = {"held_after_F": chance.randint(0, 4), "held_after_B": chance.randint(0, 6)}
-        held["held_in_backward"] = chance.choice([0, chance.randint(0, 9)])
-        way = {"backward": chance.choice(["split", "fused", "either"]), "BW": chance.randint(0, 12)}
-        return {"device": device} | times | held | way
-
-    document: dict[str, Any] = {
-        "format": FORMAT,
-        "microbatches": chance.randint(1, 2 * p + 2),
-        "stages": [stage(device) for device in chance.sample(range(p), p)],
-        "comm": {"default": chance.randint(0, 3)},
-    }
-    free = parse_problem(document | {"devices": [{}] * p})
-    devices = [
-        {"memory": need.capacity + 2 + chance.randint(0, 12), "static": 2}
-        if chance.random() < 0.9
-        else {}
-        for need in capacities_by_order(free)
-    ]
-    return parse_problem(document | {"devices": devices})
+from tests.support.problems import of
 
 
 def settings(chance: Random) -> Switches:
@@ -62,8 +33,10 @@ def settings(chance: Random) -> Switches:
 @pytest.mark.parametrize("seed", range(20))
 def test_the_same_valid_orders_with_their_makespans_and_spans(seed: int) -> None:
     chance = Random(seed)
-    for _ in range(3):
-        problem = drawn(chance)
+    more = {"devices": (1, 9), "stages": 9, "microbatches": (1, 20), "ops": 10**4}
+    more |= {"shapes": ("chain",), "memory": FIT, "held": 0.5, "zeros": (0.0, 0.2)}
+    for number in range(3):
+        problem = of("plain", f"{seed} {number}", **more)
         ranks = ranks_of(problem, "chain")
         for switches in (settings(chance) for _ in range(8)):
             found = fill_gaps(problem, ranks, switches)

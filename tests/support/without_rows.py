@@ -31,10 +31,3 @@ def without_whole_microbatches() -> Iterator[None]:
         patch.object(paired, "with_rooms_in_use", lambda same: same),
     ):
         yield
-
-
-@contextmanager
-def without_ranks() -> Iterator[None]:
-    """Nothing is known of first backwards and last forwards but the first and the last."""
-    with patch.object(paired, "_by_rank", lambda *_: iter(())):
-        yield

@@ -18,10 +18,7 @@ from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.sweeps import (
     LONG,
-    SIXTY,
     Save,
-    ends_with_every_case_once,
-    killed_after_eight_rows,
     rows_in,
     rows_so_far,
     small,
@@ -76,13 +73,6 @@ def address() -> Iterator[str]:
         process.wait(timeout=60)
         process.stdout.close()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def test_sixty_cases_killed_twice(address: str, save: Save, tmp_path: Path) -> None:
-    spec, folder = save(SIXTY, "sweep.toml"), tmp_path / "out"
-    for _ in range(2):
-        killed_after_eight_rows(spec, folder, "--processes", f"ray={address}")
-    ends_with_every_case_once(spec, folder, "--processes", f"ray={address}")
 
 
 def test_a_signal(address: str, save: Save, tmp_path: Path) -> None:
