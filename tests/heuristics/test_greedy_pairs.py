@@ -22,7 +22,7 @@ from tests.support.problems import chain, document, of, vee
 def test_every_schedule_keeps_every_rule() -> None:
     rng, kinds = random.Random(7), set[str]()
     for seed in range(60):
-        problem = of("pairs", seed, pairs=("time",))
+        problem = of("pairs", seed, pairs=("time",), zeros=(0.0, 0.3), ops=40, microbatches=(1, 5))
         try:
             preflight(problem)
         except Infeasible:

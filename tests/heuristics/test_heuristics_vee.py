@@ -203,7 +203,7 @@ def test_v_auto_says_when_memory_is_too_small() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem_name", VEES)
+@pytest.mark.parametrize("problem_name", [name for name in VEES if "-p16-" not in name])
 def test_as_good_as_the_published_programs(problem_name: str) -> None:
     problem = read_problem(BENCH / "problems" / f"{problem_name}.json")
     for ours, theirs in (("zb-v", "zbv"), ("v-half", "v-half"), ("v-min", "v-min")):
