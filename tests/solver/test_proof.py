@@ -84,7 +84,14 @@ def test_no_relaxation_is_above_the_least_span(problem: Problem, devices: set[in
         assert relaxed(problem, "span", devices) <= best
 
 
-@pytest.mark.parametrize("problem", [chain(3, 4, F=2, B=3, W=2, cap=2), vee(2, 2, cap=3)])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        chain(3, 4, F=2, B=3, W=2, cap=2),
+        vee(2, 2, cap=3),
+        chain(2, 3, F=2, B=3, W=2, cap=2, held=(0, 0)),  # a limit, and nothing is held
+    ],
+)
 def test_the_proof_search_ends_with_a_proof(problem: Problem) -> None:
     incumbent = Incumbent(problem, "makespan", Clock(60))
     incumbent.offer_timed(list_scheduling(problem))
