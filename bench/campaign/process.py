@@ -42,7 +42,7 @@ def load() -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    import pipesat.choose.phases
+    import pipesat.choose.search
     import pipesat.cli.app
     import pipesat.cli.terminal
     import pipesat.compare.frontier.memory

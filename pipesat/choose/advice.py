@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pipesat.choose.advice_table import megatron_flags, needed_without, shown_rows, table_of_rows
+from pipesat.choose.bounds import bound_of_any_layers
 from pipesat.choose.estimate_ends import End
 from pipesat.choose.hand_written_rows import Setting, counted
 from pipesat.choose.orders import KNOWN
 from pipesat.choose.plan import Plan
 from pipesat.choose.plan_tables import loads_of
 from pipesat.choose.question import Question
-from pipesat.choose.rows import Row, best_of, plain_of, published_in, rank, shipped_of, stages_text
+from pipesat.choose.rows import Row, best_of, plain_of, published_in, rank, stages_text
 from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.claims import Bound, Standing, Tried, against, change, percent, ratio
 from pipesat.core.remarks import Remark, documents_of, text_of
@@ -26,7 +27,6 @@ from pipesat.core.showing import Column, Displayed, Facts, Table, sentences, tab
 from pipesat.layers.pipeline import shape_name
 
 FORMAT: Final = "pipesat.advice/1"
-NOT_BUILT: Final = "not built in time"
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -43,9 +43,6 @@ class Advised(Displayed):
         What has no row, and why.
     ends
         Rows timed again at the ends of an estimate's ranges.
-    any_layers
-        What no schedule is below whichever layers recompute, if the chosen row recomputes some of a
-        stage: the plan's own bound is for whole stages.
     settings
         Of hand-written schedules, and whether each was tried: it, or a proof that it is no better.
     """
@@ -55,14 +52,13 @@ class Advised(Displayed):
     plan: Plan
     left_out: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
-    any_layers: Bound | None = None
     settings: Mapping[Setting, bool] = field(default_factory=dict)
     ends: tuple[End, ...] = ()
 
     @property
     def chosen(self) -> Row | None:
         """The best row that the runtime can run; ``None`` if there is none."""
-        return min((row for row in self.rows if row.runs), key=rank, default=None)
+        return best_of(self.rows)
 
     @property
     def plain(self) -> Row | None:
@@ -78,10 +74,12 @@ class Advised(Displayed):
         row = self.chosen
         if row is None:
             return None
-        homes = {shape.homes for shape in self.plan.space.shapes}
+        homes = {shape.homes for shape in self.plan.question.shapes}
         if row.shape.homes not in homes or not all(row.partition):
             return None
-        return self.plan.bound if row.candidate.first is None else self.any_layers
+        if row.candidate.first is None:
+            return self.plan.bound
+        return bound_of_any_layers(self.question.layers, tuple(self.plan.known.shapes))
 
     @property
     def standing(self) -> Standing:
@@ -93,12 +91,12 @@ class Advised(Displayed):
     @property
     def shapes(self) -> str:
         """Shapes that were searched, as a list in words."""
-        return ", ".join(shape_name(s.shape) for s in self.plan.known.states if not s.why_not)
+        return ", ".join(map(shape_name, self.plan.known.shapes))
 
     @property
     def not_searched(self) -> list[str]:
         """Placements that rows have and our search did not look at."""
-        searched = {shape.homes for shape in self.plan.space.shapes}
+        searched = {shape.homes for shape in self.plan.question.shapes}
         others = {r.placement for r in self.rows if r.shape.homes not in searched}
         return sorted(others, key=lambda name: (len(name), name))  # a loop of 10 is after one of 9
 
@@ -243,7 +241,7 @@ def _gains(advice: Advised, row: Row) -> Iterator[str]:
         settings = {one: done for one, done in advice.settings.items() if one.name == name}
         shipped = {one: done for one, done in settings.items() if one.shipped}
         asked = (
-            (shipped_of(advice.rows, name), f"{shown} as shipped", shipped),
+            (best_of(advice.rows, name, shipped=True), f"{shown} as shipped", shipped),
             (best_of(advice.rows, name), shown, settings),
         )
         for best, label, some in asked:
@@ -355,7 +353,7 @@ def _doubts(advice: Advised) -> Iterator[str]:
         yield "costs are taken as exact"
     if advice.chosen is not None and advice.ends:
         yield _at_the_ends(advice.ends, advice.chosen)
-    if not question.latency and question.bandwidth is None:
+    if question.free_links:
         yield "links are taken as free"
     if question.of_device is not None and question.reserve:
         sizes = question.reserve, question.of_device

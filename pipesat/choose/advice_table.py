@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from pipesat.choose.offload import OFFLOAD
 from pipesat.choose.orders import KNOWN, SCHEDULES
 from pipesat.choose.plan_tables import by_columns
-from pipesat.choose.question import Question
-from pipesat.choose.rows import PLAINEST_FIRST, Row, published_in, rank, shipped_of, stages_text
+from pipesat.choose.question import OFFLOAD, Question
+from pipesat.choose.rows import PLAINEST_FIRST, Row, best_of, published_in, rank, stages_text
 from pipesat.core.amounts import rounded_down
 from pipesat.core.claims import percent
 from pipesat.core.errors import Fault, NotApplicable
@@ -50,7 +49,7 @@ def shown_rows(rows: Iterable[Row]) -> list[Row]:
             if all(row.partition != k.partition for k in kept.values() if k.name == row.name):
                 kept.setdefault((row.name, split), row)
     shown = [*kept.values()]
-    shipped = (shipped_of(ranked, name) for name in KNOWN)
+    shipped = (best_of(ranked, name, shipped=True) for name in KNOWN)
     shown += [row for row in shipped if row is not None and row not in shown]
     easy = [row for row in ranked if row.runs and not row.by_hand][:1]
     for row in [*easy, *(row for row in ranked if row.name not in _ALWAYS)]:
@@ -153,7 +152,7 @@ def needed_without(question: Question, row: Row) -> str:
     """Say what the plain schedule would need without recomputing; empty if it fits or is none."""
     if question.memory is None:
         return ""
-    plain = question.candidate(row.partition, row.shape, (), row.candidate.runtime).problem
+    plain = question.candidate(row.shape, row.partition).problem
     name = SCHEDULES[row.shape.placement][0]
     try:
         peaks = peak_memory(plain, baseline(name, plain))

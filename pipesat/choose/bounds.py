@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -108,6 +109,13 @@ def shape_bound(layers: Layers, shape: Pipeline, objective: Objective) -> Bound:
     value = two_stages_bound(layers, shape, objective, known)
     bounds.append(Bound(value, f"loads and memory over all partitions ({name})"))
     return max(bounds, key=lambda bound: bound.value)
+
+
+@lru_cache(maxsize=8)
+def bound_of_any_layers(layers: Layers, shapes: tuple[Pipeline, ...]) -> Bound | None:
+    """Return what no schedule of the shapes is below, whichever layers of a stage recompute."""
+    bounds = (shape_bound(cheapest(layers), shape, "makespan") for shape in shapes)
+    return min(bounds, key=lambda bound: bound.value, default=None)
 
 
 def why_nothing_fits(layers: Layers, shape: Pipeline) -> str:

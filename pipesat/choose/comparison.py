@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from pipesat.choose.candidates import Candidate
+from pipesat.choose.candidates import GREEDY, Candidate
 from pipesat.choose.orders import COLUMNS
-from pipesat.choose.search import Findings, Search
+from pipesat.choose.search import Search
 from pipesat.choose.splits import balanced_partition, even_partition
 from pipesat.core.checker import check
 from pipesat.core.claims import (
@@ -33,6 +33,7 @@ EVEN: Final = "even split"
 _SPLITS: Final = {EVEN: even_partition, "cost-balanced split": balanced_partition}
 _MORE: Final = "more memory than there is"
 _LONGEST: Final = 30  # names
+_SHARE: Final = 0.15  # of the time limit, for all rows
 
 Hand: TypeAlias = tuple[str, Pipeline, tuple[range, ...]]
 """Name, shape and partition of a split that a user gives."""
@@ -137,70 +138,82 @@ class SplitRow:
         }
 
 
-@doing("making the even and the balanced split")
-def rows_to_compare(
-    known: Findings, hand: Sequence[Hand], beside: Sequence[Pipeline], *, plain: bool = True
+def compared(
+    search: Search, hand: Sequence[Hand] = (), beside: Sequence[Pipeline] = (), *, plain: bool
 ) -> list[SplitRow]:
-    """Return rows of the even and the balanced split, if ``plain``, and of splits given by hand.
+    """Search, and return the plan's row below those of the even and the balanced split.
 
-    Both stand in each placement that is searched, the even one also in that of each split given by
-    hand and in the placements ``beside``. Those that are partitions of a shape of the search become
-    its candidates, the others stand for comparison alone. Where recomputation may be chosen, stages
-    recompute that 1F1B needs it for.
+    These, if they are asked for (``plain``), stand in each placement that is searched; the even one
+    also in that of each split given by ``hand``, which has a row too, and in the placements
+    ``beside``. Those that are partitions of a shape of the search become its candidates, the others
+    stand for comparison alone. Where recomputation may be chosen, stages recompute that 1F1B needs
+    it for.
     """
-    shapes = [(shape, name) for shape in known.space.shapes for name in _SPLITS]
+    rows, question = list[SplitRow](), search.question
+    shapes = [(shape, name) for shape in question.shapes for name in _SPLITS]
     shapes += [(shape, EVEN) for shape in (*(shape for _, shape, _ in hand), *beside)]
-    rows: dict[tuple[str, tuple[int, ...]], SplitRow] = {}
+    different = dict[tuple[str, tuple[int, ...]], Pipeline]()
     for shape, name in shapes if plain else ():
-        if (name, shape.homes) in rows:
-            continue
-        try:
-            row = _row(known, name, shape, _SPLITS[name](known.space.layers, shape))
-        except (BadInput, Infeasible, NotApplicable) as error:
-            row = SplitRow(name, shape, None, why_not=str(error))
-        rows[name, shape.homes] = row
-    return [*rows.values(), *(_row(known, *given) for given in hand)]
+        different.setdefault((name, shape.homes), shape)
 
+    def compare() -> None:
+        for (name, _), shape in different.items():
+            try:
+                rows.append(_row(search, name, shape, _SPLITS[name](question.layers, shape)))
+            except (BadInput, Infeasible, NotApplicable) as error:
+                rows.append(SplitRow(name, shape, None, why_not=str(error)))
+        rows.extend(_row(search, *given) for given in hand)
+        _order(search, rows)
 
-def _row(known: Findings, name: str, shape: Pipeline, partition: tuple[range, ...]) -> SplitRow:
-    space = known.space
-    flags = next(space.first(shape, partition))
-    same = (n for n, own in enumerate(space.shapes) if own.homes == shape.homes)
-    number = next(same, None)
-    if number is None:
-        outside = f"its placement, {shape_name(shape)}, was not asked for"
-    elif not all(partition):
-        outside = "stages without layers are not searched"
-    else:
-        outside = known.states[number].why_not
-        candidate = None if outside else known.consider(number, partition, flags, name)
-        if candidate is not None:
-            return SplitRow(name, shape, candidate)
-        outside = outside or "one microbatch does not fit into memory"
-    try:
-        made = space.made(shape, partition, flags, name)
-    except BadInput as error:
-        return SplitRow(name, shape, None, why_not=str(error))
-    return SplitRow(name, shape, made, outside=outside)
+    search.run(compare=compare)
+    if rows:
+        shape = question.shapes[0] if search.best is None else search.best.shape
+        rows.append(SplitRow(PLAN, shape, search.best))
+        write(search, rows[-1])
+    return rows
 
 
 @doing("comparing with hand-written schedules")
-def fill(search: Search, rows: Sequence[SplitRow], seconds: float) -> None:
+def _order(search: Search, rows: Sequence[SplitRow]) -> None:
     """Make the hand-written schedules of every row, and let the solver order each for a while."""
     for row in rows:
         write(search, row)
     candidates = dict.fromkeys(row.candidate for row in rows if row.candidate is not None)
+    seconds = _SHARE * search.deadline.limit / max(1, len(candidates))
     for candidate in candidates:
         if search.deadline.stop.is_set():
             return
-        search.evaluate(candidate, 1, seconds / len(candidates))
+        search.evaluate(candidate, GREEDY, seconds)
         if not candidate.proven and search.deadline.left:
-            search.solve(candidate, seconds / len(candidates), drop=False)
+            search.solve(candidate, seconds, drop=False)
+
+
+def _row(search: Search, name: str, shape: Pipeline, partition: tuple[range, ...]) -> SplitRow:
+    question = search.question
+    flags = next(question.first(shape, partition))
+    own = next((one for one in question.shapes if one.homes == shape.homes), None)
+    if own is None:
+        outside = f"its placement, {shape_name(shape)}, was not asked for"
+    elif not all(partition):
+        outside = "stages without layers are not searched"
+    else:
+        outside = search.why_not.get(own, "")
+        candidate = None if outside else search.consider(own, partition, flags, name)
+        if candidate is not None:
+            return SplitRow(name, own, candidate)
+        outside = outside or "one microbatch does not fit into memory"
+    try:
+        flags = question.settled(shape, partition, flags)
+        made = question.candidate(shape, partition, flags)
+    except BadInput as error:
+        return SplitRow(name, shape, None, why_not=str(error))
+    made.proposed_by = made.proposed_by or name
+    return SplitRow(name, shape, made, outside=outside)
 
 
 def write(search: Search, row: SplitRow) -> None:
     """Make the hand-written schedules of a row."""
-    own, objective = row.candidate, search.known.space.objective
+    own, objective = row.candidate, search.question.objective
     if own is None:
         return
     for name, names in COLUMNS.items():

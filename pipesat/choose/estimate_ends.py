@@ -85,7 +85,9 @@ def ends_of(question: Question, rows: Iterable[Row], over: GiveUp) -> Iterator[E
             return
         other, times = varied(question, what, share), []
         for row in runs:
-            problem = other.under(row.candidate, row.candidate.runtime).problem
+            own = row.candidate
+            again = own.shape, own.partition, own.recompute
+            problem = other.candidate(*again, first=own.first, offload=own.offload).problem
             times.append((row, time_order(problem, row.schedule.order).makespan))
         yield End(what, share, tuple(times))
 
@@ -96,7 +98,7 @@ def varied(question: Question, what: Varied, share: Fraction) -> Question:
         _varied(layer, what, share) if what != "the head alone" or layer.role == "head" else layer
         for layer in question.layers.layers
     )
-    return replace(question, layers=replace(question.layers, layers=changed))
+    return replace(question, layers=replace(question.layers, layers=changed), known={})
 
 
 def _varied(layer: Layer, what: Varied, share: Fraction) -> Layer:

@@ -79,13 +79,13 @@ class Advice(Advised):
 
 def _configuration(advice: Advised, row: Row, place: str = "") -> dict[str, bytes]:
     """What the runtime is handed: its file, with what belongs beside it; where it is to lie."""
-    question, file = advice.question, Path(FILE_NAMES[advice.question.runtime])
+    question, file = advice.question, Path(FILE_NAMES[advice.question.record.name])
     if not question.any_order:
         return {file.name: megatron_flags(question, row).encode()}
     options = replace(
         options_of(question, row), remark=remark_of(advice, row), output=Path(place, file)
     )
-    exported = EXPORTERS[question.runtime](row.problem, row.schedule, options)
+    exported = EXPORTERS[question.record.name](row.problem, row.schedule, options)
     beside = {file.with_suffix(suffix).name: data for suffix, data in exported.beside.items()}
     return {file.name: exported.data, **beside}
 

@@ -16,12 +16,12 @@ from typing import Any, Final, NamedTuple
 
 from pipesat.choose.bounds import why_nothing_fits
 from pipesat.choose.comparison import Hand
-from pipesat.choose.question import Question
-from pipesat.choose.search import Findings
+from pipesat.choose.question import Choice, Question
+from pipesat.choose.search import require_possible
 from pipesat.core.amounts import SECONDS, amount, rate
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.progress import doing
-from pipesat.core.settings import RecomputeChoice
+from pipesat.core.settings import RecomputeChoice, Runtime
 from pipesat.core.strict_json import read_json
 from pipesat.layers.file import LARGEST_FILE
 from pipesat.layers.from_profile import layers_of_document, layers_of_profile
@@ -34,7 +34,7 @@ from pipesat.layers.layout import (
     without_letter,
 )
 from pipesat.layers.megatron import partition_of_pattern
-from pipesat.layers.pipeline import Delay, Pipeline, link_delay
+from pipesat.layers.pipeline import Delay, Pipeline, link_delay, no_delay
 from pipesat.layers.roofline import LIKELY
 from pipesat.layers.rules import check_partition
 from pipesat.profile.file import Profile
@@ -149,6 +149,33 @@ def copy_rate(given: float | Fraction | str, layers: Layers) -> Fraction:
     return copied
 
 
+def asked(
+    known: Given,
+    devices: int,
+    microbatches: int,
+    reserve: int | None,
+    latency: int,
+    overlap: tuple[int, int] | None,
+    runtime: Runtime,
+    copy_bandwidth: float | Fraction | str | None,
+) -> Question:
+    """Return the question of an advice; what stays free is taken off the memory."""
+    layers, memory = known.layers, known.memory
+    kept = with_reserve(layers, reserve, memory).reserve - layers.reserve
+    free = not latency and known.bandwidth is None
+    pipeline = Pipeline(
+        devices=devices,
+        microbatches=microbatches,
+        memory=None if memory is None else memory - kept,
+        delay=no_delay if free else link_delay(latency, known.bandwidth),
+        overlap=overlap,
+    )
+    rate = None if copy_bandwidth is None else copy_rate(copy_bandwidth, layers)
+    choice: Choice = "choose" if memory is not None and layers.recomputable else "never"
+    question = Question(layers, pipeline, (), choice, "makespan", runtime, kept)
+    return replace(question, tokens=known.tokens, copy_rate=rate)
+
+
 def require_room(question: Question) -> None:
     """Pass unless memory surely cannot hold a layer, or all of them: no search is needed then.
 
@@ -159,10 +186,9 @@ def require_room(question: Question) -> None:
     BadInput
         If the layers can be cut for no placement.
     """
-    known = Findings(question.searched()[0])
-    for state in known.states:
-        state.why_not = why_nothing_fits(question.layers, state.shape)
-    known.require_possible()
+    asked, _ = question.searched()
+    why_not = {shape: why_nothing_fits(question.layers, shape) for shape in asked.shapes}
+    require_possible(asked, {shape: why for shape, why in why_not.items() if why})
 
 
 def require_choice(layers: Layers, recompute: RecomputeChoice, source: str) -> None:
@@ -207,6 +233,7 @@ def hand_of(text: str, layers: Layers, some: Pipeline) -> Hand:
         if rest:
             expected = f"expected a multiple of {some.devices}, the devices"
             raise BadInput(f"{len(partition)} stages, {expected}", value=text)
-        shape = replace(some, placement="chain" if chunks == 1 else "loop", chunks=chunks)
+        shape = replace(some, placement="chain" if chunks == 1 else "loop")
+        shape = shape if chunks == 1 else replace(shape, chunks=chunks)
         check_partition(layers, partition, shape.homes)
         return f"layout {name}", shape, partition

@@ -22,6 +22,11 @@ _ALL: Final = {
     "vee": ("v-half", "v-min", "dualpipev", "v-auto"),
     "loop": ("interleaved-1f1b", "gis", "gis-h"),
 }
+_PAIRED: Final = {
+    "chain": ("1f1b-overlapped",),
+    "vee": ("dualpipev",),
+    "loop": ("interleaved-overlapped",),
+}
 _FILLED: Final = 2  # settings of zb-auto
 SOME_SETTINGS: Final = ", some settings"
 """Ends the source of a published schedule that is the best of fewer orders than it has."""
@@ -42,7 +47,8 @@ def quick_orders(problem: Problem, effort: int) -> Iterator[Schedule]:
     Which ones: measured on layers like those in examples/, they come closest to the best of all.
     """
     kind = one_route_placement_of(problem)
-    for name in _QUICK[kind] if effort == 1 else _ALL[kind]:
+    paired = _PAIRED[kind] if problem.overlap is not None else ()
+    for name in (*_QUICK[kind], *paired) if effort == 1 else _ALL[kind]:
         with contextlib.suppress(NotApplicable):
             yield BASELINES[name](problem)
     if effort > 1:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.choose.candidates import Candidate, Flags, Space
+from pipesat.choose.candidates import Candidate, Flags
 from pipesat.choose.comparison import SplitRow, gains
 from pipesat.choose.plan_tables import (
     better_outside,
@@ -19,7 +19,8 @@ from pipesat.choose.plan_tables import (
     stage_table,
     stages_of,
 )
-from pipesat.choose.search import Findings
+from pipesat.choose.question import Question
+from pipesat.choose.search import Search
 from pipesat.core.amounts import rounded_down, time_text
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing, Status, percent, ratio, require_best, tenable
@@ -33,10 +34,12 @@ from pipesat.core.result import Solution
 from pipesat.core.schedule import Schedule
 from pipesat.core.showing import Displayed, Facts, Table, sentences
 from pipesat.core.summary import peak_text
+from pipesat.core.usable_cores import usable_cores
 from pipesat.export.result_folder import result_files
 from pipesat.layers.pipeline import shape_name
 from pipesat.layers.stages import problem_with_recompute, untold
 from pipesat.workflows.result import Result
+from pipesat.workflows.studies import versions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,7 +71,7 @@ class Plan(Displayed):
         Proofs that a checked schedule refutes: faults of pipesat. Then no bound is claimed at all.
     """
 
-    known: Findings
+    known: Search
     result: Result | None
     bound: Bound | None
     rows: tuple[SplitRow, ...]
@@ -77,9 +80,9 @@ class Plan(Displayed):
     contradictions: tuple[str, ...] = ()
 
     @property
-    def space(self) -> Space:
+    def question(self) -> Question:
         """What was searched."""
-        return self.known.space
+        return self.known.question
 
     @property
     def chosen(self) -> Candidate | None:
@@ -122,12 +125,12 @@ class Plan(Displayed):
             busy = percent(ratio(max(loads), self.value), 1)
             limit = f"the bottleneck is device {loads.index(max(loads))}, busy {busy} of the time"
         sizes = ", ".join(str(len(part)) for part in own.partition)
-        layout, no_layout = layout_text(own, self.space.layers)
+        layout, no_layout = layout_text(own, self.question.layers)
         return [
             (
                 "Take",
                 f"{shape_name(own.shape)} on {own.shape.devices} devices, order of {order}: {time}"
-                f" a step ({self.space.objective})",
+                f" a step ({self.question.objective})",
             ),
             ("Layers", layout or f"{sizes} per stage"),
             ("No layout", no_layout),
@@ -148,15 +151,15 @@ class Plan(Displayed):
         """Say what is proven over all partitions of the placements that were searched."""
         least = ""
         if self.bound is not None:
-            least = time_text(self.bound.value, self.space.layers.time_unit, rounded_down)
-        tried = (state.shape for state in self.known.states if not state.why_not)
-        over = f"over all partitions of {', '.join(dict.fromkeys(map(shape_name, tried)))}"
+            least = time_text(self.bound.value, self.question.layers.time_unit, rounded_down)
+        over = ", ".join(dict.fromkeys(map(shape_name, self.known.shapes)))
+        over = f"over all partitions of {over}"
         return self.standing.proof(least, of=over) + (f", {over}" if self.standing.proven else "")
 
     def details(self) -> Facts:
         """Return what proves it, how it was found, and what was left out."""
         own, chosen = None if self.result is None else self.result.bound, self.chosen
-        left = [(shape_name(s.shape), s.why_not) for s in self.known.states if s.why_not]
+        left = [(shape_name(shape), why) for shape, why in self.known.why_not.items()]
         return [
             ("proven by", "" if self.bound is None else self.bound.source),
             ("of this split", "" if own is None else own.source),
@@ -168,13 +171,13 @@ class Plan(Displayed):
     def tables(self) -> Iterator[Table]:
         """Yield the stages, then the splits of frameworks beside the plan's."""
         if self.chosen is not None:
-            yield stage_table(self.chosen, self.space.layers)
+            yield stage_table(self.chosen, self.question.layers)
         if self.rows:
-            yield split_table(self.rows, free=self.space.free)
+            yield split_table(self.rows, free=self.question.free)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per stage: device, layers, costs."""
-        return stages_of(self.chosen, self.space.layers)
+        return stages_of(self.chosen, self.question.layers)
 
     def plot(self) -> Figure | None:
         """Draw time and memory of every stage; return a matplotlib figure."""
@@ -182,7 +185,7 @@ class Plan(Displayed):
 
         if self.chosen is None:
             return None
-        return plan_figure(self.space.layers, self.chosen, self.standing)
+        return plan_figure(self.question.layers, self.chosen, self.standing)
 
     def save(self, folder: str | Path, log: Sequence[str] = ()) -> str | None:
         """Write what ``pipesat plan -o`` writes; return the path of its schedule, if there is one.
@@ -196,7 +199,12 @@ class Plan(Displayed):
         Contradiction
             If the plan contradicts itself; then its schedule is written all the same.
         """
-        folder, result, chosen, layers = Path(folder), self.result, self.chosen, self.space.layers
+        folder, result, chosen, layers = (
+            Path(folder),
+            self.result,
+            self.chosen,
+            self.question.layers,
+        )
         made = None if result is None else result_files(folder, result, log)
         files = {} if made is None else made.files
         path = None if made is None else made.schedule
@@ -221,13 +229,13 @@ class Plan(Displayed):
     @property
     def remarks(self) -> tuple[Remark, ...]:
         """What layers and memory state and perhaps do not mean."""
-        shape = self.space.shapes[0]
-        return self.space.layers.remarks(next(filter(None, shape.capacities), None))
+        shape = self.question.shapes[0]
+        return self.question.layers.remarks(next(filter(None, shape.capacities), None))
 
     @property
     def doubts(self) -> tuple[str, ...]:
         """What the numbers do not say."""
-        layers, own = self.space.layers, self.chosen
+        layers, own = self.question.layers, self.chosen
         if own is None:
             return ()
         said = (f"all times and memory are an estimate: {layers.estimate}",)
@@ -242,7 +250,7 @@ class Plan(Displayed):
 
     def _too_full(self) -> Iterator[str]:
         """A device that a real run may not fit on: little is free for what no layer says."""
-        layers = self.space.layers
+        layers = self.question.layers
         for number, device in enumerate(devices_of(self.chosen)):
             memory, peak = device["memory"], device["peak"]
             if memory and memory - peak + layers.reserve < _ROOM * memory:
@@ -269,13 +277,13 @@ class Plan(Displayed):
 
     def document(self, schedule_path: str | None = None) -> dict[str, Any]:
         """Return ``pipesat.plan/1``, ready for JSON."""
-        chosen, layers = self.chosen, self.space.layers
+        chosen, layers = self.chosen, self.question.layers
         keys = ("placement", "stages", "devices", "microbatches")
         return {
             "format": FORMAT,
             "name": layers.name,
             "status": self.status,
-            "objective": self.space.objective,
+            "objective": self.question.objective,
             "value": self.value,
             "lower_bound": None if self.bound is None else self.bound.value,
             "lower_bound_source": None if self.bound is None else self.bound.source,
@@ -283,7 +291,7 @@ class Plan(Displayed):
             "gap": self.standing.gap,
             "shape": None if chosen is None else {key: getattr(chosen.shape, key) for key in keys},
             "proposed_by": None if chosen is None else chosen.proposed_by,
-            "recompute": self.space.choice,
+            "recompute": self.question.choice,
             "stages": stages_of(chosen, layers),
             "devices": devices_of(chosen),
             "layout": layout_text(chosen, layers)[0],
@@ -301,16 +309,16 @@ class Plan(Displayed):
     def _considered(self) -> Iterator[dict[str, Any]]:
         """Yield shapes that were searched, each with its bound, and those that were left out."""
         known = self.known
-        for number, state in enumerate(known.states):
-            bound = None if self.contradictions else known.bound_of(number)
+        for shape in self.question.shapes:
+            bound = None if self.contradictions else known.bound_of(shape)
             yield {
-                "shape": shape_name(state.shape),
-                "backward": state.shape.backward,
+                "shape": shape_name(shape),
+                "backward": shape.backward,
                 "lower_bound": None if bound is None else bound.value,
                 "lower_bound_source": None if bound is None else bound.source,
-                "partitions": len(known.candidates_of(number)),
-                "every_partition_accounted_for": known.accounted_for(number),
-                "why_not": state.why_not or None,
+                "partitions": len(known.candidates_of(shape)),
+                "every_partition_accounted_for": known.accounted_for(shape),
+                "why_not": known.why_not.get(shape),
             }
         for name, why in self.left_out:
             yield {
@@ -326,14 +334,12 @@ class Plan(Displayed):
 
 @doing("checking the answer")
 def concluded(
-    known: Findings,
-    rows: Sequence[SplitRow],
-    left_out: Sequence[tuple[str, str]],
+    known: Search,
+    rows: Sequence[SplitRow] = (),
+    left_out: Iterable[tuple[str, str]] = (),
     *,
-    seconds: float,
-    seed: int,
-    workers: int,
-    versions: Mapping[str, str],
+    seed: int = 0,
+    workers: int | None = 1,
 ) -> Plan:
     """Put together what a search has found.
 
@@ -346,38 +352,38 @@ def concluded(
     """
     others = ((row.name, row.best) for row in rows if not row.outside)
     require_best("the plan", known.value, others)
-    chosen, bound = known.best, known.bound
+    question, chosen, bound = known.question, known.best, known.bound
     refuted = [*known.contradictions]
     for one in (*known.candidates, *(row.candidate for row in rows)):
         refuted += [] if one is None else tenable(one.value, one.bound)[1]
     refuted += tenable(known.value, bound)[1]
     if refuted:
         bound = None
-    result = None
+    result, seconds = None, known.deadline.seconds
     if chosen is not None:
         problem, schedule, own = chosen.problem, chosen.schedules[0], chosen.bound
-        if known.space.free:
+        of_all = known.bound
+        if question.free:
             # with recomputing as a mode: what is proven of these stages says nothing of others
-            problem = problem_with_recompute(known.space.layers, chosen.partition, chosen.shape)
+            problem = problem_with_recompute(question.own, chosen.partition, chosen.shape)
             schedule = _in_modes(schedule, chosen.flags)
             if violations := check(problem, schedule):
                 raise Fault(f"with recomputing as a mode, a plan is not valid: {violations[0]}")
-            own = closed_form_bound(problem, known.space.objective)
-        of_all = known.bound_of(chosen.shape_number) if known.space.free else bound
+            own = closed_form_bound(problem, question.objective)
+            of_all = known.bound_of(chosen.shape)
         best = max((b for b in (own, of_all) if b is not None), key=lambda proof: proof.value)
         proof = None if refuted else best
-        standing = Standing(chosen.value, None if proof is None else proof.value)
         found = Solution(
             problem=problem,
-            status=standing.status,
-            objective=known.space.objective,
+            status=Standing(chosen.value, None if proof is None else proof.value).status,
+            objective=question.objective,
             schedule=schedule,
             bound=proof,
             baseline=chosen.baseline,
             wall_s=seconds,
             seed=seed,
-            workers=workers,
-            versions=dict(versions),
+            workers=workers or usable_cores(),
+            versions=versions(),
             history=chosen.history,
         )
         result = Result.of(found)

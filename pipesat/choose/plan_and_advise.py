@@ -112,12 +112,15 @@ def plan(
     BadInput
         If a value is wrong, or the layers cannot be cut so.
     """
-    from pipesat.choose.candidates import Space
+    from pipesat.choose.comparison import compared
     from pipesat.choose.model_source import delay_of, hand_of, require_choice, with_reserve
-    from pipesat.choose.phases import plan_of
+    from pipesat.choose.plan import concluded
+    from pipesat.choose.question import Question
+    from pipesat.choose.search import Search
     from pipesat.choose.splits import for_runtime, in_each_way, shapes_to_try, shipped_by
     from pipesat.layers.from_profile import read_layers_or_profile
     from pipesat.layers.pipeline import Pipeline
+    from pipesat.workflows.studies import solver_of
 
     source = ""
     if isinstance(layers, str | Path):
@@ -132,22 +135,18 @@ def plan(
     with said_of(source):
         some = Pipeline(devices=devices, microbatches=microbatches, memory=capacity, delay=delay)
         some = replace(some, overlap=None if overlap is None else factor("overlap", overlap))
-        _ = some.capacities  # refuses a list of another length
+        some = replace(some, memory=some.capacities)  # refuses a list of another length
         shapes, left_out = shapes_to_try(layers, some, placement, chunks)
     if target is not None:
         layers, shapes = for_runtime(layers, shapes, target)
         shapes = in_each_way(layers, shapes, target)
-    return plan_of(
-        Space.of(layers, recompute, shapes, objective),
-        Deadline(time_limit, stop or threading.Event()),
-        listener,
-        workers=workers,
-        seed=seed,
-        hand=[hand_of(text, layers, shapes[0]) for text in layouts],
-        beside=shipped_by(target, shapes[0]),
-        compare=compare,
-        left_out=left_out,
-    )
+    hand = [hand_of(text, layers, shapes[0]) for text in layouts]
+    beside = shipped_by(target, shapes[0])
+    question = Question(layers, some, tuple(shapes), recompute, objective)
+    deadline = Deadline(time_limit, stop or threading.Event())
+    search = Search(question, solver_of(objective, workers, seed), deadline, listener)
+    rows = compared(search, hand, beside, plain=compare)
+    return concluded(search, rows, left_out.items(), seed=seed, workers=workers)
 
 
 @public
@@ -238,17 +237,12 @@ def advise(
     >>> advice.save("advice")
     """
     from pipesat.choose.advice_table import shown_rows
+    from pipesat.choose.advising import advised
     from pipesat.choose.estimate_ends import ends_of
     from pipesat.choose.files import Advice
-    from pipesat.choose.model_source import (
-        copy_rate,
-        given,
-        require_room,
-        require_units,
-        with_reserve,
-    )
-    from pipesat.choose.question import Question
-    from pipesat.choose.time_shares import Work
+    from pipesat.choose.model_source import asked, given, require_room, require_units
+    from pipesat.choose.plan import concluded
+    from pipesat.workflows.studies import solver_of
 
     if gpu is not None and tokens is not None:
         text = "a published model has them: expected `length` and `batch`"
@@ -261,38 +255,23 @@ def advise(
     if gpu is not None:
         require_units(memory=memory, reserve=reserve)
     unit = known.layers.memory_unit
-    capacity = known.memory if memory is None else one_in_unit("memory", memory, unit, up=False)
+    if memory is not None:
+        known = known._replace(memory=one_in_unit("memory", memory, unit, up=False))
+    if bandwidth is not None:
+        known = known._replace(bandwidth=rate("bandwidth", bandwidth))
+    if tokens is not None:
+        known = known._replace(tokens=tokens)
     free = None if reserve is None else one_in_unit("reserve", reserve, unit)
-    layers = known.layers
-    kept = with_reserve(layers, free, capacity).reserve - layers.reserve
-    question = Question(
-        layers,
-        devices,
-        microbatches,
-        None if capacity is None else capacity - kept,
-        kept,
-        latency,
-        known.bandwidth if bandwidth is None else rate("bandwidth", bandwidth),
-        target,
-        known.tokens if tokens is None else tokens,
-        None if copy_bandwidth is None else copy_rate(copy_bandwidth, layers),
-        None if overlap is None else factor("overlap", overlap),
-    )
+    pairs = None if overlap is None else factor("overlap", overlap)
+    question = asked(known, devices, microbatches, free, latency, pairs, target, copy_bandwidth)
     require_room(question)
-    work = Work(question, Deadline(_SEARCHING * whole.limit, whole.stop), workers, seed, listener)
-    found = work.done()
+    deadline = Deadline(_SEARCHING * whole.limit, whole.stop)
+    solver = solver_of("makespan", workers, seed)
+    trials, search = advised(question, deadline, solver, listener)
     over = partial(whole.past, _TIMED_AGAIN)
-    ends = tuple(ends_of(question, shown_rows(work.rows), over))
+    ends = tuple(ends_of(question, shown_rows(trials.rows), over))
     if over():
-        work.left_out["times at the ends of the estimate's range"] = "not all in time"
-    left_out, rows = tuple(work.left_out.items()), tuple(work.rows)
-    return Advice(
-        question,
-        rows,
-        found,
-        left_out,
-        whole.seconds,
-        work.any_layers(found),
-        work.settings,
-        ends,
-    )
+        trials.left_out["times at the ends of the estimate's range"] = "not all in time"
+    found = concluded(search, seed=seed, workers=workers)
+    rows, left = tuple(trials.rows), tuple(trials.left_out.items())
+    return Advice(question, rows, found, left, whole.seconds, trials.settings, ends)

@@ -173,12 +173,15 @@ def devices_of(chosen: Candidate | None) -> list[dict[str, Any]]:
     ]
 
 
+def works_of(problem: Problem) -> list[int]:
+    """Least compute time of every stage."""
+    counts = zip(problem.stages, problem.microbatches, strict=True)
+    return [(stage.F + stage.least_backward_work) * count for stage, count in counts]
+
+
 def loads_of(problem: Problem) -> list[int]:
     """Least compute time of every device."""
-    each = [
-        (stage.F + stage.least_backward_work) * count
-        for stage, count in zip(problem.stages, problem.microbatches, strict=True)
-    ]
+    each = works_of(problem)
     return [sum(each[stage] for stage in own) for own in problem.stages_on]
 
 

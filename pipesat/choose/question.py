@@ -1,57 +1,93 @@
-"""What advise is asked: layers on devices, under a memory cap, for a runtime."""
+"""The question: layers to cut, shapes to cut them for, and what a candidate may choose.
+
+``plan`` asks for the best candidate of some shapes, ``advise`` for the best schedule of a model
+under a runtime's rules. Both make candidates here: :meth:`Question.candidate` is the only place
+that turns a cut into a problem.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from math import ceil
+from typing import Final, Literal, TypeAlias
 
-from pipesat.choose.candidates import Candidate, Flags, Space
-from pipesat.choose.offload import with_offload
+from pipesat.choose.candidates import Candidate, Flags, has_variant, where_needed
+from pipesat.choose.cut_terms import variants
 from pipesat.choose.splits import for_runtime, shapes_to_try
 from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
 from pipesat.core.geometry import CHUNKS
-from pipesat.core.problem import Problem
+from pipesat.core.problem import Mode, Offload, Problem
+from pipesat.core.problem_checks import changed
+from pipesat.core.schedule import Objective
 from pipesat.core.settings import OneRoutePlacement, Runtime
 from pipesat.export import RUNTIMES
 from pipesat.export.runtime import Runtime as Record
+from pipesat.layers.devices import Recompute
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import first_recomputed
-from pipesat.layers.pipeline import Delay, Pipeline, link_delay
+from pipesat.layers.pipeline import Pipeline, no_delay
+from pipesat.layers.rules import neighbours
 from pipesat.layers.stages import problem_of_split
 
+Choice: TypeAlias = Literal["never", "always", "where-needed", "choose"]
+"""Which stages recompute: none, all that can, those that 1F1B would not fit on, or any."""
+OFFLOAD: Final = "offload"
+"""Name of the memory mode in which a stage copies activations to the host."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Question:
-    """One question; every row of the answer is a schedule of these layers and devices.
+    """Layers, devices and rules; every row of the answer is a schedule of these.
 
     Attributes
     ----------
-    memory, reserve
-        Capacity of a device, ``None`` without a limit, and what stays free besides. All problems
-        have this capacity, so a schedule has one peak wherever it is shown.
-    latency, bandwidth
-        Of every link, in the layers' units; without a bandwidth, size does not count.
+    layers
+        As they are given; :attr:`own` are those that problems and bounds are made of.
+    pipeline
+        Devices, microbatches, memory, links and pairs; its placement says nothing. The capacity is
+        without :attr:`reserve`, so a schedule has one peak wherever it is shown.
+    shapes
+        What is searched.
+    runtime
+        Whose rules orders obey; ``None``: any order.
+    reserve
+        Memory of a device that stays free.
     tokens
         Of a microbatch, ``None`` if unknown.
     copy_rate
         What a device copies to the host, and back, per time unit; ``None``: nothing is offloaded.
-    overlap
-        What a pair of F and BW takes of their sum, (num, den); ``None``: nothing pairs.
+    known
+        Every candidate that was asked for; questions that differ in what is searched share them.
     """
 
     layers: Layers
-    devices: int
-    microbatches: int
-    memory: int | None
-    reserve: int
-    latency: int
-    bandwidth: Fraction | None
-    runtime: Runtime
+    pipeline: Pipeline
+    shapes: tuple[Pipeline, ...] = ()
+    choice: Choice = "never"
+    objective: Objective = "makespan"
+    runtime: Runtime | None = None
+    reserve: int = 0
     tokens: int | None = None
     copy_rate: Fraction | None = None
-    overlap: tuple[int, int] | None = None
+    known: dict[tuple[object, ...], Candidate] = field(default_factory=dict, repr=False)
+
+    @property
+    def devices(self) -> int:
+        """Pipeline ranks."""
+        return self.pipeline.devices
+
+    @property
+    def microbatches(self) -> int:
+        """Microbatches."""
+        return self.pipeline.microbatches
+
+    @cached_property
+    def memory(self) -> int | None:
+        """Capacity of the first device that has one."""
+        return next((one for one in self.pipeline.capacities if one is not None), None)
 
     @property
     def of_device(self) -> int | None:
@@ -59,83 +95,140 @@ class Question:
         return None if self.memory is None else self.memory + self.reserve
 
     @property
+    def overlap(self) -> tuple[int, int] | None:
+        """What a pair of F and BW takes of their sum, (num, den); ``None``: nothing pairs."""
+        return self.pipeline.overlap
+
+    @property
     def record(self) -> Record:
         """What its runtime can run."""
-        return RUNTIMES[self.runtime]
+        return RUNTIMES[self.runtime or "torch"]
 
     @property
     def any_order(self) -> bool:
         """Whether its runtime runs an order that it is given; else it runs its own."""
-        return self.record.any_order
+        return self.runtime is None or self.record.any_order
 
     @property
-    def may_offload(self) -> bool:
-        """Whether offloading could help, and a rate is known."""
-        limited = self.memory is not None and self.copy_rate is not None
-        return limited and self.layers.recomputable
+    def free_links(self) -> bool:
+        """Whether links are taken to cost nothing."""
+        return self.pipeline.delay is no_delay
 
     @property
     def may_recompute(self) -> bool:
         """Whether recomputing could help: layers have costs for it, and memory is limited."""
         return self.memory is not None and self.layers.recomputable
 
-    def runtime_in(self, placement: OneRoutePlacement) -> Runtime | None:
-        """Whose restrictions a hand-written schedule obeys: an own order in a V has none."""
-        return None if not self.any_order and placement == "vee" else self.runtime
-
-    @cached_property
-    def space(self) -> Space:
-        """Which stages may recompute as searches move from one candidate to the next."""
-        return Space.of(self.layers, "choose" if self.may_recompute else "never")
+    @property
+    def may_offload(self) -> bool:
+        """Whether offloading could help, and a rate is known."""
+        return self.may_recompute and self.copy_rate is not None
 
     @property
-    def free(self) -> Runtime | None:
-        """Whose restrictions a searched order obeys: a runtime with its own runs no other."""
-        return self.runtime if self.any_order else None
+    def free(self) -> bool:
+        """Whether a partition leaves more than one choice of flags."""
+        return self.choice == "choose" and self.layers.recomputable
 
-    def shape(self, placement: OneRoutePlacement, chunks: int = CHUNKS) -> Pipeline:
-        """Return the pipeline of a placement."""
-        return Pipeline(
-            devices=self.devices,
-            microbatches=self.microbatches,
-            placement=placement,
-            chunks=chunks,
-            memory=self.memory,
-            delay=self.delay,
-            overlap=self.overlap,
+    @cached_property
+    def ruled(self) -> Layers:
+        """The layers as the runtime runs them: the first one's backward whole, say."""
+        return (
+            self.layers if self.runtime is None else for_runtime(self.layers, (), self.runtime)[0]
         )
 
     @cached_property
-    def delay(self) -> Delay:
-        """Of links."""
-        return link_delay(self.latency, self.bandwidth)
+    def own(self) -> Layers:
+        """What bounds and proposals are made of: the variants that the choice admits, no others."""
+        if self.choice == "never":
+            return variants(self.ruled)[0]
+        if self.choice == "always":  # where the runtime's rules have it so, backwards are whole
+            again = (
+                x
+                if x.recomputed is None
+                else replace(x, costs=x.recomputed, recomputed=None, fused=True)
+                for x in self.ruled.layers
+            )
+            return replace(self.ruled, layers=tuple(again))
+        return self.ruled
+
+    def shape(self, placement: OneRoutePlacement, chunks: int = CHUNKS) -> Pipeline:
+        """Return the pipeline of a placement, under the runtime's rules.
+
+        A runtime that runs orders of its own has none in a V: there, no rule holds.
+        """
+        shape = replace(self.pipeline, placement=placement, chunks=chunks)
+        if self.runtime is None or (not self.any_order and placement == "vee"):
+            return shape
+        return for_runtime(self.layers, [shape], self.runtime)[1][0]
 
     def searched(
-        self, chunks: Sequence[int] = (), *, all_again: bool | None = None
-    ) -> tuple[Space, list[tuple[str, str]]]:
-        """Return what a search is over, in all placements, and shapes that are left out.
+        self, chunks: Sequence[int] = (), choice: Choice | None = None
+    ) -> tuple[Question, dict[str, str]]:
+        """Return the question of a search in all placements, and shapes that are left out.
 
-        ``all_again``: all layers recompute, or none; else as the question has it.
+        A searched order obeys no rules of a runtime that runs its own: it cannot run there.
 
         Raises
         ------
         BadInput
             If the layers can be cut for no placement.
         """
-        layers, choice = self.layers, self.space.choice
-        if all_again is not None:
-            layers, choice = (_all_again(layers) if all_again else layers), "never"
-        shapes, left_out = shapes_to_try(layers, self.shape("chain"), "any", chunks)
-        if self.any_order:  # else a searched order obeys no restriction, and cannot run
-            layers, shapes = for_runtime(layers, shapes, self.runtime)
-        return Space.of(layers, choice, shapes), left_out
+        asked = replace(self, choice=choice or ("choose" if self.may_recompute else "never"))
+        asked = asked if self.any_order else replace(asked, runtime=None)
+        shapes, left_out = shapes_to_try(asked.own, asked.shape("chain"), "any", chunks)
+        return replace(asked, shapes=tuple(shapes)), left_out
+
+    def settled(self, shape: Pipeline, partition: Sequence[range], wanted: Flags = ()) -> Flags:
+        """Return the flags that a partition gets if ``wanted`` are proposed.
+
+        Stages without a variant are never said to recompute, so that equal problems have equal
+        flags.
+        """
+        if not self.layers.recomputable or self.choice == "never":
+            return ()
+        if self.choice == "where-needed":
+            flags = where_needed(self.layers, shape, partition)
+        else:
+            wanted = wanted or (self.choice == "always",) * len(partition)
+            pairs = zip(wanted, partition, strict=True)
+            flags = tuple(flag and has_variant(self.layers, part) for flag, part in pairs)
+        return flags if any(flags) else ()
+
+    def first(self, shape: Pipeline, partition: Sequence[range]) -> Iterator[Flags]:
+        """Flags to try on a partition that comes without any."""
+        if not self.own.recomputable:
+            yield self.settled(shape, partition)
+            return
+        needed = where_needed(self.layers, shape, partition)
+        yield needed
+        if self.free and any(needed):
+            yield ()
+
+    def around(self, candidate: Candidate) -> Iterator[tuple[tuple[range, ...], Flags]]:
+        """Yield its neighbours: one layer moved, or one stage's recomputation toggled.
+
+        The latter only where it may be chosen.
+        """
+        partition, now = candidate.partition, candidate.flags
+        if all(partition):
+            for moved in neighbours(self.layers, partition, candidate.shape):
+                yield moved, candidate.recompute
+        for stage, part in enumerate(partition):
+            if self.free and has_variant(self.layers, part):
+                yield partition, (*now[:stage], not now[stage], *now[stage + 1 :])
+
+    @property
+    def of_splits(self) -> tuple[Recompute, ...]:
+        """How programmes that choose a partition and flags together may set the flags."""
+        if not self.own.recomputable:
+            return ("never",)
+        return ("where_needed", "never", "always") if self.free else ("where_needed",)
 
     def candidate(
         self,
-        partition: tuple[range, ...],
         shape: Pipeline,
-        recompute: Flags,
-        runtime: Runtime | None,
+        partition: tuple[range, ...],
+        recompute: Flags = (),
         *,
         first: int | None = None,
         offload: bool = False,
@@ -143,51 +236,46 @@ class Question:
         """Return one way to cut, place and recompute, or to offload instead.
 
         The same one whenever it is asked for: whoever has it shares what is known of it.
+
+        Raises
+        ------
+        BadInput
+            If it breaks a flag or a tie, or an amount is more than a problem can state.
         """
-        key = partition, shape.homes, recompute, runtime, first, offload
-        if key not in self.candidates:
-            problem = self._problem(partition, shape, recompute, runtime, first)
-            if offload and self.copy_rate is not None:
-                problem = with_offload(problem, self.layers, partition, self.copy_rate)
-            self.candidates[key] = Candidate(
-                shape, partition, recompute, problem, runtime=runtime, first=first, offload=offload
+        recompute = recompute if any(recompute) else ()
+        key = shape, partition, recompute, first, offload
+        if key not in self.known:
+            layers = self.ruled
+            if first is not None:
+                layers = first_recomputed(layers, partition, first)
+            problem = problem_of_split(layers, partition, shape, recompute=recompute)
+            if offload:
+                problem = self._offloading(problem, partition)
+            self.known[key] = Candidate(*key, problem, self.objective)
+        return self.known[key]
+
+    def _offloading(self, problem: Problem, partition: Sequence[range]) -> Problem:
+        """Return a split's problem whose stages may copy activations to the host."""
+        stages = list[dict[str, tuple[Mode, ...]]]()
+        for part in partition:
+            held, again = (
+                sum(self.layers.layers[k].amount("held_after_F", recompute=flag) for k in part)
+                for flag in (False, True)
             )
-        return self.candidates[key]
-
-    @cached_property
-    def candidates(self) -> dict[tuple[object, ...], Candidate]:
-        """Every candidate that was asked for."""
-        return {}
-
-    def under(self, candidate: Candidate, runtime: Runtime | None) -> Candidate:
-        """Return a candidate's stages with what another runtime cannot run ruled out."""
-        return self.candidate(
-            candidate.partition,
-            candidate.shape,
-            candidate.recompute,
-            runtime,
-            first=candidate.first,
-            offload=candidate.offload,
-        )
+            stays = min(held, again)
+            copy = ceil((held - stays) / (self.copy_rate or 1))
+            mode = Mode(OFFLOAD, offload=Offload(copy, copy, stays))
+            stages.append({"modes": (mode,) if held > stays else ()})
+        return changed(problem, stages)
 
     def in_any_order(self, candidate: Candidate) -> Candidate:
         """Return its stages in all orders that the runtime runs; of Megatron-LM's, in any."""
-        return candidate if self.any_order else self.under(candidate, None)
-
-    def _problem(
-        self,
-        partition: tuple[range, ...],
-        shape: Pipeline,
-        recompute: Flags,
-        runtime: Runtime | None,
-        first: int | None,
-    ) -> Problem:
-        layers = self.layers
-        if runtime is not None:
-            layers, (shape,) = for_runtime(layers, [shape], runtime)
-        if first is not None:
-            layers = first_recomputed(layers, partition, first)
-        return problem_of_split(layers, partition, shape, recompute=recompute)
+        if self.any_order:
+            return candidate
+        shape = replace(candidate.shape, backward="either")
+        own = candidate.partition, candidate.recompute
+        offload = candidate.offload
+        return self.candidate(shape, *own, first=candidate.first, offload=offload)
 
     def work_of(self, layer: int) -> int:
         """Compute of one microbatch in a layer, not recomputed, the least of both ways."""
@@ -208,16 +296,3 @@ class Question:
     ) -> str:
         """Show memory in GiB, MiB, ... where its unit is one of bytes: a need is rounded up."""
         return memory_text(value, self.layers.memory_unit, towards, within=within)
-
-
-def _all_again(layers: Layers) -> Layers:
-    """Return layers that all recompute, where they can: backwards are whole then."""
-    return replace(
-        layers,
-        layers=tuple(
-            one
-            if one.recomputed is None
-            else replace(one, costs=one.recomputed, recomputed=None, fused=True)
-            for one in layers.layers
-        ),
-    )

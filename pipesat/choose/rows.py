@@ -1,36 +1,33 @@
 """The rows of an answer: a candidate with a schedule and a name, and what its runtime makes of it.
 
-Every schedule has been through the checker. What the runtime that is asked for can run today, its
-exporter says, row by row.
+Every schedule has been through the checker.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pipesat.choose.candidates import Candidate, has_variant
-from pipesat.choose.offload import OFFLOAD, WHY_NOT
 from pipesat.choose.orders import SOME_SETTINGS
-from pipesat.choose.question import Question
+from pipesat.choose.question import OFFLOAD, Question
 from pipesat.core.amounts import SECONDS
 from pipesat.core.checker import check
 from pipesat.core.claims import ratio
-from pipesat.core.errors import BadInput, Contradiction, NotApplicable
+from pipesat.core.errors import Contradiction, NotApplicable
 from pipesat.core.metrics import mode_counts, pair_counts, peak_memory
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.showing import ranges
-from pipesat.export import EXPORTERS
 from pipesat.export.as_run import as_run
 from pipesat.export.options import Checkpointing, Options
 from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.megatron import OVERLAP, layout_option, refusal
 from pipesat.layers.pipeline import Pipeline, shape_name
-from pipesat.workflows.hand_written import baselines
+from pipesat.workflows.hand_written import baseline, baselines
 
 OURS: Final = "ours"
 _OWN: Final = "pipesat"  # the source of hand-written schedules that nobody else has published
@@ -46,6 +43,7 @@ PLAINEST_FIRST: Final = (
 """What the table always has. Of two rows that are as fast, the plainer one is advised: one of these
 by its place, then another published schedule, ours, and what offloads."""
 _FULL: Final = "full activation checkpointing, which its configuration sets"
+_NO_COPIES: Final = "no runtime copies beside its ops yet: docs/memory.md has what runs"
 
 
 def credited(source: str) -> str:
@@ -156,12 +154,6 @@ class Row:
             return layout_of_partition(question.layers, self.partition).text
         return None
 
-    def all_again(self, question: Question) -> bool:
-        """Whether every stage that can recompute does."""
-        layers = question.layers
-        able = [stage for stage, part in enumerate(self.partition) if has_variant(layers, part)]
-        return bool(able) and [*self.again] == able
-
     def share_of_ideal(self, question: Question) -> float | None:
         """Time of the layers' own work, shared by all devices evenly, over the makespan.
 
@@ -213,46 +205,40 @@ def rank(row: Row) -> tuple[bool, bool, int, bool, int]:
     return not row.fits, not row.runs, row.makespan, row.by_hand != "", plain
 
 
-def best_of(rows: Iterable[Row], name: str) -> Row | None:
-    """Return the fastest row of a schedule that runs."""
-    return min((row for row in rows if row.name == name and row.runs), key=rank, default=None)
-
-
-def shipped_of(rows: Iterable[Row], name: str) -> Row | None:
-    """Return the fastest row of a schedule as frameworks ship it."""
-    return best_of((row for row in rows if row.shipped), name)
+def best_of(rows: Iterable[Row], name: str = "", *, shipped: bool = False) -> Row | None:
+    """Return the fastest row that runs: of all, or of a schedule; or as frameworks ship it."""
+    some = (row for row in rows if row.runs and name in ("", row.name))
+    return min((row for row in some if row.shipped or not shipped), key=rank, default=None)
 
 
 def plain_of(rows: Iterable[Row]) -> Row | None:
     """Return the best row that runs as it is exported."""
-    return min((row for row in rows if row.runs and not row.by_hand), key=rank, default=None)
+    return best_of(row for row in rows if not row.by_hand)
 
 
 def row_of(
-    build: Callable[[Problem], Schedule],
+    question: Question,
     name: str,
     split: str,
     candidate: Candidate,
+    schedule: Schedule | None = None,
     group: int | None = None,
 ) -> Row:
-    """Build a schedule and return its row, not yet marked."""
-    schedule = build(candidate.problem)
-    return Row(name, split, candidate, schedule, fits(candidate.problem, schedule), group=group)
-
-
-def fits(problem: Problem, schedule: Schedule) -> bool:
-    """Whether a schedule keeps to the memory; what breaks any other rule is refused.
+    """Return the row of a schedule, or of the hand-written one of that name, as its runtime has it.
 
     Raises
     ------
+    NotApplicable
+        If the hand-written schedule does not exist on these stages.
     Contradiction
-        If it is not valid with any amount of memory.
+        If the schedule is not valid with any amount of memory.
     """
-    if not check(problem, schedule):
-        return True
-    if violations := check(problem.with_memory(None), schedule):
-        raise Contradiction(f"{schedule.source} is no schedule of its problem: {violations[0]}")
-    return False
+    problem = candidate.problem
+    made = baseline(name, problem, group=group) if schedule is None else schedule
+    fits = not check(problem, made)
+    if not fits and (violations := check(problem.with_memory(None), made)):
+        raise Contradiction(f"{made.source} is no schedule of its problem: {violations[0]}")
+    return marked(question, Row(name, split, candidate, made, fits, group=group))
 
 
 def marked(question: Question, row: Row) -> Row:
@@ -260,16 +246,19 @@ def marked(question: Question, row: Row) -> Row:
     if not row.fits:
         return replace(row, why_not="needs more memory than there is")
     if row.candidate.offload:
-        return replace(row, why_not=WHY_NOT)
+        return replace(row, why_not=_NO_COPIES)
     row = replace(row, shipped=ships(question, row.shape, row.split, row.group))
     if not question.any_order:
         return replace(row, why_not=_why_not_its_own(question, row))
     try:
-        EXPORTERS[question.runtime](row.problem, row.schedule, options_of(question, row))
-    except (NotApplicable, BadInput) as error:
-        return replace(row, why_not=str(error))
-    if question.record.in_python:
-        row = replace(row, schedule=as_run(row.problem, row.schedule, question.record).schedule)
+        why_not = question.record.why_not(row.problem, options_of(question, row))
+        if why_not is None and question.record.in_python:
+            ran = as_run(row.problem, row.schedule, question.record).schedule
+            row = replace(row, schedule=ran)
+    except NotApplicable as error:
+        why_not = str(error)
+    if why_not is not None:
+        return replace(row, why_not=why_not)
     setting, by_hand = to_do(question, row)
     return replace(row, setting=setting, by_hand=by_hand, shipped=row.shipped and not by_hand)
 
@@ -302,9 +291,10 @@ def options_of(question: Question, row: Row) -> Options:
 
 def _why_not_its_own(question: Question, row: Row) -> str:
     """Say why a runtime that runs orders of its own, Megatron-LM, does not run a row."""
-    if row.name not in question.record.built_in or row.candidate.runtime != question.runtime:
+    own = row.shape == question.shape(row.shape.placement, row.shape.chunks)
+    if row.name not in question.record.built_in or not own or row.shape.placement == "vee":
         return "Megatron-LM runs orders of its own: 1F1B, interleaved and combined 1F1B"
-    if row.again and not row.all_again(question):
+    if row.again and not _all_again(question, row):
         return "Megatron-LM recomputes on all stages alike"
     if row.pairs and (row.again or row.candidate.first is not None):
         return f"{OVERLAP[0]} refuses --recompute-granularity full"
@@ -316,12 +306,18 @@ def _why_not_its_own(question: Question, row: Row) -> str:
     return refusal(p, row.shape.stages // p, m, row.group) or ""
 
 
+def _all_again(question: Question, row: Row) -> bool:
+    """Whether every stage that can recompute does."""
+    able = [s for s, part in enumerate(row.partition) if has_variant(question.layers, part)]
+    return bool(able) and [*row.again] == able
+
+
 def to_do(question: Question, row: Row) -> tuple[str, str]:
     """What has to be set, and what to be written by hand, for stages that recompute and pairs."""
     if not row.again:
         return "", question.record.in_turn if row.pairs else ""
     splits = any(isinstance(i, Op) and i.kind == "B" for line in row.schedule.order for i in line)
-    if question.record.one_switch and row.all_again(question) and not splits:
+    if question.record.one_switch and _all_again(question, row) and not splits:
         return _FULL, ""
     return "", f"checkpoint {stages_text(row.again)} in your own code"
 

@@ -1,39 +1,26 @@
-"""Shapes to try, and partitions to begin with: what exact programmes find best under stand-ins.
-
-Every stand-in is a load that devices should share evenly and a number of microbatches in flight
-whose activations must fit. None of them is the true objective; the search looks at what comes of
-each.
-"""
+"""Shapes to try, a runtime's rules about them, and the splits that frameworks make of layers."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
-from math import ceil
 from operator import add
-from typing import Final, TypeAlias
 
 import numpy as np
 
-from pipesat.choose.bounds import flags_below, stage_cost
-from pipesat.choose.candidates import Flags, Space, usual_in_flight
-from pipesat.choose.cut_terms import cheapest
 from pipesat.core.building import Backward
-from pipesat.core.errors import BadInput, Infeasible, NotApplicable, said_of
+from pipesat.core.errors import BadInput, NotApplicable, said_of
 from pipesat.core.geometry import CHUNKS, PlacementChoice
 from pipesat.core.partition import even, partition_of
-from pipesat.core.schedule import Objective
 from pipesat.core.settings import OneRoutePlacement
 from pipesat.core.split import best_split, squares
 from pipesat.core.strict_json import MOST_STAGES
 from pipesat.export import RUNTIMES
 from pipesat.layers.devices import check_cuttable, smallest_largest
 from pipesat.layers.layer import Layers
-from pipesat.layers.linear_costs import LineMaker, Weights, loads, makespan_lines
 from pipesat.layers.pipeline import Pipeline, shape_name
 from pipesat.layers.rules import check_partition, cut_masks, cuts_of, same_stage
 
@@ -43,7 +30,7 @@ def shapes_to_try(
     some: Pipeline,
     placement: PlacementChoice = "chain",
     chunks: Sequence[int] = (),
-) -> tuple[list[Pipeline], list[tuple[str, str]]]:
+) -> tuple[list[Pipeline], dict[str, str]]:
     """Return a pipeline in a placement, or in all three, and why others are left out.
 
     ``chunks`` are stages per device of a loop, as many shapes as values; 2 unless given.
@@ -56,7 +43,7 @@ def shapes_to_try(
         ("chain", "vee", "loop") if placement == "any" else (placement,)
     )
     found: list[Pipeline] = []
-    left_out: list[tuple[str, str]] = []
+    left_out: dict[str, str] = {}
     loops = [replace(some, placement="loop", chunks=v) for v in dict.fromkeys(chunks or (CHUNKS,))]
     for name in names:
         for shape in loops if name == "loop" else [replace(some, placement=name)]:
@@ -68,12 +55,12 @@ def shapes_to_try(
             except BadInput as error:
                 if placement != "any":
                     raise
-                left_out.append((shape_name(shape), str(error)))
+                left_out[shape_name(shape)] = str(error)
                 continue
             if not (placement == "any" and shape.devices == 1 and name == "vee"):
                 found.append(shape)  # on one device, a loop of two is the same as a V
     if not found:
-        raise BadInput("; ".join(f"{name}: {why}" for name, why in left_out))
+        raise BadInput("; ".join(f"{name}: {why}" for name, why in left_out.items()))
     return found, left_out
 
 
@@ -136,32 +123,7 @@ def shipped_by(runtime: str | None, some: Pipeline) -> list[Pipeline]:
     return [replace(some, placement="loop", chunks=CHUNKS)]
 
 
-_IN_FLIGHT: Final = tuple(map(Fraction, ("1", "1/2", "2", "3/4", "1/4", "3/2")))
-_RELIEF: Final = (102, 105, 110, 120)  # per cent that an end's load counts
-
-
-Proposal: TypeAlias = tuple[tuple[range, ...], Flags, str]
-"""A partition, which of its stages might recompute, and who says so. What becomes of the flags is
-for :class:`~pipesat.choose.candidates.Space` to say."""
-
-
-def proposals(space: Space, shape: Pipeline) -> Iterator[Proposal]:
-    """Yield partitions of a shape, the usually best ones first; some may be equal."""
-    layers = space.layers
-    for name, partition in _plain(layers, shape):
-        for flags in space.first(shape, partition):
-            yield partition, flags, name
-    if shape.stages == shape.devices:
-        yield from _least_closed_form(layers, shape, space.objective)
-    for name, lines, flying in _stand_ins(shape):
-        for recompute in space.of_splits:
-            with contextlib.suppress(Infeasible, NotApplicable):
-                split = smallest_largest(
-                    layers, shape, lines=lines, in_flight=flying, recompute=recompute
-                )
-                yield split.partition, split.recompute, name
-
-
+@lru_cache(maxsize=256)
 def balanced_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
     """The split whose largest device has least of F and BW to do, of those the most even one.
 
@@ -193,52 +155,6 @@ def balanced_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
     better, several = min(found, key=judged), shape.stages != shape.devices
     own, other = (max(ends[p.stop] - ends[p.start] for p in cut) for cut in (found[0], better))
     return found[0] if several and own <= other + max(each) else better
-
-
-def _plain(layers: Layers, shape: Pipeline) -> Iterator[tuple[str, tuple[range, ...]]]:
-    """Partitions that come without a choice of recomputation."""
-    yield "cost-balanced split", balanced_partition(layers, shape)
-    with contextlib.suppress(BadInput):
-        yield "even split", even_partition(layers, shape)
-    if shape.stages != shape.devices:
-        with contextlib.suppress(Infeasible, NotApplicable):
-            least = cheapest(layers)
-            yield "least load", smallest_largest(least, shape, lines=makespan_lines).partition
-
-
-def _least_closed_form(layers: Layers, shape: Pipeline, objective: Objective) -> Iterator[Proposal]:
-    """The partition of a chain that closed forms like best, with the variants they like best."""
-    masks = same_stage(layers, cut_masks(layers, shape.stages))
-    cost = stage_cost(layers, shape, objective)
-    found = best_split(cost, len(layers), shape.stages, masks=masks)
-    if found is not None:
-        allowed = flags_below(layers, shape, objective, found.partition, found.value + 1)
-        flags = tuple(bool(stage) and stage[0] for stage in allowed)
-        yield found.partition, flags, "least closed form"
-
-
-def _stand_ins(shape: Pipeline) -> Iterator[tuple[str, LineMaker, Sequence[int] | None]]:
-    usual = usual_in_flight(shape)
-    for share in _IN_FLIGHT:
-        flying = [max(1, min(shape.microbatches, ceil(share * count))) for count in usual]
-        yield f"balanced, {float(share):g} x in flight", loads(), flying
-    yield "balanced, one in flight", loads(), None
-    for name, lines in _other_loads(shape):
-        yield name, lines, usual
-        yield f"{name}, one in flight", lines, None
-
-
-def _other_loads(shape: Pipeline) -> Iterator[tuple[str, LineMaker]]:
-    """Loads that count some ops or some stages more than others."""
-    yield "balanced F + B", loads({"F": 1, "B": 1})
-    last = shape.stages - 1
-    for percent in _RELIEF:
-        for name, ends in (("first", {0}), ("last", {last}), ("both ends", {0, last})):
-            weights: list[Weights] = [
-                dict.fromkeys(("F", "BW"), percent if s in ends else 100)
-                for s in range(shape.stages)
-            ]
-            yield f"{percent - 100} % relief of {name}", loads(weights)
 
 
 def even_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.export.options import (
+    Cut,
     Options,
     cut_of,
     module_names,
@@ -36,6 +37,21 @@ PYTHON_TORCH: Final = "needs a torch newer than 2.13, with which it is untried"
 """``step`` takes microbatches since pytorch's pull request 188500, ``set_timeout`` is as new."""
 
 
+def torchtitan_cut(problem: Problem, options: Options) -> Cut:
+    """Return the name of the placement, and each stage's layers if they are given.
+
+    Raises
+    ------
+    NotApplicable
+        If torchtitan runs no order of the problem so.
+    """
+    name, layers = cut_of(problem, options, "torchtitan")
+    if layers is not None and 0 in layers[1:-1]:
+        empty = layers.index(0, 1)
+        raise NotApplicable(f"torchtitan cannot run a stage without modules: stage {empty}")
+    return name, layers
+
+
 def torchtitan_files(
     problem: Problem, options: Options, split: Split
 ) -> tuple[dict[str, str], list[str]]:
@@ -43,10 +59,7 @@ def torchtitan_files(
 
     And the versions that they are for.
     """
-    name, layers = cut_of(problem, options, "torchtitan")
-    if layers is not None and 0 in layers[1:-1]:
-        empty = layers.index(0, 1)
-        raise NotApplicable(f"torchtitan cannot run a stage without modules: stage {empty}")
+    name, layers = torchtitan_cut(problem, options)
     told = (
         f"the .py is written for torchtitan {PYTHON_VERSION}, which {PYTHON_TORCH}; the TOML file "
         f"for {TOML_VERSION}, which {TOML_TORCH}"
@@ -189,6 +202,16 @@ AUTOMODEL_VERSION: Final = "0.7.0"
 AUTOMODEL_TORCH: Final = "runs with torch 2.13: its schedule builder was tried there"
 
 
+def automodel_cut(problem: Problem, options: Options) -> Cut:
+    """As :func:`torchtitan_cut`, of NeMo AutoModel."""
+    name, layers = cut_of(problem, options, AUTOMODEL)
+    if layers is not None and 0 in layers:
+        raise NotApplicable(
+            f"NeMo AutoModel wants a transformer layer on every stage, {layers.index(0)} has none"
+        )
+    return name, layers
+
+
 def automodel_files(
     problem: Problem, options: Options, split: Split
 ) -> tuple[dict[str, str], list[str]]:
@@ -196,12 +219,7 @@ def automodel_files(
 
     And the version that it is for, and the recipes' guard that stops the run, if any.
     """
-    name, layers = cut_of(problem, options, AUTOMODEL)
-    if layers is not None and 0 in layers:
-        stage = layers.index(0)
-        raise NotApplicable(
-            f"NeMo AutoModel wants a transformer layer on every stage, {stage} has none"
-        )
+    name, layers = automodel_cut(problem, options)
     ranks, m = len(problem.devices), problem.routes[0].microbatches
     told = [f"written for NeMo AutoModel {AUTOMODEL_VERSION}, which {AUTOMODEL_TORCH}"]
     if m < ranks:
@@ -272,6 +290,7 @@ RUNTIMES: Final = (
         "schedule.toml",
         torchtitan_files,
         _read_torchtitan,
+        torchtitan_cut,
     ),
     framework(
         "automodel",
@@ -280,5 +299,6 @@ RUNTIMES: Final = (
         "schedule.yaml",
         automodel_files,
         _read_automodel,
+        automodel_cut,
     ),
 )

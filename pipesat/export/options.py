@@ -111,9 +111,11 @@ def told_of(layers: Sequence[int]) -> str:
     return f"{sum(layers)} transformer layers in all, {len(layers)} stages: {where}"
 
 
-def cut_of(
-    problem: Problem, options: Options, framework: str
-) -> tuple[str, tuple[int, ...] | None]:
+Cut: TypeAlias = tuple[str, tuple[int, ...] | None]
+"""The name of a placement, and the layers of every stage if they are given."""
+
+
+def cut_of(problem: Problem, options: Options, framework: str) -> Cut:
     """Return the name of a placement in torchtitan and NeMo AutoModel, and each stage's layers.
 
     Without layers the framework cuts them itself: one stage per rank for a single-stage schedule,

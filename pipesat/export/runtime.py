@@ -62,6 +62,8 @@ class Runtime:
         Whether its file says how many layers each stage has.
     built_in
         Hand-written schedules that it has itself.
+    refuse
+        Raises where its configuration cannot say a problem's stages.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Runtime:
     one_switch: bool = False
     takes_layers: bool = False
     built_in: tuple[str, ...] = ()
+    refuse: Callable[[Problem, Options], object] = lambda *_: None
 
     @property
     def in_python(self) -> bool:
@@ -99,6 +102,15 @@ class Runtime:
         loader = loader_for(problem)
         if loader.schedule_name is None:
             raise NotApplicable(f"{self.title} cannot load this placement: {loader.reason}")
+
+    def why_not(self, problem: Problem, options: Options) -> str | None:
+        """Why it runs no order of a problem that its rules restrict; ``None``: it runs them all."""
+        try:
+            self.require(problem)
+            self.refuse(problem, options)
+        except NotApplicable as error:
+            return str(error)
+        return None
 
 
 def restricted(problem: Problem, runtime: Runtime) -> tuple[Problem, ...]:

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,15 +17,15 @@ import pytest
 
 import pipesat
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.choose.advice import NOT_BUILT, of_order
+from pipesat.choose import hand_written_rows
+from pipesat.choose.advice import of_order
 from pipesat.choose.advice_table import megatron_flags, shown_rows
 from pipesat.choose.candidates import Candidate
 from pipesat.choose.files import Advice, result_of
-from pipesat.choose.hand_written_rows import Build, Setting, builds, rows_on
+from pipesat.choose.hand_written_rows import Setting, Trials, settings_of
 from pipesat.choose.question import Question
 from pipesat.choose.rows import Row, credited, marked, published_in
 from pipesat.choose.splits import balanced_partition, even_partition
-from pipesat.choose.time_shares import Work
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
@@ -36,6 +36,7 @@ from pipesat.core.solving import Deadline
 from pipesat.heuristics import BASELINES
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import parse_layout, partition_of_layout
+from pipesat.layers.pipeline import Pipeline
 from pipesat.workflows.hand_written import baseline, hand_written
 from pipesat.workflows.schedules import schedule_of
 from tests.conftest import Run
@@ -62,14 +63,11 @@ def megatron() -> Advice:
     return asked(microbatches=5, target="megatron")
 
 
-def tell(name: str, why: str) -> None:
-    del name, why
-
-
-def first_rows(question: Question) -> Iterator[Row]:
-    """Every family's rows on both splits, in groups of one microbatch per device."""
-    for build in chain(*builds(question, tell)[:2]):
-        yield from build.rows(question, tell) or []
+def tried(question: Question) -> Trials:
+    """Every setting of every family."""
+    trials = Trials(question, Deadline(1000.0))
+    trials.run()
+    return trials
 
 
 def rows_of(advice: Advice, name: str) -> Iterator[Row]:
@@ -212,58 +210,59 @@ TALL = replace(layers_of([entry(1, 1, 1, 1) for _ in range(24)]), time_unit="ms"
 
 
 @pytest.mark.parametrize("runtime", get_args(Runtime))
-@pytest.mark.parametrize("limit", [0.0, 6.0, 1000.0])
-def test_every_family_has_a_build_before_any_has_two(
-    runtime: Runtime, limit: float, monkeypatch: pytest.MonkeyPatch
+def test_every_family_has_a_setting_before_any_has_two(runtime: Runtime) -> None:
+    families = [one.family for one in settings_of(tall(runtime), {})]
+    assert len({*families[: len({*families})]}) == len({*families})
+
+
+def tall(runtime: Runtime) -> Question:
+    return Question(TALL, Pipeline(devices=2, microbatches=8), runtime=runtime)
+
+
+@pytest.mark.parametrize("seconds", [0.01, 1e6])
+def test_settings_are_tried_by_count_whatever_the_clock_says(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long one takes: here a second. Half of the time is for first ones; one is made."""
-    taken: list[str] = []
-
-    def rows(build: Build, *_: object) -> list[Row]:
-        taken.append(build.family)
-        return []
-
-    monkeypatch.setattr(Deadline, "seconds", property(lambda _: float(len(taken))))
-    monkeypatch.setattr(Build, "rows", rows)
-    work = Work(Question(TALL, 2, 8, None, 0, 0, None, runtime), Deadline(limit), 1, 0, None)
-    work.write()
-    known = [build.family for build in builds(work.question, tell)[0]]
-    begun = min(len(known), int(limit / 2) + 1)
-    assert taken[:begun] == known[:begun]
-    assert len(taken) == begun or len(taken) > begun == len(known)
-    moved = [x.family for x in work.settings if x.split == "ours"] if begun < len(known) else []
-    untried = [name for name, why in work.left_out.items() if why == NOT_BUILT]
-    assert untried == known[begun:] + moved
+    """The machine may be so busy that all of the time is gone when the first one is built."""
+    monkeypatch.setattr(Deadline, "seconds", property(lambda _: seconds))
+    monkeypatch.setattr(hand_written_rows, "_OPS_PER_SECOND", 60)
+    trials = Trials(tall("torch"), Deadline(40.0))
+    trials.run()
+    done = [tried for one, tried in trials.settings.items() if one.name in MEGATRONS]
+    assert (done[0], done[-1]) == (True, False)
+    assert done == sorted(done, reverse=True)
 
 
 def built(question: Question, name: str, chunks: int, group: int | None) -> Iterator[int | None]:
     """Times of a schedule that fits, on the even and the balanced split, whatever recomputes."""
     shape = question.shape("chain" if chunks == 1 else "loop", max(2, chunks))
     for cut in {even_partition(UNEVEN, shape), balanced_partition(UNEVEN, shape)}:
-        ways = [
-            question.candidate(cut, shape, (), "megatron", first=n) for n in (None, *range(1, 7))
-        ]
-        ways.append(question.candidate(cut, shape, (True,) * len(cut), "megatron"))
+        ways = [question.candidate(shape, cut, first=n) for n in (None, *range(1, 7))]
+        ways.append(question.candidate(shape, cut, (True,) * len(cut)))
         made = [(way.problem, baseline(name, way.problem, group=group)) for way in ways]
         yield min((s.makespan for problem, s in made if not check(problem, s)), default=None)
 
 
-@pytest.mark.parametrize(("limit", "complete"), [(0.001, 0), (1.3, 1), (3, 2)])
+@pytest.mark.parametrize(("ops", "complete"), [(0, 0), (500, 1), (30_000, 2)])
 def test_a_gain_is_over_every_setting_or_says_how_many(
-    limit: float, complete: int, cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ops: int, complete: int, cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seven layers on two devices: 1F1B on two splits; interleaved in loops of 2 and 3 on two
     splits each, in groups of 2 or 4 of four microbatches. The best one's split is moved as well.
 
-    The clock goes on by 10 ms whenever it is asked.
+    The machine is so busy that whenever the clock is asked, 10 ms have gone of 0.3 s. It does not
+    matter: what is tried is counted in ops.
     """
     clock = count()
     monkeypatch.setattr(Deadline, "seconds", property(lambda _: 0.01 * next(clock)))
+    monkeypatch.setattr(hand_written_rows, "_OPS_PER_SECOND", ops)
     path = tmp_path / "layers.json"
     path.write_bytes(UNEVEN.file())
     options = "--devices 2 --microbatches 4 --memory 20,reserve=0 --for megatron --workers 1 --json"
-    found = cli("advise", path, *options.split(), "--time-limit", limit).json
-    question = Question(UNEVEN, 2, 4, 20, 0, 0, None, "megatron")
+    found = cli("advise", path, *options.split(), "--time-limit", 0.3).json
+    question = Question(
+        UNEVEN, Pipeline(devices=2, microbatches=4, memory=20), choice="choose", runtime="megatron"
+    )
     counts = {one["schedule"]: (one["tried"], one["total"]) for one in found["settings"]}
     assert sum(tried == total for tried, total in counts.values()) == complete
     for name, shown, loops in (("1f1b", "1F1B", (1,)), (MEGATRONS[1], "interleaved 1F1B", (2, 3))):
@@ -272,19 +271,21 @@ def test_a_gain_is_over_every_setting_or_says_how_many(
         tried, total = counts[name]
         assert total == len(own) + 1
         rows = [row for row in found["rows"] if row["schedule"] == name and row["runs"]]
+        gain = found["advice"].get("Gain", "")
         if tried == total:
-            text = f"the best of all {total} settings of {shown}"
             assert min(row["makespan"] for row in rows) <= min(filter(None, own))
-        else:
-            text = f"the best {shown} so far, with {tried} of {total} settings tried"
-            assert f"{total - tried} of {total} settings of {name}" in found["advice"]["Doubt"]
-            left = [one for one in found["not_tried"] if f"of {name} " in one]
-            assert sum(int(one.split()[0]) for one in left) == total - tried
-        assert text in found["advice"]["Gain"]
+            assert f"the best of all {total} settings of {shown}" in gain
+            continue
+        assert "of all" not in gain.partition(shown)[0].rpartition(".")[2]
+        if rows:
+            assert f"the best {shown} so far, with {tried} of {total} settings tried" in gain
+        assert f"{total - tried} of {total} settings of {name}" in found["advice"]["Doubt"]
+        left = [one for one in found["not_tried"] if f"of {name} " in one]
+        assert sum(int(one.split()[0]) for one in left) == total - tried
 
 
 def test_what_was_not_tried_is_named_where_nothing_runs(plain: Advice) -> None:
-    zb_v = Setting("zb-v", "zb-v in a vee", "even")
+    zb_v = Setting("zb-v", plain.question.shape("vee"), "even")
     none = replace(plain, rows=(), settings={zb_v: False, zb_v._replace(split="balanced"): True})
     lines = dict(none.facts())
     assert lines["Take"].endswith("can run none of these: none was built in time")
@@ -296,15 +297,16 @@ def test_memory_that_cannot_hold_the_layers_is_known_before_any_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """24 layers that weigh 2 and hold 1 each are 72, two devices have 46: nothing is built."""
-    monkeypatch.setattr(Work, "write", lambda _: pytest.fail("schedules were built"))
+    monkeypatch.setattr(Trials, "run", lambda _: pytest.fail("schedules were built"))
     layers = [entry(1, 1, 1, 1) | {"weights": 2} for _ in range(24)]
     with pytest.raises(Infeasible, match="72 together, all devices have room for 46"):
         asked(layers_of(layers), memory=23, reserve=0)
 
 
 def asking(memory: int) -> Question:
+    pipeline = Pipeline(devices=2, microbatches=6, memory=memory)
     amounts = replace(UNEVEN, reserve=1)
-    return Question(amounts, 2, 6, memory, 1, 0, None, "torchtitan")
+    return Question(amounts, pipeline, choice="choose", runtime="torchtitan", reserve=1)
 
 
 def test_more_memory_never_makes_a_row_worse() -> None:
@@ -314,7 +316,7 @@ def test_more_memory_never_makes_a_row_worse() -> None:
     for memory in range(6, 90, 7):
         question = asking(memory)
         best: dict[tuple[str, str], int] = {}
-        for row in first_rows(question):
+        for row in (row for row in tried(question).rows if row.split != "ours"):
             assert max(row.peaks) <= memory or not row.fits
             if row.fits:
                 key = (row.name, row.split)
@@ -332,10 +334,11 @@ def test_one_stage_recomputes_where_one_is_enough() -> None:
 
     Nothing is recomputed at 16; with less, a device frees 3 a microbatch by one of its stages.
     """
-    question = Question(FOUR, 2, 8, 15, 0, 0, None, "torch")
-    rows = [row for row in first_rows(question) if row.fits]
-    roomy = replace(question, memory=40)
-    free = [row for row in first_rows(roomy) if row.name == "zb-v"]
+    line = Pipeline(devices=2, microbatches=8, memory=15)
+    question = Question(FOUR, line, choice="choose", runtime="torch")
+    rows = [row for row in tried(question).rows if row.fits]
+    roomy = replace(question, pipeline=replace(line, memory=40), known={})
+    free = [row for row in tried(roomy).rows if row.name == "zb-v"]
     assert all(not row.again and max(row.peaks) == 16 for row in free)
     assert [len(row.again) <= 2 for row in rows if row.name == "zb-v"][:1] == [True]
 
@@ -525,7 +528,9 @@ def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path
     """
     advice = asked(memory=10, reserve=1, target="torchtitan", time_limit=1.0)
     chain = advice.question.shape("chain")
-    known, plainest = rows_on(advice.question, "1f1b", "even", chain, (range(2), range(2, 4)))
+    trials = Trials(advice.question, Deadline(100.0))
+    trials.add("1f1b", "even", chain, (range(2), range(2, 4)))
+    known, plainest = trials.rows
     assert known.again == (0,)
     made = [row.schedule for row in hand_written(known.problem, "makespan") if row.schedule]
     order = min((s for s in made if not check(known.problem, s)), key=lambda s: s.makespan)

@@ -62,7 +62,7 @@ def test_the_head_and_w_against_b_are_varied_alone() -> None:
     lighter = pipesat.Problem.chain(2, 4, **{k: [s[k] for s in stages] for k in "FBW"})
     assert ends["the head alone", 0.32].of(row) == schedule_of(lighter, "1f1b").makespan
     other = varied(advice.question, "W / B", Fraction(20, 100))
-    moved = other.under(row.candidate, "torch").problem.stages
+    moved = other.candidate(row.shape, row.partition).problem.stages
     assert [(s.F, s.B, s.W, s.BW) for s in moved] == [(20, 34, 6, 40), (40, 68, 12, 80)]
     assert ends["W / B", 0.2].of(row) == row.makespan
 

@@ -22,7 +22,7 @@ from pipesat.choose.bounds import (
     stage_bound,
 )
 from pipesat.choose.comparison import SplitRow
-from pipesat.choose.phases import Reach, bound_shapes, propose, run_plan
+from pipesat.choose.comparison import compared as rows_of_plan
 from pipesat.choose.plan import Plan, concluded
 from pipesat.choose.splits import balanced_partition, even_partition, shapes_to_try
 from pipesat.core.checker import check
@@ -337,21 +337,21 @@ def test_shapes() -> None:
         ("vee", 4),
         ("loop", 4),
     ]
-    (why,) = left_out
-    assert why[0] == "loop of 3"
-    assert "6 stages, but only 5 layers" in why[1]
+    assert [*left_out] == ["loop of 3"]
+    assert "6 stages, but only 5 layers" in left_out["loop of 3"]
 
 
 def test_a_bound_that_many_partitions_keep_is_said_to_be_weaker() -> None:
     """Stopped before anything was listed: the bound stands, and the plan says what it is of."""
     layers = layers_of(HEAVY_HEAD)
     search = searched(layers, [Pipeline(devices=2, microbatches=3, memory=11)])
-    bound_shapes(search.known)
-    propose(search, Reach())
-    assert search.known.bound is not None
-    assert "over all partitions" in search.known.bound.source
+    search.bound_shapes()
+    search.propose(0.25)
+    assert search.bound is not None
+    assert "over all partitions" in search.bound.source
     search.deadline.stop.set()
-    plan = run_plan(search)
+    search.run()
+    plan = concluded(search)
     assert plan.status == "feasible"
     assert not plan.complete
     assert plan.value is not None
@@ -369,7 +369,7 @@ def compared() -> Plan:
     layout = parse_layout("Et*14|t*12L")
     hand = [("by hand", shape, partition_of_layout(layout, layers))]
     search = searched(layers, [shape], time_limit=8.0)  # a little for the other splits' orders
-    return run_plan(search, hand=hand, compare=True)
+    return concluded(search, rows_of_plan(search, hand, plain=True))
 
 
 def test_the_comparison_is_made_of_the_splits_own_problems(compared: Plan) -> None:
@@ -522,19 +522,17 @@ def test_layers_bound_to_the_first_stage_leave_an_even_split(cli: Run, save: Sav
 def test_what_is_taken_is_the_best_row() -> None:
     """A row of the search that is better than the plan is a fault, and not printed."""
     search = searched(layers_of(HEAVY_HEAD), [on(3)])
-    run_plan(search)
-    known = search.known
-    best, worse = known.best, known.consider(0, partition_of((0, 1, 5)), (), "one more")
+    search.run()
+    best, worse = search.best, search.consider(on(3), partition_of((0, 1, 5)), (), "one more")
     assert best is not None
     assert worse is not None
     search.evaluate(worse, 1)
     rows = [SplitRow("even split", best.shape, best)]
-    known.best = worse
-    asked: dict[str, Any] = {"seconds": 0.0, "seed": 0, "workers": 1, "versions": {}}
+    search.best = worse
     with pytest.raises(Contradiction, match="the plan is called the best"):
-        concluded(known, rows, [], **asked)
+        concluded(search, rows)
     outside = [replace(rows[0], outside="its placement was not asked for")]
-    assert concluded(known, outside, [], **asked).value == worse.value
+    assert concluded(search, outside).value == worse.value
 
 
 def test_a_plan_for_a_runtime_takes_as_long_as_it_runs_there() -> None:

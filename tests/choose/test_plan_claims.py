@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pipesat.choose.phases import Reach, bound_shapes, propose
 from pipesat.choose.plan import concluded
 from pipesat.choose.search import Search
 from pipesat.core.checker import check
@@ -93,10 +92,11 @@ def test_a_candidate_has_the_flags_that_the_choice_allows(choice: str) -> None:
     """
     entries = [TEMPTING[0], entry(2, 3, 1, 4), TEMPTING[0]]
     shape = Pipeline(devices=3, microbatches=3, memory=8)
-    space = searched(layers_of(entries), [shape], recompute=choice).known.space
+    question = searched(layers_of(entries), [shape], recompute=choice).question
     parts = partition_of((0, 1, 2, 3))
     wanted = product((False, True), repeat=3)
-    flags = {space.made(shape, parts, some).flags for some in wanted}
+    settled = {question.settled(shape, parts, some) for some in wanted}
+    flags = {question.candidate(shape, parts, some).flags for some in settled}
     assert (
         flags
         == {
@@ -190,17 +190,17 @@ def test_flags_that_leave_no_partition_are_bad_input(placement: str) -> None:
 
 def searched_through() -> Search:
     search = searched(layers_of(TEMPTING), [Pipeline(devices=2, microbatches=3)])
-    bound_shapes(search.known)
-    propose(search, Reach())
+    search.bound_shapes()
+    search.propose(0.25)
     return search
 
 
 def test_a_refuted_proof_is_dropped_and_the_schedule_kept() -> None:
     search = searched_through()
-    assert search.known.best is not None
-    assert search.known.value is not None
-    search.known.best.bound = Bound(search.known.value + 1, "a wrong argument")
-    plan = concluded(search.known, [], [], seconds=0.0, seed=0, workers=1, versions={})
+    assert search.best is not None
+    assert search.value is not None
+    search.best.bound = Bound(search.value + 1, "a wrong argument")
+    plan = concluded(search)
     assert plan.status == "feasible"
     assert plan.bound is None
     assert plan.standing.gap is None
@@ -208,5 +208,5 @@ def test_a_refuted_proof_is_dropped_and_the_schedule_kept() -> None:
     assert plan.result.lower_bound is None
     assert plan.result.schedule is not None
     (text,) = plan.contradictions
-    assert f"a wrong argument says at least {search.known.value + 1}" in text
+    assert f"a wrong argument says at least {search.value + 1}" in text
     assert any("no bound is claimed" in remark for remark in plan.doubts)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pipesat.choose.bounds import shape_bound
-from pipesat.choose.candidates import Space
+from pipesat.choose.question import Question
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.schedule import Objective
 from pipesat.layers.file import parse_layers
@@ -29,7 +29,6 @@ def compared(seed: int) -> str:
     case: Case = replace(drawn, known={}, microbatches=draw.randint(2, 3))
     if None in case.capacities:
         return "unlimited"
-    layers = Space.of(parse_layers(case.document), recompute).layers  # type: ignore[arg-type]
     shape = Pipeline(
         devices=case.devices,
         microbatches=case.microbatches,
@@ -37,6 +36,7 @@ def compared(seed: int) -> str:
         memory=case.capacities,
         delay=link_delay(case.latency, case.bandwidth),
     )
+    layers = Question(parse_layers(case.document), shape, choice=recompute).own  # type: ignore[arg-type]
     best = case.best(case.shapes[0])
     try:
         bound = shape_bound(layers, shape, OBJECTIVES[case.objective])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipesat.choose.candidates import Space
-from pipesat.choose.phases import run_plan
-from pipesat.choose.plan import Plan
-from pipesat.choose.search import Findings, Search
+from pipesat.choose.comparison import compared
+from pipesat.choose.plan import Plan, concluded
+from pipesat.choose.question import Question
+from pipesat.choose.search import Search
 from pipesat.core.problem import Problem
 from pipesat.core.result import Solution
 from pipesat.core.solving import Deadline
@@ -41,9 +41,9 @@ def searched(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Sear
 
     deadline = Deadline(options.pop("time_limit", 600.0))  # never reached: everything is proven
     choice = options.pop("recompute", "never")
-    known = Findings(Space.of(layers, choice, shapes, objective))
-    return Search(known, solver, deadline)
+    return Search(Question(layers, shapes[0], tuple(shapes), choice, objective), solver, deadline)
 
 
 def planned(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Plan:
-    return run_plan(searched(layers, shapes, **options))
+    search = searched(layers, shapes, **options)
+    return concluded(search, compared(search, plain=False))

@@ -136,8 +136,8 @@ def _done(*_: object, **__: object) -> None:
 _LONG_WORK = (
     "pipesat.solver.solve",
     "pipesat.compare.frontier.points.trace",
-    "pipesat.choose.time_shares.Work",
-    "pipesat.choose.phases.run_plan",
+    "pipesat.choose.hand_written_rows.Trials.run",
+    "pipesat.choose.search.Search.run",
     "pipesat.compare.frontier.least_memory.least_memory",
     "pipesat.runtime.run.check_parity",
     "pipesat.runtime.run.run_order",

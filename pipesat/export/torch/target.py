@@ -14,7 +14,7 @@ from pipesat.core.microbatch_order import relabelled
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Exported, Schedule
 from pipesat.core.strict_json import decoded
-from pipesat.export.options import Options, told_of
+from pipesat.export.options import Cut, Options, told_of
 from pipesat.export.reading import Meaning, rows_of
 from pipesat.export.runtime import Runtime
 from pipesat.export.torch.adapt import adapt
@@ -108,11 +108,12 @@ def framework(
     file: str,
     write: WriteFragments,
     read: ReadFragments,
+    cut: Callable[[Problem, Options], Cut],
 ) -> Runtime:
     """Return the record of a framework that runs torch's CSV and places stages by a name.
 
     ``write`` makes its files by suffix, its own first, and says what is to be known. ``read`` reads
-    them, each for itself.
+    them, each for itself. ``cut`` refuses stages that it cannot have.
     """
     return replace(
         RUNTIME,
@@ -122,6 +123,7 @@ def framework(
         file=file,
         write=partial(export_framework, write),
         read=partial(read_framework, read),
+        refuse=cut,
         takes=("layers", "exact", "remark", "checkpointing"),
         any_placement=False,
         one_switch=True,
