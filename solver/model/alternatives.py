@@ -170,49 +170,48 @@ def choice_of(
     return Choice(stage, microbatch, chosen)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Running:
-    """What runs: its start and end, the intervals that it may occupy, and as what it may run.
+    """What runs: as what it may run, its start and end, and the intervals that it may occupy.
 
     ``present`` says whether it exists: False, or a literal, where a W may be absent because its
-    backward is fused.
+    backward is fused, or a copy because nothing is offloaded.
     """
 
-    start: cp_model.IntVar
-    end: cp_model.LinearExpr
-    intervals: list[cp_model.IntervalVar]
     alternatives: list[Alternative]
     present: Literal
+    start: cp_model.IntVar = field(init=False)
+    end: cp_model.LinearExpr = field(init=False)
+    intervals: list[cp_model.IntervalVar] = field(init=False)
+
+    def begin(self, cp: cp_model.CpModel, start: cp_model.IntVar) -> None:
+        """Let it start there, which says its end and its intervals.
+
+        One that is absent and has one length ends as if it were there; of several lengths, at once.
+        """
+        self.start, present = start, self.present
+        lengths = {one.length for one in self.alternatives}
+        if len(lengths) == 1:
+            (length,) = lengths
+            self.end = start + length
+            if present is True:
+                self.intervals = [cp.new_fixed_size_interval_var(start, length, "")]
+            else:
+                optional = cp.new_optional_fixed_size_interval_var(start, length, present, "")
+                self.intervals = [optional]
+            return
+        self.intervals = [
+            cp.new_optional_fixed_size_interval_var(start, one.length, one.chosen, "")
+            for one in self.alternatives
+        ]
+        last = self.alternatives[-1].length if present is True else 0
+        self.end = start + last
+        for one in self.alternatives:
+            if one.length != last:
+                self.end = self.end + (one.length - last) * one.chosen
 
 
 R = TypeVar("R", bound=Running)
-
-
-def place(
-    cp: cp_model.CpModel,
-    start: cp_model.IntVar,
-    alternatives: Sequence[Alternative],
-    present: Literal,
-) -> tuple[cp_model.LinearExpr, list[cp_model.IntervalVar]]:
-    """Return the end of what starts there, and the intervals that it may occupy.
-
-    One that is absent and has one length ends as if it were there; of several lengths, at once.
-    """
-    lengths = {one.length for one in alternatives}
-    if len(lengths) == 1:
-        (length,) = lengths
-        if present is True:
-            return start + length, [cp.new_fixed_size_interval_var(start, length, "")]
-        return start + length, [cp.new_optional_fixed_size_interval_var(start, length, present, "")]
-    intervals = [
-        cp.new_optional_fixed_size_interval_var(start, one.length, one.chosen, "")
-        for one in alternatives
-    ]
-    end: cp_model.LinearExpr = start + 0
-    last = alternatives[-1].length if present is True else 0
-    for one in alternatives[:-1] if present is True else alternatives:
-        end = end + (one.length - last) * one.chosen
-    return end + last, intervals
 
 
 def joined(problem: Problem, row: Iterable[Op], partner: Mapping[Event, Event]) -> tuple[Item, ...]:

@@ -21,14 +21,13 @@ from pipesat.solver.model.alternatives import (
     Running,
     add_pair_choices,
     choice_of,
-    place,
 )
 from pipesat.solver.model.pairing import Gains, gains, time_that_gains, useful_variants
 from pipesat.solver.model.times import Times
 from pipesat.solver.model.turns import Name, Turns, add_turns, chains, precedes
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Task(Running):
     """One phase of (stage, microbatch)."""
 
@@ -137,26 +136,28 @@ def add_variables(
             for kind in [problem.class_of(number, m)]
         ]
         v.split.append([choice.present(cp, "W") for choice in choices])
-        for phase, stages in v.tasks.items():
-            own = choices if problem.stages[number].may_split or phase != "W" else []
-            stages.append([_task(v, choice, phase) for choice in own])
+        for part, of_stages in v.tasks.items():
+            own = choices if problem.stages[number].may_split or part != "W" else []
+            of_stages.append([_task(v, choice, part) for choice in own])
     v.turns = add_turns(cp, problem)
     add_pairs(v, known)
     return v
 
 
 def _task(v: Variables, choice: Choice, phase: Phase) -> Task:
-    alternatives = choice.alternatives(v.cp, v.problem, phase, v.times.unit)
-    present = choice.present(v.cp, phase)
+    task = Task(
+        alternatives=choice.alternatives(v.cp, v.problem, phase, v.times.unit),
+        present=choice.present(v.cp, phase),
+        stage=choice.stage,
+        phase=phase,
+        microbatch=choice.microbatch,
+    )
     # one that is absent may have to stand where the last one that is present ends, and a pair may
     # be shorter than its members
-    alone = len(alternatives) == 1 and present is True and v.problem.overlap is None
-    latest = v.horizon - alternatives[0].length if alone and phase != "B" else v.horizon
-    start = v.cp.new_int_var(0, latest, "")
-    end, intervals = place(v.cp, start, alternatives, present)
-    return Task(
-        start, end, intervals, alternatives, present, choice.stage, phase, choice.microbatch
-    )
+    alone = len(task.alternatives) == 1 and task.present is True and v.problem.overlap is None
+    latest = v.horizon - task.alternatives[0].length if alone and phase != "B" else v.horizon
+    task.begin(v.cp, v.cp.new_int_var(0, latest, ""))
+    return task
 
 
 def add_pairs(v: Variables, known: Gains) -> None:

@@ -27,7 +27,6 @@ from pipesat.solver.model.alternatives import (
     Running,
     add_pair_choices,
     choice_of,
-    place,
 )
 from pipesat.solver.model.pairing import Gains, gains, time_that_gains, useful_variants
 from pipesat.solver.model.turns import Turns, add_turns, classes_of
@@ -73,9 +72,9 @@ class OverTime:
         for part in PARTS:
             if alternatives := passage.choice.alternatives(cp, problem, part):
                 present = passage.choice.present(cp, part)
-                start = cp.new_int_var(0, self.latest, "")
-                placed = place(cp, start, alternatives, present)
-                passage.tasks[part] = Running(start, *placed, alternatives, present)
+                task = Running(alternatives=alternatives, present=present)
+                task.begin(cp, cp.new_int_var(0, self.latest, ""))
+                passage.tasks[part] = task
         return passage
 
     def _add_sequence(self, tasks: Mapping[Part, Running]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -18,10 +18,12 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited
 from pipesat.kernels import windows as kernel
 from pipesat.kernels.arrays import UNLIMITED
-from pipesat.solver.model.alternatives import COPIES, Literal
+from pipesat.solver.model.alternatives import COPIES, Literal, Part
 from pipesat.solver.neighbourhood.graph import Done, Graph, needs
-from pipesat.solver.neighbourhood.node import NO_PATH, Node
-from pipesat.solver.neighbourhood.slots import FreeRow, Planned
+from pipesat.solver.neighbourhood.node import Node
+from pipesat.solver.neighbourhood.slots import FreeRow, Slot
+
+_BEFORE: Final[Mapping[Part, Part]] = {"O": "F", "L": "O", "B": "L"}  # of what is offloaded
 
 
 class Wait(NamedTuple):
@@ -54,17 +56,17 @@ class Nodes:
     ) -> None:
         self.problem, self.graph, self.free = problem, graph, free
         self.of_item = {n: Node(n, graph.sequence.duration[n], fixed=True) for n in sorted(between)}
-        self.of = {plan.done: plan for row in free.values() for plan in row.planned}
+        self.of = {slot.done: slot for row in free.values() for slot in row.slots}
         self.conditional: list[Conditional] = []
         self._set_tails()
         self.waits = [*self._data_flow(), *self._trips(), *self._between(), *self._sequence()]
         self._settle([*self.waits, *self._implied()])
 
-    def _free(self) -> Iterator[Planned]:
+    def _free(self) -> Iterator[Slot]:
         """Yield what is free and there at present."""
-        yield from (plan for plan in self.of.values() if plan.item is not None)
+        yield from (slot for slot in self.of.values() if slot.item is not None)
 
-    def _waited_for(self, source: int, item: int, delay: int) -> Iterator[tuple[Planned, bool]]:
+    def _waited_for(self, source: int, item: int, delay: int) -> Iterator[tuple[Slot, bool]]:
         """Yield the free parts for which an item waits if it waits for a free one.
 
         With them, whether only their start is waited for. For memory, an item waits for copies out
@@ -76,15 +78,15 @@ class Nodes:
         place = graph.place
         if source in copies:
             kind, most = copies[source].kind, place[source]
-            for plan in row.planned:
-                own = plan.item == source if kind == "L" else plan.done[1] == kind
-                if own and plan.item is not None and place[plan.item] <= most:
-                    yield plan, False
+            for slot in row.slots:
+                own = slot.item == source if kind == "L" else slot.done[1] == kind
+                if own and slot.item is not None and place[slot.item] <= most:
+                    yield slot, False
         elif item in copies and copies[item].kind == "L":
             most = place[row.row[-1]] if delay < 0 else place[source]
-            for plan in row.planned:
-                if plan.item is not None and place[plan.item] <= most:
-                    yield plan, delay < 0
+            for slot in row.slots:
+                if slot.item is not None and place[slot.item] <= most:
+                    yield slot, delay < 0
         else:
             for done in graph.done(source):
                 if (done, delay) in needs(self.problem, graph, item):
@@ -97,17 +99,17 @@ class Nodes:
         release = self.graph.release
         begin = release[sequence.device[item]] if sequence.device[item] < len(release) else 0
         if row is not None and item == row.after:
-            here = [times[plan.done][1] for plan in row.planned if plan.done in times]
-            begin = max(here if row.before is None else [*here, ends[row.before]], default=begin)
+            here = [times[slot.done][1] for slot in row.slots if slot.done in times]
+            begin = max(here if row.before < 0 else [*here, ends[row.before]], default=begin)
         elif before >= 0:
             begin = ends[before]
         for source, delay in sequence.inputs[item]:
             if not self._is_free(source):
                 begin = max(begin, ends[source] + delay)
                 continue
-            for plan, begun in self._waited_for(source, item, delay):
-                if plan.done in times:
-                    start, end = times[plan.done]
+            for slot, begun in self._waited_for(source, item, delay):
+                if slot.done in times:
+                    start, end = times[slot.done]
                     begin = max(begin, start if begun else end + delay)
         return begin
 
@@ -123,22 +125,18 @@ class Nodes:
                     node = self.of_item[source]
                     node.tail = max(node.tail, delay + path)
                 elif source in modelled:
-                    for plan, begun in self._waited_for(source, item, delay):
-                        node = plan.node
+                    for slot, begun in self._waited_for(source, item, delay):
                         if begun:
-                            node.tail_of_start = max(node.tail_of_start, path)
+                            slot.tail_of_start = max(slot.tail_of_start, path)
                         else:
-                            node.tail = max(node.tail, delay + path)
-        last = [(self._next(n), sequence.device[n], [node]) for n, node in self.of_item.items()]
-        last += [(x.after, x.number, [p.node for p in x.planned]) for x in self.free.values()]
-        for after, row, nodes in last:
-            tail = -graph.release[row] if row < len(graph.release) else NO_PATH
-            if after in modelled:
-                continue
-            if after is not None:
-                tail = sequence.duration[after] + graph.tail[after]
-            for node in nodes:
-                node.tail = max(tail, node.tail)
+                            slot.tail = max(slot.tail, delay + path)
+        nodes = [(self._next(n), sequence.device[n], node) for n, node in self.of_item.items()]
+        nodes += [(x.after, x.number, slot) for x in self.free.values() for slot in x.slots]
+        for after, row, node in nodes:
+            if after is not None and after not in modelled:
+                node.tail = max(node.tail, sequence.duration[after] + graph.tail[after])
+            elif after is None and row < len(graph.release):
+                node.tail = max(node.tail, -graph.release[row])
 
     def _next(self, item: int) -> int | None:
         row, place = self.graph.rows[self.graph.sequence.device[item]], self.graph.place[item]
@@ -146,35 +144,34 @@ class Nodes:
 
     def _modelled(self, done: Done) -> Node | None:
         """What completes a part, if it is modelled."""
-        plan = self.of.get(done)
-        return self.of_item.get(self.graph.number.get(done, -1)) if plan is None else plan.node
+        slot = self.of.get(done)
+        return self.of_item.get(self.graph.number.get(done, -1)) if slot is None else slot
 
     def _data_flow(self) -> Iterator[Wait]:
         """What free ops wait for; of what is not modelled the end is known."""
-        for plan in self._free():
-            if plan.done[1] in COPIES or (need := awaited(self.problem, plan.op)) is None:
+        for slot in self._free():
+            if slot.done[1] in COPIES or (need := awaited(self.problem, slot.op)) is None:
                 continue
             if (source := self._modelled(need.event)) is not None:
-                yield Wait(source, plan.node, need.delay)
+                yield Wait(source, slot, need.delay)
             else:
                 end = self.graph.end(self.graph.number[need.event])
-                plan.node.low = max(plan.node.low, end + need.delay)
+                slot.low = max(slot.low, end + need.delay)
 
     def _trips(self) -> Iterator[Wait]:
         """A copy out comes after its F, the copy back after that, the backward after that."""
-        for stage, part, microbatch in (done for done in self.of if done[1] != "W"):
-            before = {"F": None, "O": "F", "L": "O", "B": "L"}[part]
-            source, plan = (stage, before, microbatch), self.of[stage, part, microbatch]
-            copy = self.of.get(source) if part == "B" else plan
-            if before is None:
+        for (stage, part, microbatch), slot in self.of.items():
+            if part not in _BEFORE:
                 continue
+            source = stage, _BEFORE[part], microbatch
+            copy = self.of.get(source) if part == "B" else slot
             if (node := self._modelled(source)) is None:
                 if (number := self.graph.number.get(source)) is not None:
-                    plan.node.low = max(plan.node.low, self.graph.end(number))
+                    slot.low = max(slot.low, self.graph.end(number))
             elif copy is None or copy.present is True:
-                yield Wait(node, plan.node)
+                yield Wait(node, slot)
             else:
-                self.conditional.append(Conditional(node, plan.node, 0, copy.present))
+                self.conditional.append(Conditional(node, slot, 0, copy.present))
 
     def _between(self) -> Iterator[Wait]:
         """What items between free ones wait for."""
@@ -184,14 +181,12 @@ class Nodes:
                 if source in self.of_item:
                     yield Wait(self.of_item[source], node, delay)
                 elif self._is_free(source):
-                    for plan, begun in self._waited_for(source, item, delay):
-                        if plan.present is True and not begun:
-                            yield Wait(plan.node, node, delay)
+                    for slot, begun in self._waited_for(source, item, delay):
+                        if slot.present is True and not begun:
+                            yield Wait(slot, node, delay)
                         else:
                             wait = None if begun else delay
-                            self.conditional.append(
-                                Conditional(plan.node, node, wait, plan.present)
-                            )
+                            self.conditional.append(Conditional(slot, node, wait, slot.present))
                 else:
                     node.low = max(node.low, self.graph.end(source) + delay)
 
@@ -202,37 +197,34 @@ class Nodes:
     def _sequence(self) -> Iterator[Wait]:
         """What stands on its device before a segment, or before an item between free ones."""
         graph = self.graph
-        first = [(x.before, x.number, plan.node) for x in self.free.values() for plan in x.planned]
-        before_items = graph.sequence.before
-        first += [
-            (None if before_items[n] < 0 else before_items[n], graph.sequence.device[n], node)
-            for n, node in self.of_item.items()
-        ]
-        for before, row, node in first:
-            if before is None:
+        device, earlier = graph.sequence.device, graph.sequence.before
+        nodes = [(earlier[n], device[n], node) for n, node in self.of_item.items()]
+        nodes += [(x.before, x.number, slot) for x in self.free.values() for slot in x.slots]
+        for before, row, node in nodes:
+            if before < 0:
                 known = graph.release[row] if row < len(graph.release) else 0
                 node.low = max(node.low, known)
             elif before in self.of_item:
                 yield Wait(self.of_item[before], node)
             elif self._is_free(before):
-                for plan in self.free[row].planned:
-                    if plan.present is True:
-                        yield Wait(plan.node, node)
+                for slot in self.free[row].slots:
+                    if slot.present is True:
+                        yield Wait(slot, node)
                     else:
-                        self.conditional.append(Conditional(plan.node, node, 0, plan.present))
+                        self.conditional.append(Conditional(slot, node, 0, slot.present))
             else:
                 node.low = max(node.low, graph.end(before))
 
     def _implied(self) -> Iterator[Wait]:
         """What other constraints say: absent W's, and the order of microbatches."""
         for row in self.free.values():
-            for plan in row.planned:
-                if plan.item is None and plan.done[1] == "W":
-                    yield Wait(self.of[plan.op.stage, "B", plan.op.microbatch].node, plan.node)
-            for one, two in row.neighbours(row.planned):
+            for slot in row.slots:
+                if slot.item is None and slot.done[1] == "W":
+                    yield Wait(self.of[slot.op.stage, "B", slot.op.microbatch], slot)
+            for one, two in row.neighbours():
                 if one.present is True and two.present is True:
                     together = row.may_be_together(one.op)
-                    yield Wait(one.node, two.node, -one.node.least if together else 0)
+                    yield Wait(one, two, -one.least if together else 0)
 
     def _settle(self, waits: list[Wait]) -> None:
         """Tighten limits and sequences (:func:`pipesat.kernels.windows.settle`)."""
@@ -242,10 +234,10 @@ class Nodes:
             if after.fixed:
                 before.tail = max(before.tail, delay + after.least + after.tail)
         segments = [*self.free.values()]
-        plans = [plan for segment in segments for plan in segment.planned]
-        nodes = [*(plan.node for plan in plans), *self.of_item.values()]
+        slots = [slot for segment in segments for slot in segment.slots]
+        nodes = [*slots, *self.of_item.values()]
         number = {id(node): at for at, node in enumerate(nodes)}
-        sizes = [len(segment.planned) for segment in segments]
+        sizes = [len(segment.slots) for segment in segments]
 
         first = np.zeros((sum(sizes), max(sizes)), np.uint8)
         begin = [*accumulate(sizes, initial=0)]
@@ -255,9 +247,9 @@ class Nodes:
             low=ints(node.low for node in nodes),
             high=ints(min(latest, value - node.tail) for node in nodes),
             least=ints(node.least for node in nodes),
-            present=ints(plan.present is True for plan in plans),
-            taken=ints(min(one.taken for one in plan.alternatives) for plan in plans),
-            net=ints(min(one.memory.net for one in plan.alternatives) for plan in plans),
+            present=ints(slot.present is True for slot in slots),
+            taken=ints(min(one.taken for one in slot.alternatives) for slot in slots),
+            net=ints(min(one.memory.net for one in slot.alternatives) for slot in slots),
             before=ints(number[id(wait.before)] for wait in waits),
             after=ints(number[id(wait.after)] for wait in waits),
             delay=ints(wait.delay for wait in waits),

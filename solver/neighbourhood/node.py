@@ -1,4 +1,4 @@
-"""What a window models: a free op, or an item between free ones."""
+"""What a window models: what is free, and items between that."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ NO_PATH = -(1 << 62)
 
 @dataclass(eq=False)
 class Node:
-    """A free op, or an item between free ones: it lasts ``least`` or more, within ``[low, high]``.
+    """Something free, or an item between: it lasts ``least`` or more, within ``[low, high]``.
 
-    ``place`` is its item's number in the graph, that of none for an op that is not there at
+    ``place`` is its item's number in the graph, that of none for one that is not there at
     present. ``tail`` is the longest path from its end that passes no free op, ``tail_of_start``
     one from its start. ``fixed`` is what keeps its place. ``start`` and ``end`` are its
     variables, once it has them.

@@ -6,6 +6,7 @@ import random
 
 from ortools.sat.python import cp_model
 
+from pipesat.core.checker import check
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
@@ -147,8 +148,13 @@ class WindowSearch:
         return graph_of(self.rounded, made, self.incumbent.objective)
 
     def _take(self, made: Order | Schedule) -> None:
-        """Go on from what is no worse; what is better is checked and offered."""
+        """Go on from what is no worse; what is better is checked and offered.
+
+        Copies at one instant may ask for more than times say, so with them everything is checked.
+        """
         incumbent = self.incumbent
+        if isinstance(made, Schedule) and check(self.problem, made):
+            return
         graph = graph_of(self.rounded, made, incumbent.objective)
         if self.graph is None or graph.value > self.graph.value:
             return

@@ -106,7 +106,7 @@ class _OverTime:
         rows = {channel_of(self.problem, segment.device, part) for part in COPIES}
         own = [segment, *(free[row] for row in sorted(rows) if row in free)]
         self.past = {number for row in own for number in row.earlier}
-        nodes = [slot.node for row in own for slot in row.slots]
+        nodes = [slot for row in own for slot in row.slots]
         self.begin, self.end = min(n.low for n in nodes), max(n.high for n in nodes)
         self.intervals: list[cp_model.IntervalVar] = []
         self.amounts: list[int] = []
@@ -223,7 +223,7 @@ class _Before(Before[Slot]):
         self.position = {id(slot): n for n, slot in enumerate(segment.slots)}
         self.previous = {
             id(after): before
-            for before, after in segment.neighbours(segment.slots)
+            for before, after in segment.neighbours()
             if before.present is True and after.present is True
         }
         self.first = segment.first.tolist()
@@ -233,7 +233,7 @@ class _Before(Before[Slot]):
         one, two = self.position[id(x)], self.position[id(event)]
         if self.first[one][two]:
             return x.present
-        if self.first[two][one] or x.node.first_end > event.node.last_start:
+        if self.first[two][one] or x.first_end > event.last_start:
             return False
         return None
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -16,7 +16,6 @@ from pipesat.core.rules import duration, memory_in_order
 from pipesat.core.variants import Variant, variant_of
 from pipesat.solver.model.alternatives import (
     COPIES,
-    Alternative,
     Candidate,
     Choice,
     Literal,
@@ -25,7 +24,6 @@ from pipesat.solver.model.alternatives import (
     Running,
     add_pair_choices,
     choice_of,
-    place,
 )
 from pipesat.solver.model.pairing import Gains, least_time, time_that_gains, useful_variants
 from pipesat.solver.modes.assign import Key
@@ -44,8 +42,8 @@ class Freedom:
     modes: bool = True
 
 
-@dataclass(eq=False)
-class Slot(Running):
+@dataclass(eq=False, kw_only=True)
+class Slot(Running, Node):
     """One free op or copy, or a W or copy that comes into being in another variant.
 
     ``done`` is what it completes, ``op`` what it is at present (of a copy what it belongs to),
@@ -56,18 +54,6 @@ class Slot(Running):
     done: Done
     op: Op
     item: int | None
-    node: Node
-
-
-class Planned(NamedTuple):
-    """A slot before it has variables."""
-
-    done: Done
-    op: Op
-    item: int | None
-    alternatives: list[Alternative]
-    present: Literal
-    node: Node
 
 
 class Otherwise(NamedTuple):
@@ -78,14 +64,11 @@ class Otherwise(NamedTuple):
     literal: Literal
 
 
-S = TypeVar("S", Slot, Planned)
-
-
 class FreeRow:
     """The free items of one row of a graph, those at places ``[low, high)``.
 
     ``earlier`` and ``row`` are the graph's numbers of the items before and in it, ``after`` that of
-    the next one. ``planned`` are in the present order, and so are ``slots`` once :meth:`add_slots`
+    the next one. ``slots`` are in the present order; they have variables once :meth:`add_variables`
     has made them. ``pairs`` is what may run as a pair.
     """
 
@@ -98,56 +81,59 @@ class FreeRow:
         (low, high), row = places, graph.rows[number]
         self.earlier, self.row = row[:low], row[low:high]
         self.after = row[high] if high < len(row) else None
-        self.planned: list[Planned] = []
         self.slots: list[Slot] = []
         self.pairs: PairChoices[Slot] = PairChoices()
 
     @property
-    def before(self) -> int | None:
-        """Number of the item before it."""
-        return self.earlier[-1] if self.earlier else None
+    def before(self) -> int:
+        """Number of the item before it, -1 without one."""
+        return self.earlier[-1] if self.earlier else -1
 
     @property
     def least_held(self) -> int:
         """What is held at least when it begins."""
         return 0
 
-    def plan(
-        self, problem: Problem, choice: Choice, part: Part, op: Op, item: int | None
-    ) -> Planned:
-        """Plan a part of a (stage, microbatch)."""
+    def slot(self, problem: Problem, choice: Choice, part: Part, op: Op, item: int | None) -> Slot:
+        """A part of a (stage, microbatch)."""
         alternatives = choice.alternatives(self.cp, problem, part)
         present = choice.present(self.cp, part)
         if part in COPIES:
             least = min(one.length for one in alternatives)
         else:
             least = min(least_time(problem, one.op) for one in alternatives)
-        place = len(self.graph.start) if item is None else item
-        node = Node(place, least if present is True else 0)
-        return Planned((op.stage, part, op.microbatch), op, item, alternatives, present, node)
+        return Slot(
+            place=len(self.graph.start) if item is None else item,
+            least=least if present is True else 0,
+            alternatives=alternatives,
+            present=present,
+            done=(op.stage, part, op.microbatch),
+            op=op,
+            item=item,
+        )
 
     def set_known(self) -> None:
-        """Note which of two planned ones ends before the other starts, as far as that is sure."""
-        self.first = np.zeros((len(self.planned), len(self.planned)), np.uint8)
+        """Note which of two ends before the other starts, as far as that is sure."""
+        self.first = np.zeros((len(self.slots), len(self.slots)), np.uint8)
         self.said = self.first
         for one, two in self.sequence():
             self.first[one, two] = 1
 
     def sequence(self) -> Iterator[tuple[int, int]]:
-        """Yield places of two in the plan of which the first ends before the second starts."""
-        place = {id(plan): at for at, plan in enumerate(self.planned)}
-        for one, two in self.neighbours(self.planned):
+        """Yield places of two slots of which the first ends before the second starts."""
+        place = {id(slot): at for at, slot in enumerate(self.slots)}
+        for one, two in self.neighbours():
             if one.present is True and two.present is True:
                 yield place[id(one)], place[id(two)]
 
-    def chain_of(self, slot: Slot | Planned) -> tuple[object, ...]:
+    def chain_of(self, slot: Slot) -> tuple[object, ...]:
         """Name what keeps its order: copies in one direction do."""
         return (slot.done[1],)
 
-    def neighbours(self, slots: Iterable[S]) -> Iterator[tuple[S, S]]:
+    def neighbours(self) -> Iterator[tuple[Slot, Slot]]:
         """Yield every two neighbours of a chain."""
-        last: dict[tuple[object, ...], S] = {}
-        for slot in slots:
+        last: dict[tuple[object, ...], Slot] = {}
+        for slot in self.slots:
             name = self.chain_of(slot)
             if name in last:
                 yield last[name], slot
@@ -157,24 +143,19 @@ class FreeRow:
         """Whether two of a chain may run as a pair."""
         return False
 
-    def add_slots(self) -> None:
-        """Create the variables, within the limits that the plan has by now."""
+    def add_variables(self) -> None:
+        """Create the variables, within the limits that are known by now."""
         cp = self.cp
-        for done, op, number, alternatives, present, node in self.planned:
-            start = node.start = cp.new_int_var(node.low, max(node.low, node.last_start), "")
-            if number is not None:
-                cp.add_hint(start, self.graph.start[number])
-            end, intervals = place(cp, start, alternatives, present)
-            slot = Slot(start, end, intervals, alternatives, present, done, op, number, node)
-            self.slots.append(slot)
+        for slot in self.slots:
+            slot.begin(cp, cp.new_int_var(slot.low, max(slot.low, slot.last_start), ""))
+            if slot.item is not None:
+                cp.add_hint(slot.start, self.graph.start[slot.item])
         candidates = self.candidates()
-        self.pairs = add_pair_choices(cp, candidates, self.slots, lambda slot: slot.node.high)
+        self.pairs = add_pair_choices(cp, candidates, self.slots, lambda slot: slot.high)
         for choice in self.pairs.all:
             one, other = choice.both
             stands = _stand_as_pair(one, other) and choice.ops == (one.op, other.op)
             cp.add_hint(choice.literal, stands)
-        for slot in self.slots:
-            slot.node.end = slot.end
 
     def found(self) -> Iterator[tuple[Slot, Slot]]:
         """Yield what has been found to be in sequence, without what that implies."""
@@ -183,7 +164,7 @@ class FreeRow:
         implied = (first.astype(np.float32) @ first.astype(np.float32)) > 0
         for i, j in zip(*np.nonzero((first > self.said) & ~implied), strict=True):
             one, two = self.slots[i], self.slots[j]
-            if one.node.high > two.node.low:
+            if one.high > two.low:
                 yield one, two
 
     def candidates(self) -> Iterator[Candidate[Slot]]:
@@ -215,7 +196,7 @@ class Segment(FreeRow):
         self.room = problem.devices[device].room
         self.outside: dict[Key, int] = {}
         self.choices = self._choices(freedom, copied)
-        self.planned = list(self._planned())
+        self.slots = list(self._slots())
         self.changes = [memory_in_order(problem, item) for item in self.items(self.earlier)]
         self.otherwise = sorted(self._otherwise(), key=lambda one: one.place)
         self.set_known()
@@ -284,7 +265,7 @@ class Segment(FreeRow):
             if free and variant != now:
                 yield variant
 
-    def _planned(self) -> Iterator[Planned]:
+    def _slots(self) -> Iterator[Slot]:
         items = {op: n for n in self.row for op in members(self.graph.sequence.item[n])}
         weights = {op[::2] for op in items if op.kind == "W"}
         absent = [
@@ -294,9 +275,9 @@ class Segment(FreeRow):
         ]
         for op, number in chain(items.items(), ((op, None) for op in absent)):
             choice = self.choices.get(op[::2]) or fixed(self.problem, op)
-            yield self.plan(self.problem, choice, PHASE_OF[op.kind], op, number)
+            yield self.slot(self.problem, choice, PHASE_OF[op.kind], op, number)
 
-    def chain_of(self, slot: Slot | Planned) -> tuple[object, ...]:
+    def chain_of(self, slot: Slot) -> tuple[object, ...]:
         """Name the chain of an op: slots that keep their order.
 
         By stage and phase, by class too where that is free. Only what is ``free`` may change places
@@ -312,9 +293,9 @@ class Segment(FreeRow):
         if problem.overlap is None:
             return
         for (i, one), (j, other) in combinations(enumerate(slots), 2):
-            begin = max(one.node.low, other.node.low)
-            end = min(one.node.high, other.node.high)
-            if begin + max(one.node.least, other.node.least) > end:
+            begin = max(one.low, other.low)
+            end = min(one.high, other.high)
+            if begin + max(one.least, other.least) > end:
                 continue
             if self.first[i, j] or self.first[j, i]:
                 continue
@@ -335,18 +316,18 @@ class Segment(FreeRow):
         """
         last: dict[tuple[int, str, int], int] = {}
         before = {
-            id(two.node): one
-            for one, two in self.neighbours(self.planned)
+            id(two): one
+            for one, two in self.neighbours()
             if one.present is True and two.present is True
         }
-        place = {id(plan.node): at for at, plan in enumerate(self.planned)}
-        for at, plan in enumerate(self.planned):
+        place = {id(plan): at for at, plan in enumerate(self.slots)}
+        for at, plan in enumerate(self.slots):
             op, phase = plan.op, PHASE_OF[plan.op.kind]
-            one = before.get(id(plan.node))
+            one = before.get(id(plan))
             if one is not None and self.may_be_together(op):  # not after it, or together with it
-                one = before.get(id(one.node))
+                one = before.get(id(one))
             if one is not None:
-                yield place[id(one.node)], at
+                yield place[id(one)], at
             route = self.problem.route_of[op.stage]
             needed = [(route, x, op.microbatch) for x in _NEEDS[phase]]
             if phase == "W":
@@ -377,15 +358,13 @@ class CopyRow(FreeRow):
             key = copy.stage, copy.microbatch
             (op,) = (op for op in members(graph.sequence.item[item]) if op[::2] == key)
             choice = segment.choices.get(key) or fixed(problem, op)
-            self.planned.append(self.plan(problem, choice, copy.kind, op, item))
+            self.slots.append(self.slot(problem, choice, copy.kind, op, item))
         for part, (key, choice) in product(COPIES, segment.choices.items()):
             own = channel_of(problem, segment.device, part) == number
             own = own and (key[0], part, key[1]) not in graph.number
             if own and choice.present(self.cp, part) is not False:
                 kind: Kind = "F" if part == "O" else "B"
-                self.planned.append(
-                    self.plan(problem, choice, part, Op(key[0], kind, key[1]), None)
-                )
+                self.slots.append(self.slot(problem, choice, part, Op(key[0], kind, key[1]), None))
         self.set_known()
 
 

@@ -52,14 +52,13 @@ class Window:
 
     def __post_init__(self) -> None:
         graph, cp = self.graph, self.cp
-        devices = [row for row in self.segments if row < len(graph.release)]
         copied = {
             (copy.stage, copy.microbatch)
-            for row, (low, high) in self.segments.items()
-            for copy in map(graph.sequence.copies.get, graph.rows[row][low:high])
+            for number, (low, high) in self.segments.items()
+            for copy in map(graph.sequence.copies.get, graph.rows[number][low:high])
             if copy is not None and copy.kind == "O"
         }
-        for device in devices:
+        for device in [number for number in self.segments if number < len(graph.release)]:
             segment = Segment(
                 self.problem,
                 graph,
@@ -71,13 +70,13 @@ class Window:
                 copied,
             )
             self.free[device] = segment
-            for row in {channel_of(self.problem, device, part) for part in COPIES}:
-                if row in self.segments:
-                    self.free[row] = CopyRow(graph, row, self.segments[row], segment)
+            for number in {channel_of(self.problem, device, part) for part in COPIES}:
+                if number in self.segments:
+                    self.free[number] = CopyRow(graph, number, self.segments[number], segment)
         free = {number for row in self.free.values() for number in row.row}
         self.nodes = Nodes(self.problem, graph, self.free, between(graph, free))
         for row in self.free.values():
-            row.add_slots()
+            row.add_variables()
         for item, node in self.nodes.of_item.items():
             node.start = cp.new_int_var(node.low, node.last_start, "")
             node.end = node.start + node.least
@@ -105,13 +104,13 @@ class Window:
             if slot.done[1] == "W" and slot.present is not True:
                 backward = slots[slot.done[0], "B", slot.done[2]]
                 self.cp.add(slot.start >= backward.end).only_enforce_if(slot.present)
-        for before, after in row.neighbours(row.slots):
+        for before, after in row.neighbours():
             if before.present is True and after.present is True:
                 if together := row.pairs.together(before, after):
                     order = self.cp.add(after.start >= before.end)
                     order.only_enforce_if([~pair for pair in together])
                     self.cp.add(after.start >= before.start)
-                elif before.node.high > after.node.low:
+                elif before.high > after.low:
                     self.cp.add(after.start >= before.end)
         for one, two in row.found():
             self.cp.add(two.start >= one.end)
@@ -137,8 +136,8 @@ class Window:
                 weights.append(self.weights.get(number, 1))
             for slot in row.slots:
                 for time, tail in (
-                    (slot.end, slot.node.tail),
-                    (slot.start, slot.node.tail_of_start),
+                    (slot.end, slot.tail),
+                    (slot.start, slot.tail_of_start),
                 ):
                     if tail > NO_PATH // 2:
                         self.cp.add(time + tail <= longest).only_enforce_if(slot.present)
@@ -192,16 +191,17 @@ class Window:
 
         order = replaced(graph.order, self.segments, self.order(solver))
         copied = [
-            TimedCopy(copy, ends[item] - sequence.duration[item], ends[item])
+            (ends[item] - sequence.duration[item], ends[item], copy)
             for item, copy in sequence.copies.items()
             if item not in free
         ]
         for (stage, part, microbatch), time in times.items():
             if part in ("O", "L"):
-                copied.append(TimedCopy(Copy(stage, part, microbatch), *time))
+                copied.append((*time, Copy(stage, part, microbatch)))
         copies: list[list[TimedCopy]] = [[] for _ in order]
-        for one in sorted(copied, key=lambda x: (x.start, x.end, x.copy.kind == "L")):
-            copies[self.problem.stages[one.copy.stage].device].append(one)
+        for start, end, copy in sorted(copied, key=lambda x: (*x[:2], x[2].kind == "L")):
+            device = self.problem.stages[copy.stage].device
+            copies[device].append(TimedCopy(copy, start, end))
         rows = tuple(tuple(map(timed, row)) for row in order)
         return Schedule(rows, source, tuple(map(tuple, copies)) if any(copies) else ())
 

@@ -88,17 +88,17 @@ def _debt(v: Variables, debt: Debt, now: cp_model.IntVar, k: int) -> cp_model.Li
     """Count what has not begun when microbatch k enters, of those before it."""
     terms: list[cp_model.LinearExprT] = [0]
     for task in _of_device(v, debt.device, range(max(0, k - debt.before), k)):
-        for variant in task.variants:
-            if not variant.length or variant.chosen is False:
+        for one in task.alternatives:
+            if not one.length or one.chosen is False:
                 continue
             waits = v.cp.new_bool_var("")
             v.cp.add(task.start >= now).only_enforce_if(waits)
             begun: list[cp_model.LiteralT] = [~waits]
-            if not isinstance(variant.chosen, bool):
-                v.cp.add_implication(waits, variant.chosen)
-                begun.append(variant.chosen)
+            if not isinstance(one.chosen, bool):
+                v.cp.add_implication(waits, one.chosen)
+                begun.append(one.chosen)
             v.cp.add(task.start < now).only_enforce_if(begun)
-            terms.append(variant.length * waits)
+            terms.append(one.length * waits)
     return cp_model.LinearExpr.sum(terms)
 
 
