@@ -31,10 +31,11 @@ from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.core.claims import Bound
 from pipesat.core.errors import Infeasible
 from pipesat.core.plain_problems import memory_varies, with_modes_of_stages
-from pipesat.core.problem import MicrobatchOrder, Problem
+from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
 from pipesat.core.result import Baseline
 from pipesat.core.schedule import Order, Schedule, has_pairs
+from pipesat.core.settings import MicrobatchOrder
 from pipesat.solver.growth import few_of
 from pipesat.solver.modes.assign import in_modes_of_stages
 from pipesat.solver.modes.search import start_along

@@ -12,7 +12,15 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias, cast
 
 from pipesat.core.arguments import public
-from pipesat.core.settings import Amount, Chunks, Count, Devices, Placement
+from pipesat.core.settings import (
+    Amount,
+    Chunks,
+    Count,
+    Devices,
+    MicrobatchOrder,
+    ModeChoice,
+    Placement,
+)
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -51,13 +59,13 @@ def make(
     held_in_backward: Amounts = 0,
     backward: Backward = "either",
     modes: Sequence[Any] = (),
-    mode_choice: str | None = None,
+    mode_choice: ModeChoice | None = None,
     memory: Memory = None,
     static: Amounts = 0,
-    copy_channels: Numbers | None = None,
+    copy_channels: Literal[1, 2] | Sequence[Literal[1, 2]] | None = None,
     comm: Comm = 0,
     overlap: OverlapGiven = None,
-    order: str | None = None,
+    order: MicrobatchOrder | None = None,
     chunks: Chunks | None = None,
     layers: Count | None = None,
     split: Split = "even",

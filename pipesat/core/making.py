@@ -15,7 +15,7 @@ from pipesat.core.complaint import validated_at
 from pipesat.core.costs import Costs, capacities_of, cut, one_each
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.geometry import Geometry, chunks_of, shared
-from pipesat.core.microbatch_list import MOST_CLASSES, Listed, check_order, parse_microbatches
+from pipesat.core.microbatch_list import routes_in
 from pipesat.core.plain_problems import with_idle_keys
 from pipesat.core.problem import FORMAT, TEXTS, Device, Link, Problem, Route, Stage, links_between
 from pipesat.core.problem_checks import valid
@@ -23,7 +23,7 @@ from pipesat.core.problem_entries import modes_in, overlap_in
 from pipesat.core.problem_file import CommModel, links_of, parse_problem
 from pipesat.core.stage import COSTS, HELD, MORE
 from pipesat.core.stated import warned
-from pipesat.core.strict_json import MOST_DEVICES, MOST_STAGES, Path_
+from pipesat.core.strict_json import MOST_DEVICES, MOST_STAGES
 
 _NAMES: Final = {"bidirectional": "two_routes"}
 _PARAMETERS: Final = inspect.signature(make).parameters
@@ -73,7 +73,7 @@ def made(given: Mapping[str, Any]) -> Problem:
         links=_links(said["comm"], geometry.homes, geometry.routes, geometry.devices),
         overlap=overlap_in(said["overlap"], geometry.homes),
         order=said["order"] or "free",
-        mode_choice="microbatch" if said["mode_choice"] is None else said["mode_choice"],
+        mode_choice=said["mode_choice"] or "microbatch",
         **{key: said[key] for key in TEXTS},
     )
     return valid(replace(problem, devices=_with_each(problem, "memory", said["memory"])))
@@ -128,13 +128,9 @@ def _routes(
     microbatches: Any, routes: Sequence[Sequence[int]], order: str | None
 ) -> tuple[Route, ...]:
     """Routes with their microbatches: of a number equally many, else a list or one each."""
+    key = "routes" if len(routes) > 1 else "microbatches"
     own = shared(microbatches, len(routes))
-    paths: list[Path_] = [("microbatches",)]
-    if len(own) > 1:
-        paths = [("routes", number, "microbatches") for number in range(len(own))]
-    lists = [*map(parse_microbatches, own, paths)]
-    check_order(lists, set() if order is None else {"order"}, MOST_CLASSES)
-    return tuple(map(Listed.route, lists, routes))
+    return routes_in(own, routes, key=key, ordered=order is not None)
 
 
 def from_parts(given: Mapping[str, Any]) -> Problem:

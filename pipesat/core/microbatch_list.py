@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from pydantic import Field
 
@@ -39,16 +39,45 @@ class EntryModel(StrictModel):
     stages: dict[str, AmountsModel] = Field(default_factory=dict)
 
 
-class Listed(NamedTuple):
-    """What a list says: its classes, and that of each microbatch. A number has none of these."""
+Listed: TypeAlias = tuple[int, tuple[int, ...] | None, tuple[MicrobatchClass, ...]]
+"""Microbatches as a :class:`Route` has them: how many, the class of each, and the classes."""
 
-    total: int
-    classes: tuple[int, ...] | None = None
-    definitions: tuple[MicrobatchClass, ...] = ()
 
-    def route(self, stages: Sequence[int]) -> Route:
-        """Return a route that they travel."""
-        return Route(tuple(stages), self.total, self.classes, self.definitions)
+def routes_in(
+    microbatches: Sequence[object],
+    routes: Sequence[Iterable[int]],
+    *,
+    key: str,
+    ordered: bool,
+    classes: int = MOST_CLASSES,
+) -> tuple[Route, ...]:
+    """Return routes with their microbatches, each a number or a list of classes.
+
+    Parameters
+    ----------
+    routes
+        Stages of each.
+    key
+        Where they are stated: ``microbatches`` of the problem or of its ``routes``.
+    ordered
+        Whether ``order`` is stated beside them, which is for lists alone.
+    classes
+        How many classes there may be.
+    """
+    paths: list[Path_] = [("microbatches",)]
+    if key == "routes":
+        paths = [("routes", number, "microbatches") for number in range(len(routes))]
+    listed = zip(microbatches, paths, routes, strict=True)
+    found = tuple(Route(tuple(own), *parse_microbatches(value, at)) for value, at, own in listed)
+    first = next((path for path, one in zip(paths, found, strict=True) if one.definitions), None)
+    if ordered and first is None:
+        text = "expected a list of microbatches beside it: those of a number are all alike"
+        raise BadInput(text, where="order")
+    count = sum(len(route.definitions) for route in found)
+    if count > classes:
+        text = f"{count} classes, expected at most {classes}"
+        raise BadInput(text, where=path_text(first or ()))
+    return found
 
 
 def parse_microbatches(value: object, path: Path_) -> Listed:
@@ -58,7 +87,7 @@ def parse_microbatches(value: object, path: Path_) -> Listed:
         if type(value) is not int or not 1 <= value <= MOST:
             text = "expected an integer from 1 to 10^12, or a list of classes"
             raise BadInput(text, where=where, value=value)
-        return Listed(value)
+        return value, None, ()
     if not value:
         raise BadInput("0 entries, expected at least 1", where=where)
     number_of: dict[str, int] = {}
@@ -81,7 +110,7 @@ def parse_microbatches(value: object, path: Path_) -> Listed:
                 f"{total} microbatches of some ops, expected at most {MOST_OPS}", where=where
             )
         classes += [number_of[entry.name]] * entry.count
-    return Listed(len(classes), tuple(classes), tuple(definitions))
+    return len(classes), tuple(classes), tuple(definitions)
 
 
 def _definition(entry: EntryModel, path: Path_) -> MicrobatchClass:
@@ -93,16 +122,3 @@ def _definition(entry: EntryModel, path: Path_) -> MicrobatchClass:
         outright.append((int(key), stated_in(amounts)))
     time, held, comm = ((one[0], one[1]) for one in (entry.time, entry.held, entry.comm))
     return MicrobatchClass(entry.name, time, held, comm, tuple(sorted(outright)))
-
-
-def check_order(lists: Sequence[Listed], given: Set[str], classes: int) -> None:
-    """Refuse ``order`` beside plain numbers, and more than so many classes."""
-    counts = [len(listed.definitions) for listed in lists]
-    if "order" in given and not any(counts):
-        text = "expected a list of microbatches beside it: those of a number are all alike"
-        raise BadInput(text, where="order")
-    if sum(counts) > classes:
-        text = f"{sum(counts)} classes, expected at most {classes}"
-        first = next(number for number, count in enumerate(counts) if count)
-        where = f"routes[{first}].microbatches" if "routes" in given else "microbatches"
-        raise BadInput(text, where=where)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property, wraps
 from itertools import groupby, pairwise, product
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, TypeVar, TypeVarTuple, cast
+from typing import Any, Final, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from pipesat.core.arguments import public
 from pipesat.core.building import (
@@ -29,6 +29,7 @@ from pipesat.core.building import (
 from pipesat.core.frozen import FrozenDict, changed, frozen
 from pipesat.core.ops import OpKind
 from pipesat.core.remarks import Remark
+from pipesat.core.settings import MicrobatchOrder, ModeChoice
 from pipesat.core.stage import MicrobatchClass, Mode, Offload, Stage, resulting_amounts, scaled
 
 __all__ = [
@@ -43,8 +44,6 @@ __all__ = [
     "Stage",
 ]
 
-MicrobatchOrder: TypeAlias = Literal["given", "same", "free"]
-ModeChoice: TypeAlias = Literal["microbatch", "stage"]
 
 FORMAT: Final = "pipesat.problem/1"
 TEXTS: Final = ("name", "time_unit", "memory_unit")
@@ -272,8 +271,8 @@ class Problem:
         routes: Sequence[Mapping[str, Any]] | None = None,
         comm: int | Mapping[str, Any] = 0,
         overlap: OverlapGiven = None,
-        order: str | None = None,
-        mode_choice: str | None = None,
+        order: MicrobatchOrder | None = None,
+        mode_choice: ModeChoice | None = None,
         name: str = "",
         time_unit: str = "",
         memory_unit: str = "",
@@ -375,7 +374,9 @@ class Problem:
         return restated(self, static=static)
 
     @public
-    def with_microbatches(self, microbatches: Microbatches, order: str | None = None) -> Problem:
+    def with_microbatches(
+        self, microbatches: Microbatches, order: MicrobatchOrder | None = None
+    ) -> Problem:
         """Return the same problem with other microbatches.
 
         Parameters

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple
 
 from pipesat.core.errors import BadInput
 from pipesat.core.plain_problems import with_idle_keys, without_idle_keys
-from pipesat.core.problem import TEXTS, Device, MicrobatchOrder, ModeChoice, Problem, Route
+from pipesat.core.problem import TEXTS, Device, Problem, Route
 from pipesat.core.stage import AMOUNTS, FACTORS, MicrobatchClass, Stage, scaled, stated_amounts
 from pipesat.core.strict_json import MOST, MOST_OPS
 
@@ -32,9 +32,6 @@ def require_devices(devices: Iterable[Device]) -> None:
         if device.memory is not None:
             require_amount(f"{where}.memory", device.memory, " or null")
         require_amount(f"{where}.static", device.static)
-        if type(device.copy_channels) is not int or not 1 <= device.copy_channels <= 2:
-            expected = "expected an integer from 1 to 2"
-            raise BadInput(expected, where=f"{where}.copy_channels", value=device.copy_channels)
 
 
 _AMOUNTS_OF: Final = attrgetter(*AMOUNTS)
@@ -50,22 +47,12 @@ def require_stages(stages: Iterable[Stage]) -> None:
                     require_amount(f"stages[{number}].{key}", value)
 
 
-def require_choice(where: str, value: Any, choices: Sequence[str]) -> None:
-    """Pass if a value is one of some words."""
-    if value not in choices:
-        *most, last = map(repr, choices)
-        expected = f"expected one of {', '.join(most)} or {last}"
-        raise BadInput(expected, where=where, value=value)
-
-
 def valid(problem: Problem) -> Problem:
     """Return a problem that was made or changed, as :func:`checked` does, its values in range."""
     for where in (*TEXTS, "estimate"):
         text = getattr(problem, where)
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise BadInput("a string has a lone surrogate, which is no text", where=where)
-    require_choice("order", problem.order, get_args(MicrobatchOrder))
-    require_choice("mode_choice", problem.mode_choice, get_args(ModeChoice))
     require_devices(problem.devices)
     require_stages(problem.stages)
     for delay in {delay for link in problem.links.values() for delay in (link.F, link.B)}:

@@ -17,22 +17,8 @@ from pipesat.core.building import Backward
 from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.frozen import frozen
-from pipesat.core.microbatch_list import (
-    MOST_CLASSES,
-    Listed,
-    check_order,
-    parse_microbatches,
-)
-from pipesat.core.problem import (
-    FORMAT,
-    Device,
-    Link,
-    MicrobatchOrder,
-    ModeChoice,
-    Problem,
-    Route,
-    Stage,
-)
+from pipesat.core.microbatch_list import MOST_CLASSES, routes_in
+from pipesat.core.problem import FORMAT, Device, Link, Problem, Stage
 from pipesat.core.problem_checks import checked
 from pipesat.core.problem_entries import (
     MOST_MODES,
@@ -43,6 +29,7 @@ from pipesat.core.problem_entries import (
     parse_overlap,
     stated_in,
 )
+from pipesat.core.settings import MicrobatchOrder, ModeChoice
 from pipesat.core.strict_json import (
     LARGEST_FILE,
     MOST_DEVICES,
@@ -159,11 +146,15 @@ def parse_problem(
 
 
 def _problem(model: ProblemModel, document: Any, classes: int) -> Problem:
-    lists = _microbatches(model)
-    check_order(lists, model.model_fields_set, classes)
+    listed = [route.microbatches for route in model.routes] or [model.microbatches]
+    passed = [route.stages for route in model.routes] or [[*range(len(model.stages))]]
+    key = "routes" if model.routes else "microbatches"
+    ordered = "order" in model.model_fields_set
+    routes = routes_in(listed, passed, key=key, ordered=ordered, classes=classes)
     _check_stages(model)
+    _check_routes(model)
     stages = tuple(_stage(s, number) for number, s in enumerate(model.stages))
-    routes, homes = _routes(model, lists), [stage.device for stage in stages]
+    homes = [stage.device for stage in stages]
     problem = Problem(
         name=model.name,
         time_unit=model.time_unit,
@@ -171,7 +162,7 @@ def _problem(model: ProblemModel, document: Any, classes: int) -> Problem:
         devices=tuple(Device(d.name, d.memory, d.static, d.copy_channels) for d in model.devices),
         stages=stages,
         routes=routes,
-        links=links_of(model.comm, homes, [route.stages for route in routes]),
+        links=links_of(model.comm, homes, passed),
         overlap=parse_overlap(model.overlap, homes),
         order=model.order,
         mode_choice=model.mode_choice,
@@ -195,16 +186,6 @@ def _stage(model: StageModel, number: int) -> Stage:
     return Stage(device=model.device, backward=model.backward, modes=modes, **amounts)
 
 
-def _microbatches(model: ProblemModel) -> list[Listed]:
-    """Return the microbatches of every route, or the problem's own."""
-    if not model.routes:
-        return [parse_microbatches(model.microbatches, ("microbatches",))]
-    return [
-        parse_microbatches(route.microbatches, ("routes", r, "microbatches"))
-        for r, route in enumerate(model.routes)
-    ]
-
-
 def _check_stages(model: ProblemModel) -> None:
     for number, stage in enumerate(model.stages):
         if stage.device >= len(model.devices):
@@ -215,7 +196,7 @@ def _check_stages(model: ProblemModel) -> None:
             )
 
 
-def _routes(model: ProblemModel, lists: Sequence[Listed]) -> tuple[Route, ...]:
+def _check_routes(model: ProblemModel) -> None:
     given = model.model_fields_set
     if ("routes" in given) == ("microbatches" in given):
         raise BadInput(
@@ -223,8 +204,6 @@ def _routes(model: ProblemModel, lists: Sequence[Listed]) -> tuple[Route, ...]:
             + (", not both" if "routes" in given else "; both are missing"),
             where="microbatches",
         )
-    if "routes" not in given:
-        return (lists[0].route(range(len(model.stages))),)
     seen: dict[int, str] = {}
     for r, route in enumerate(model.routes):
         for i, stage in enumerate(route.stages):
@@ -240,12 +219,11 @@ def _routes(model: ProblemModel, lists: Sequence[Listed]) -> tuple[Route, ...]:
                     value=stage,
                 )
             seen[stage] = where
-    for stage in range(len(model.stages)):
+    for stage in range(len(model.stages)) if model.routes else ():
         if stage not in seen:
             raise BadInput(
                 f"stage {stage} is on no route, expected every stage on one route", where="routes"
             )
-    return tuple(map(Listed.route, lists, (route.stages for route in model.routes)))
 
 
 def links_of(

@@ -45,6 +45,8 @@ class Within:
 OneRoutePlacement: TypeAlias = Literal["chain", "loop", "vee"]
 Placement: TypeAlias = Literal[OneRoutePlacement, "bidirectional"]
 """What users type."""
+MicrobatchOrder: TypeAlias = Literal["given", "same", "free"]
+ModeChoice: TypeAlias = Literal["microbatch", "stage"]
 Seconds: TypeAlias = Annotated[float, Within(0, MOST_SECONDS, "S", above=True)]
 Workers: TypeAlias = Annotated[int, Within(1, 1024)]
 Seed: TypeAlias = Annotated[int, Within(0, 2**31 - 1)]

@@ -12,18 +12,9 @@ from typing import Any, Final
 
 from pipesat.core.building import Backward
 from pipesat.core.errors import said_of
-from pipesat.core.problem import (
-    Device,
-    Link,
-    Mode,
-    ModeChoice,
-    Overlap,
-    Problem,
-    Route,
-    Stage,
-    links_between,
-)
+from pipesat.core.problem import Device, Link, Mode, Overlap, Problem, Route, Stage, links_between
 from pipesat.core.problem_checks import valid
+from pipesat.core.settings import ModeChoice
 from pipesat.core.stage import COSTS
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import refusal
