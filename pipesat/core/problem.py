@@ -362,16 +362,12 @@ class Problem:
             One for all devices or one each, also as ``"40GiB"``; ``None``: unlimited;
             ``"1f1b*0.75"``: that share of 1F1B's peak, on top of each device's static memory.
         """
-        from pipesat.core.making import restated
-
-        return restated(self, memory=memory)
+        return self._restated(memory=memory)
 
     @public
     def with_static(self, static: Amounts) -> Problem:
         """Return the same problem with other static memory: one for all devices or one each."""
-        from pipesat.core.making import restated
-
-        return restated(self, static=static)
+        return self._restated(static=static)
 
     @public
     def with_microbatches(
@@ -387,9 +383,7 @@ class Problem:
         order
             ``"given"``, ``"same"`` or ``"free"``, for a list alone.
         """
-        from pipesat.core.making import restated
-
-        return restated(self, microbatches=microbatches, order=order)
+        return self._restated(microbatches=microbatches, order=order)
 
     @public
     def with_comm(self, comm: Comm) -> Problem:
@@ -401,29 +395,26 @@ class Problem:
             One for every link, one per link between neighbouring devices (whichever way and route),
             or ``comm`` of a problem file.
         """
-        from pipesat.core.making import restated
-
-        return restated(self, comm=comm)
+        return self._restated(comm=comm)
 
     @public
     def with_backward(self, backward: Backward) -> Problem:
         """Return the same problem whose stages run ``"split"``, ``"fused"`` or ``"either"``."""
-        from pipesat.core.making import restated
-
-        return restated(self, backward=backward)
+        return self._restated(backward=backward)
 
     def with_overlap(self, overlap: OverlapGiven) -> Problem:
         """Return the same problem with other overlapped pairs; ``None``: without any."""
-        from pipesat.core.making import restated
-
-        return restated(self, overlap=overlap)
+        return self._restated(overlap=overlap)
 
     @public
     def with_name(self, name: str) -> Problem:
         """Return the same problem under another name."""
+        return self._restated(name=name)
+
+    def _restated(self, **given: Any) -> Problem:
         from pipesat.core.making import restated
 
-        return restated(self, name=name)
+        return restated(self, **given)
 
     @cached_property
     def document(self) -> Document:
