@@ -23,7 +23,7 @@ from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.plain_problems import without_modes
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
-from pipesat.heuristics.list_scheduling import ListScheduler, Policy, Run, affordable
+from pipesat.heuristics.list_scheduling import ListedRun, ListScheduler, Policy, affordable
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
 
 NAME = "greedy-pairs"
@@ -37,7 +37,7 @@ _CLIMBING_WAITS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 _OTHER_WAIT = 0.2  # probability
 
 
-class Setting(NamedTuple):
+class GreedySetting(NamedTuple):
     """A policy, how long it waits for a partner, and limits per stage if not the policy's."""
 
     policy: Policy
@@ -45,7 +45,7 @@ class Setting(NamedTuple):
     limits: tuple[int, ...] = ()
 
 
-def pairing_policies(problem: Problem) -> Iterator[Setting]:
+def pairing_policies(problem: Problem) -> Iterator[GreedySetting]:
     """Yield policies and how long each waits for a partner, the usually best ones first."""
     chunked = any(len(stages) > 1 for stages in problem.stages_on)
     bases = [Policy(in_flight=limit) for limit in _LIMITS[:2]]
@@ -55,10 +55,12 @@ def pairing_policies(problem: Problem) -> Iterator[Setting]:
         for patience in (0.0, 1.0, 0.5):
             for base in bases:
                 for wait in _WAITS:
-                    yield Setting(replace(base, patience=patience, deep_first=deep_first), wait)
+                    yield GreedySetting(
+                        replace(base, patience=patience, deep_first=deep_first), wait
+                    )
 
 
-def climbed(scheduler: ListScheduler, start: Setting, among: int = 1) -> Iterator[Run]:
+def climbed(scheduler: ListScheduler, start: GreedySetting, among: int = 1) -> Iterator[ListedRun]:
     """Yield all runs of a walk from a setting to others that end no later."""
     chance = random.Random(0)  # noqa: S311 (chance, not secrecy)
     here = start._replace(limits=scheduler.limits(start.policy))
@@ -90,9 +92,9 @@ def greedy_schedules(
         yield from scheduler.shorter(_runs(scheduler, among), give_up, NAME)
 
 
-def _runs(scheduler: ListScheduler, among: int) -> Iterator[Run]:
+def _runs(scheduler: ListScheduler, among: int) -> Iterator[ListedRun]:
     """Yield what all policies make, then what climbing from the best of them tries."""
-    best: tuple[tuple[int, int], Setting] | None = None
+    best: tuple[tuple[int, int], GreedySetting] | None = None
     for setting in affordable(scheduler.problem, pairing_policies(scheduler.problem), among):
         yield (run := scheduler.run(*setting))
         if best is None or run.value < best[0]:

@@ -141,7 +141,7 @@ def list_scheduling(problem: Problem, give_up: GiveUp = never) -> Schedule:
     return made[-1]
 
 
-class Run(NamedTuple):
+class ListedRun(NamedTuple):
     """An order, when it ended as it was made, and makespan and span if timed as early as can be."""
 
     order: Coded
@@ -164,7 +164,7 @@ class ListScheduler:
         self.may_fuse = ints(stage.may_fuse for stage in stages)
         self.need = ints(need.capacity - self.problem.devices[need.device].static for need in needs)
 
-    def run(self, policy: Policy, wait: float = -1.0, limits: Sequence[int] = ()) -> Run:
+    def run(self, policy: Policy, wait: float = -1.0, limits: Sequence[int] = ()) -> ListedRun:
         """Run a policy, or it with other ``limits`` per stage.
 
         ``wait``: for a partner, in parts of what the pair would save; -1: no pairs.
@@ -186,7 +186,7 @@ class ListScheduler:
         )
         if end < 0:
             raise Fault(f"list scheduling ({policy}) stopped before the end")
-        return Run(order, end, value_of(self.arrays, order))
+        return ListedRun(order, end, value_of(self.arrays, order))
 
     def limits(self, policy: Policy) -> tuple[int, ...]:
         """Return how many microbatches may be between F and backward of each stage."""
@@ -200,7 +200,9 @@ class ListScheduler:
                     most[stage] = min(most[stage], max(1, int(factor * after) + offset))
         return tuple(most)
 
-    def shorter(self, runs: Iterable[Run], give_up: GiveUp, source: str) -> Iterator[Schedule]:
+    def shorter(
+        self, runs: Iterable[ListedRun], give_up: GiveUp, source: str
+    ) -> Iterator[Schedule]:
         """Yield the schedules of those runs that are shorter than all before.
 
         ``give_up`` is asked with every run.

@@ -32,7 +32,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
-from pipesat.heuristics.shared.slot_grid import Run, SlotGrid
+from pipesat.heuristics.shared.slot_grid import GridRun, SlotGrid
 
 NAME = "lockstep"
 
@@ -91,7 +91,7 @@ class _Walk:
         self.least = float("inf")
         self.known: dict[bool, float] = {}  # with W's that wait, and with those that do not
 
-    def run(self, *, opens_with: float | None = None) -> Iterator[Run]:
+    def run(self, *, opens_with: float | None = None) -> Iterator[GridRun]:
         """Yield runs, each shorter than all before.
 
         ``opens_with`` lets ops run alone, too, from the shortest grid on; W's then wait for a gap
@@ -221,7 +221,7 @@ class _Descent:
         self.stops, self.gap, self.shortened = grid.no_stops, 1, False
         self._left, self._least = _MOST_STOPPED, float("inf")
 
-    def run(self) -> Iterator[Run]:
+    def run(self) -> Iterator[GridRun]:
         """Yield runs of grids with stops, each shorter than all before."""
         routes = self.grid.problem.routes
         longest = max(len(route.stages) for route in routes)
@@ -239,7 +239,7 @@ class _Descent:
                     for distance in {1, gap}:
                         yield from self._tried(changed, distance)
 
-    def _tried(self, stops: Ints, gap: int) -> Iterator[Run]:
+    def _tried(self, stops: Ints, gap: int) -> Iterator[GridRun]:
         """Yield the runs of a grid that are shorter than all before."""
         if self._left < 0 or self.give_up():
             return

@@ -28,7 +28,7 @@ search has to find it and CP-SAT to prove it. A test holds it against an indepen
 
 
 @dataclass(frozen=True)
-class Line:
+class CheckLine:
     """One answer: ``missing`` is an extra that pipesat works without, ``FAILED`` is a fault.
 
     ``command`` is what to type to mend it, ``None`` where there is nothing to mend or no command
@@ -43,10 +43,10 @@ class Line:
 
 
 @dataclass(frozen=True, repr=False)
-class Report(Displayed):
+class Diagnosis(Displayed):
     """All lines."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[CheckLine, ...]
 
     @property
     def ok(self) -> bool:
@@ -75,29 +75,31 @@ class Report(Displayed):
         return {"ok": self.ok, **asdict(self)}
 
 
-def doctor() -> Report:
+def doctor() -> Diagnosis:
     """Look whether pipesat works here: versions, extras, and a solve.
 
     Nothing is raised. Packages are imported, because one that is installed may still not load.
     """
-    return Report((*package_lines(), solve_line()))
+    return Diagnosis((*package_lines(), solve_line()))
 
 
-def package_lines() -> Iterator[Line]:
+def package_lines() -> Iterator[CheckLine]:
     """Yield a line for Python, pipesat, each package it needs, and each package of an extra.
 
     What is needed is read from pipesat's own metadata, so that it is said in one place only.
     """
-    yield Line("versions", "python", "ok", f"{platform.python_version()} on {platform.platform()}")
+    yield CheckLine(
+        "versions", "python", "ok", f"{platform.python_version()} on {platform.platform()}"
+    )
     try:
         from packaging.requirements import Requirement
 
-        yield Line("versions", "pipesat", "ok", importlib.metadata.version("pipesat"))
+        yield CheckLine("versions", "pipesat", "ok", importlib.metadata.version("pipesat"))
         extras = importlib.metadata.metadata("pipesat").get_all("Provides-Extra") or ()
         needs = [Requirement(text) for text in importlib.metadata.requires("pipesat") or ()]
     except ImportError as error:  # PackageNotFoundError is one
         reason = f"{error}, so nothing is known of what it needs"
-        yield Line("versions", "pipesat", "FAILED", reason, "pip install . in the clone")
+        yield CheckLine("versions", "pipesat", "FAILED", reason, "pip install . in the clone")
         return
     for extra in ("", *(one for one in extras if one not in DEVELOPMENT)):
         own = [n for n in needs if n.marker is None or n.marker.evaluate({"extra": extra})]
@@ -105,7 +107,7 @@ def package_lines() -> Iterator[Line]:
         needs = [need for need in needs if extra or need not in own]  # none of the core twice
 
 
-def line_of(need: Requirement, extra: str = "") -> Line:
+def line_of(need: Requirement, extra: str = "") -> CheckLine:
     """Judge a package; none of an extra's, or too old a one, is no fault of the installation."""
     name = need.name if extra in ("", need.name) else f"{need.name} ({extra})"
     part: Part = "extras" if extra else "versions"
@@ -117,14 +119,16 @@ def line_of(need: Requirement, extra: str = "") -> Line:
     except importlib.metadata.PackageNotFoundError:
         version, wrong = "", "not installed"
     if not version or not need.specifier.contains(version, prereleases=True):
-        return Line(part, name, "missing" if extra else "FAILED", wrong, f"pip install {wanted}")
+        return CheckLine(
+            part, name, "missing" if extra else "FAILED", wrong, f"pip install {wanted}"
+        )
     try:
         importlib.import_module(need.name.lower().replace("-", "_"))
     except Exception as error:  # a broken installation may raise anything
         again = f"pip install --force-reinstall --no-deps {wanted}"
         reason = f"does not load: {type(error).__name__}: {error}"
-        return Line(part, name, "FAILED", reason, again)
-    return Line(part, name, "ok", version)
+        return CheckLine(part, name, "FAILED", reason, again)
+    return CheckLine(part, name, "ok", version)
 
 
 def known_problem() -> Problem:
@@ -137,7 +141,7 @@ def known_problem() -> Problem:
     return Problem.from_stages(stages, 4, devices=[Device(memory=4)] * 3, name="doctor")
 
 
-def solve_line() -> Line:
+def solve_line() -> CheckLine:
     """Solve a problem whose optimum is known; the checker looks at the answer."""
     try:
         from pipesat.core.checker import check
@@ -148,12 +152,12 @@ def solve_line() -> Line:
         broken = result.schedule is None or check(problem, result.schedule)
         took = f"{result.wall_s:.1f} s"
     except Exception as error:  # whatever it is, it belongs into the report
-        return Line("self-check", "solve", "FAILED", f"{type(error).__name__}: {error}")
+        return CheckLine("self-check", "solve", "FAILED", f"{type(error).__name__}: {error}")
     if broken or {result.value, result.lower_bound} != {OPTIMUM}:
         reason = (
             f"value {result.value} and bound {result.lower_bound} after {took}, expected {OPTIMUM} "
             f"for both and a valid schedule ({broken or result.status}): a busy machine, or the "
             "search does not work here"
         )
-        return Line("self-check", "solve", "FAILED", reason)
-    return Line("self-check", "solve", "ok", f"makespan {OPTIMUM} proven in {took}")
+        return CheckLine("self-check", "solve", "FAILED", reason)
+    return CheckLine("self-check", "solve", "ok", f"makespan {OPTIMUM} proven in {took}")

@@ -44,7 +44,7 @@ Step = Callable[[], bool]
 StartsOf = Callable[[Problem], Iterable[Schedule]]
 
 
-class Part(NamedTuple):
+class LanePart(NamedTuple):
     """Something that lanes may do.
 
     ``make`` returns a step of it, ``None`` where it does not apply. ``improving`` and ``proving``
@@ -125,7 +125,7 @@ class Lane:
             notes += [_ASIDE] if self.parts.windows else []
         return notes
 
-    def _turn(self, part: Part) -> Turn | None:
+    def _turn(self, part: LanePart) -> Turn | None:
         weight = part.proving if self.proves else part.improving
         step = part.make(self) if weight or not self.proves else None
         if step is None:
@@ -236,22 +236,22 @@ def _proofs_of_modes(lane: Lane) -> Step | None:
 
 _WAYS: Final = "growth, packing and exchanges"
 PLAIN: Final = (
-    Part("windows", _windows, 1, 1 / 6, _time_for_windows),
-    Part(_WAYS, _other_ways, 1, 1, _stalled, first=True),
-    Part("proofs", _proofs, 1, 1, _time_for_proofs),
+    LanePart("windows", _windows, 1, 1 / 6, _time_for_windows),
+    LanePart(_WAYS, _other_ways, 1, 1, _stalled, first=True),
+    LanePart("proofs", _proofs, 1, 1, _time_for_proofs),
 )
 """Of problems without memory modes, in which no ops may pair."""
 PAIRS: Final = (
-    Part("windows", _windows, 1, 1 / 3),  # they gain more than proofs beyond closed forms
-    Part(_WAYS, _other_ways, 1, 1, _stalled, first=True),
-    Part("proofs", _proofs, 1, 1, _time_for_proofs),
+    LanePart("windows", _windows, 1, 1 / 3),  # they gain more than proofs beyond closed forms
+    LanePart(_WAYS, _other_ways, 1, 1, _stalled, first=True),
+    LanePart("proofs", _proofs, 1, 1, _time_for_proofs),
 )
 """Of problems without memory modes, in which ops may pair."""
 MODES: Final = (
-    Part(CHOICES, _choices, 1, 0),
-    Part("windows", _windows, 1, 1),
-    Part(WHOLE, _whole, 1, 0),
-    Part("proofs", _proofs_of_modes, 0, 1),
+    LanePart(CHOICES, _choices, 1, 0),
+    LanePart("windows", _windows, 1, 1),
+    LanePart(WHOLE, _whole, 1, 0),
+    LanePart("proofs", _proofs_of_modes, 0, 1),
 )
 """Of problems with memory modes."""
 

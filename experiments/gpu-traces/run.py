@@ -17,7 +17,7 @@ from statistics import median
 import numpy as np
 
 from bench.pages import table
-from pipesat.timeline.trace_costs import Costs
+from pipesat.timeline.trace_costs import TraceCosts
 from pipesat.timeline.trace_problem import Error, error_of, replay_of
 from pipesat.workflows.trace_answer import TraceAnswer
 from pipesat.workflows.traces import import_trace
@@ -36,7 +36,7 @@ def text(error: Error | None) -> str:
     return f"{middle} ({low} to {high}) %"
 
 
-def of_own_step(costs: Costs) -> Error:
+def of_own_step(costs: TraceCosts) -> Error:
     """Return the error of medians by stage within each step."""
     times = costs.own.copy()
     for part in costs.parts:
@@ -45,12 +45,12 @@ def of_own_step(costs: Costs) -> Error:
     return error_of(replay_of(costs)(times), costs.measured)
 
 
-def by_size(costs: Costs) -> Error:
+def by_size(costs: TraceCosts) -> Error:
     """Return the error of medians times a size of each microbatch, the same for all stages."""
     return error_of(replay_of(costs)(costs.by_size), costs.measured)
 
 
-def with_delay(costs: Costs, answer: TraceAnswer) -> Error:
+def with_delay(costs: TraceCosts, answer: TraceAnswer) -> Error:
     """Return the error of fixed medians, or of classes, with the fitted delay."""
     classes = answer.prediction.classes
     times = costs.by_median if classes is None else costs.by_class(classes, costs.by_median)
@@ -69,7 +69,7 @@ def main() -> None:
     first, second = [], []
     for sample in samples:
         answer = import_trace([sample], time_limit=given.seconds)
-        costs, p = Costs(answer.steps), answer.prediction
+        costs, p = TraceCosts(answer.steps), answer.prediction
         name = sample.name.removesuffix(".gz").removesuffix(".json")
         cells = [
             name,

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pipesat.layers.roofline import FAST, LIKELY, SLOW, Run, estimated_layers
+from pipesat.layers.roofline import FAST, LIKELY, SLOW, ModelRun, estimated_layers
 from pipesat.profile.published import named_gpu, named_shape
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -26,7 +26,7 @@ def estimates() -> None:
     print("|---|---|---|---|---|---|---|---|")
     for file, batch in BATCHES.items():
         profile = read(file)
-        run = Run(length=profile["model"]["length"], batch=batch)
+        run = ModelRun(length=profile["model"]["length"], batch=batch)
         shape = named_shape(profile["name"]).shape
         for kind, layer in (("block", 1), ("head", -1)):
             measured = [profile["kinds"][kind][op]["median"] for op in "FBW"]

@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.pages import table
 from pipesat.layers.file import read_layers
 from pipesat.layers.layer import Layer
-from pipesat.layers.roofline import FAST, LIKELY, SLOW, Run, estimated_layers
+from pipesat.layers.roofline import FAST, LIKELY, SLOW, ModelRun, estimated_layers
 from pipesat.profile.published import DecoderShape, named_gpu, named_shape
 
 MEASURED = {  # name: sequences, layers per stage, F, B, W in microseconds
@@ -40,7 +40,7 @@ def main() -> None:
     rows = []
     for name, (batch, layers, *measured) in MEASURED.items():
         for label, efficiency in (("slow", SLOW), ("likely", LIKELY), ("fast", FAST)):
-            run, shape = Run(length=1024, batch=batch), named_shape(name).shape
+            run, shape = ModelRun(length=1024, batch=batch), named_shape(name).shape
             made = estimated_layers(shape, named_gpu("a100"), run, efficiency=efficiency)
             costs = made.layers[1].costs
             times = [layers * time for time in (costs.F, costs.B, costs.W)]
@@ -52,7 +52,7 @@ def main() -> None:
     rows = [["public ratios", *ratios(public[1], public[-1])]]
     for gpu in ("a100", "h100"):
         for length in (2048, 8192):
-            made = estimated_layers(GEMMA, named_gpu(gpu), Run(length=length))
+            made = estimated_layers(GEMMA, named_gpu(gpu), ModelRun(length=length))
             own = ratios(made.layers[1], made.layers[-1])
             rows.append([f"estimate, {gpu}, {length} tokens", *own])
     print(table(("costs", "block B", "W", "head F", "B", "W", "head over block, in all"), rows))

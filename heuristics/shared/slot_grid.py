@@ -23,7 +23,7 @@ from pipesat.kernels.arrays import BW, B, Coded
 from pipesat.kernels.slots import Shapes, placed, replayed, shapes_of
 
 
-class Run(NamedTuple):
+class GridRun(NamedTuple):
     """What a grid runs as: the makespan, and codes as :func:`pipesat.kernels.slots.replayed`'s."""
 
     value: int
@@ -74,12 +74,14 @@ class SlotGrid:
         entering = self.entering if entering is None else entering
         return placed(self.arrays.room, shapes, entering, np.array(gaps, np.int64))
 
-    def run(self, grid: Ints, wait: float, alone: Ints | None = None) -> Run:
+    def run(self, grid: Ints, wait: float, alone: Ints | None = None) -> GridRun:
         """Run what is in a grid, as :func:`pipesat.kernels.slots.replayed`."""
         alone = self.all_together if alone is None else alone
-        return Run(*replayed(self.arrays, self._backward, self._fused, grid, alone, float(wait)))
+        return GridRun(
+            *replayed(self.arrays, self._backward, self._fused, grid, alone, float(wait))
+        )
 
-    def order_of(self, run: Run) -> Order:
+    def order_of(self, run: GridRun) -> Order:
         """What ran, device by device."""
         ran = run.first >= 0
         begin = np.concatenate(([0], np.cumsum(run.items)))

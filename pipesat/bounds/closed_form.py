@@ -115,7 +115,7 @@ def least_warm_ups(problem: Problem, without_idling: Sequence[int]) -> WarmUps:
     F[d] + backward[d+1] + delays`` and ``k F[d] <= x[d] <= k F[d] + length - without_idling[d]``
     for some k from 1 to what memory admits. A longer one would make none of the others shorter.
     """
-    line = _Line(problem, without_idling)
+    line = _RouteTimes(problem, without_idling)
     stages, least = len(without_idling), max(without_idling)
     # the longer the whole, the further the warm-ups get along the line
     more = bisect_left(range(line.way), stages, key=lambda more: len(line.within(least + more)))
@@ -125,7 +125,7 @@ def least_warm_ups(problem: Problem, without_idling: Sequence[int]) -> WarmUps:
     return WarmUps(least + more, forwards, stages - 1 - len(line.within(least + more - 1)))
 
 
-class _Line:
+class _RouteTimes:
     """The stages along the route: forward times, most forwards, and ways there and back.
 
     Who may idle for the whole ``way``, from the first F to its backward, has always time enough.

@@ -25,7 +25,7 @@ _PRICE = 1e6  # of breaking a row, as a multiple of the largest cost
 _TANGENTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 
 
-class Row(dict[int, int]):
+class WeightedSum(dict[int, int]):
     """A sum of variables, by their numbers, each times a whole number."""
 
     def __iadd__(self, other: Mapping[int, int]) -> Self:
@@ -33,16 +33,16 @@ class Row(dict[int, int]):
             self[variable] = self.get(variable, 0) + value
         return self
 
-    def __add__(self, other: Mapping[int, int]) -> Row:
-        total = Row(self)
+    def __add__(self, other: Mapping[int, int]) -> WeightedSum:
+        total = WeightedSum(self)
         total += other
         return total
 
-    def __sub__(self, other: Mapping[int, int]) -> Row:
-        return self + Row(other) * -1
+    def __sub__(self, other: Mapping[int, int]) -> WeightedSum:
+        return self + WeightedSum(other) * -1
 
-    def __mul__(self, factor: int) -> Row:
-        return Row({variable: factor * value for variable, value in self.items()})
+    def __mul__(self, factor: int) -> WeightedSum:
+        return WeightedSum({variable: factor * value for variable, value in self.items()})
 
 
 class _AtLeast(NamedTuple):
@@ -74,7 +74,7 @@ class Programme:
 
     def at_most(self, coefficients: Mapping[int, int], most: int) -> None:
         """Add a row the other way round."""
-        self.at_least(Row(coefficients) * -1, -most)
+        self.at_least(WeightedSum(coefficients) * -1, -most)
 
     def equals(self, coefficients: Mapping[int, int], value: int) -> None:
         """Add a row in both directions."""
@@ -87,7 +87,7 @@ class Programme:
             total = self.variable(0, sum(self.most[j] for j in variables))
             self.equals(dict.fromkeys(variables, 1) | {total: -1}, 0)
 
-    def of_two(self, each: int, number: Row, points: Iterable[int], most: int) -> int:
+    def of_two(self, each: int, number: WeightedSum, points: Iterable[int], most: int) -> int:
         """Add a variable, at most so much: at least ``each`` for any two of a number n.
 
         That is ``each n (n - 1) / 2``, by straight lines that meet it at some points.

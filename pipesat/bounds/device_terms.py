@@ -11,9 +11,9 @@ docs/proofs/bounds.md derives them. Words used here, for one device:
 * ``load``: total compute time. ``area``: memory times time. ``pass``: one microbatch alone.
 
 All that there is to do is a list of :class:`Work`, one for each stage and class of microbatches,
-and who may come first and last a list of :class:`Way`, one for each route and class. Their amounts
-are integers, of a problem (:mod:`pipesat.bounds.devices`), or arrays with a number for each way to
-cut layers into stages (:mod:`pipesat.choose`).
+and who may come first and last a list of :class:`Crossing`, one for each route and class. Their
+amounts are integers, of a problem (:mod:`pipesat.bounds.devices`), or arrays with a number for each
+way to cut layers into stages (:mod:`pipesat.choose`).
 
 Two windows of time matter. A device's own runs from its first op to its last; with the time before
 it (``absolute``), it bounds the makespan, without, the span. A route's window runs from the first
@@ -117,7 +117,7 @@ class Work:
         return self._less(den * (self.B + W), num * self.BW)
 
 
-class Way(NamedTuple):
+class Crossing(NamedTuple):
     """How one microbatch comes to a device's stages of a route, and leaves them.
 
     ``begin``: its earliest start there; ``turn``: from then to the first backward, that of the last
@@ -150,7 +150,7 @@ class DeviceTerms:
     """
 
     work: Sequence[Work]
-    ways: Sequence[Way]
+    ways: Sequence[Crossing]
     memory: Number
     factor: tuple[int, int] | None = None
     in_turn: bool = False
@@ -201,11 +201,11 @@ class DeviceTerms:
         return most((own, busy + where(full, most((end, self.route_tail)), end)))
 
     @property
-    def _first(self) -> Iterator[Way]:
+    def _first(self) -> Iterator[Crossing]:
         return (way for way in self.ways if way.first)
 
     @property
-    def _last(self) -> Iterator[Way]:
+    def _last(self) -> Iterator[Crossing]:
         return (way for way in self.ways if way.last)
 
     @cached_property
@@ -262,12 +262,12 @@ class DeviceTerms:
         """Whether the last forward must start after the first backward has."""
         return self.room is not None and sum(x.held * x.number for x in self.work) > self.room
 
-    def _others(self, way: Way, held: Number) -> tuple[list[Number], Number]:
+    def _others(self, way: Crossing, held: Number) -> tuple[list[Number], Number]:
         """How many there are beside one microbatch, and the room that it leaves them."""
         counts = [x.number - (number in way.own) for number, x in enumerate(self.work)]
         return counts, None if self.room is None else self.room - held
 
-    def _left_after_forward(self, way: Way) -> Number:
+    def _left_after_forward(self, way: Crossing) -> Number:
         """Most work that can be left when the last forward, one of this way, has ended."""
         own = sum(self.work[number].least for number in way.own)
         return own + self._stored.most(*self._others(way, way.held))
@@ -283,7 +283,7 @@ class DeviceTerms:
         return least(way.trip + way.home - left for way, left in self._after_forward)
 
     @cached_property
-    def _after_forward(self) -> list[tuple[Way, Number]]:
+    def _after_forward(self) -> list[tuple[Crossing, Number]]:
         return [(way, self._left_after_forward(way)) for way in self._last]
 
     @cached_property
@@ -315,7 +315,7 @@ class DeviceTerms:
         """
         return max(0, *map(self._idle_while_away, self.ways)) if self.in_turn else 0
 
-    def _idle_while_away(self, way: Way) -> Number:
+    def _idle_while_away(self, way: Crossing) -> Number:
         own = self.work[way.own[0]]
         if not own.F:
             return 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, combinations_with_replacement
 from operator import add
 
-from pipesat.bounds.device_terms import DeviceTerms, Way, Work
+from pipesat.bounds.device_terms import Crossing, DeviceTerms, Work
 from pipesat.bounds.feasibility import certain_activations
 from pipesat.core.plain_problems import least_problem, of_each_class
 from pipesat.core.problem import Problem, once
@@ -139,7 +139,7 @@ def area_over_room(problem: Problem, device: int) -> int:
     return int(DeviceTerms(work, (), problem.devices[device].room).area)
 
 
-def way_of(first: Problem, last: Problem, chunks: Sequence[int]) -> Way:
+def way_of(first: Problem, last: Problem, chunks: Sequence[int]) -> Crossing:
     """Return how a microbatch passes a device's stages of a route.
 
     Until its first backward in the times of one problem, from its last F on in those of another.
@@ -148,7 +148,7 @@ def way_of(first: Problem, last: Problem, chunks: Sequence[int]) -> Way:
     begin, backward = time_until_forward(first, low), last.stages[low].shortest_backward
     turn = time_until_forward(first, top) - begin + first.stages[top].F + round_trip(first, top)
     home = time_from_backward(last, low, None) - backward
-    return Way(
+    return Crossing(
         begin,
         turn,
         round_trip(last, top),

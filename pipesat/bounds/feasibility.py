@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pipesat.bounds.one_microbatch import (
-    Passage,
+    PassageAlone,
     modes_that_fit,
     need_alone,
     need_of,
@@ -40,7 +40,7 @@ from pipesat.core.rules import round_trip
 from pipesat.core.schedule import Order
 
 
-class Holding(NamedTuple):
+class ChunkHolding(NamedTuple):
     """What one microbatch holds on one chunk: after F, and what its backward takes on top."""
 
     activation: int
@@ -55,7 +55,7 @@ class Need(NamedTuple):
     stages: tuple[int, ...]
 
 
-def holdings(problem: Problem) -> list[Holding]:
+def holdings(problem: Problem) -> list[ChunkHolding]:
     """Holding of one microbatch on each stage; where they differ, of the largest."""
     per_class = [[holding_of(stage) for stage in one.stages] for one in of_each_class(problem)]
     return (
@@ -65,17 +65,17 @@ def holdings(problem: Problem) -> list[Holding]:
     )
 
 
-def holding_of(stage: Stage) -> Holding:
+def holding_of(stage: Stage) -> ChunkHolding:
     """Holding of one microbatch on a stage of these amounts."""
     most = stage.held_in_backward
     if not stage.may_fuse:
         most = max(most, stage.held_after_B)
-    return Holding(stage.held_after_F, max(0, most - stage.held_after_F))
+    return ChunkHolding(stage.held_after_F, max(0, most - stage.held_after_F))
 
 
-def _largest(found: Sequence[Holding]) -> Holding:
+def _largest(found: Sequence[ChunkHolding]) -> ChunkHolding:
     activation = max(holding.activation for holding in found)
-    return Holding(activation, max(map(sum, found)) - activation)
+    return ChunkHolding(activation, max(map(sum, found)) - activation)
 
 
 def passes_in_an_instant(problem: Problem, stage: int) -> bool:
@@ -99,7 +99,7 @@ def certain_activations(problem: Problem) -> list[int]:
     ]
 
 
-def further_need(chunks: Sequence[Holding], up: int, down: int) -> int:
+def further_need(chunks: Sequence[ChunkHolding], up: int, down: int) -> int:
     """Most memory that a microbatch will yet take on a device beyond what it holds there.
 
     ``chunks`` are its holdings on the device's chunks in route order; it has run the forwards of
@@ -262,7 +262,7 @@ def _ops_alone(problem: Problem, route: int) -> list[tuple[int, Kind]]:
     return ops
 
 
-def _passage(problem: Problem, route: int) -> Passage:
+def _passage(problem: Problem, route: int) -> PassageAlone:
     rooms = {device: data.room for device, data in enumerate(problem.devices)}
     passage = pass_alone(problem, steps_of(problem, route), rooms)
     if passage.complete:

@@ -16,7 +16,7 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from pipesat.bounds.counting import Programme, Row, least_of
+from pipesat.bounds.counting import Programme, WeightedSum, least_of
 from pipesat.bounds.device_terms import DeviceTerms
 from pipesat.bounds.devices import groups_on, terms_of
 from pipesat.bounds.memory_counts import in_use
@@ -265,11 +265,11 @@ class _Rows:
         once = counts.first_backward + counts.tail + counts.end + counts.start
         return 4 * (work + once) - -(area + counts.unused) // max(1, counts.room or 1)
 
-    def _sum(self, role: str, of: Callable[[Variant], int]) -> Row:
+    def _sum(self, role: str, of: Callable[[Variant], int]) -> WeightedSum:
         return self._row(role, map(of, self.counts.variants))
 
-    def _row(self, role: str, amounts: Iterable[int]) -> Row:
-        return Row(zip(self.number[role], amounts, strict=True))
+    def _row(self, role: str, amounts: Iterable[int]) -> WeightedSum:
+        return WeightedSum(zip(self.number[role], amounts, strict=True))
 
     def _add_choice(self, sizes: Sequence[int]) -> None:
         rows, counted, number = self.rows, self.counts.counted, self.number
@@ -294,7 +294,7 @@ class _Rows:
         counts, rows = self.counts, self.rows
         forward = self._sum("head", lambda x: x.forward)
         rows.at_least({self.first: 1}, counts.first_backward)
-        rows.at_least(Row({self.first: 1}) - forward, counts.start)
+        rows.at_least(WeightedSum({self.first: 1}) - forward, counts.start)
         busy = forward - self._sum("run", lambda x: x.work) + {self.total: 1, self.first: -1}
         rows.at_least(busy, 0)
         rows.at_least(busy + self._sum("late", lambda x: x.weight), counts.end)
@@ -313,7 +313,7 @@ class _Rows:
         rows.at_most(self._sum("late", lambda x: x.after), left)
         if least := min((x.after for x in counts.variants if x.after), default=0):
             rows.at_most(self._sum("late", lambda x: int(x.after > 0)), left // least)
-        area = Row({self.total: room}) - self._row("run", [x.area for x in counts.counted])
+        area = WeightedSum({self.total: room}) - self._row("run", [x.area for x in counts.counted])
         rows.at_least(area, counts.unused + room * counts.start)
 
     def _add_copies(self) -> None:
@@ -327,5 +327,5 @@ class _Rows:
         )
         shared = counts.problem.devices[counts.device].copy_channels == 1
         for copied in (out + back,) if shared else (out, back):
-            rows.at_least(Row({self.total: 1}) - copied, begin + end)
-        rows.at_least(Row({self.first: 1}) - self._sum("out", lambda x: x.out), begin)
+            rows.at_least(WeightedSum({self.total: 1}) - copied, begin + end)
+        rows.at_least(WeightedSum({self.first: 1}) - self._sum("out", lambda x: x.out), begin)

@@ -37,7 +37,7 @@ from pipesat.core.problem import Problem, Route, Stage
 from pipesat.core.rules import duration, link_delay, memory_change
 
 
-class Step(NamedTuple):
+class CourseStep(NamedTuple):
     """F or backward of a stage; ``apart`` if time surely passes between the step before and it."""
 
     stage: int
@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Passage:
+class PassageAlone:
     """How a microbatch passes: the kind of op of each step, and how many are done at every stop.
 
     If it cannot pass, this is how far it gets: wherever the next stop would be, one of the devices
@@ -63,36 +63,38 @@ class Passage:
         return not self.short
 
 
-def steps_of(problem: Problem, route: int) -> list[Step]:
+def steps_of(problem: Problem, route: int) -> list[CourseStep]:
     """All steps of a microbatch of a route, on all devices."""
     stages = problem.routes[route].stages
     steps = []
     for stage in stages:
         before = problem.previous[stage]
         delay = 0 if before is None else link_delay(problem, before, "F")
-        steps.append(Step(stage, "F", delay > 0))
-    return steps + [Step(s, "B", link_delay(problem, s, "B") > 0) for s in reversed(stages)]
+        steps.append(CourseStep(stage, "F", delay > 0))
+    return steps + [CourseStep(s, "B", link_delay(problem, s, "B") > 0) for s in reversed(stages)]
 
 
-def steps_by_device(problem: Problem, route: int) -> dict[int, list[Step]]:
+def steps_by_device(problem: Problem, route: int) -> dict[int, list[CourseStep]]:
     """Per device, its own steps; what lies between two of them takes as little time as it may."""
-    own: dict[int, list[Step]] = {}
+    own: dict[int, list[CourseStep]] = {}
     past: dict[int, int] = {}  # how often time had passed when a device's last step ended
     passed = 0
     for stage, phase, apart in steps_of(problem, route):
         data = problem.stages[stage]
         passed += apart
         own.setdefault(data.device, []).append(
-            Step(stage, phase, past.get(data.device, -1) < passed)
+            CourseStep(stage, phase, past.get(data.device, -1) < passed)
         )
         passed += (data.F if phase == "F" else data.shortest_backward) > 0
         past[data.device] = passed
     return own
 
 
-def pass_alone(problem: Problem, steps: Sequence[Step], rooms: Mapping[int, int | None]) -> Passage:
+def pass_alone(
+    problem: Problem, steps: Sequence[CourseStep], rooms: Mapping[int, int | None]
+) -> PassageAlone:
     """Let one microbatch pass with so much room on every device; see the module's text."""
-    walk = _Walk(problem, rooms)
+    walk = _Course(problem, rooms)
     kinds: list[Kind] = []
     stops = [0]
     short: set[int] = set()
@@ -110,10 +112,10 @@ def pass_alone(problem: Problem, steps: Sequence[Step], rooms: Mapping[int, int 
             walk.pending.clear()
             short.clear()
             stops.append(len(kinds))
-    return Passage(tuple(kinds), tuple(stops), tuple(sorted(short)))
+    return PassageAlone(tuple(kinds), tuple(stops), tuple(sorted(short)))
 
 
-def need_alone(problem: Problem, steps: Sequence[Step]) -> int:
+def need_alone(problem: Problem, steps: Sequence[CourseStep]) -> int:
     """Least room of a device, whose steps these are, if all others have enough."""
     (device,) = {problem.stages[step.stage].device for step in steps}
 
@@ -126,7 +128,7 @@ def need_alone(problem: Problem, steps: Sequence[Step]) -> int:
     return bisect_left(range(everything), True, key=passes)
 
 
-class _Walk:
+class _Course:
     """What a microbatch holds on its way, per device; ``short`` are those over their room."""
 
     def __init__(self, problem: Problem, rooms: Mapping[int, int | None]) -> None:
@@ -135,7 +137,7 @@ class _Walk:
         self.pending: dict[int, int] = defaultdict(int)  # by W's that start at the next stop
         self.short: set[int] = set()
 
-    def kind(self, step: Step, *, first: bool) -> Kind:
+    def kind(self, step: CourseStep, *, first: bool) -> Kind:
         """Return the kind that leaves least of those that can run here.
 
         Within a segment that is one of length zero, if there is one. BW leaves nothing, so it comes

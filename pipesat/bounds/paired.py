@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from pipesat.bounds.device_terms import DeviceTerms, Way
+from pipesat.bounds.device_terms import Crossing, DeviceTerms
 from pipesat.bounds.devices import groups_on, way_of, work_of
 from pipesat.bounds.memory_counts import with_rooms_in_use
 from pipesat.bounds.paired_device import PairedDevice, Ways
 from pipesat.bounds.paired_memory import Around, least_end_in_memory
-from pipesat.bounds.paired_ranks import Ranks, least_length_by_ranks, most_ranks
+from pipesat.bounds.paired_ranks import RankTimes, least_length_by_ranks, most_ranks
 from pipesat.bounds.paired_waiting import Course
 from pipesat.core.claims import Bound
 from pipesat.core.ops import KINDS, PHASE_OF, Kind, OpKind
@@ -146,7 +146,7 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
     yield Bound(together, "closed form: load and memory with pairs of all devices")
 
 
-def _after_forward(last: Problem, way: Way, low: int) -> int:
+def _after_forward(last: Problem, way: Crossing, low: int) -> int:
     """From the end of the last F of a device's stages to that of their last backward."""
     data = last.stages[low]
     return int(way.trip + way.back) - data.least_backward_work + data.shortest_backward
@@ -171,7 +171,7 @@ def _by_rank(
     for device, ways, before in devices:
         first[device] = before + ways.until_backward
         last[device] = ways.after_forward + ways.after_backward
-    ranks = Ranks(problem, least, first, last)
+    ranks = RankTimes(problem, least, first, last)
     if not ranks.apply:
         return
     for device, ways, before in chosen:

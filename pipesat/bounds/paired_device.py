@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import chain, combinations_with_replacement, product
 from typing import NamedTuple, TypeAlias
 
-from pipesat.bounds.counting import Programme, Row
+from pipesat.bounds.counting import Programme, WeightedSum
 from pipesat.core.ops import PHASE_OF, Kind
 from pipesat.core.problem import Problem, Stage
 
@@ -243,12 +243,12 @@ class Count:
         times = {variable: self.home.items[item] for item, variable in phase.items()}
         most = sum(self._most(item) * self.home.items[item] for item in phase)
         extra = self.programme.variable(1, most)
-        self.programme.at_least(Row({extra: 1}) - times, -least)
+        self.programme.at_least(WeightedSum({extra: 1}) - times, -least)
         return extra
 
-    def _count(self, *phases: Phase, **weights: int) -> dict[_Group, Row]:
+    def _count(self, *phases: Phase, **weights: int) -> dict[_Group, WeightedSum]:
         """Per group, the sum of these kinds' weights over the items of some phases."""
-        result = {group: Row() for group in self.home.groups}
+        result = {group: WeightedSum() for group in self.home.groups}
         for item, variable in _all_of(phases):
             for group, kind in item:
                 result[group] += {variable: weights.get(kind, 0)}
@@ -259,19 +259,19 @@ class Count:
         """All phases, in order of time."""
         return self.before, self.between, self.after, self.pending
 
-    def of(self, stage: int, phase: Phase, *kinds: Kind) -> Row:
+    def of(self, stage: int, phase: Phase, *kinds: Kind) -> WeightedSum:
         """The number of ops of one stage, of some kinds, in a phase, as a row.
 
         Where stages are not taken together.
         """
         counted = self._count(phase, **dict.fromkeys(kinds, 1))
-        return sum((row for group, row in counted.items() if group.stage == stage), Row())
+        return sum((row for group, row in counted.items() if group.stage == stage), WeightedSum())
 
-    def taken(self, *phases: Phase) -> Row:
+    def taken(self, *phases: Phase) -> WeightedSum:
         """What the forwards of some phases take, as a row."""
         return self._weigh(phases, lambda data: {"F": data.held_after_F})
 
-    def freed(self, *phases: Phase) -> Row:
+    def freed(self, *phases: Phase) -> WeightedSum:
         """What the ops of some phases free, as a row."""
         return self._weigh(
             phases,
@@ -282,15 +282,15 @@ class Count:
             },
         )
 
-    def held_after(self) -> Row:
+    def held_after(self) -> WeightedSum:
         """What is held when the last forward has ended, as a row: until a backward, or until W."""
         return self.freed(self.after, self.pending)
 
     def _weigh(
         self, phases: Iterable[Phase], weights: Callable[[Stage], Mapping[Kind, int]]
-    ) -> Row:
+    ) -> WeightedSum:
         each = {group: weights(data) for group, data in self.data.items()}
-        row = Row()
+        row = WeightedSum()
         for item, variable in _all_of(phases):
             row += {variable: sum(each[group].get(kind, 0) for group, kind in item)}
         return row
@@ -361,7 +361,7 @@ class Count:
             first, last = self._count(self.before, F=1), self._count(self.after, B=1, BW=1)
             for groups in together:
                 for count in (first, last):
-                    together_in = sum((count[group] for group in groups), Row())
+                    together_in = sum((count[group] for group in groups), WeightedSum())
                     self.programme.at_least(together_in, groups[0].size)
             return
         pairs = [
@@ -387,12 +387,12 @@ def _all_of(phases: Iterable[Phase]) -> Iterator[tuple[Item, int]]:
 
 def by_op(
     counts: Mapping[int, Count], weight: Callable[[Count, Item], int]
-) -> Mapping[tuple[int, Kind], Row]:
+) -> Mapping[tuple[int, Kind], WeightedSum]:
     """Return a row per stage and kind: a weight of all items that its ops run in.
 
     Twice where both members are such.
     """
-    found: dict[tuple[int, Kind], Row] = defaultdict(Row)
+    found: dict[tuple[int, Kind], WeightedSum] = defaultdict(WeightedSum)
     for count in counts.values():
         for item, variable in _all_of(count.phases):
             for group, kind in item:

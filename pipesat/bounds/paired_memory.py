@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import combinations_with_replacement, product
 from typing import NamedTuple, TypeAlias
 
-from pipesat.bounds.counting import Programme, Row, tangent_points
+from pipesat.bounds.counting import Programme, WeightedSum, tangent_points
 from pipesat.bounds.devices import area_over_room
 from pipesat.bounds.feasibility import certain_activations
 from pipesat.bounds.memory_counts import in_whole_microbatches
@@ -25,9 +25,9 @@ from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import link_delay
 
-Times: TypeAlias = Mapping[tuple[int, Kind], Row]
+Times: TypeAlias = Mapping[tuple[int, Kind], WeightedSum]
 """Per stage and kind, the time of all items that its ops run in."""
-_Corner: TypeAlias = tuple[Row, int]
+_Corner: TypeAlias = tuple[WeightedSum, int]
 """A row and a constant, whose sum is memory times time."""
 _Job: TypeAlias = tuple[int, int]
 """What an op frees, and how long it runs."""
@@ -68,7 +68,7 @@ class AreaRow:
         if not room:
             return
         area, taken = self._area
-        corners: list[_Corner] = [(Row(), 0)]
+        corners: list[_Corner] = [(WeightedSum(), 0)]
         if is_tight(self.problem, around.device):
             full, constant = self._until_backward()
             area += full
@@ -77,7 +77,7 @@ class AreaRow:
         for row, constant in corners:
             window = around.before - around.ways.beyond
             self.joint.programme.at_least(
-                Row({end: room}) - area - row, taken + constant + room * window
+                WeightedSum({end: room}) - area - row, taken + constant + room * window
             )
 
     @property
@@ -107,14 +107,14 @@ class AreaRow:
         stages = {s: self.problem.stages[s] for s in self.problem.stages_on[self.around.device]}
         return {s: data for s, data in stages.items() if data.held_after_F or data.held_after_B}
 
-    def _ops(self, phase: Phase, *kinds: Kind) -> Row:
+    def _ops(self, phase: Phase, *kinds: Kind) -> WeightedSum:
         """The number of their ops of some kinds in a phase, as a row."""
-        return sum((self._count.of(stage, phase, *kinds) for stage in self._holding), Row())
+        return sum((self._count.of(stage, phase, *kinds) for stage in self._holding), WeightedSum())
 
     @property
-    def _area(self) -> tuple[Row, int]:
+    def _area(self) -> tuple[WeightedSum, int]:
         """Least memory times time that all microbatches of a device's stages take."""
-        problem, row, constant = self.problem, Row(), 0
+        problem, row, constant = self.problem, WeightedSum(), 0
         times = self.joint.times
         for stage in problem.stages_on[self.around.device]:
             held = certain_activations(problem)[stage]
@@ -150,7 +150,7 @@ class AreaRow:
         count, around, stages = self._count, self.around, self._holding.values()
         ways = around.ways
         if any(max(s.held_after_B, s.held_in_backward) > s.held_after_F for s in stages):
-            return [(Row(), 0)]
+            return [(WeightedSum(), 0)]
         home = ways.after_backward + ways.beyond
         rest = ways.after_forward + home
         one_by_one = all("F" in kinds for kinds in kinds_of_pairs(count.home))
@@ -169,7 +169,7 @@ class AreaRow:
             corners.append((row, self.room * rest))
         return corners
 
-    def _wait(self, number: Row, jobs: Sequence[Sequence[Sequence[_Job]]]) -> int:
+    def _wait(self, number: WeightedSum, jobs: Sequence[Sequence[Sequence[_Job]]]) -> int:
         """Return a variable: what waits for others, of n n (n - 1) / 2 times what two of them wait.
 
         ``jobs``: per stage, per way that its ops may run, what each of these frees, and its time.

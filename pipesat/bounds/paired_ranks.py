@@ -22,7 +22,7 @@ from pipesat.core.rules import pair_time_of_kinds
 
 
 @dataclass
-class Ranks:
+class RankTimes:
     """Least times of the first backwards and the last forwards of devices, by rank.
 
     ``least`` is the problem with the least times that ops can last, ``first_backward`` every

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipesat.bounds.counting import Programme, Row, tangent_points
+from pipesat.bounds.counting import Programme, WeightedSum, tangent_points
 from pipesat.bounds.devices import Line, line_of, passages
 from pipesat.bounds.feasibility import certain_activations
 from pipesat.bounds.paired_device import Count, by_op
@@ -36,7 +36,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Waits:
+class LeastWaits:
     """Microbatches of a stage wait this long at least, sorted: n of them the sum of the first n.
 
     Less, if backwards take longer than counted: per stage and kind, ``longer`` says by how much.
@@ -62,7 +62,7 @@ class Waiting:
     problem: Problem
     course: Course
 
-    def while_filling(self, stage: int, most: int) -> Waits:
+    def while_filling(self, stage: int, most: int) -> LeastWaits:
         """Least time until a stage's F, and waiting on the way after it.
 
         From the earliest start of the stage's device, for microbatches whose F of the stage comes
@@ -76,9 +76,9 @@ class Waiting:
         entry = min(place for place, s in enumerate(line.stages) if s in here)
         way = (line.forward, line.out, self.course.begin, self.course.first_backward)
         found = self._by_rank(stage, most, way, entry, start)
-        return _longest(Waits(ranks) for _, ranks in found)
+        return _longest(LeastWaits(ranks) for _, ranks in found)
 
-    def while_emptying(self, stage: int, most: int) -> Waits:
+    def while_emptying(self, stage: int, most: int) -> LeastWaits:
         """Least waiting on the way before a stage's backward, and time from its end to the end.
 
         For microbatches whose backward comes after the device's last forward, ``most`` of them.
@@ -89,7 +89,8 @@ class Waiting:
         way = (line.backward, line.home, self.course.home, self.course.after_last_forward)
         found = self._by_rank(stage, most, way)
         return _longest(
-            Waits(ranks, tuple(self._longer(line.stages[first : top + 1]))) for top, ranks in found
+            LeastWaits(ranks, tuple(self._longer(line.stages[first : top + 1])))
+            for top, ranks in found
         )
 
     def _by_rank(
@@ -140,7 +141,7 @@ class Waiting:
                 yield stage, kind, abs(data.B - data.BW)
 
 
-def _longest(found: Iterable[Waits]) -> Waits:
+def _longest(found: Iterable[LeastWaits]) -> LeastWaits:
     """Those that are longest in all; each holds."""
     return max(found, key=lambda waits: sum(waits.by_rank))
 
@@ -159,7 +160,7 @@ class WaitingRows:
 
     def while_filling(self, total: int, device: int) -> None:
         """Let a variable be at least what waits around the forwards before the first backward."""
-        row, count = Row({total: 1}), self.counts[device]
+        row, count = WeightedSum({total: 1}), self.counts[device]
         for stage, most in self._stages(device):
             found = self.waiting.while_filling(stage, most)
             row[self._waits(stage, most, count.of(stage, count.before, "F"), found)] = -1
@@ -171,7 +172,7 @@ class WaitingRows:
         Until the end that counts, and for ``beyond`` after it. From B on, all that its microbatch
         still holds counts as waiting, but for the time of W, which the area has.
         """
-        row, count = Row({total: 1}), self.counts[device]
+        row, count = WeightedSum({total: 1}), self.counts[device]
         for stage, most in self._stages(device):
             data, number = self.problem.stages[stage], count.of(stage, count.after, "B", "BW")
             found = self.waiting.while_emptying(stage, most)
@@ -180,7 +181,7 @@ class WaitingRows:
             row -= number * (self._held[stage] * beyond)
         self.programme.at_least(row, 0)
 
-    def of_weights(self, row: Row, device: int, rest: int) -> None:
+    def of_weights(self, row: WeightedSum, device: int, rest: int) -> None:
         """Add what weight gradients wait whose B ran before the last forward had ended.
 
         From the end of B to that of the last forward, and for ``rest`` but their own time.
@@ -190,7 +191,7 @@ class WaitingRows:
         stages = [s for s, w in held.items() if w and self.problem.stages[s].may_split]
         if not stages:
             return
-        together = Row()
+        together = WeightedSum()
         for stage in stages:
             late = count.of(stage, count.after, "W") + count.of(stage, count.pending, "W")
             late -= count.of(stage, count.after, "B")
@@ -205,12 +206,12 @@ class WaitingRows:
         longest = two * max(1, most) ** 2
         row += {self.programme.of_two(two, together, tangent_points(most), longest): 1}
 
-    def _waits(self, stage: int, most: int, number: Row, found: Waits) -> int:
+    def _waits(self, stage: int, most: int, number: WeightedSum, found: LeastWaits) -> int:
         """Return a variable: what so many microbatches of a stage wait."""
         held = self._held[stage]
         waits = self.programme.variable(0, 2 * held * most * self.longest)
         for slope, constant in found.tangents(tangent_points(most)):
-            line = Row({waits: 1}) - number * (held * slope)
+            line = WeightedSum({waits: 1}) - number * (held * slope)
             for other, kind, longer in found.longer:
                 line += self._alone[other, kind] * (held * longer)
             self.programme.at_least(line, held * constant)
@@ -236,6 +237,6 @@ class WaitingRows:
         return certain_activations(self.problem)
 
     @cached_property
-    def _alone(self) -> Mapping[tuple[int, Kind], Row]:
+    def _alone(self) -> Mapping[tuple[int, Kind], WeightedSum]:
         """Per stage and kind, how many of its ops run alone."""
         return by_op(self.counts, lambda _, item: len(item) == 1)

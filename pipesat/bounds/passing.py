@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from pipesat.bounds.counting import Programme, Row
+from pipesat.bounds.counting import Programme, WeightedSum
 from pipesat.bounds.device_terms import Work
 from pipesat.bounds.devices import classes_of, terms_of, work_of
 from pipesat.bounds.own_ways import Pass, pass_of
@@ -124,9 +124,9 @@ class _Passing:
         work = self.work[self.stages[op], of]
         return int(work.least - work.shortest) if op >= self.turn else 0
 
-    def _done(self, at: int, ops: Sequence[int], *, rest: bool = True) -> Row:
+    def _done(self, at: int, ops: Sequence[int], *, rest: bool = True) -> WeightedSum:
         """Work of others on a device when an op starts there."""
-        done = Row()
+        done = WeightedSum()
         for of in self.others:
             for op in ops:
                 done += {self.started[at, op][of]: self._length(op, of)}
@@ -150,7 +150,7 @@ class _Passing:
         for op, following in pairwise(ops):
             within = self._done(op, ops) - self._done(following, ops)
             at_least(within + {start[following]: 1, start[op]: -1}, self._length(op, self.own))
-        after = Row({self.end: 1, start[last]: -1})
+        after = WeightedSum({self.end: 1, start[last]: -1})
         least = self._all(ops, rest=False) + self._length(last, self.own) + terms.way_home
         at_least(after + self._done(last, ops, rest=False), least)
         if absolute or first == 0:
@@ -163,7 +163,7 @@ class _Passing:
         for at in ops:
             if room is None or not self._length(at, self.own):
                 continue
-            held, beside = Row(), 0
+            held, beside = WeightedSum(), 0
             for op in ops[: len(ops) // 2]:
                 back = 2 * self.turn - 1 - op
                 beside += self.work[self.stages[op], self.own].held * (op <= at <= back)
@@ -178,7 +178,7 @@ class _Passing:
         """Its way: each op after the one before, its delay, and who overtakes it there."""
         own = self.passes[self.own]
         for op in range(1, len(self.stages)):
-            way = Row({self.start[op]: 1, self.start[op - 1]: -1})
+            way = WeightedSum({self.start[op]: 1, self.start[op - 1]: -1})
             for of, most in self.others.items() if not self.in_turn else ():
                 other = self.passes[of]
                 sooner = own.delays[op] - other.times[op - 1] - other.delays[op]

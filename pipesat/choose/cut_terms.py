@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pipesat.bounds.device_terms import DeviceTerms, Way, Work
+from pipesat.bounds.device_terms import Crossing, DeviceTerms, Work
 from pipesat.core.arrays import Ints
 from pipesat.core.costs import Costs
 from pipesat.core.schedule import Objective
@@ -197,7 +197,7 @@ class CutTerms:
         through = to_low - work[0].shortest + work[0].least
         held = sum(x.held for x in work)
         own = tuple(range(len(work)))
-        way = Way(begin, turn, trips[-1], through, to_low + home, home, own, held)
+        way = Crossing(begin, turn, trips[-1], through, to_low + home, home, own, held)
         return DeviceTerms(work, [way], self._room(parts))
 
     def _trip(self, part: Part) -> Ints:

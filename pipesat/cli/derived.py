@@ -169,7 +169,10 @@ class Several(Option):
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
         """Return one list, or the one value where the function takes it so."""
         found = [*chain.from_iterable(super().type_cast_value(ctx, value) or ())]
-        alone = isinstance(self.type, Value) and self.type.wanted.kinds.keys() & {"int", "str"}
+        alone = isinstance(self.type, AnnotatedValue) and self.type.wanted.kinds.keys() & {
+            "int",
+            "str",
+        }
         return found[0] if alone and len(found) == 1 else found
 
     def value_is_missing(self, value: Any) -> bool:
@@ -177,7 +180,7 @@ class Several(Option):
         return value == [] or super().value_is_missing(value)
 
 
-class Choice(click.Choice):  # type: ignore[type-arg]
+class NameChoice(click.Choice):  # type: ignore[type-arg]
     """One of several names, in any spelling that says which."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -188,7 +191,7 @@ class Choice(click.Choice):  # type: ignore[type-arg]
         return super().convert(value, param, ctx)
 
 
-class Value(click.ParamType):  # type: ignore[type-arg]
+class AnnotatedValue(click.ParamType):  # type: ignore[type-arg]
     """A value as an annotation describes it; what it does not take is refused."""
 
     name = "value"
@@ -213,11 +216,11 @@ class Value(click.ParamType):  # type: ignore[type-arg]
         return found if each is not None else found[0]
 
 
-def value_of(alias: Any) -> Value:
+def value_of(alias: Any) -> AnnotatedValue:
     """Return the type of an option that no function declares, of an alias of core/settings.py."""
     wanted = annotated_as({}, *get_args(alias))
     assert wanted is not None  # noqa: S101
-    return Value(wanted)
+    return AnnotatedValue(wanted)
 
 
 def _read(text: str, wanted: Wanted) -> Any:
@@ -304,12 +307,12 @@ def _parameter(
     more: dict[str, Any] = {"required": required, "metavar": metavar}
     more |= {} if required else {"default": default}
     if wanted.each is not None and "Path" not in kinds:
-        return Several(declared, type=Value(wanted), **more | {"default": None})
+        return Several(declared, type=AnnotatedValue(wanted), **more | {"default": None})
     if wanted.choices and kinds.keys() <= {"Literal", "None"}:
-        return Option(declared, type=Choice(wanted.choices), **more)
+        return Option(declared, type=NameChoice(wanted.choices), **more)
     if kinds.keys() & {*_FILES, "Path"}:
         return Option(declared, type=click.Path(path_type=Path), is_eager=True, **more)
-    return Option(declared, type=Value(wanted), **more)
+    return Option(declared, type=AnnotatedValue(wanted), **more)
 
 
 def _metavar(wanted: Wanted) -> str | None:

@@ -63,7 +63,7 @@ def compare(asked: Asked) -> None:
     for kind, path in files.items():
         write_file(path, comparison_picture(problem, ran, comparison, kind))
     picture = [("Picture", ", ".join(map(str, files.values())))]
-    asked.show(Compared(problem, comparison), comparison.document, picture)
+    asked.show(TimelineComparison(problem, comparison), comparison.document, picture)
 
 
 @command(
@@ -149,7 +149,7 @@ _TOY = (
 
 
 @dataclass(frozen=True, repr=False)
-class Compared(Displayed):
+class TimelineComparison(Displayed):
     """Predicted against measured."""
 
     problem: Problem

@@ -166,13 +166,13 @@ def _verify(asked: Asked) -> int:
 
 
 def _report(asked: Asked, measured: Measured) -> int:
-    from pipesat.cli.timeline import Compared
+    from pipesat.cli.timeline import TimelineComparison
     from pipesat.timeline.compare import compare
 
     assert asked.output is not None  # noqa: S101  else it was verified alone
     measured.timeline.write(asked.output)
     check, problem = measured.check, asked.read["problem"]
-    compared = Compared(problem, compare(problem, measured.timeline))
+    compared = TimelineComparison(problem, compare(problem, measured.timeline))
     peaks = measured.peaks and [peak.document() for peak in measured.peaks]
     document = compared.said.document() | {
         "timeline": str(asked.output),

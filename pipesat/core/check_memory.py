@@ -11,10 +11,10 @@ import numpy as np
 
 from pipesat.core.arrays import Ints
 from pipesat.core.check_ops import (
-    Column,
+    CheckedOps,
     Complaint,
     CopyAmounts,
-    Ops,
+    OpColumn,
     elsewhere,
     in_turn,
     integers,
@@ -35,7 +35,7 @@ class Copies:
     time it appears.
     """
 
-    def __init__(self, problem: Problem, ops: Ops, schedule: Schedule) -> None:
+    def __init__(self, problem: Problem, ops: CheckedOps, schedule: Schedule) -> None:
         self.problem, self.ops, self.schedule = problem, ops, schedule
         self.offloads: dict[tuple[int, int], CopyAmounts] = {}
         for cell in np.flatnonzero(ops.modes).tolist():
@@ -139,7 +139,7 @@ class Copies:
             yield stages, begins, ends, amounts
 
 
-def memory_violations(problem: Problem, ops: Ops, copies: Copies) -> Iterator[Violation]:
+def memory_violations(problem: Problem, ops: CheckedOps, copies: Copies) -> Iterator[Violation]:
     """Static memory plus all that is held never exceeds a device's capacity."""
     if all(device.memory is None for device in problem.devices):
         return
@@ -181,10 +181,10 @@ def _too_much(
         yield _over(problem, device, since, None, worst)
 
 
-def _held(ops: Ops) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+def _held(ops: CheckedOps) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
     """Half-open intervals ``(stage, begin, end, amount)`` in which memory is held, as arrays."""
     f, b, w, bw = ops.number
-    columns = (Column.held_after_F, Column.held_after_B, Column.held_in_backward)
+    columns = (OpColumn.held_after_F, OpColumn.held_after_B, OpColumn.held_in_backward)
     after_f, after_b, during = map(ops.of_cells, columns)
     backward = np.where(f < 0, -1, np.where(b >= 0, b, bw))
     most = np.where(b >= 0, np.maximum(after_b, during), during)

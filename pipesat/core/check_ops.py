@@ -26,7 +26,7 @@ Complaint: TypeAlias = tuple[str, str]
 """The rule that one entry of a schedule breaks, and how."""
 
 
-class Amounts(NamedTuple):
+class CheckedAmounts(NamedTuple):
     """What a (stage, microbatch) takes and holds."""
 
     F: int
@@ -53,7 +53,7 @@ def mode_of(problem: Problem, op: Op) -> Mode | None:
     return modes[op.mode - 1] if 0 < op.mode <= len(modes) else None
 
 
-def restated(problem: Problem, op: Op) -> Stage | Amounts:
+def restated(problem: Problem, op: Op) -> Stage | CheckedAmounts:
     """Return the amounts of an op's microbatch in the op's mode.
 
     The stage's own, or what the mode states; then scaled by its class, or stated by it.
@@ -62,7 +62,7 @@ def restated(problem: Problem, op: Op) -> Stage | Amounts:
     of_class, mode = _class(problem, op.stage, op.microbatch), mode_of(problem, op)
     if of_class is None and mode is None:
         return stage
-    own = {key: getattr(stage, key) for key in Amounts._fields if key != "backward"}
+    own = {key: getattr(stage, key) for key in CheckedAmounts._fields if key != "backward"}
     backward, is_sum = stage.backward, stage.sums
     if mode is not None:
         stated = dict(mode.stated)
@@ -77,7 +77,7 @@ def restated(problem: Problem, op: Op) -> Stage | Amounts:
         is_sum = is_sum and "BW" not in outright
     if is_sum:
         own["BW"] = own["B"] + own["W"]
-    return Amounts(**own, backward=backward)
+    return CheckedAmounts(**own, backward=backward)
 
 
 def restated_copies(problem: Problem, op: Op) -> CopyAmounts | None:
@@ -119,8 +119,8 @@ def _rounded_up(amount: int, factor: tuple[int, int]) -> int:
 BACKWARDS: Final = ("split", "fused", "either")
 
 
-class Column(IntEnum):
-    """What stands where in a row of :attr:`Ops.table`; times are at their kind's place."""
+class OpColumn(IntEnum):
+    """What stands where in a row of :attr:`CheckedOps.table`; times are at their kind's place."""
 
     held_after_F = 4
     held_after_B = 5
@@ -151,13 +151,13 @@ def column(rows: Sequence[tuple[Any, ...]], place: int) -> list[Any]:
     return [*map(itemgetter(place), rows)]
 
 
-class Ops:
+class CheckedOps:
     """The ops of a schedule, as arrays of one number per op, in the order of its lists.
 
     A *cell* is a (stage, microbatch), a kind a place in ``KINDS``. Ops of a stage or microbatch
     that is not there are left out. ``number[kind, cell]`` is the first op of a kind, -1 if there is
     none; ``modes`` has each cell's mode, that of the first of its ops that is not kept. Cells of
-    one stage, class and mode are of one ``sort``, and have a row of :class:`Column` in ``table``.
+    one stage, class and mode are of one ``sort``, and have a row of :class:`OpColumn` in ``table``.
     """
 
     def __init__(self, problem: Problem, schedule: Schedule) -> None:

@@ -11,7 +11,15 @@ import numpy as np
 
 from pipesat.core.arrays import Ints
 from pipesat.core.check_memory import Copies, memory_violations
-from pipesat.core.check_ops import BACKWARDS, Column, Ops, crowded, in_turn, one_at_a_time, plain
+from pipesat.core.check_ops import (
+    BACKWARDS,
+    CheckedOps,
+    OpColumn,
+    crowded,
+    in_turn,
+    one_at_a_time,
+    plain,
+)
 from pipesat.core.errors import Violation
 from pipesat.core.ops import KINDS, Copy, Item, Op, Unreadable, members
 from pipesat.core.problem import Problem
@@ -28,12 +36,12 @@ def violations_of(problem: Problem, schedule: Schedule) -> list[Violation]:
     if schedule.copies and len(schedule.copies) != devices:
         text = f"{len(schedule.copies)} lists of copies, expected {devices}, one per device"
         return [Violation("device", text)]
-    ops = Ops(problem, schedule)
+    ops = CheckedOps(problem, schedule)
     violations = [*ops.violations(), *ops.modes_differ(), *_completeness(problem, ops)]
     for device in crowded(ops.starts, ops.ends, ops.devices):
         row, where = schedule.devices[device], f"on {problem.device_name(device)}"
         violations += [*in_turn(device, row, where), *one_at_a_time(device, row, where)]
-    waits = Waits(problem, ops)
+    waits = CheckedWaits(problem, ops)
     violations += [*waits.violations(), *waits.pairs_that_wait()]
     copies = Copies(problem, ops, schedule)
     violations += copies.violations()
@@ -44,22 +52,22 @@ def violations_of(problem: Problem, schedule: Schedule) -> list[Violation]:
     return violations
 
 
-def _completeness(problem: Problem, ops: Ops) -> Iterator[Violation]:
+def _completeness(problem: Problem, ops: CheckedOps) -> Iterator[Violation]:
     """Every (stage, microbatch) has F and either B and W, or BW, as `backward` allows."""
     has_f, has_b, has_w, has_bw = ops.number >= 0
-    allowed = ops.of_cells(Column.backward)
+    allowed = ops.of_cells(OpColumn.backward)
     split = has_b & has_w & ~has_bw & (allowed != BACKWARDS.index("fused"))
     fused = has_bw & ~has_b & ~has_w & (allowed != BACKWARDS.index("split"))
     for cell in np.flatnonzero(~(has_f & (split | fused))):
         yield from _incomplete(problem, ops, int(cell))
 
 
-def _incomplete(problem: Problem, ops: Ops, cell: int) -> Iterator[Violation]:
+def _incomplete(problem: Problem, ops: CheckedOps, cell: int) -> Iterator[Violation]:
     """Say what a (stage, microbatch) lacks, or has too much."""
     f, b, w, bw = (ops.op(cell, kind) for kind in KINDS)
     has_f, has_b, has_w, has_bw = map(ops.has, (f, b, w, bw))
     stage = problem.stages[f.stage]
-    allowed = BACKWARDS[ops.of_cells(Column.backward)[cell]]
+    allowed = BACKWARDS[ops.of_cells(OpColumn.backward)[cell]]
     where = f"on {problem.device_name(stage.device)}"
     missing = [] if has_f else [str(f)]
     if has_bw:
@@ -81,10 +89,10 @@ def _incomplete(problem: Problem, ops: Ops, cell: int) -> Iterator[Violation]:
         yield Violation("missing", f"{text} {where} is missing", stage.device)
 
 
-class Waits:
+class CheckedWaits:
     """What each op waits for: ``source`` is its number, -1 if there is none or it is missing."""
 
-    def __init__(self, problem: Problem, ops: Ops) -> None:
+    def __init__(self, problem: Problem, ops: CheckedOps) -> None:
         self.problem, self.ops = problem, ops
         f, b, w, bw = range(len(KINDS))
         backward = np.where(ops.number[b] >= 0, ops.number[b], ops.number[bw])
@@ -94,8 +102,8 @@ class Waits:
         sources[b] = sources[bw] = np.where(after >= 0, backward[after], ops.number[f])
         sources[w] = ops.number[b]
         delays = np.zeros_like(ops.number, dtype=ops.table.dtype)
-        delays[f] = ops.of_cells(Column.delay_of_input)
-        delays[b] = delays[bw] = ops.of_cells(Column.delay_of_gradient)
+        delays[f] = ops.of_cells(OpColumn.delay_of_input)
+        delays[b] = delays[bw] = ops.of_cells(OpColumn.delay_of_gradient)
         self.source, self.delay = sources[ops.kind, ops.cell], delays[ops.kind, ops.cell]
 
     def violations(self) -> Iterator[Violation]:
@@ -141,7 +149,7 @@ class Waits:
         return sources
 
 
-def _neighbours(stages: Sequence[int | None], ops: Ops) -> Ints:
+def _neighbours(stages: Sequence[int | None], ops: CheckedOps) -> Ints:
     """Cell of the same microbatch in the stage before, or after, each cell's; -1: there is none."""
     neighbour = np.array([-1 if stage is None else stage for stage in stages])[ops.stage_of]
     return np.where(neighbour < 0, -1, ops.offset[neighbour] + ops.microbatch_of)
@@ -206,7 +214,10 @@ def _one_order(
 
 
 def impossible_ties(
-    problem: Problem, ops: Ops, copies: Copies, waits: Mapping[Op | Copy, Sequence[Op | Copy]]
+    problem: Problem,
+    ops: CheckedOps,
+    copies: Copies,
+    waits: Mapping[Op | Copy, Sequence[Op | Copy]],
 ) -> Iterator[tuple[int, str]]:
     """Yield ``(time, complaint)`` for every instant whose items could not run as they are listed.
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _INT64 = 1 << 62  # times from here on are held as Python integers
 
 
-class Profile(NamedTuple):
+class MemoryProfile(NamedTuple):
     """A step function: from ``times[i]`` on, ``held[i]`` memory units are in use."""
 
     times: NDArray[np.int64]
@@ -31,7 +31,7 @@ class Profile(NamedTuple):
 
 
 @public
-def memory_profiles(problem: Problem, schedule: Schedule) -> list[Profile]:
+def memory_profiles(problem: Problem, schedule: Schedule) -> list[MemoryProfile]:
     """Memory in use on every device, static part included.
 
     Intervals are half-open, so changes at one instant count together: what ends frees its memory
@@ -52,7 +52,7 @@ def memory_profiles(problem: Problem, schedule: Schedule) -> list[Profile]:
         times, index = np.unique(array[:, 0], return_inverse=True)
         steps = np.zeros(len(times), dtype=dtype)
         np.add.at(steps, index, array[:, 1])
-        profiles.append(Profile(times, np.cumsum(steps)))
+        profiles.append(MemoryProfile(times, np.cumsum(steps)))
     return profiles
 
 
@@ -189,7 +189,7 @@ def _device_time(
     row: tuple[Timed, ...],
     ends: dict[Event | Copy, int],
     makespan: int,
-    profile: Profile,
+    profile: MemoryProfile,
 ) -> DeviceTime:
     """Where a device's time goes; with copies, what it holds changes within gaps."""
     if not row:
@@ -233,7 +233,7 @@ def _device_time(
     )
 
 
-def _pieces(profile: Profile, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+def _pieces(profile: MemoryProfile, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Parts of a gap in which the same is held: ``(begin, end, held)``."""
     first, last = bisect_right(profile.times, begin), bisect_left(profile.times, end)
     cuts = [begin, *map(int, profile.times[first:last]), end]

@@ -24,7 +24,7 @@ from pipesat.export.options import (
     module_names,
     told_of,
 )
-from pipesat.export.torch.hazards import Split
+from pipesat.export.torch.hazards import SplitBackwards
 from pipesat.export.torch.target import Fragment, framework
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def torchtitan_cut(problem: Problem, options: Options) -> Cut:
 
 
 def torchtitan_files(
-    problem: Problem, options: Options, split: Split
+    problem: Problem, options: Options, split: SplitBackwards
 ) -> tuple[dict[str, str], list[str]]:
     """Return the fragments, ``.toml`` and ``.py``, for an order that splits these backwards.
 
@@ -74,7 +74,11 @@ def _names(layers: tuple[int, ...], head: str) -> list[list[str]]:
 
 
 def _toml(
-    problem: Problem, name: str, options: Options, layers: tuple[int, ...] | None, split: Split
+    problem: Problem,
+    name: str,
+    options: Options,
+    layers: tuple[int, ...] | None,
+    split: SplitBackwards,
 ) -> str:
     m = problem.routes[0].microbatches
     lines = [
@@ -114,7 +118,11 @@ def _toml(
 
 
 def _python(
-    problem: Problem, name: str, options: Options, layers: tuple[int, ...] | None, split: Split
+    problem: Problem,
+    name: str,
+    options: Options,
+    layers: tuple[int, ...] | None,
+    split: SplitBackwards,
 ) -> str:
     set_pp = "    config.parallelism."
     m = problem.routes[0].microbatches
@@ -213,7 +221,7 @@ def automodel_cut(problem: Problem, options: Options) -> Cut:
 
 
 def automodel_files(
-    problem: Problem, options: Options, split: Split
+    problem: Problem, options: Options, split: SplitBackwards
 ) -> tuple[dict[str, str], list[str]]:
     """Return the fragment, ``.yaml``, for an order that splits these backwards.
 

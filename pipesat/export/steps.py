@@ -190,7 +190,7 @@ def _transfers(problem: Problem, linear: LinearOrder) -> Iterator[_Transfer]:
 
 
 @dataclass
-class _Row:
+class _DeviceRow:
     """Starts and ends of a device's items, and where each stands in it."""
 
     starts: list[int] = field(default_factory=list)
@@ -212,9 +212,9 @@ class _Row:
         return max(0, until - self.starts[after]) if after < len(self.starts) else 0
 
 
-def _rows(linear: LinearOrder, ends: list[int], devices: int) -> tuple[list[_Row], list[int]]:
+def _rows(linear: LinearOrder, ends: list[int], devices: int) -> tuple[list[_DeviceRow], list[int]]:
     """Return the devices' rows, and the place of each item within its own."""
-    rows, place = [_Row() for _ in range(devices)], []
+    rows, place = [_DeviceRow() for _ in range(devices)], []
     for device, length, end in zip(linear.device, linear.duration, ends, strict=True):
         place.append(len(rows[device].starts))
         rows[device].starts.append(end - length)
@@ -222,7 +222,7 @@ def _rows(linear: LinearOrder, ends: list[int], devices: int) -> tuple[list[_Row
     return rows, place
 
 
-def _meeting(sender: _Row, receiver: _Row, place: int, ready: int, delay: int) -> int:
+def _meeting(sender: _DeviceRow, receiver: _DeviceRow, place: int, ready: int, delay: int) -> int:
     """When a transfer happens: from the producer's end to the consumer's start less the delay."""
     needed = receiver.starts[place] - delay
     candidates = [needed, ready]

@@ -119,7 +119,7 @@ RULE_OF: Final[dict[str, RuleName]] = {
 """Rules by their names and those of runtimes, which send and receive as torch does over NCCL."""
 
 
-class Wait(NamedTuple):
+class BlockedStep(NamedTuple):
     """A rank stops in a step, which waits for ``needs`` of rank ``peer``."""
 
     rank: int
@@ -143,7 +143,7 @@ def word(step: RankStep) -> str:
     return f"{WORDS[step.kind]} {step.item}" if step.kind in WORDS else str(step.item)
 
 
-def cycle_of(problem: Problem, steps: Steps, rule: Rule) -> list[Wait]:
+def cycle_of(problem: Problem, steps: Steps, rule: Rule) -> list[BlockedStep]:
     """Return who waits for whom, each for the next; empty if all lists finish. O(steps)."""
     machine = _Machine(problem, steps, rule)
     reached = stops([*map(len, machine.rows)], machine.waits)
@@ -156,10 +156,10 @@ def cycle_of(problem: Problem, steps: Steps, rule: Rule) -> list[Wait]:
     last = [here for here, after in pairwise(heads) if here[0] != after[0]]
     if heads and not last:  # a rank waits for a send of its own that comes later
         own = max((word(steps[r][at]) for r, at in heads), key=lambda text: text[:4] == "WAIT")
-        return [Wait(heads[0][0], own, heads[0][0], own.removeprefix("WAIT_"))]
+        return [BlockedStep(heads[0][0], own, heads[0][0], own.removeprefix("WAIT_"))]
     start = min(range(len(last)), key=last.__getitem__, default=0)
     return [
-        Wait(rank, word(steps[rank][at]), peer, word(steps[peer][there]))
+        BlockedStep(rank, word(steps[rank][at]), peer, word(steps[peer][there]))
         for rank, at in last[start:] + last[:start]
         for peer, there in [machine.partner[rank, at]]
     ]

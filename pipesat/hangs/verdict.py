@@ -22,10 +22,10 @@ from pipesat.hangs.step_lists import (
     RULE_OF,
     RULES,
     WORDS,
+    BlockedStep,
     Crossed,
     RuleChoice,
     RuleName,
-    Wait,
     crossed_of,
     crossing,
     cycle_of,
@@ -128,7 +128,7 @@ class Verdict(Displayed):
     """
 
     rule: RuleName
-    cycle: tuple[Wait, ...]
+    cycle: tuple[BlockedStep, ...]
     crossed: tuple[Crossed, ...]
     steps: Steps
     buffers: int | None = None

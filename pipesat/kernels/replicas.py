@@ -10,7 +10,7 @@ from pipesat.kernels.arrays import UNLIMITED, B, F, Ints, W
 from pipesat.kernels.compiled import compiled
 
 
-class Ops(NamedTuple):
+class RouteOps(NamedTuple):
     """Ops of one route, each after what it waits for.
 
     Attributes
@@ -35,7 +35,7 @@ class Ops(NamedTuple):
 
 
 @compiled
-def ends_in_cases(ops: Ops, costs: Ints) -> Ints:
+def ends_in_cases(ops: RouteOps, costs: Ints) -> Ints:
     """Earliest end of every op; shape (columns, m, cases) in, (1 + ops, cases) out, from 0 on."""
     at, length, delay = ops.at, ops.length, ops.delay
     cases = costs.shape[2]
@@ -51,7 +51,7 @@ def ends_in_cases(ops: Ops, costs: Ints) -> Ints:
 
 
 @compiled
-def excess_in_cases(ops: Ops, costs: Ints, room: Ints) -> Ints:
+def excess_in_cases(ops: RouteOps, costs: Ints, room: Ints) -> Ints:
     """Most by which each case exceeds a device's room, op by op; 0: it fits."""
     cases = costs.shape[2]
     found, held = np.zeros(cases, np.int64), np.zeros((len(room), cases), np.int64)

@@ -14,7 +14,7 @@ from pipesat.kernels.timing import UNREACHABLE
 _ROUNDS = 6  # more hardly ever finds anything
 
 
-class Nodes(NamedTuple):
+class WindowNodes(NamedTuple):
     """The nodes of a window; those of segment s from ``begin[s]`` to ``begin[s + 1]``.
 
     Attributes
@@ -52,7 +52,7 @@ Matrix = NDArray[np.uint8]
 
 
 @compiled
-def settle(n: Nodes, first: Matrix) -> None:
+def settle(n: WindowNodes, first: Matrix) -> None:
     """Tighten limits, and say of two nodes of a segment that one ends before the other starts.
 
     ``first[i, j]`` says so of i, wherever it is there, and j, by their places in their segment,
@@ -86,7 +86,7 @@ def settle(n: Nodes, first: Matrix) -> None:
 
 
 @compiled
-def _by_time(n: Nodes, a: int, b: int, first: Matrix) -> bool:
+def _by_time(n: WindowNodes, a: int, b: int, first: Matrix) -> bool:
     found = False
     for i in range(a, b):
         for j in range(a, b):
@@ -102,7 +102,7 @@ def _by_time(n: Nodes, a: int, b: int, first: Matrix) -> bool:
 
 
 @compiled
-def _by_memory(n: Nodes, s: int, first: Matrix) -> bool:
+def _by_memory(n: WindowNodes, s: int, first: Matrix) -> bool:
     """If i did not end by the start of e, nor what comes after i, would e fit: else it did."""
     a, b = n.begin[s], n.begin[s + 1]
     found = False
@@ -128,7 +128,7 @@ def _by_memory(n: Nodes, s: int, first: Matrix) -> bool:
 
 
 @compiled
-def _close(n: Nodes, a: int, b: int, first: Matrix) -> None:
+def _close(n: WindowNodes, a: int, b: int, first: Matrix) -> None:
     """What comes before what comes before comes before."""
     count = b - a
     for k in range(count):
@@ -140,7 +140,7 @@ def _close(n: Nodes, a: int, b: int, first: Matrix) -> None:
 
 
 @compiled
-def _by_load(n: Nodes, a: int, b: int, first: Matrix) -> bool:
+def _by_load(n: WindowNodes, a: int, b: int, first: Matrix) -> bool:
     low, high, least, present, apart = n.low, n.high, n.least, n.present, n.apart[0]
     known, order = np.empty(b - a, np.int64), np.empty(b - a, np.int64)
     found = False

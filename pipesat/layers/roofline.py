@@ -57,7 +57,7 @@ FAST: Final = Efficiency(0.85, 0.6, 0.9)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class ModelRun:
     """What is computed, where: tokens per microbatch = ``batch * length``.
 
     ``tensor_parallel`` devices share every layer as Megatron-LM does with sequence parallelism:
@@ -107,7 +107,7 @@ def collective_bytes(output: int, n: int) -> int:
 
 
 def estimated_layers(
-    shape: DecoderShape, gpu: Gpu, run: Run, *, name: str = "", efficiency: Efficiency = LIKELY
+    shape: DecoderShape, gpu: Gpu, run: ModelRun, *, name: str = "", efficiency: Efficiency = LIKELY
 ) -> Layers:
     """Estimate embedding, blocks and head of a decoder, in microseconds, MiB and bytes.
 
@@ -123,7 +123,9 @@ def estimated_layers(
     return replace(likely, estimate_range=holds)
 
 
-def _layers(shape: DecoderShape, gpu: Gpu, run: Run, name: str, efficiency: Efficiency) -> Layers:
+def _layers(
+    shape: DecoderShape, gpu: Gpu, run: ModelRun, name: str, efficiency: Efficiency
+) -> Layers:
     n, output = run.tensor_parallel, run.output(shape)
     sent, rate = collective_bytes(output, n), gpu.link_bandwidth * LIKELY.traffic
     shared = (
@@ -132,7 +134,7 @@ def _layers(shape: DecoderShape, gpu: Gpu, run: Run, name: str, efficiency: Effi
         f"{rate:.0f} GB/s, unless hidden"
     )
     lookup = _Work(0, 0, 2 * output)
-    embedding = _Part(lookup, _Work(0, 0, 0), lookup, shape.vocabulary * shape.width, 0, 0)
+    embedding = _LayerWork(lookup, _Work(0, 0, 0), lookup, shape.vocabulary * shape.width, 0, 0)
 
     def us(work: _Work) -> int:
         """Microseconds that the devices which share a layer take."""
@@ -143,7 +145,7 @@ def _layers(shape: DecoderShape, gpu: Gpu, run: Run, name: str, efficiency: Effi
         )
         return round(seconds / n * 1e6)
 
-    def layer(name: str, role: Role, part: _Part) -> Layer:
+    def layer(name: str, role: Role, part: _LayerWork) -> Layer:
         F, B, W = map(us, part[:3])
         held, left = (ceil(size / n / _UNIT_BYTES) for size in part[4:])
         costs = Costs(F, B, W, None, held, left)
@@ -182,7 +184,7 @@ def microbatch_time(layers: Layers) -> int:
     return sum(layers.amounts("F")) + sum(layers.amounts("BW"))
 
 
-def range_of_estimate(shape: DecoderShape, gpu: Gpu, run: Run) -> tuple[int, int]:
+def range_of_estimate(shape: DecoderShape, gpu: Gpu, run: ModelRun) -> tuple[int, int]:
     """Least and most of :func:`microbatch_time`, at :data:`FAST` and :data:`SLOW`."""
     fast, slow = (
         microbatch_time(_layers(shape, gpu, run, "", efficiency)) for efficiency in (FAST, SLOW)
@@ -198,7 +200,7 @@ class _Work(NamedTuple):
     traffic: float
 
 
-class _Part(NamedTuple):
+class _LayerWork(NamedTuple):
     """One layer: its work by op, number of weights, bytes held after F and after B."""
 
     forward: _Work
@@ -209,7 +211,7 @@ class _Part(NamedTuple):
     held_after_B: float
 
 
-def _block(shape: DecoderShape, run: Run) -> _Part:
+def _block(shape: DecoderShape, run: ModelRun) -> _LayerWork:
     """Attention and feed-forward of one block."""
     t, w, f = run.tokens, shape.width, shape.feed_forward
     k = shape.kv_heads * (w // shape.heads)
@@ -226,12 +228,12 @@ def _block(shape: DecoderShape, run: Run) -> _Part:
     backward = _Work(products, _ATTENTION_BACKWARD * attention, 2 * forward.traffic)
     weight = _Work(products, 0, 0)  # gradients are added up within the product
     statistics = 4 * shape.heads * t
-    return _Part(
+    return _LayerWork(
         forward, backward, weight, weights, _BYTES * t * kept + statistics, _BYTES * t * linear
     )
 
 
-def _head(shape: DecoderShape, run: Run) -> _Part:
+def _head(shape: DecoderShape, run: ModelRun) -> _LayerWork:
     """Last norm, product with the vocabulary, and the loss in float32."""
     t, w, v = run.tokens, shape.width, shape.vocabulary
     products = _Work(2.0 * t * w * v, 0, 0)
@@ -239,4 +241,4 @@ def _head(shape: DecoderShape, run: Run) -> _Part:
     forward = products._replace(traffic=logits * (2 * _BYTES + 3 * _LOSS_BYTES))
     backward = products._replace(traffic=logits * (_BYTES + _LOSS_BYTES))
     kept = _BYTES * t * 2 * w + logits * (_BYTES + _LOSS_BYTES)
-    return _Part(forward, backward, products, w * v, kept, _BYTES * (t * w + logits))
+    return _LayerWork(forward, backward, products, w * v, kept, _BYTES * (t * w + logits))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from pipesat.core.metrics import Profile, memory_profiles
+from pipesat.core.metrics import MemoryProfile, memory_profiles
 from pipesat.core.ops import KINDS, Copy, Pair, members
 from pipesat.picture.style import class_tints
 
@@ -36,12 +36,12 @@ Boxes = Any  # a record array with FIELDS, all of them integers
 
 
 @dataclass(frozen=True)
-class Row:
+class PictureRow:
     """One row: a device of a schedule. ``top`` is its upper end, counted in rows."""
 
     name: str
     top: float
-    memory: Profile
+    memory: MemoryProfile
     capacity: int | None
     static: int
 
@@ -55,7 +55,7 @@ class Row:
 class Rows:
     """All rows with a box per op and per copy; ``alone``: those of one schedule."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[PictureRow, ...]
     boxes: Boxes
     height: float
     alone: bool
@@ -70,11 +70,11 @@ def rows_of(problem: Problem, schedules: Mapping[str, Schedule]) -> Rows:
 
     Of several, all rows of one device stand together, without memory.
     """
-    alone, nothing = len(schedules) == 1, Profile(np.zeros(1, int), np.zeros(1, int))
+    alone, nothing = len(schedules) == 1, MemoryProfile(np.zeros(1, int), np.zeros(1, int))
     held = [nothing] * len(problem.devices)
     if alone:
         held = [*memory_profiles(problem, *schedules.values())]
-    rows: list[Row] = []
+    rows: list[PictureRow] = []
     boxes: list[tuple[int, ...]] = []
     top = 0.0
     for device, data in enumerate(problem.devices):
@@ -83,7 +83,7 @@ def rows_of(problem: Problem, schedules: Mapping[str, Schedule]) -> Rows:
             boxes += _boxes(problem, schedule, device, len(rows))
             label = problem.device_name(device) + ("" if alone else f" {name}")
             capacity = data.memory if alone else None
-            rows.append(Row(label, top, held[device], capacity, data.static))
+            rows.append(PictureRow(label, top, held[device], capacity, data.static))
             top += 1
     entries = np.array(boxes, dtype=[(name, np.int64) for name in FIELDS.split()])
     return Rows(tuple(rows), entries, top, alone)

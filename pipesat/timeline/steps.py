@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.geometry import ONE_ROUTE, Geometry
 from pipesat.core.ops import KINDS, Kind, Op
-from pipesat.timeline.readers.rows import Row, Trace
+from pipesat.timeline.readers.rows import Trace, TraceRow
 
 Times: TypeAlias = Mapping[Op, tuple[float, float]]
 """Start and end of every op, in us."""
@@ -31,7 +31,7 @@ to differ, and before these are not ranks of one job."""
 
 
 @dataclass(frozen=True)
-class Step:
+class ReplicaStep:
     """One step of one replica, from the start of its first op.
 
     ``joint`` has the ops of one range, each by all of them, ``turned_to`` when the runtime turned
@@ -59,7 +59,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Steps:
+class WholeSteps:
     """The whole steps of a run, and what was left out.
 
     Attributes
@@ -80,7 +80,7 @@ class Steps:
     homes: tuple[int, ...]
     placement: str
     microbatches: int
-    steps: tuple[Step, ...]
+    steps: tuple[ReplicaStep, ...]
     warm_ups: Mapping[int, float]
     partial: int
     notes: tuple[str, ...]
@@ -108,18 +108,18 @@ class Steps:
         return {kind: stages for kind, stages in found.items() if stages}
 
 
-def steps_of(trace: Trace) -> Steps:
+def steps_of(trace: Trace) -> WholeSteps:
     """Find the steps of a trace."""
     with said_of(trace.source):
         return _steps(trace)
 
 
-def _steps(trace: Trace) -> Steps:
+def _steps(trace: Trace) -> WholeSteps:
     ranks = _ranks(trace)
-    groups: dict[tuple[int, int, int], list[Row]] = defaultdict(list)
+    groups: dict[tuple[int, int, int], list[TraceRow]] = defaultdict(list)
     for row in _with_iterations(trace):
         groups[row.replica, row.iteration or 0, row.rank].append(row)
-    numbered: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    numbered: dict[tuple[int, int], list[TraceRow]] = defaultdict(list)
     for (*key, _), rows in groups.items():
         numbered[key[0], key[1]] += _numbered(trace, rows, ranks)
     named, homes = _named(trace, numbered, ranks)
@@ -138,7 +138,7 @@ def _steps(trace: Trace) -> Steps:
         (one for one in ONE_ROUTE if Geometry(one, ranks, len(homes) // ranks).homes == homes),
         "a placement of its own",
     )
-    return Steps(
+    return WholeSteps(
         trace,
         homes,
         placement,
@@ -170,13 +170,13 @@ def _ranks(trace: Trace) -> int:
     return len(most)
 
 
-def _by_time(row: Row) -> tuple[float, float]:
+def _by_time(row: TraceRow) -> tuple[float, float]:
     return row.start, row.end
 
 
-def _with_iterations(trace: Trace) -> Iterator[Row]:
+def _with_iterations(trace: Trace) -> Iterator[TraceRow]:
     """Yield the rows with their iterations: where not said, each begins with the same forward."""
-    ranks: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    ranks: dict[tuple[int, int], list[TraceRow]] = defaultdict(list)
     for row in trace.rows:
         ranks[row.replica, row.rank].append(row)
     if all(row.iteration is not None for row in trace.rows):
@@ -195,7 +195,7 @@ def _with_iterations(trace: Trace) -> Iterator[Row]:
             yield from (row._replace(iteration=number - early) for row in step)
 
 
-def _cuts(rows: list[Row]) -> list[int]:
+def _cuts(rows: list[TraceRow]) -> list[int]:
     """Return where steps begin, and sort the rows by time.
 
     A step begins with the forward of the lowest microbatch that starts while nothing is in flight.
@@ -213,7 +213,7 @@ def _cuts(rows: list[Row]) -> list[int]:
     return [n for n in alone if keys[n] == min(keys.values())]
 
 
-def _numbered(trace: Trace, rows: list[Row], ranks: int) -> Iterator[Row]:
+def _numbered(trace: Trace, rows: list[TraceRow], ranks: int) -> Iterator[TraceRow]:
     """Yield a rank's rows with chunks and microbatches, and backwards called B if their W is apart.
 
     What has no number has that of Megatron's order: forwards go through the chunks in groups of one
@@ -238,13 +238,13 @@ def _numbered(trace: Trace, rows: list[Row], ranks: int) -> Iterator[Row]:
             yield row
 
 
-Found: TypeAlias = Mapping[tuple[int, int], Sequence[Row]]
+Found: TypeAlias = Mapping[tuple[int, int], Sequence[TraceRow]]
 """Rows by replica and iteration."""
 
 
 def _named(
     trace: Trace, found: Found, ranks: int
-) -> tuple[dict[tuple[int, int], dict[Op, Row]], tuple[int, ...]]:
+) -> tuple[dict[tuple[int, int], dict[Op, TraceRow]], tuple[int, ...]]:
     """Return the row of each op of every step, and the device of every stage.
 
     Where rows count chunks, stages are numbered along the pipeline. Two chunks are a V if second
@@ -255,7 +255,7 @@ def _named(
         first = {r.rank: r.start for r in rows if (r.kind, r.stage, r.microbatch) == ("F", 1, 0)}
         turns.append(first.get(0, 0.0) > first.get(ranks - 1, 0.0))
     vee = sum(turns) * 2 > len(turns)
-    named: dict[tuple[int, int], dict[Op, Row]] = {key: {} for key in found}
+    named: dict[tuple[int, int], dict[Op, TraceRow]] = {key: {} for key in found}
     homes: dict[int, int] = {}
     for key, row in ((key, row) for key, rows in found.items() for row in rows):
         stage = row.stage or 0
@@ -285,8 +285,8 @@ def _require_whole(ops: frozenset[Op], homes: Sequence[int]) -> None:
 
 
 def _step(
-    trace: Trace, replica: int, iteration: int, found: Mapping[Op, Row], homes: Sequence[int]
-) -> Step:
+    trace: Trace, replica: int, iteration: int, found: Mapping[Op, TraceRow], homes: Sequence[int]
+) -> ReplicaStep:
     """Put a step together: nothing overlaps, nothing starts before its input is there."""
     at = {op: (row.start, row.end) for op, row in found.items()}
     rows: list[list[Op]] = [[] for _ in range(max(homes) + 1)]
@@ -294,7 +294,7 @@ def _step(
         rows[homes[op.stage]].append(op)
     order = tuple(map(tuple, rows))
     if not trace.timed:
-        return Step(replica, iteration, at, order)
+        return ReplicaStep(replica, iteration, at, order)
     joint: dict[Op, list[Op]] = {}
     for row in order:
         joint |= _cut(row, at)
@@ -308,7 +308,7 @@ def _step(
     zero = min(start for start, _ in at.values())
     times = {o: (a - zero, b - zero) for o, (a, b) in at.items()}
     turned = {op: start - zero for op, start in began.items()} if trace.waits_inside else {}
-    return Step(replica, iteration, times, order, joint, turned, waiting)
+    return ReplicaStep(replica, iteration, times, order, joint, turned, waiting)
 
 
 def _cut(row: Sequence[Op], at: dict[Op, tuple[float, float]]) -> dict[Op, list[Op]]:
@@ -379,7 +379,7 @@ def _one_clock(
     return began, waiting
 
 
-def _warm_ups(steps: Sequence[Step]) -> dict[int, float]:
+def _warm_ups(steps: Sequence[ReplicaStep]) -> dict[int, float]:
     """Return the first iterations that took longer than all later ones, by their ratio."""
     lengths: dict[int, list[float]] = defaultdict(list)
     for step in steps:

@@ -15,8 +15,8 @@ from pipesat.core.settings import Steps as Skip
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.timeline.file import MOST_US
 from pipesat.timeline.readers import read_trace
-from pipesat.timeline.readers.rows import Told
-from pipesat.timeline.steps import Step, Steps, steps_of
+from pipesat.timeline.readers.rows import TraceStatement
+from pipesat.timeline.steps import ReplicaStep, WholeSteps, steps_of
 from pipesat.timeline.timeline import (
     DeviceRun,
     Ran,
@@ -58,7 +58,7 @@ def import_traces(
         If the problem has several routes, or a device without stages.
     """
     require_torch_pipeline(problem, "a trace's run")
-    found = skipped(steps_of(read_trace(paths, Told())), skip)
+    found = skipped(steps_of(read_trace(paths, TraceStatement())), skip)
     with said_of(found.trace.source):
         if not found.trace.measured:
             raise BadInput("it has no times of a run: import it without a problem")
@@ -74,7 +74,7 @@ def import_traces(
     return ImportedTrace(timeline, tuple(_notes(problem, found)))
 
 
-def _notes(problem: Problem, found: Steps) -> Iterator[str]:
+def _notes(problem: Problem, found: WholeSteps) -> Iterator[str]:
     yield from found.notes
     if found.waiting:
         yield "no receive is in the trace: link delays count as time of the op that waited"
@@ -85,7 +85,7 @@ def _notes(problem: Problem, found: Steps) -> Iterator[str]:
         )
 
 
-def skipped(found: Steps, skip: int) -> Steps:
+def skipped(found: WholeSteps, skip: int) -> WholeSteps:
     """Return the steps without the first ones."""
     numbers = sorted({step.iteration for step in found.steps})
     if skip >= len(numbers):
@@ -95,7 +95,7 @@ def skipped(found: Steps, skip: int) -> Steps:
     return replace(found, steps=tuple(step for step in found.steps if step.iteration in kept))
 
 
-def typical(found: Steps, replica: int | None = None) -> int:
+def typical(found: WholeSteps, replica: int | None = None) -> int:
     """Return which step is of median length, among those of the replica asked for."""
     chosen = [n for n, s in enumerate(found.steps) if replica is None or s.replica == replica]
     if not chosen:
@@ -104,7 +104,9 @@ def typical(found: Steps, replica: int | None = None) -> int:
     return sorted(chosen, key=lambda n: found.steps[n].length)[(len(chosen) - 1) // 2]
 
 
-def timeline_of(problem: Problem, found: Steps, like: Step, steps: Sequence[Step]) -> Timeline:
+def timeline_of(
+    problem: Problem, found: WholeSteps, like: ReplicaStep, steps: Sequence[ReplicaStep]
+) -> Timeline:
     """Return those of some steps that are of one step's replica and order.
 
     Where nothing tells waiting from other idle time, an op is taken to have waited since the one
@@ -120,7 +122,7 @@ def timeline_of(problem: Problem, found: Steps, like: Step, steps: Sequence[Step
     return Timeline(problem.sha256, tuple(runs), unit, found.trace.name, None, about)
 
 
-def _ran(problem: Problem, step: Step, row: Sequence[Op]) -> Iterator[Ran]:
+def _ran(problem: Problem, step: ReplicaStep, row: Sequence[Op]) -> Iterator[Ran]:
     """Yield a rank's items; two ops of one range are a pair where the problem has one."""
     stages, before, done = problem.routes[0].stages, 0.0, set[Op]()
     for op in row:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pipesat.core.arrays import Floats, Ints
 from pipesat.core.ops import Kind, Op
-from pipesat.timeline.steps import Steps
+from pipesat.timeline.steps import WholeSteps
 
 CLASSES: Final = 6
 """Of microbatches, at most."""
@@ -52,7 +52,7 @@ class Classes:
         return len(self.cuts) + 1
 
 
-class Costs:
+class TraceCosts:
     """Costs of the steps of a trace.
 
     Attributes
@@ -75,7 +75,7 @@ class Costs:
         What ops take, were nothing odd.
     """
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: WholeSteps) -> None:
         self.steps = steps
         self.ops = [*steps.steps[0].times]
         self.parts: list[Part] = sorted({(op.stage, op.kind) for op in self.ops})

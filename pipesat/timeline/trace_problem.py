@@ -22,8 +22,8 @@ from pipesat.core.problem_checks import valid
 from pipesat.core.timing import linearize
 from pipesat.heuristics import BASELINES
 from pipesat.kernels.timing import last_ends
-from pipesat.timeline.steps import Steps, inputs_of
-from pipesat.timeline.trace_costs import CLASSES, Classes, Costs, Part, Stall
+from pipesat.timeline.steps import WholeSteps, inputs_of
+from pipesat.timeline.trace_costs import CLASSES, Classes, Part, Stall, TraceCosts
 
 UNIT: Final = "MiB"
 COUNTED: Final = "activations"
@@ -42,7 +42,7 @@ _UNKNOWN: Final = Memory()
 
 
 def problem_of(
-    costs: Costs,
+    costs: TraceCosts,
     number: int,
     delay: float,
     given: Memory = _UNKNOWN,
@@ -190,7 +190,7 @@ Replay = Callable[..., Floats]
 """Of times of ops, a row per step, and a delay of every link: what steps take, in us."""
 
 
-def replay_of(costs: Costs) -> Replay:
+def replay_of(costs: TraceCosts) -> Replay:
     """Return what times all steps again, as early as possible: those of one order in one pass."""
     problem, column = problem_of(costs, 0, 1), {str(op): n for n, op in enumerate(costs.ops)}
     alike: dict[Any, list[int]] = defaultdict(list)
@@ -214,7 +214,7 @@ def replay_of(costs: Costs) -> Replay:
     return makespans
 
 
-def predict(costs: Costs, given_delay: float | None = None) -> Prediction:
+def predict(costs: TraceCosts, given_delay: float | None = None) -> Prediction:
     """Predict every step of a trace from its costs, and compare.
 
     How many classes there are, the steps decide that they are fitted on: one more has to make the
@@ -276,7 +276,7 @@ def _delay_that_explains(replay: Replay, times: Floats, measured: Floats) -> flo
     return high
 
 
-def _seen(found: Steps) -> float | None:
+def _seen(found: WholeSteps) -> float | None:
     """Return the median delay of ops that were waited for, by a device with nothing else to do."""
     if not found.trace.timed:
         return None
@@ -292,7 +292,7 @@ def _seen(found: Steps) -> float | None:
     return median(seen) if seen else None
 
 
-def _slowest(found: Steps) -> float | None:
+def _slowest(found: WholeSteps) -> float | None:
     """Return the median, over iterations, of the slowest replica's step over the mean one."""
     lengths: dict[int, list[float]] = defaultdict(list)
     for step in found.steps:
@@ -301,8 +301,8 @@ def _slowest(found: Steps) -> float | None:
     return median(several) if several else None
 
 
-def laid_out(found: Steps) -> Steps:
+def laid_out(found: WholeSteps) -> WholeSteps:
     """Give ops that are known by their lengths alone the order of Megatron's 1F1B."""
     name = "1f1b" if found.placement == "chain" else "interleaved-1f1b"
-    order: Any = BASELINES[name](problem_of(Costs(found), 0, 0)).order
+    order: Any = BASELINES[name](problem_of(TraceCosts(found), 0, 0)).order
     return replace(found, steps=tuple(replace(step, order=order) for step in found.steps))

@@ -190,7 +190,7 @@ def estimate_layers(
     BadInput
         If there is no such model or GPU, or a value is out of range.
     """
-    from pipesat.layers.roofline import Efficiency, Run, estimated_layers
+    from pipesat.layers.roofline import Efficiency, ModelRun, estimated_layers
     from pipesat.layers.rules import require_amounts
     from pipesat.profile.published import named_gpu, named_shape
 
@@ -198,7 +198,7 @@ def estimate_layers(
     layers = estimated_layers(
         named.shape,
         device,
-        Run(
+        ModelRun(
             length=named.length if length is None else length,
             batch=batch,
             tensor_parallel=tensor_parallel,

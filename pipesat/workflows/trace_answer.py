@@ -22,7 +22,7 @@ from pipesat.timeline.trace_problem import COUNTED
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Schedule
-    from pipesat.timeline.steps import Steps
+    from pipesat.timeline.steps import WholeSteps
     from pipesat.timeline.timeline import Timeline
     from pipesat.timeline.trace_problem import Prediction
     from pipesat.workflows.result import Result
@@ -69,7 +69,7 @@ class TraceAnswer(Displayed):
         Which of the steps is the typical one.
     """
 
-    steps: Steps
+    steps: WholeSteps
     problem: Problem
     schedule: Schedule
     timeline: Timeline | None

@@ -82,18 +82,18 @@ def import_trace(
     """
     from pipesat.core.timing import time_order
     from pipesat.timeline.readers import read_trace
-    from pipesat.timeline.readers.rows import Told
+    from pipesat.timeline.readers.rows import TraceStatement
     from pipesat.timeline.steps import steps_of
     from pipesat.timeline.trace import skipped, timeline_of, typical
-    from pipesat.timeline.trace_costs import Costs
+    from pipesat.timeline.trace_costs import TraceCosts
     from pipesat.timeline.trace_problem import Memory, laid_out, predict, problem_of
     from pipesat.workflows.trace_answer import TraceAnswer
 
-    told = Told(chunks, microbatches)
+    told = TraceStatement(chunks, microbatches)
     given = None if link_delay is None else _microseconds(link_delay)
     found = skipped(steps_of(read_trace(paths, told)), skip)
     found = found if found.trace.timed else laid_out(found)
-    costs = Costs(found)
+    costs = TraceCosts(found)
     number = typical(found, replica)
     prediction = predict(costs, given)
     delay = prediction.delay if given is None else given

@@ -243,7 +243,7 @@ class Nodes:
         begin = [*accumulate(sizes, initial=0)]
         for segment, at, size in zip(segments, begin, sizes, strict=False):
             first[at : at + size, :size] = segment.first
-        found = kernel.Nodes(
+        found = kernel.WindowNodes(
             low=ints(node.low for node in nodes),
             high=ints(min(latest, value - node.tail) for node in nodes),
             least=ints(node.least for node in nodes),

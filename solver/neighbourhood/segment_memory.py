@@ -42,7 +42,7 @@ def add_memory(segment: Segment) -> None:
     _add_earlier(cp, room, changes, longer)
     if most + sum(max(x.memory.at_start for x in slot.alternatives) for slot in slots) <= room:
         return
-    before = _Before(segment)
+    before = _SegmentBefore(segment)
     changing = [slot for slot in slots if any(x.memory.net for x in slot.alternatives)]
     for event in slots:
         for total, condition in taken_at(event, pairs):
@@ -215,7 +215,7 @@ class _OverTime:
             total.at_most(self.cp, self.room - max(most, held), True)
 
 
-class _Before(Before[Slot]):
+class _SegmentBefore(Before[Slot]):
     """The literals of one segment's slots."""
 
     def __init__(self, segment: Segment) -> None:

@@ -52,7 +52,7 @@ def place_prices(
         Whether a place has one sequence, not at least one.
     """
     scale = max(float(costs.max()), 1.0)
-    programme = _Programme(replay, costs / scale, tokens, numbers, cap, whole)
+    programme = _PlaceProgramme(replay, costs / scale, tokens, numbers, cap, whole)
     if programme.solver.Solve() != programme.solver.OPTIMAL:
         return None
     duals = [np.array([row.dual_value() for row in rows]) for rows in programme.limits]
@@ -61,7 +61,7 @@ def place_prices(
     return Prices(programme.mixture(), place * scale, token * scale)
 
 
-class _Programme:
+class _PlaceProgramme:
     """Variables: the share of each group at each place, what places take, ends of ops, makespan."""
 
     def __init__(

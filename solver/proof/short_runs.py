@@ -196,7 +196,7 @@ def _least_step(problem: Problem, schedule: Schedule, n: int) -> int:
     return min(later - earlier for earlier, later in zip(starts, starts[n:], strict=False))
 
 
-class Steps:
+class StepBounds:
     """Lower bounds of steps, none of which is below ``floor``: they add up."""
 
     def __init__(self, floor: int = 0) -> None:
@@ -233,7 +233,7 @@ class RunBounds:
 
     def __init__(self, problem: Problem, objective: Objective = "makespan") -> None:
         self.problem, self.objective = problem, objective
-        self.steps = Steps()
+        self.steps = StepBounds()
         self.makespans: dict[int, int] = {}
 
     def learn_makespan(self, n: int, value: int) -> None:

@@ -20,7 +20,7 @@ from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import splits
 from pipesat.solver.proof.rounds import Rounds
-from pipesat.solver.proof.short_runs import Steps
+from pipesat.solver.proof.short_runs import StepBounds
 from pipesat.solver.proof.stretches import Debt, Part, stretch_model
 from pipesat.solver.run.clock import CONSTRAINTS_PER_SECOND
 from pipesat.solver.run.incumbent import Incumbent
@@ -35,11 +35,11 @@ _LONGER = 1.2  # from one length to the next
 _PARTS: tuple[Part, ...] = ("step", "last", "first")
 
 
-class Known:
+class KnownStretches:
     """Least values of stretches, no step below ``floor``. Other parts and steps add up."""
 
     def __init__(self, floor: int) -> None:
-        self.steps = Steps(floor)
+        self.steps = StepBounds(floor)
         self.ends: dict[Part, dict[int, int]] = {"first": {}, "last": {}}
 
     def learn(self, part: Part, n: int, value: int) -> None:
@@ -89,7 +89,7 @@ class Stretches:
         self.stairs = staircase and all(staircase_applies(problem, d) for d in self.all)
         every = model_times(problem, 0).duration.values()
         self.dynamic = self.stairs and all(min(lengths) > 0 for lengths in every)
-        self.known = Known(-self.debt.most(problem))
+        self.known = KnownStretches(-self.debt.most(problem))
         longer = _longer_and_longer(self.microbatches)
         few = self.kept[-1]
         self.lengths = [*takewhile(lambda n: self._fits(n, few, self._left), longer)]
@@ -158,7 +158,7 @@ class Stretches:
 
     def _hope(self, part: Part, n: int, value: int) -> int:
         """Return the run's bound if a stretch has this value, and other ends that of the best."""
-        hoped = Known(self.known.steps.floor)
+        hoped = KnownStretches(self.known.steps.floor)
         hoped.steps.known = dict(self.known.steps.known)
         short = [k for k in self.lengths if k <= max(n, self.debt.before)]
         for end, known in self.known.ends.items():

@@ -87,7 +87,7 @@ Work: TypeAlias = Callable[[Seat, Incumbent], list[str]]
 """What a lane does for an incumbent until its clock is over; returns notes. It has to travel."""
 
 
-class Known(NamedTuple):
+class KnownIncumbent(NamedTuple):
     """An incumbent as it is sent to a lane; ``limit`` and ``elapsed`` are its clock's."""
 
     number: int
@@ -106,7 +106,7 @@ class Begin(NamedTuple):
     """
 
     job: int
-    incumbents: Sequence[Known]
+    incumbents: Sequence[KnownIncumbent]
     work: Work
     number: int
     of: int
@@ -119,7 +119,7 @@ class Stop(NamedTuple):
     job: int
 
 
-class Told(NamedTuple):
+class ToldNews(NamedTuple):
     """News of an incumbent."""
 
     number: int
@@ -140,7 +140,7 @@ class Ready(NamedTuple):
     """The lane has been loaded."""
 
 
-class Link:
+class LaneLink:
     """A connection on which sending never waits: a thread of its own does."""
 
     def __init__(self, connection: Connection) -> None:
@@ -162,9 +162,9 @@ class Link:
             and not isinstance(news, Refuted)
         ):
             return
-        self.send(Told(number, news.bare() if isinstance(news, Schedule) else news))
+        self.send(ToldNews(number, news.bare() if isinstance(news, Schedule) else news))
 
-    def hear(self, told: Told, incumbent: Incumbent, *, checked: bool) -> None:
+    def hear(self, told: ToldNews, incumbent: Incumbent, *, checked: bool) -> None:
         """Take in news, from the thread that listens."""
         self.hearing, self.listener = told.number, threading.current_thread()
         try:
@@ -186,7 +186,7 @@ class _Lane:
     """The process of a lane."""
 
     def __init__(self, connection: Connection) -> None:
-        self.link, self.parent = Link(connection), os.getppid()
+        self.link, self.parent = LaneLink(connection), os.getppid()
         self.incumbents: dict[int, Incumbent] = {}
         self.jobs: SimpleQueue[tuple[Begin, list[tuple[Incumbent, Clock]]]] = SimpleQueue()
         self.over = self.solve = 0  # the last job that is over, the present solve
@@ -206,7 +206,7 @@ class _Lane:
             traceback.print_exc()
             os._exit(1)
 
-    def _take(self, message: Begin | Stop | Told) -> None:
+    def _take(self, message: Begin | Stop | ToldNews) -> None:
         if isinstance(message, Begin):
             wider, chain = None, []
             if self.solve != message.solve:
@@ -224,14 +224,14 @@ class _Lane:
     def _is_over(self, job: int) -> bool:
         return job <= self.over
 
-    def _incumbent(self, known: Known, wider: Incumbent | None) -> Incumbent:
+    def _incumbent(self, known: KnownIncumbent, wider: Incumbent | None) -> Incumbent:
         """The replica of an incumbent, with all that is known of it."""
         found = self.incumbents.get(known.number)
         if found is None:
             found = Incumbent(known.problem, known.objective, Clock(known.limit), wider=wider)
             self.incumbents[known.number] = found
         for news in known.news:
-            self.link.hear(Told(known.number, news), found, checked=True)
+            self.link.hear(ToldNews(known.number, news), found, checked=True)
         found.tell = partial(self.link.tell, known.number)
         return found
 

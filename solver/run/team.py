@@ -40,13 +40,13 @@ from pipesat.solver.run.lane import (
     Account,
     Begin,
     Ended,
-    Known,
-    Link,
+    KnownIncumbent,
+    LaneLink,
     Ready,
     Seat,
     Spent,
     Stop,
-    Told,
+    ToldNews,
     Work,
 )
 from pipesat.solver.run.runner import Watched
@@ -85,7 +85,7 @@ class _Member:
 
     number: int
     process: Popen[bytes]
-    link: Link
+    link: LaneLink
     words: IO[bytes]
     again: bool
     ready: bool = False
@@ -168,7 +168,7 @@ class Team:
             self.notes.append(f"lane {number} could not be started: {error}")
             words.close()
             return False
-        member = _Member(number, process, Link(connection), words, again)
+        member = _Member(number, process, LaneLink(connection), words, again)
         member.listener = threading.Thread(
             target=_listen, args=(member,), name=f"hub of lane {number}", daemon=True
         )
@@ -254,22 +254,24 @@ class Team:
             for one in chain:
                 one.lock.release()
 
-    def _known(self, one: Incumbent) -> Known:
+    def _known(self, one: Incumbent) -> KnownIncumbent:
         number = next((n for n, own in self._incumbents.items() if own is one), 0)
         if not number:
             number = next(_NUMBERS)
             self._incumbents[number] = one
             one.tell = partial(self._tell, number)
         clock = one.clock
-        return Known(number, one.problem, one.objective, clock.limit, clock.elapsed, one.news())
+        return KnownIncumbent(
+            number, one.problem, one.objective, clock.limit, clock.elapsed, one.news()
+        )
 
     def _tell(self, number: int, news: Any) -> None:
         for member in list(self.members.values()):
             member.link.tell(number, news)
 
-    def take(self, member: _Member, message: Told | Ended) -> None:
+    def take(self, member: _Member, message: ToldNews | Ended) -> None:
         """Take in what a lane says; what it says of an earlier solve counts no more."""
-        if isinstance(message, Told):
+        if isinstance(message, ToldNews):
             incumbent = self._incumbents.get(message.number)
             if incumbent is not None:
                 member.link.hear(message, incumbent, checked=False)

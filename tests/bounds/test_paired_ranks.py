@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from pipesat.bounds.paired import paired_bounds, with_least_times
-from pipesat.bounds.paired_ranks import Ranks
+from pipesat.bounds.paired_ranks import RankTimes
 from pipesat.core.problem import Problem
 from pipesat.core.problem_file import parse_problem
 from tests.oracle.claims import least
@@ -26,8 +26,8 @@ VEE = parse_problem(
 and a W: 13; after that of stage 2 F 3, too: 15."""
 
 
-def _ranks(problem: Problem) -> Ranks:
-    return Ranks(problem, with_least_times(problem), (8, 11), (13, 15))
+def _ranks(problem: Problem) -> RankTimes:
+    return RankTimes(problem, with_least_times(problem), (8, 11), (13, 15))
 
 
 def test_backwards_come_as_fast_as_the_turn_runs_two_forwards_of_each() -> None:
@@ -66,7 +66,7 @@ def test_a_device_that_starts_later_need_not_wait_for_its_forwards() -> None:
             "overlap": {"pairs": [{"ops": ["1F", "1BW"], "time": 2}]},
         }
     )
-    ranks = Ranks(late, with_least_times(late), (6, 5), (2, 2))
+    ranks = RankTimes(late, with_least_times(late), (6, 5), (2, 2))
     assert ranks.backwards(1, 3) == [5, 9, 13]
     assert ranks.backwards(1, 3, own=True) == [5, 6, 7]
     assert max(bound.value for bound in paired_bounds(late, "span")) == 1 + 4 * 2 + 1 + 30

@@ -22,7 +22,7 @@ from pipesat.choose.plan import Plan
 from pipesat.compare.frontier import curve
 from pipesat.compare.sweep.cases import row_of
 from pipesat.compare.sweep.row_file import NAME, require_agreement
-from pipesat.compare.sweep.runs import REFUTED, Job, run_case
+from pipesat.compare.sweep.runs import REFUTED, SweepJob, run_case
 from pipesat.compare.sweep.spec import cases_of, problem_of, read_spec
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing
@@ -145,7 +145,7 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
     """Rows of a sweep, made in this process."""
     spec = read_spec(path)
     for case in cases_of(spec):
-        yield row_of(case, run_case(Job(problem_of(spec, case), case.solve)))
+        yield row_of(case, run_case(SweepJob(problem_of(spec, case), case.solve)))
 
 
 @pytest.mark.slow

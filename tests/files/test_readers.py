@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesat.cli.app import app
-from pipesat.cli.derived import Value
+from pipesat.cli.derived import AnnotatedValue
 from pipesat.core.atomic import temporary_folder, write_file
 from tests.conftest import Outcome, Run
 from tests.support.outcomes import one_bad_line
@@ -308,7 +308,7 @@ ALL_COMMANDS = dict(commands_of(app))
 @pytest.mark.parametrize("name", ALL_COMMANDS, ids=" ".join)
 def test_every_number_has_bounds(name: tuple[str, ...]) -> None:
     for option in ALL_COMMANDS[name].params:
-        if isinstance(option.type, Value):
+        if isinstance(option.type, AnnotatedValue):
             wanted = option.type.wanted.each or option.type.wanted
             if "str" not in wanted.kinds:  # else the function reads it
                 assert not any(map(wanted.takes, (-(10**16), 10**16))), option.opts

@@ -12,7 +12,7 @@ from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.metrics import pair_counts
 from pipesat.core.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.greedy_pairs import Setting, climbed, pairing_policies
+from pipesat.heuristics.greedy_pairs import GreedySetting, climbed, pairing_policies
 from pipesat.heuristics.list_scheduling import ListScheduler, Policy
 from pipesat.heuristics.registry import never
 from tests.support.greedy import by_each_setting
@@ -62,7 +62,7 @@ def test_climbing_keeps_every_rule_and_gets_shorter() -> None:
     problem = vee(2, 26, cap=4, F=3, B=3, W=2)  # 4 stages x 26 x 3 ops
     pairs = [{"ops": [f"{a}F", f"{b}BW"], "time": 5} for a, b in ((0, 3), (1, 2), (2, 1), (3, 0))]
     problem = parse_problem(document(problem, overlap={"pairs": pairs}))
-    scheduler, start = ListScheduler(problem), Setting(Policy(), 0.0)
+    scheduler, start = ListScheduler(problem), GreedySetting(Policy(), 0.0)
     runs = [scheduler.run(*start), *climbed(scheduler, start)]
     schedules = [*scheduler.shorter(runs, never, "")]
     assert len(schedules) > 1

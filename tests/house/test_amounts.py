@@ -10,7 +10,7 @@ from dataclasses import fields
 import pytest
 
 from pipesat.compare.sweep.sources import NumbersModel
-from pipesat.core.check_ops import Amounts
+from pipesat.core.check_ops import CheckedAmounts
 from pipesat.core.costs import Costs
 from pipesat.core.problem import Problem
 from pipesat.core.stage import AMOUNTS, COSTS, MORE, MicrobatchClass, Stage
@@ -29,7 +29,7 @@ DOCUMENTED = [
 @pytest.mark.parametrize(
     ("names", "besides"),
     [
-        (Amounts._fields, {"backward"}),  # the checker's own, on purpose
+        (CheckedAmounts._fields, {"backward"}),  # the checker's own, on purpose
         (DOCUMENTED, {"device", "backward"}),
     ],
     ids=["checker", "docs"],

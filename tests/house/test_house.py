@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -449,3 +450,14 @@ def test_the_wheel_has_the_command_and_the_licence(wheel: zipfile.ZipFile) -> No
     (commands,) = [name for name in names if name.endswith("entry_points.txt")]
     assert b"pipesat = pipesat.cli:main" in wheel.read(commands)
     assert any(name.endswith("/LICENSE") for name in names)
+
+
+def test_no_two_types_have_one_name() -> None:
+    """But for a schedule and the one that knows its problem, and a key of two files."""
+    names = Counter(
+        node.name
+        for path in MODULES.values()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in names.items() if count > 1} <= {"Schedule", "OffloadModel"}

@@ -13,7 +13,7 @@ from pipesat.core.plain_problems import without_modes
 from pipesat.core.problem import Problem
 from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.timing import time_order
-from pipesat.heuristics.greedy_pairs import Setting, pairing_policies
+from pipesat.heuristics.greedy_pairs import GreedySetting, pairing_policies
 from pipesat.heuristics.list_scheduling import ListScheduler, Policy, policies
 from tests.oracle.generator import of_family
 from tests.oracle.kernels.greedy import Greedy
@@ -38,7 +38,7 @@ def problems(seed: int) -> Iterator[Problem]:
         yield parse_problem(found)
 
 
-def compare(problem: Problem, setting: Setting, *, pairs: bool) -> None:
+def compare(problem: Problem, setting: GreedySetting, *, pairs: bool) -> None:
     """Refuse an order that is not the oracle's, or that ended at another time than it."""
     scheduler = ListScheduler(problem)
     limits = setting.limits or scheduler.limits(setting.policy)
@@ -59,28 +59,30 @@ def test_orders_are_those_of_plain_queues(seed: int) -> None:
         if not ListScheduler(problem).applies:
             continue
         policy = chance.choice([*policies(plain)])
-        compare(problem, Setting(policy, 0.0), pairs=False)
+        compare(problem, GreedySetting(policy, 0.0), pairs=False)
         if problem.overlap is not None:
             setting = chance.choice([*pairing_policies(plain)])
             compare(problem, setting, pairs=True)
             limits = ListScheduler(problem).limits(setting.policy)
             near = tuple(max(1, limit + chance.choice((-1, 0, 1))) for limit in limits)
-            compare(problem, Setting(policy, chance.choice([0.0, 0.5, 3.0]), near), pairs=True)
+            compare(
+                problem, GreedySetting(policy, chance.choice([0.0, 0.5, 3.0]), near), pairs=True
+            )
 
 
 def test_a_long_run_in_little_memory() -> None:
-    compare(chain(3, 300, F=4, B=5, W=3, cap=5, comm=1), Setting(Policy(), 0.0), pairs=False)
+    compare(chain(3, 300, F=4, B=5, W=3, cap=5, comm=1), GreedySetting(Policy(), 0.0), pairs=False)
 
 
 def test_times_beyond_those_that_floats_tell_apart() -> None:
     long = chain(2, 300, F=10**12 - 1, B=10**12 - 1, W=10**12 - 1, cap=3, comm=10**12 - 1)
-    compare(long, Setting(Policy(), 0.0), pairs=False)
+    compare(long, GreedySetting(Policy(), 0.0), pairs=False)
 
 
 def test_a_device_without_stages() -> None:
     short = chain(2, 20, F=4, B=5, W=3, cap=3, comm=1)
     problem = parse_problem(document(short, devices=[*document(short)["devices"], {}]))
-    compare(problem, Setting(Policy(), 0.0), pairs=False)
+    compare(problem, GreedySetting(Policy(), 0.0), pairs=False)
 
 
 def test_a_route_that_outruns_a_shorter_one() -> None:
@@ -101,4 +103,4 @@ def test_a_route_that_outruns_a_shorter_one() -> None:
             "overlap": {"pairs": pairs},
         }
     )
-    compare(problem, Setting(Policy(patience=0.0), 1.0), pairs=True)
+    compare(problem, GreedySetting(Policy(patience=0.0), 1.0), pairs=True)

@@ -9,12 +9,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from pipesat.kernels.windows import Matrix, Nodes, settle
+from pipesat.kernels.windows import Matrix, WindowNodes, settle
 
 COUNT = 5
 
 
-def drawn(seed: int) -> tuple[Nodes, Matrix]:
+def drawn(seed: int) -> tuple[WindowNodes, Matrix]:
     """One device's nodes, of which numbers 0, 1, 2 are in sequence and the last may be absent."""
     chance = Random(seed)
 
@@ -28,7 +28,7 @@ def drawn(seed: int) -> tuple[Nodes, Matrix]:
     waits = [(0, 1), (1, 2), (0, 3)]
     first = np.zeros((COUNT, COUNT), np.uint8)
     first[0, 1] = first[1, 2] = 1
-    return Nodes(
+    return WindowNodes(
         low=ints(0, 3),
         high=ints(12, 18),
         least=least,
@@ -45,7 +45,7 @@ def drawn(seed: int) -> tuple[Nodes, Matrix]:
     ), first
 
 
-def schedules(n: Nodes) -> Iterator[dict[int, tuple[int, int]]]:
+def schedules(n: WindowNodes) -> Iterator[dict[int, tuple[int, int]]]:
     """Yield, for every order that keeps the rules, each node's earliest start and latest end."""
     waits = [*zip(n.before.tolist(), n.after.tolist(), n.delay.tolist(), strict=True)]
     for chosen in {COUNT, COUNT - 1 + int(n.present[-1])}:
@@ -91,7 +91,7 @@ def test_memory_and_loads_decide_an_order() -> None:
 
     All take 2, so forward 1 starts at 4 or later, and with a latest end of 8 everything is decided.
     """
-    nodes = Nodes(
+    nodes = WindowNodes(
         low=np.zeros(4, np.int64),
         high=np.full(4, 8, np.int64),
         least=np.full(4, 2, np.int64),

@@ -12,7 +12,7 @@ from pipesat.layers.file import parse_layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.roofline import (
     Efficiency,
-    Run,
+    ModelRun,
     estimated_layers,
     microbatch_time,
     range_of_estimate,
@@ -30,7 +30,7 @@ ALL = Efficiency(1, 1, 1)
 
 def test_products_and_attention_of_a_gpt_block() -> None:
     # 12 w^2 weights, 2 operations each per token; attention 2 s w per token, at 10^6 per second
-    run = Run(length=8)
+    run = ModelRun(length=8)
     block = estimated_layers(GPT, SLOW_GPU, run, efficiency=ALL).layers[1]
     products, attention = 2 * 8 * 12 * 64 * 64, 2 * 8 * 8 * 64
     assert block.weights == 12 * 64 * 64
@@ -45,7 +45,7 @@ def test_memory_of_a_gpt_block_is_that_of_the_papers() -> None:
     # 34 bytes per token and width (Korthikanti et al. 2022, equation 2 without attention's square)
     # less 2 for dropout's masks; 32 of them are for W (Zero Bubble, table 1)
     shape = named_shape("zb-6.2b").shape
-    block = estimated_layers(shape, named_gpu("a100"), Run(length=1024, batch=8)).layers[1]
+    block = estimated_layers(shape, named_gpu("a100"), ModelRun(length=1024, batch=8)).layers[1]
     per_token = 8 * 1024 * 32 * shape.width / 2**20
     statistics = 8 * 1024 * 4 * shape.heads / 2**20
     assert block.costs.held_after_F == per_token + statistics
@@ -105,7 +105,7 @@ def test_advice_and_flags_say_how_layers_are_shared() -> None:
 @pytest.mark.parametrize("gpu", GPUS)
 def test_the_range_holds_the_estimate_and_files_carry_the_word(gpu: str) -> None:
     named = named_shape("llama3-8b")
-    run = Run(length=1024, tensor_parallel=2)
+    run = ModelRun(length=1024, tensor_parallel=2)
     layers = estimated_layers(named.shape, named_gpu(gpu), run, name="x")
     least, most = range_of_estimate(named.shape, named_gpu(gpu), run)
     assert least < microbatch_time(layers) < most

@@ -12,7 +12,7 @@ from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.heuristics.list_scheduling import list_scheduling
-from pipesat.solver.proof.stretch_search import SOURCE, Known, Stretches, measured
+from pipesat.solver.proof.stretch_search import SOURCE, KnownStretches, Stretches, measured
 from pipesat.solver.proof.stretches import Debt, Part, stretch_model
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
@@ -70,7 +70,7 @@ def test_idling_counts_where_steps_see_none() -> None:
 
 
 def test_what_follows_from_what_is_known() -> None:
-    known = Known(-FAR)
+    known = KnownStretches(-FAR)
     known.learn("step", 1, 3)
     known.learn("step", 3, 11)
     assert known.whole(4) == 0  # nothing is known of the end
@@ -94,7 +94,7 @@ def test_no_sum_of_pieces_is_above_the_optimum(problem: Problem, data: st.DataOb
     first = problem.stages[problem.routes[0].stages[0]].device
     kept = frozenset({first, debt.device}) | data.draw(st.frozensets(st.sampled_from(used)))
     objective: Objective = data.draw(st.sampled_from(["makespan", "span"]))
-    known = Known(-FAR)
+    known = KnownStretches(-FAR)
     for part in PARTS:
         for n in range(1, data.draw(st.integers(2, problem.routes[0].microbatches + 1))):
             known.learn(part, n, least(problem, part, n, debt, objective, kept))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
-from pipesat.heuristics.greedy_pairs import Setting, pairing_policies
+from pipesat.heuristics.greedy_pairs import GreedySetting, pairing_policies
 from pipesat.heuristics.list_scheduling import ListScheduler, list_schedules, policies
 from pipesat.heuristics.registry import never
 
@@ -18,7 +18,7 @@ def by_each_policy(problem: Problem) -> Iterator[Schedule]:
 
 
 def by_each_setting(
-    problem: Problem, chosen: Iterable[Setting] | None = None
+    problem: Problem, chosen: Iterable[GreedySetting] | None = None
 ) -> Iterator[Schedule]:
     """Yield one schedule per setting of greedy pairs, of all or of those chosen."""
     scheduler = ListScheduler(problem)

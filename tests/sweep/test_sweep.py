@@ -16,7 +16,7 @@ import pytest
 from pipesat.compare.sweep import row_file
 from pipesat.compare.sweep import runs as run_module
 from pipesat.compare.sweep.row_file import FORMAT, NAME, SweepRow, opened
-from pipesat.compare.sweep.runs import Job, run_case, run_task
+from pipesat.compare.sweep.runs import SweepJob, run_case, run_task
 from pipesat.compare.sweep.sources import NumbersModel, ProfileModel
 from pipesat.compare.sweep.spec import GridModel, RunModel, Spec, cases_of, problem_of, read_spec
 from pipesat.core.checker import check
@@ -341,7 +341,7 @@ def test_an_exception_is_a_row_with_its_place(monkeypatch: pytest.MonkeyPatch) -
         raise ZeroDivisionError("by hand")
 
     monkeypatch.setattr("pipesat.workflows.solve.solve", fails)
-    found = run_case(Job(chain(1, 1), {}))
+    found = run_case(SweepJob(chain(1, 1), {}))
     assert found["status"] == "error"
     assert found["why"].startswith("ZeroDivisionError: by hand (test_sweep.py:")
 

@@ -17,9 +17,9 @@ from pipesat.core.problem_file import parse_problem, read_problem
 from pipesat.core.schedule_file import read_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.timeline.readers import read_trace
-from pipesat.timeline.readers.rows import Told
+from pipesat.timeline.readers.rows import TraceStatement
 from pipesat.timeline.steps import steps_of
-from pipesat.timeline.trace_costs import Costs
+from pipesat.timeline.trace_costs import TraceCosts
 from pipesat.timeline.trace_problem import predict
 from pipesat.workflows.trace_answer import TraceAnswer
 from pipesat.workflows.traces import import_trace
@@ -553,7 +553,11 @@ def test_spoilt_files_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
     for number in range(100):
         content = _spoilt(draw.choice(writers)(run), draw)
         try:
-            predict(Costs(steps_of(read_trace([saved(tmp_path / f"{number}", content)], Told()))))
+            predict(
+                TraceCosts(
+                    steps_of(read_trace([saved(tmp_path / f"{number}", content)], TraceStatement()))
+                )
+            )
         except BadInput as error:
             said.append(str(error))
     assert 0 < len(said) < 100

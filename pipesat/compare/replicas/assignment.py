@@ -18,7 +18,7 @@ from pipesat.core.showing import Column, Displayed, Facts, Line, Table
 from pipesat.core.strict_json import Count, StrictModel
 
 if TYPE_CHECKING:
-    from pipesat.compare.replicas.dealer import Tried
+    from pipesat.compare.replicas.dealer import TriedDeal
     from pipesat.core.problem import Problem
 
 FORMAT: Final = "pipesat.assignment/1"
@@ -51,7 +51,7 @@ class Assignment(Displayed):
     seed: int | None = None
     objective: Objective = "makespan"
     any_bound: Bound | None = None
-    rules: Sequence[Tried] = ()
+    rules: Sequence[TriedDeal] = ()
     problem: Problem | None = field(default=None, compare=False)
     tokens: Sequence[int] = ()
     ordered: str = ""

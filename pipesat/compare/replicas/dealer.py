@@ -12,7 +12,7 @@ import numpy as np
 
 from pipesat.compare.replicas.deal import Deal, Load, deal_of
 from pipesat.compare.replicas.dealing_rules import RULES
-from pipesat.compare.replicas.exchanges import Search, by_shares
+from pipesat.compare.replicas.exchanges import ExchangeRounds, by_shares
 from pipesat.compare.replicas.replay import Replay, costs_of_lengths, problem_of, require_exact
 from pipesat.core.arrays import Floats, Ints
 from pipesat.core.errors import BadInput, NotApplicable
@@ -31,7 +31,7 @@ _FOR_RULES: Final = 0.4  # of a budget, until the last rule begins
 _NARROW, _WIDE = 256, 1024  # replays at once: for a budget or few replicas, and for many
 
 
-class Tried(NamedTuple):
+class TriedDeal(NamedTuple):
     """What a rule's deal takes, or why there is none."""
 
     name: str
@@ -180,7 +180,7 @@ def replay_of(problem: Problem, name: str, microbatches: int) -> Replay:
 
 def best_of_rules(
     load: Load, shares: Floats, skip: Callable[[], bool] | None = None
-) -> tuple[Deal, list[Tried]]:
+) -> tuple[Deal, list[TriedDeal]]:
     """Return the best deal of all rules and of our own start, and what each rule's takes.
 
     A deal that fits is better than one that does not. ``skip`` says that time is over for rules.
@@ -188,15 +188,15 @@ def best_of_rules(
     found, tried = [deal_of(load, by_shares(load, shares))], []
     for name, rule in RULES.items():
         if skip is not None and skip():
-            tried.append(Tried(name, None, "time was over"))
+            tried.append(TriedDeal(name, None, "time was over"))
             continue
         try:
             deal = deal_of(load, rule(load))
         except NotApplicable as error:
-            tried.append(Tried(name, None, str(error)))
+            tried.append(TriedDeal(name, None, str(error)))
             continue
         why_not = "" if deal.fits else "exceeds memory or tokens"
-        tried.append(Tried(name, deal.value if deal.fits else None, why_not))
+        tried.append(TriedDeal(name, deal.value if deal.fits else None, why_not))
         found.append(deal)
     return min(found, key=_rank), tried
 
@@ -206,7 +206,7 @@ def searched(
 ) -> Deal:
     """Return the best deal that exchanges lead to from one, until time is over or it is enough."""
     width = _NARROW if deal.load.replicas * deal.load.replay.places < 1024 else _WIDE
-    search, best, vain = Search(deal, chance, width), deal, 0
+    search, best, vain = ExchangeRounds(deal, chance, width), deal, 0
     patience = min(_PATIENCE, 2 * len(deal.where))
     while not over() and (best.value > enough or not best.fits):
         before = search.deal.value
@@ -215,7 +215,7 @@ def searched(
         if _rank(search.deal) < _rank(best) or search.deal is best:
             best = search.deal
         if vain > patience:
-            search, vain = Search(best, chance, width).kicked(), 0
+            search, vain = ExchangeRounds(best, chance, width).kicked(), 0
     return best
 
 

@@ -13,7 +13,7 @@ from pipesat.compare.order_rows import in_order
 from pipesat.compare.replicas.assignment import Assignment
 from pipesat.compare.replicas.deal import Deal, Load, best_of_all
 from pipesat.compare.replicas.dealer import (
-    Tried,
+    TriedDeal,
     best_of_rules,
     best_shares,
     checked_load,
@@ -124,7 +124,7 @@ def _ordered(
     return problem_text(in_order(problem, [order]).document)
 
 
-def _by_rules(load: Load, clock: Clock) -> tuple[Deal, list[Tried]]:
+def _by_rules(load: Load, clock: Clock) -> tuple[Deal, list[TriedDeal]]:
     """The best deal of all rules and our own start, and what each rule's takes."""
     typical = load.costs[:, :-1].mean(axis=0) * (len(load.costs) / load.replicas)
     few = len(load.costs) <= _FEW

@@ -71,7 +71,7 @@ def by_shares(load: Load, shares: Floats) -> Replicas:
     return found
 
 
-class Search:
+class ExchangeRounds:
     """Rounds of exchanges from one deal on; the deal changes, and never for the worse.
 
     ``width`` is how many replicas are replayed in a round.
@@ -134,7 +134,7 @@ class Search:
         for _, case in self._kept([rows], change.columns, [order], allowed):
             change.make(case)
 
-    def kicked(self) -> Search:
+    def kicked(self) -> ExchangeRounds:
         """Return a search from a deal a few random exchanges away."""
         deal, chance = self.deal, self.chance
         where = deal.where.copy()
@@ -145,7 +145,7 @@ class Search:
                 where[s] = int(chance.integers(0, self.load.count))
             else:
                 where[s], where[t] = where[t], where[s]
-        return Search(Deal(self.load, where, deal.order), chance, self.width)
+        return ExchangeRounds(Deal(self.load, where, deal.order), chance, self.width)
 
     def _worst(self) -> tuple[Ints, int]:
         """The slowest replicas, and how many cases each may have."""

@@ -24,7 +24,7 @@ from pipesat.core.rules import awaited
 from pipesat.core.settings import MOST_AMOUNT
 from pipesat.core.stage import AMOUNTS, HELD
 from pipesat.core.timing import linearize
-from pipesat.kernels.replicas import Ops, ends_in_cases, excess_in_cases
+from pipesat.kernels.replicas import RouteOps, ends_in_cases, excess_in_cases
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Link, Problem, Stage
@@ -70,7 +70,7 @@ class Replay:
         more = {column(op.stage, key) for op in self.ops for key in HELD if self.rooms}
         self.columns = sorted({*lengths, *delays, *more} - {-1})
         place = {number: at for at, number in enumerate(self.columns)} | {-1: -1}
-        self.arrays = Ops(
+        self.arrays = RouteOps(
             device=sequence.arrays.device,
             kind=np.array([KINDS.index(op.kind) for op in self.ops]),
             at=np.array([op.microbatch for op in self.ops]),

@@ -19,7 +19,7 @@ from pipesat.workflows.hand_written import best_orders
 from pipesat.workflows.schedules import valid_schedule
 
 if TYPE_CHECKING:
-    from pipesat.compare.risk.noise import Gain, Noise, Spread
+    from pipesat.compare.risk.noise import Noise, NoisyGain, Spread
     from pipesat.compare.risk.queues import Queued
     from pipesat.core.ops import Phase
     from pipesat.core.problem import Problem
@@ -45,7 +45,7 @@ class RiskRow:
     links: Mapping[Links, int]
     waiting: Queued | None
     spread: Spread
-    gain: Gain | None
+    gain: NoisyGain | None
 
     def lost(self, links: Links) -> float:
         """What queues make it longer, as a share."""

@@ -66,7 +66,7 @@ class Spread(NamedTuple):
     p95: float
 
 
-class Gain(NamedTuple):
+class NoisyGain(NamedTuple):
     """What an order saves of a baseline's time, sample by sample: ``1 - ours / baseline's``.
 
     ``ahead`` is the share of samples in which it is strictly faster.
@@ -86,7 +86,7 @@ def spread_of(nominal: float, values: Floats) -> Spread:
     return Spread(nominal, p05, p50, p95)
 
 
-def gain_of(nominal: float, values: Floats, baseline: float, others: Floats) -> Gain:
+def gain_of(nominal: float, values: Floats, baseline: float, others: Floats) -> NoisyGain:
     """Compare an order's samples with those of a baseline, drawn alike; 0 where both take none."""
     import numpy as np
 
@@ -94,7 +94,7 @@ def gain_of(nominal: float, values: Floats, baseline: float, others: Floats) -> 
     ratios = np.divide(values, others, out=ones, where=others > 0)
     p05, p50 = (float(q) for q in np.quantile(1 - ratios, (0.05, 0.5)))
     at_rest = 1 - nominal / baseline if baseline else 0.0
-    return Gain(at_rest, p05, p50, float(np.mean(values < others)))
+    return NoisyGain(at_rest, p05, p50, float(np.mean(values < others)))
 
 
 def sample_values(

@@ -25,8 +25,8 @@ from pipesat.compare.sweep.row_file import (
 from pipesat.compare.sweep.runs import (
     REFUTED,
     Answer,
-    Job,
     Place,
+    SweepJob,
     answer,
     ray_cluster,
     this_machine,
@@ -61,7 +61,7 @@ def _run(
     def run(case: Case) -> Answer:  # problems of thousands of cases are made as they run
         if case.refused:
             return answer("refused", case.refused)
-        return place.run(Job(problem_of(spec, case), case.solve, schedules))
+        return place.run(SweepJob(problem_of(spec, case), case.solve, schedules))
 
     with ThreadPoolExecutor(place.at_once) as threads:
         running = {threads.submit(run, case): case for case in todo}

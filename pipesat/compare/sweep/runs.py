@@ -30,7 +30,7 @@ REFUTED: Final = "proof refuted: "
 """Beginning of a row's ``why`` where a checked schedule refuted a proof, which was dropped."""
 
 
-class Job(NamedTuple):
+class SweepJob(NamedTuple):
     """A problem, the keyword arguments of its solve, and whether the schedule is wanted."""
 
     problem: Problem
@@ -46,7 +46,7 @@ class Place(NamedTuple):
     """``at_once`` cases run there at a time; ``run`` waits for one, or raises RunFailed."""
 
     at_once: int
-    run: Callable[[Job], Answer]
+    run: Callable[[SweepJob], Answer]
 
 
 def answer(status: str, why: str | None, result: Mapping[str, Any] | None = None) -> Answer:
@@ -55,7 +55,7 @@ def answer(status: str, why: str | None, result: Mapping[str, Any] | None = None
     return {"status": status, "why": why or None, "result": result, **nothing}
 
 
-def run_case(job: Job) -> Answer:
+def run_case(job: SweepJob) -> Answer:
     """Solve, in this process; what goes wrong is an answer, too."""
     from pipesat.core.schedule_file import schedule_bytes
     from pipesat.workflows.solve import solve
@@ -86,7 +86,7 @@ class _Interpreter:
         function = "pipesat.compare.sweep.runs:serve"
         self.process, self.link = children.start(function, self.words, _ONE_THREAD, session=True)
 
-    def run(self, job: Job, over: threading.Event) -> Answer | None:
+    def run(self, job: SweepJob, over: threading.Event) -> Answer | None:
         """Return what came of a job; ``None`` if the interpreter was lost."""
         with suppress(EOFError, OSError):
             self.link.send(job)
@@ -122,7 +122,7 @@ def serve() -> None:
     os._exit(0)
 
 
-def _serve(send: Callable[[Answer], None], job: Job) -> None:
+def _serve(send: Callable[[Answer], None], job: SweepJob) -> None:
     send(run_case(job))
 
 
@@ -131,7 +131,7 @@ def this_machine(at_once: int, over: threading.Event) -> Iterator[Place]:
     """Yield this machine; what still runs when ``over`` is set is ended."""
     idle: list[_Interpreter] = []
 
-    def run(job: Job) -> Answer:
+    def run(job: SweepJob) -> Answer:
         one = idle.pop() if idle else _Interpreter()
         try:
             found = one.run(job, over)
@@ -168,7 +168,7 @@ def ray_cluster(address: str, workers: int, over: threading.Event) -> Iterator[P
     task = ray.remote(num_cpus=workers, max_retries=_RETRIES)(run_task)
     version = importlib.metadata.version("pipesat")
 
-    def run(job: Job) -> Answer:
+    def run(job: SweepJob) -> Answer:
         reference = task.remote(pickle.dumps(job), version)
         while not ray.wait([reference], timeout=_TICK)[0]:
             if over.is_set():

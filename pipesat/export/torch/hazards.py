@@ -75,7 +75,7 @@ def hazards_text(problem: Problem, schedule: Schedule, remark: str = "") -> str:
     return "".join(f"- {hazard}\n" for hazard in [*told, *hazards(problem, schedule)])
 
 
-class Split(NamedTuple):
+class SplitBackwards(NamedTuple):
     """Whether backwards of any stage are split, of the first, of the last."""
 
     any: bool
@@ -83,16 +83,16 @@ class Split(NamedTuple):
     last: bool
 
 
-def split_in(problem: Problem, schedule: Schedule) -> Split:
+def split_in(problem: Problem, schedule: Schedule) -> SplitBackwards:
     """Say which backwards a schedule splits."""
     route = problem.routes[0].stages
     stages = {
         op.stage for row in schedule.order for item in row for op in members(item) if op.kind == "B"
     }
-    return Split(bool(stages), route[0] in stages, route[-1] in stages)
+    return SplitBackwards(bool(stages), route[0] in stages, route[-1] in stages)
 
 
-def lost_gradients(split: Split) -> Iterator[str]:
+def lost_gradients(split: SplitBackwards) -> Iterator[str]:
     """Yield the hazards of split backwards that train nothing, without an error."""
     if split.any:
         yield (

@@ -21,10 +21,12 @@ from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.companions import MODES_SUFFIX, ORDER_SUFFIX, modes_text
 from pipesat.export.torch.csv_file import order_of_texts, torch_csv
 from pipesat.export.torch.hazards import SUFFIX as HAZARDS_SUFFIX
-from pipesat.export.torch.hazards import Split, hazards_text, notes, split_in
+from pipesat.export.torch.hazards import SplitBackwards, hazards_text, notes, split_in
 from pipesat.layers.layout import layout_of_module_names
 
-WriteFragments: TypeAlias = Callable[[Problem, Options, Split], tuple[dict[str, str], list[str]]]
+WriteFragments: TypeAlias = Callable[
+    [Problem, Options, SplitBackwards], tuple[dict[str, str], list[str]]
+]
 ReadFragments: TypeAlias = Callable[[Exported], Iterable["Fragment"]]
 
 
@@ -207,7 +209,7 @@ def read_framework(
     return meanings[0] | dict(read_torch(_, problem, exported, options, ".csv"))
 
 
-def _set_for(problem: Problem, options: Options, split: Split) -> Iterator[str]:
+def _set_for(problem: Problem, options: Options, split: SplitBackwards) -> Iterator[str]:
     """What a framework's fragment sets besides the schedule, or leaves to the framework."""
     m = problem.routes[0].microbatches
     yield f"a microbatch is set to one sequence, {m} to the local batch: change both together"

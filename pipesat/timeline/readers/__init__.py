@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from pipesat.core.errors import BadInput, shorten
 from pipesat.core.strict_json import parse_json, read_bytes
 from pipesat.timeline.readers import chrome, megatron, rows
-from pipesat.timeline.readers.rows import Told, Trace, Value
+from pipesat.timeline.readers.rows import FileValue, Trace, TraceStatement
 
 LARGEST_FILE: Final = 1 << 30
 _NAMELESS: Final = (
@@ -31,7 +31,7 @@ class Format(NamedTuple):
 
     name: str
     recognises: Callable[[Any], bool]
-    read: Callable[[Sequence[Value], Told], Trace]
+    read: Callable[[Sequence[FileValue], TraceStatement], Trace]
     switch_on: str
 
 
@@ -71,12 +71,12 @@ FORMATS: Final = (
 )
 
 
-def read_trace(paths: Sequence[str | Path], told: Told) -> Trace:
+def read_trace(paths: Sequence[str | Path], told: TraceStatement) -> Trace:
     """Read the files, or all files of folders, of one run."""
     files = sorted(  # rank 2 before rank 10
         _files(paths), key=lambda path: [*map(int, re.findall(r"[0-9]{1,18}", path.name))]
     )
-    documents = [Value(str(path), _content(path)) for path in files]
+    documents = [FileValue(str(path), _content(path)) for path in files]
     formats = [
         next((one for one in FORMATS if one.recognises(document.content)), None)
         for document in documents
@@ -136,7 +136,7 @@ def _content(path: Path) -> Any:
     return found[0] if len(found) == 1 else found
 
 
-def _unknown(document: Value) -> BadInput:
+def _unknown(document: FileValue) -> BadInput:
     """Return the complaint about a file of no known format."""
     content = document.content
     if isinstance(content, dict) and str(content.get("format")).startswith("pipesat."):

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
 from pipesat.export.torch.lint import LETTER_OF, Action, parse_action, parse_cell
-from pipesat.timeline.readers.rows import Row, Told, Trace, Value, chunks_in
+from pipesat.timeline.readers.rows import FileValue, Trace, TraceRow, TraceStatement, chunks_in
 
 _PLAIN: Final = re.compile(r"(Forward|Backward) ([0-9]{1,7})")
 _COMPUTE: Final[dict[str, Kind]] = {
@@ -100,9 +100,9 @@ def _cell(event: dict[str, Any]) -> Sequence[Action] | str:
     return name if _PLAIN.fullmatch(name) else ""
 
 
-def read_torch(files: Sequence[Value], _told: Told) -> Trace:
+def read_torch(files: Sequence[FileValue], _told: TraceStatement) -> Trace:
     """Read torch's traces, of one rank or of all: ranks with the same stages are replicas."""
-    ranks: dict[int, tuple[Value, list[Row]]] = {}
+    ranks: dict[int, tuple[FileValue, list[TraceRow]]] = {}
     zero = min(_base(file) for file in files)
     host = False
     for file in files:
@@ -121,7 +121,7 @@ def read_torch(files: Sequence[Value], _told: Told) -> Trace:
     plain = any(row.stage is None for _, ran in ranks.values() for row in ran)
     held = {rank: tuple(sorted({r.stage or 0 for r in ran})) for rank, (_, ran) in ranks.items()}
     places = {stages: place for place, stages in enumerate(sorted({*held.values()}))}
-    rows, alike = list[Row](), Counter[tuple[int, ...]]()
+    rows, alike = list[TraceRow](), Counter[tuple[int, ...]]()
     for place, (rank, (_, ran)) in enumerate(sorted(ranks.items())):
         at, replica = (place, 0) if plain else (places[held[rank]], alike[held[rank]])
         alike[held[rank]] += 1
@@ -130,14 +130,14 @@ def read_torch(files: Sequence[Value], _told: Told) -> Trace:
     return Trace("torch profiler", first, rows, int(plain), not host, host_times=host)
 
 
-def read_drawn(files: Sequence[Value], told: Told) -> Trace:
+def read_drawn(files: Sequence[FileValue], told: TraceStatement) -> Trace:
     """Read the order and the costs of a schedule that was written as a trace."""
     notes = tuple({_drawn(file.content): None for file in files})
-    trace = read_torch([Value(one.source, _as_torch(one.content)) for one in files], told)
+    trace = read_torch([FileValue(one.source, _as_torch(one.content)) for one in files], told)
     return Trace("schedule", trace.source, trace.rows, trace.chunks, ran=False, notes=notes)
 
 
-def _base(file: Value) -> float:
+def _base(file: FileValue) -> float:
     """Return what a trace's times count from, in us."""
     since = file["baseTimeNanoseconds"]
     return 0.0 if since.content is None else since.number() / 1000
@@ -149,7 +149,7 @@ _Range: TypeAlias = tuple[float, float, Sequence[Action] | str]
 """Start and end of a range, and what it says."""
 
 
-def _ran(file: Value, late: float) -> tuple[list[list[Row]], bool]:
+def _ran(file: FileValue, late: float) -> tuple[list[list[TraceRow]], bool]:
     """Return the ops of each rank, later by so much, and whether a host ran ahead of its GPU.
 
     Those of the GPU, if there are any: the host's only say when it was asked. A rank is a process,
@@ -160,7 +160,7 @@ def _ran(file: Value, late: float) -> tuple[list[list[Row]], bool]:
     sent: dict[_Place, list[float]] = defaultdict(list)
     messages, ahead = set[_Place](), False
     for place, content in enumerate(events_of(file.content) or ()):
-        name, event = content.get("name"), Value(file.source, content, f"traceEvents[{place}]")
+        name, event = content.get("name"), FileValue(file.source, content, f"traceEvents[{place}]")
         if content.get("ph") != "X" or not isinstance(name, str):
             continue
         at, on_gpu = (str(content.get("pid")), str(content.get("tid"))), content.get("cat") == _GPU
@@ -177,7 +177,7 @@ def _ran(file: Value, late: float) -> tuple[list[list[Row]], bool]:
             sent[at].append(_times(event, late)[0])
     for ends in (*came.values(), *sent.values()):
         ends.sort()
-    ranks: dict[_Place, list[Row]] = defaultdict(list)
+    ranks: dict[_Place, list[TraceRow]] = defaultdict(list)
     for at, own in ranges[1].items():
         for start, end, cell in own if at not in messages else ():
             first = None if isinstance(cell, str) else cell[0]
@@ -191,7 +191,7 @@ def _ran(file: Value, late: float) -> tuple[list[list[Row]], bool]:
 
 def _on_host(
     ranges: Sequence[_Range], received: Sequence[float] | None, sent: Sequence[float]
-) -> Iterator[Row]:
+) -> Iterator[TraceRow]:
     """Yield the ops of a thread: from the end of the receive within, if any was recorded.
 
     GPipe's ranges also have the call that sends; others have ranges of their own for it.
@@ -214,28 +214,28 @@ def _last(ends: Sequence[float] | None, start: float, end: float) -> float | Non
 
 def _rows(
     start: float, end: float, cell: Sequence[Action] | str, came: float | None
-) -> Iterator[Row]:
+) -> Iterator[TraceRow]:
     if isinstance(cell, str):
         word, microbatch = cell.split()
         kind: Kind = "F" if word == "Forward" else "BW"
-        yield Row(0, None, int(microbatch), kind, start, end, came=came)
+        yield TraceRow(0, None, int(microbatch), kind, start, end, came=came)
     else:  # ranges of several ops are cut later
-        yield from (Row(0, a.stage, a.microbatch, a.kind, start, end, came=came) for a in cell)
+        yield from (TraceRow(0, a.stage, a.microbatch, a.kind, start, end, came=came) for a in cell)
 
 
-def _times(event: Value, late: float = 0.0) -> tuple[float, float]:
+def _times(event: FileValue, late: float = 0.0) -> tuple[float, float]:
     """Return start and end of a range, in us."""
     start = event["ts"].number() + late
     return start, start + event["dur"].number(0)
 
 
-def read_ndtimeline(files: Sequence[Value], told: Told) -> Trace:
+def read_ndtimeline(files: Sequence[FileValue], told: TraceStatement) -> Trace:
     """Read NDTimeline's traces: any number of files, all ranks of all replicas."""
-    found: list[tuple[tuple[int, int], Value]] = []
+    found: list[tuple[tuple[int, int], FileValue]] = []
     threads: dict[int, set[int]] = defaultdict(set)
     for file in files:
         for place, content in enumerate(events_of(file.content) or ()):
-            event = Value(file.source, content, f"[{place}]")
+            event = FileValue(file.source, content, f"[{place}]")
             if str(content.get("name")) in _COMPUTE and content.get("ph") == "X":
                 pid, tid = event["pid"].whole(), event["tid"].whole()
                 threads[pid].add(tid)
@@ -252,5 +252,5 @@ def read_ndtimeline(files: Sequence[Value], told: Told) -> Trace:
         )
         chunk = 0 if chunk is None and microbatch is not None else chunk
         kind = _COMPUTE[event["name"].content]
-        rows.append(Row(rank, chunk, microbatch, kind, *_times(event), step, replica))
+        rows.append(TraceRow(rank, chunk, microbatch, kind, *_times(event), step, replica))
     return Trace("NDTimeline", files[0].source, rows, max(chunks_in(rows), told.chunks or 1))

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
-from pipesat.timeline.readers.rows import Row, Told, Trace, Value, chunks_in
+from pipesat.timeline.readers.rows import FileValue, Trace, TraceRow, TraceStatement, chunks_in
 
 _SERIES: Final[dict[str, Kind]] = {"fwd": "F", "bwd": "BW", "wgrad": "W"}
 _TIMER: Final = re.compile(r"^\s*(forward|backward)-compute:((?:\s+rank +\d+: [\d.]+)+)", re.M)
@@ -39,13 +39,13 @@ def is_primus(content: Any) -> bool:
     return _is_config(content) or _is_rank(content)
 
 
-def read_primus(files: Sequence[Value], told: Told) -> Trace:
+def read_primus(files: Sequence[FileValue], told: TraceStatement) -> Trace:
     """Read a folder of dump_pp_data: ``config.json`` and one file per pipeline rank."""
     configs = [file for file in files if _is_config(file.content)]
     if len(configs) > 1:
         text = f"a second configuration, beside {configs[0].source}: are these files of one job?"
         raise BadInput(text, source=configs[1].source)
-    ranks: dict[int, Value] = {}
+    ranks: dict[int, FileValue] = {}
     for place, file in enumerate(file for file in files if _is_rank(file.content)):
         said = re.search(r"pp_rank_(\d+)", file.source.rpartition("/")[2])
         rank = int(said[1]) if said else place
@@ -64,7 +64,7 @@ def read_primus(files: Sequence[Value], told: Told) -> Trace:
     return Trace("Primus dump_pp_data", config.source, rows, max(chunks, chunks_in(rows)))
 
 
-def _primus_rows(rank: int, file: Value) -> Iterator[Row]:
+def _primus_rows(rank: int, file: FileValue) -> Iterator[TraceRow]:
     for key in file.content:
         if not key.isdecimal() or not isinstance(file.content[key], dict):
             raise BadInput("expected an iteration", source=file.source, where=key)
@@ -81,7 +81,7 @@ def _primus_rows(rank: int, file: Value) -> Iterator[Row]:
                     None if mark is None else mark.whole_if_any() for mark in marks
                 )
                 times = 1000 * start.number(), 1000 * end.number()
-                yield Row(rank, chunk, microbatch, kind, *times, int(key))
+                yield TraceRow(rank, chunk, microbatch, kind, *times, int(key))
 
 
 def is_timers(content: Any) -> bool:
@@ -89,7 +89,7 @@ def is_timers(content: Any) -> bool:
     return isinstance(content, str) and "time" in content and "across ranks (ms):" in content
 
 
-def read_timers(files: Sequence[Value], told: Told) -> Trace:
+def read_timers(files: Sequence[FileValue], told: TraceStatement) -> Trace:
     """Read the totals of a log: an op's time is its rank's total over the number of such ops.
 
     The first block, of the first steps, is left out if there are others.
@@ -121,6 +121,6 @@ def read_timers(files: Sequence[Value], told: Told) -> Trace:
     for (rank, kind), own in seen.items():
         each = 1000 * sorted(own)[len(own) // 2] / (microbatches * chunks)
         ops = product(range(chunks), range(microbatches))
-        rows += [Row(rank, *op, kind, 0.0, each, 0) for op in ops]
+        rows += [TraceRow(rank, *op, kind, 0.0, each, 0) for op in ops]
     notes = ["averages only: a rank's total over its microbatches, with synchronised timers"]
     return Trace("Megatron timers", log.source, rows, chunks, timed=False, notes=notes)

@@ -13,7 +13,7 @@ _LARGEST: Final = 1e20
 """No time is larger: as nanoseconds, 3,000 years."""
 
 
-class Row(NamedTuple):
+class TraceRow(NamedTuple):
     """One op: where and when it ran, in us; ``None`` where the trace does not say.
 
     ``rank`` is the pipeline rank within ``replica``. ``stage`` is a stage's number or, where the
@@ -33,20 +33,20 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class FileValue:
     """A value of a file and where it is: ``file["steps"][0]`` is one inside; ``None``: nothing."""
 
     source: str
     content: Any
     where: str = ""
 
-    def __getitem__(self, key: str | int) -> Value:
+    def __getitem__(self, key: str | int) -> FileValue:
         if isinstance(key, int):
-            return Value(self.source, self.content[key], f"{self.where}[{key}]")
+            return FileValue(self.source, self.content[key], f"{self.where}[{key}]")
         inside = self.content.get(key) if isinstance(self.content, dict) else None
-        return Value(self.source, inside, f"{self.where}.{key}" if self.where else key)
+        return FileValue(self.source, inside, f"{self.where}.{key}" if self.where else key)
 
-    def __iter__(self) -> Iterator[Value]:
+    def __iter__(self) -> Iterator[FileValue]:
         """Yield what a list has."""
         return (self[place] for place in range(len(self.content or ())))
 
@@ -105,7 +105,7 @@ class Trace:
 
     name: str
     source: str
-    rows: Sequence[Row]
+    rows: Sequence[TraceRow]
     chunks: int = 0
     waits_inside: bool = False
     host_times: bool = False
@@ -120,14 +120,14 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Told:
+class TraceStatement:
     """What a user states because a trace does not say it; ``None``: not stated."""
 
     chunks: int | None = None
     microbatches: int | None = None
 
 
-def chunks_in(rows: Iterable[Row]) -> int:
+def chunks_in(rows: Iterable[TraceRow]) -> int:
     """Return how many chunks rows tell of."""
     return max((row.stage or 0 for row in rows), default=0) + 1
 
@@ -137,10 +137,12 @@ def is_recorded(content: Any) -> bool:
     return isinstance(content, dict) and content.get("format") == "pipesat.timeline/1"
 
 
-def read_recorded(files: Sequence[Value], _told: Told) -> Trace:
+def read_recorded(files: Sequence[FileValue], _told: TraceStatement) -> Trace:
     """Read timelines: each file is a replica."""
     rows = [
-        Row(rank, op.stage, op.microbatch, op.kind, ran[1].number(), ran[2].number(), step, replica)
+        TraceRow(
+            rank, op.stage, op.microbatch, op.kind, ran[1].number(), ran[2].number(), step, replica
+        )
         for replica, file in enumerate(files)
         for step, devices in enumerate(file["steps"])
         for rank, device in enumerate(devices["devices"])
