@@ -36,14 +36,14 @@ from pipesat.core.progress import doing
 from pipesat.core.result import Baseline
 from pipesat.core.schedule import Order, Schedule, has_pairs
 from pipesat.core.settings import MicrobatchOrder
-from pipesat.solver.growth import few_of
-from pipesat.solver.modes.assign import in_modes_of_stages
-from pipesat.solver.modes.search import start_along
-from pipesat.solver.modes.starts import mode_names, mode_number
-from pipesat.solver.modes.whole import offer_any
-from pipesat.solver.portfolio import Lanes
-from pipesat.solver.run.incumbent import Incumbent, failure_note
-from pipesat.solver.run.team import SearchReport
+from pipesat.solver.growth.assign import in_modes_of_stages
+from pipesat.solver.growth.few_microbatches import few_of
+from pipesat.solver.growth.mode_starts import mode_names, mode_number
+from pipesat.solver.growth.start_along import start_along
+from pipesat.solver.lanes.incumbent import Incumbent, failure_note
+from pipesat.solver.lanes.portfolio import Lanes
+from pipesat.solver.lanes.team import SearchReport
+from pipesat.solver.proof.whole import offer_any
 
 ONE_BY_ONE = "one microbatch after the other"
 

@@ -18,13 +18,13 @@ from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
 from pipesat.core.result import Solution
 from pipesat.core.schedule import Schedule
+from pipesat.solver.lanes.aside import aside
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent, failure_note
+from pipesat.solver.lanes.portfolio import Lanes
+from pipesat.solver.lanes.team import SearchReport, Team
 from pipesat.solver.narrower import Level, search_all
 from pipesat.solver.options import SolveOptions
-from pipesat.solver.portfolio import Lanes
-from pipesat.solver.run.aside import aside
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent, failure_note
-from pipesat.solver.run.team import SearchReport, Team
 from pipesat.solver.starts import StartingSchedules
 
 # Most of the time limit that hand-written starts may take: this share, and no more than these

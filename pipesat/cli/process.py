@@ -9,7 +9,7 @@ Standard output and error never end a command. A reader leaves (``| head``, ``| 
 a disk is full, or there is no stream at all (``>&-``). The work goes on and files are written; at
 the end :func:`unwritten` says what is wrong.
 
-What a solve has left behind (:mod:`pipesat.solver.run.aside`) may still run in threads when a
+What a solve has left behind (:mod:`pipesat.solver.lanes.aside`) may still run in threads when a
 command has ended: then the process ends at once (:func:`end_with`).
 """
 

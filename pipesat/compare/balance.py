@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pipesat.compare.replicas.assignment import Assignment
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Order, Schedule
-    from pipesat.solver.run.clock import Clock
+    from pipesat.solver.lanes.clock import Clock
 
 
 @public
@@ -94,7 +94,7 @@ def balance(
     quadratic = share("quadratic", quadratic)
     if replicas is not None or tokens is not None:
         from pipesat.compare.replicas.dealt import dealt
-        from pipesat.solver.run.clock import Clock
+        from pipesat.solver.lanes.clock import Clock
 
         names = schedules or ["1f1b"]
         if len(names) > 1:
@@ -116,7 +116,7 @@ def balance(
         )
     from pipesat.bounds.closed_form import closed_form_bound
     from pipesat.bounds.feasibility import preflight
-    from pipesat.solver.run.clock import Clock
+    from pipesat.solver.lanes.clock import Clock
 
     free = replace(_with_lengths(problem, lengths, reference, quadratic), order="free")
     if not free.has_lists:
@@ -238,7 +238,7 @@ def _searched(
 def _by_makespan(
     problem: Problem, start: Schedule, *, clock: Clock, seed: int, enough: int
 ) -> Schedule | None:
-    from pipesat.solver.permutations.search import best_places
+    from pipesat.solver.growth.exchanges import best_places
 
     if has_pairs(start.order):
         return None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pipesat.solver.run.runner import Share
+from pipesat.solver.lanes.runner import Share
 
 _FIRST_LIMIT = 1.0  # seconds for one device
 _WHOLE = 4.0  # times as much for the whole model

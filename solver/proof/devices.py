@@ -10,12 +10,12 @@ from ortools.sat.python import cp_model
 
 from pipesat.bounds.paired import least_times_of_each_class
 from pipesat.core.problem import Problem
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, Share
 from pipesat.solver.model.left_out import lag_before, tail_after
+from pipesat.solver.model.over_time import PARTS, OverTime
 from pipesat.solver.model.pairing import gains
-from pipesat.solver.modes.over_time import PARTS, OverTime
 from pipesat.solver.proof.questions import Questions
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import FOUND, PROOFS, Runner, Share
 
 _SHARE = 1 / 16  # of the gap, at first
 _LIMIT = 2.0  # seconds per question at first: rather a smaller one of every device

@@ -9,9 +9,9 @@ from ortools.sat.python import cp_model
 
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, Share
 from pipesat.solver.model.places import places_apply, places_model
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import FOUND, PROOFS, Runner, Share
 
 SOURCE = "CP-SAT on places of microbatches"
 _LIMIT, _MORE_TIME = 15.0, 1.5  # seconds of the first attempts; from one round to the next

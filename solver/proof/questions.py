@@ -6,8 +6,8 @@ from ortools.sat.python import cp_model
 
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import PROOFS, Runner, Share
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import PROOFS, Runner, Share
 
 
 class Questions:

@@ -13,14 +13,14 @@ from ortools.sat.python import cp_model
 
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
+from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, proven_bound, whole
 from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.model import build_model, model_size
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.options import SearchParts
 from pipesat.solver.proof.attempts import Attempt, Attempts, Devices
-from pipesat.solver.run.clock import CONSTRAINTS_PER_SECOND
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import FOUND, PROOFS, Runner, proven_bound, whole
 
 SOURCE = "CP-SAT"
 SMALL_WITH_PAIRS = 120  # ops

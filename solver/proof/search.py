@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from pipesat.core.problem import Problem
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import PROOFS, Runner
 from pipesat.solver.model.times import LARGEST, latest_end, unit_for
 from pipesat.solver.options import ALL_PARTS, SearchParts
 from pipesat.solver.proof.devices import DevicesAlone
@@ -12,8 +14,6 @@ from pipesat.solver.proof.places import PlacesProofs
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs import ShortRuns, is_long
 from pipesat.solver.proof.stretch_search import Stretches
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import PROOFS, Runner
 
 _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
 

@@ -19,6 +19,9 @@ from pipesat.core.ops import Unreadable, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
+from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, proven_bound
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.left_out import first_microbatches, one_by_one, with_microbatches
 from pipesat.solver.model.memory import staircase_applies
@@ -27,9 +30,6 @@ from pipesat.solver.model.times import KINDS, model_times
 from pipesat.solver.model.variables import Variables, add_variables
 from pipesat.solver.proof.rounds import Rounds
 from pipesat.solver.proof.stretches import end_of
-from pipesat.solver.run.clock import CONSTRAINTS_PER_SECOND
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import FOUND, PROOFS, Runner, proven_bound
 
 SOURCE = "CP-SAT on fewer microbatches"
 _PER_DEVICE = 2  # a run is long if it has more microbatches per device

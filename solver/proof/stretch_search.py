@@ -13,6 +13,9 @@ from pipesat.core.ops import PHASE_OF, Phase, Unreadable, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
+from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner
 from pipesat.solver.model.left_out import with_microbatches
 from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.model import model_size
@@ -22,9 +25,6 @@ from pipesat.solver.model.variables import splits
 from pipesat.solver.proof.rounds import Rounds
 from pipesat.solver.proof.short_runs import StepBounds
 from pipesat.solver.proof.stretches import Debt, Part, stretch_model
-from pipesat.solver.run.clock import CONSTRAINTS_PER_SECOND
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import FOUND, PROOFS, Runner
 
 SOURCE = "CP-SAT on stretches of microbatches"
 _VERY_LONG = 16  # microbatches per device: ends add little, and wait for steps of their length

@@ -17,7 +17,7 @@ from pipesat.core.problem_file import parse_problem
 from pipesat.core.rules import duration, pair_time
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.schedule_file import in_mode
-from pipesat.solver.modes.assign import in_modes
+from pipesat.solver.growth.assign import in_modes
 
 # One device, one stage: F 4, BW 6; microbatch 0 is half as long again, 1 and 2 are as stated.
 LISTED = [{"name": "long", "count": 1, "time": [3, 2]}, {"name": "short", "count": 2}]

@@ -128,7 +128,7 @@ def test_every_model_is_solved_through_one_door() -> None:
         if isinstance(node, ast.Call)
         and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("CpSolver", "new_solver")
     }
-    assert made == {"pipesat.solver.run.runner"}
+    assert made == {"pipesat.solver.lanes.runner"}
 
 
 def test_every_package_has_its_layer() -> None:

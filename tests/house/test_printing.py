@@ -14,7 +14,7 @@ from pipesat.core import schedule
 from pipesat.core.lengths import microbatches_from_lengths
 from pipesat.core.showing import Displayed
 from pipesat.heuristics.registry import Published
-from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.lanes.incumbent import Incumbent
 
 CHAIN: Final = Problem.chain(2, 3, F=2, B=2, W=1, held_after_F=3, memory=9, time_unit="ms")
 LISTED: Final = CHAIN.with_microbatches(microbatches_from_lengths([8, 4], 4), order="same")

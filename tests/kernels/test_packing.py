@@ -13,8 +13,8 @@ from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.kernels.packing import pack
-from pipesat.solver.modes.starts import packer
-from pipesat.solver.packing import Walk, jobs_of
+from pipesat.solver.growth.mode_starts import packer
+from pipesat.solver.growth.packing import Walk, jobs_of
 from tests.oracle.kernels.packing import packed
 from tests.support.greedy import by_each_policy, by_each_setting
 from tests.support.problems import chain, of, vee

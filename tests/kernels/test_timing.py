@@ -17,7 +17,7 @@ from pipesat.core.schedule import Order
 from pipesat.core.timing import linearize
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.kernels.timing import ends_of, makespan_of, over_room, sequenced, tails_of
-from pipesat.solver.modes.starts import orders_from
+from pipesat.solver.growth.mode_starts import orders_from
 from tests.support.greedy import by_each_policy, by_each_setting
 from tests.support.problems import chain, of
 

@@ -21,18 +21,18 @@ from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.solver.growth import few_of, grown_orders
+from pipesat.solver.growth.assign import in_modes
+from pipesat.solver.growth.few_microbatches import few_of, grown_orders
+from pipesat.solver.growth.packing import justified
+from pipesat.solver.growth.repetition import Repeat, grown, repeated, repeats, with_other_end
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.portfolio import OtherWays
+from pipesat.solver.lanes.runner import Runner
+from pipesat.solver.lanes.team import SearchReport
 from pipesat.solver.model.left_out import with_microbatches as fewer
-from pipesat.solver.modes.assign import in_modes
 from pipesat.solver.narrower import search_all
 from pipesat.solver.options import SearchParts
-from pipesat.solver.packing import justified
-from pipesat.solver.portfolio import OtherWays
-from pipesat.solver.repetition import Repeat, grown, repeated, repeats, with_other_end
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import Runner
-from pipesat.solver.run.team import SearchReport
 from tests.support.greedy import by_each_policy
 from tests.support.lanes import by
 from tests.support.problems import chain, problems, tessel, vee, with_microbatches

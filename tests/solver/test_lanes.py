@@ -26,16 +26,16 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.solving import study
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.solver import portfolio
-from pipesat.solver.neighbourhood.search import WindowSearch
+from pipesat.solver.lanes import portfolio
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.lane import Seat
+from pipesat.solver.lanes.runner import Watched
+from pipesat.solver.lanes.team import Team
 from pipesat.solver.options import SearchParts, SolveOptions
 from pipesat.solver.proof.search import ProofSearch
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.lane import Seat
-from pipesat.solver.run.runner import Watched
-from pipesat.solver.run.team import Team
 from pipesat.solver.search import solve
+from pipesat.solver.windows.window_search import WindowSearch
 from tests.support.greedy import by_each_policy
 from tests.support.lanes import (
     PROBLEM,
@@ -209,7 +209,7 @@ def test_there_are_as_many_lanes_as_memory_admits(monkeypatch: pytest.MonkeyPatc
         raise OSError("not in this test")
 
     monkeypatch.setattr("pipesat.core.children.start", start)
-    monkeypatch.setattr("pipesat.solver.run.team.memory_left", lambda: 300 << 20)
+    monkeypatch.setattr("pipesat.solver.lanes.team.memory_left", lambda: 300 << 20)
     team, _ = team_of(lanes=4)
     team.begin(now=True)
     assert started == []
@@ -223,7 +223,7 @@ def test_lanes_do_without_pandas() -> None:
         ours.close()
         assert process.wait() == 0
     first = "from pipesat.core.children import do_without; do_without('pandas')"
-    then = "import sys, pipesat.solver.run.lane; del sys.modules['pandas']"
+    then = "import sys, pipesat.solver.lanes.lane; del sys.modules['pandas']"
     assert not loaded_by(f"{first}; {then}") & {"pandas", "dateutil"}
 
 
@@ -266,7 +266,7 @@ def test_a_solve_ends_in_time_whatever_is_being_done() -> None:
 
 def test_a_solve_ends_in_time_without_any_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first hand-written schedule waits for a compiler: one microbatch after the other is."""
-    monkeypatch.setattr("pipesat.solver.run.aside._FIRST", 0.0)
+    monkeypatch.setattr("pipesat.solver.lanes.aside._FIRST", 0.0)
     stop, released = threading.Event(), threading.Event()
 
     def starts() -> Iterator[Schedule]:

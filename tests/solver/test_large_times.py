@@ -21,14 +21,14 @@ from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Objective, Schedule, Timed
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.model import times
 from pipesat.solver.model.model import build_model
 from pipesat.solver.model.times import model_times, rounded, unit_for
-from pipesat.solver.neighbourhood.search import WindowSearch
 from pipesat.solver.proof.short_runs import RunBounds, ShortRuns, step_model
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import Runner
+from pipesat.solver.windows.window_search import WindowSearch
 from pipesat.workflows.solve import solve
 from tests.oracle.exact import optimum
 from tests.support.optimum import most_work, solved

@@ -17,12 +17,12 @@ from pipesat.core.problem import Problem
 from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
-from pipesat.solver.modes.along import ModesAlong
-from pipesat.solver.modes.assign import fewest, in_modes
-from pipesat.solver.modes.starts import orders_from, packer
-from pipesat.solver.modes.whole import WHOLE
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.runner import Runner
+from pipesat.solver.growth.along import ModesAlong
+from pipesat.solver.growth.assign import fewest, in_modes
+from pipesat.solver.growth.mode_starts import orders_from, packer
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.runner import Runner
+from pipesat.solver.proof.whole import WHOLE
 from pipesat.workflows.schedules import schedule_of
 from tests.oracle.exact import optimum
 from tests.oracle.generator import of_family

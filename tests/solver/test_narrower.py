@@ -13,10 +13,10 @@ from pipesat.core.problem import Problem
 from pipesat.core.problem_file import parse_problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.team import SearchReport
 from pipesat.solver.narrower import narrower, search_narrower
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.team import SearchReport
 from tests.support.lanes import by
 
 STAGE: dict[str, Any] = {"device": 0, "F": 2, "B": 2, "W": 1, "BW": 3, "held_after_F": 2}

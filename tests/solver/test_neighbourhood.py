@@ -13,9 +13,9 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segments
-from pipesat.solver.neighbourhood.graph import Graph, graph_of
-from pipesat.solver.neighbourhood.window import Window, replaced
+from pipesat.solver.windows.choose import Chooser, WindowKind, draw_segments
+from pipesat.solver.windows.graph import Graph, graph_of
+from pipesat.solver.windows.window import Window, replaced
 from tests.oracle.exact import optimum
 from tests.support.greedy import by_each_policy
 from tests.support.optimum import solved

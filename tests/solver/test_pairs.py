@@ -17,16 +17,16 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.solver import SolveOptions, solve
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.model.left_out import with_microbatches
 from pipesat.solver.model.model import Model, build_model
 from pipesat.solver.model.pairing import gains, useful_variants
-from pipesat.solver.neighbourhood.graph import graph_of
-from pipesat.solver.neighbourhood.search import WindowSearch
-from pipesat.solver.neighbourhood.window import Window, replaced
 from pipesat.solver.proof.short_runs import RunBounds, makespan_model, step_model
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import Runner
+from pipesat.solver.windows.graph import graph_of
+from pipesat.solver.windows.window import Window, replaced
+from pipesat.solver.windows.window_search import WindowSearch
 from tests.oracle.generator import FIT, ONE_ROUTE
 from tests.support.optimum import solved
 from tests.support.paths import ROOT

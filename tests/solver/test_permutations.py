@@ -13,10 +13,10 @@ from pipesat.heuristics import BASELINES
 from pipesat.kernels import compiled
 from pipesat.kernels.arrays import UNLIMITED
 from pipesat.kernels.permutations import exchange, improve, value_of
-from pipesat.solver.permutations.anneal import Annealing
-from pipesat.solver.permutations.search import best_places, permutations_apply
-from pipesat.solver.permutations.times import PermutedOrder
-from pipesat.solver.run.clock import Clock
+from pipesat.solver.growth.anneal import Annealing
+from pipesat.solver.growth.exchange_times import PermutedOrder
+from pipesat.solver.growth.exchanges import best_places, permutations_apply
+from pipesat.solver.lanes.clock import Clock
 
 
 def tail(memory: int | None, order: str = "same") -> Problem:

@@ -9,11 +9,11 @@ from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.feasibility import sure_order
 from pipesat.core.problem_file import parse_problem
 from pipesat.core.timing import time_order
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import FOUND, Runner, new_solver
 from pipesat.solver.model import places
 from pipesat.solver.proof.places import PlacesProofs
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import FOUND, Runner, new_solver
 from tests.oracle.exact import optimum
 from tests.oracle.generator import of_family
 

@@ -14,13 +14,13 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.model.left_out import Lag, lag_before, tail_after
 from pipesat.solver.model.model import build_model
 from pipesat.solver.proof.attempts import Attempt
 from pipesat.solver.proof.search import ProofSearch
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import Runner
 from tests.oracle.exact import optimum
 from tests.support.problems import chain, document, problems, vee
 

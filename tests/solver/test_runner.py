@@ -12,10 +12,10 @@ from ortools.sat.python import cp_model
 
 from pipesat.core.errors import Fault
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.solver.neighbourhood.search import WindowSearch
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import Runner, slowness
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import Runner, slowness
+from pipesat.solver.windows.window_search import WindowSearch
 from tests.support.problems import chain
 
 

@@ -16,11 +16,11 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import PROOFS, Runner
 from pipesat.solver.model.left_out import first_microbatches, with_microbatches
 from pipesat.solver.proof.short_runs import SOURCE, RunBounds, ShortRuns, is_long, step_model
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import PROOFS, Runner
 from tests.oracle.exact import optimum
 from tests.oracle.trying import Trying
 from tests.support.problems import chain, document, problems, vee

@@ -12,11 +12,11 @@ from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.heuristics.list_scheduling import list_scheduling
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import PROOFS, Runner
 from pipesat.solver.proof.stretch_search import SOURCE, KnownStretches, Stretches, measured
 from pipesat.solver.proof.stretches import Debt, Part, stretch_model
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import PROOFS, Runner
 from tests.oracle.exact import optimum
 from tests.support.optimum import solved
 from tests.support.problems import chain, document, problems, vee

@@ -15,12 +15,12 @@ from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics.microbatch_orders import RULES
 from pipesat.solver import SolveOptions, solve
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.team import SearchReport
 from pipesat.solver.narrower import SHARES, Level
 from pipesat.solver.options import ALL_PARTS
 from pipesat.solver.proof.search import proofs_for
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.team import SearchReport
 from pipesat.workflows.hand_written import baseline
 
 

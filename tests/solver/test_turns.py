@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 
 from pipesat.core.claims import Bound
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.lane import Account
-from pipesat.solver.run.turns import Turn, take_turns
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.lane import Account
+from pipesat.solver.lanes.turns import Turn, take_turns
 from tests.support.lanes import PROBLEM, schedules
 
 Step = Callable[[], bool]

@@ -12,9 +12,9 @@ from pipesat.core.errors import Infeasible
 from pipesat.core.problem import Problem
 from pipesat.core.timing import retime, time_order
 from pipesat.solver.model.pairing import gains
-from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segments
-from pipesat.solver.neighbourhood.graph import graph_of
-from pipesat.solver.neighbourhood.window import Window, replaced
+from pipesat.solver.windows.choose import Chooser, WindowKind, draw_segments
+from pipesat.solver.windows.graph import graph_of
+from pipesat.solver.windows.window import Window, replaced
 from tests.oracle.exact import optimum
 from tests.support.optimum import solved
 from tests.support.problems import of

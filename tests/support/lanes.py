@@ -10,11 +10,11 @@ from typing import Any
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.lane import Seat
+from pipesat.solver.lanes.team import SearchReport, Team
 from pipesat.solver.options import SolveOptions
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.lane import Seat
-from pipesat.solver.run.team import SearchReport, Team
 from tests.support.greedy import by_each_policy
 from tests.support.problems import chain
 

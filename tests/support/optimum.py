@@ -10,10 +10,10 @@ from ortools.sat.python import cp_model
 from pipesat.bounds.memory_counts import Knapsack
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
-from pipesat.solver.modes.whole import WHOLE, WholeModel
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.proof.devices import DeviceAlone
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.runner import Runner
+from pipesat.solver.proof.whole import WHOLE, WholeModel
 
 
 def solved(cp: cp_model.CpModel) -> cp_model.CpSolver:

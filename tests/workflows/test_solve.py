@@ -18,8 +18,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.problem_file import parse_problem, read_problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics import BASELINES
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.starts import StartingSchedules
 from pipesat.workflows.compare import compare
 from pipesat.workflows.solve import solve

@@ -34,7 +34,7 @@ from pipesat.core.progress import doing
 if TYPE_CHECKING:
     from pipesat.core.arrays import Ints
     from pipesat.core.problem import Problem
-    from pipesat.solver.run.clock import Clock
+    from pipesat.solver.lanes.clock import Clock
 
 _CHECKED: Final = 5_000  # ops: the slowest replicas pass the checker, as many as have so many
 _QUICK: Final = 0.2  # seconds; with less there is no time for the programme of a bound

@@ -19,7 +19,7 @@ from pipesat.core.result import Improvement
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.solving import Listener
 from pipesat.core.timing import retime, time_order
-from pipesat.solver.run.clock import Clock
+from pipesat.solver.lanes.clock import Clock
 
 
 def failure_note(what: str, error: BaseException) -> str:

@@ -23,9 +23,9 @@ from pipesat.core.plain_problems import with_choices
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.solver.modes.assign import in_modes_of_stages
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import PROOFS
+from pipesat.solver.growth.assign import in_modes_of_stages
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import PROOFS
 
 SOURCE = "choice of a mode per stage"
 _FIRST_SLICE, _LONGEST_SLICE, _LONGER = 3.0, 12.0, 2.0  # seconds per visit of a choice

@@ -10,15 +10,15 @@ from pipesat.core.checker import check
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
+from pipesat.solver.lanes.clock import WINDOW_OPS_PER_SECOND
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import FOUND, Runner
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import latest_end, rounded, unit_for
-from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segments, kinds_for
-from pipesat.solver.neighbourhood.graph import Graph, graph_of
-from pipesat.solver.neighbourhood.slots import Freedom
-from pipesat.solver.neighbourhood.window import Window, replaced
-from pipesat.solver.run.clock import WINDOW_OPS_PER_SECOND
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import FOUND, Runner
+from pipesat.solver.windows.choose import Chooser, WindowKind, draw_segments, kinds_for
+from pipesat.solver.windows.graph import Graph, graph_of
+from pipesat.solver.windows.slots import Freedom
+from pipesat.solver.windows.window import Window, replaced
 
 # of the windows may change what is split and what fused, all where ops may pair: these are harder
 _FREE_SPLITS = 0.5

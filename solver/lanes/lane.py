@@ -1,7 +1,7 @@
 """A lane in a process of its own, and what it and the main process tell each other.
 
-A lane has replicas of the main process's incumbents (:mod:`pipesat.solver.run.incumbent`). What it
-finds or proves it tells the main process, which checks every schedule and tells the other lanes
+A lane has replicas of the main process's incumbents (:mod:`pipesat.solver.lanes.incumbent`). What
+it finds or proves it tells the main process, which checks every schedule and tells the other lanes
 what is better. It does one job after another: to search one problem, the one asked for or a
 narrower one. Proofs stay in its replica of the problem asked for, from job to job.
 
@@ -27,9 +27,9 @@ from typing import Any, NamedTuple, TypeAlias
 from pipesat.core import children
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent, News, Refuted
-from pipesat.solver.run.runner import Runner, Watched
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent, News, Refuted
+from pipesat.solver.lanes.runner import Runner, Watched
 
 _LOOK = 1.0  # seconds between two looks at whether the parent is still there
 

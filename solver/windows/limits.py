@@ -19,9 +19,9 @@ from pipesat.core.rules import awaited
 from pipesat.kernels import windows as kernel
 from pipesat.kernels.arrays import UNLIMITED
 from pipesat.solver.model.alternatives import COPIES, Literal, Part
-from pipesat.solver.neighbourhood.graph import Done, Graph, needs
-from pipesat.solver.neighbourhood.node import Node
-from pipesat.solver.neighbourhood.slots import FreeRow, Slot
+from pipesat.solver.windows.graph import Done, Graph, needs
+from pipesat.solver.windows.node import Node
+from pipesat.solver.windows.slots import FreeRow, Slot
 
 _BEFORE: Final[Mapping[Part, Part]] = {"O": "F", "L": "O", "B": "L"}  # of what is offloaded
 

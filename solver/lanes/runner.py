@@ -14,8 +14,8 @@ from typing import TypeVar
 from ortools.sat.python import cp_model
 
 from pipesat.core.errors import Fault
-from pipesat.solver.run.clock import BUILT_PER_SECOND, Clock
-from pipesat.solver.run.incumbent import failure_note
+from pipesat.solver.lanes.clock import BUILT_PER_SECOND, Clock
+from pipesat.solver.lanes.incumbent import failure_note
 
 _OVERHEAD = 0.01  # deterministic time of a small model, beside what CP-SAT counts
 PROOFS = "CP-SAT's proofs"

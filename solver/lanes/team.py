@@ -1,12 +1,12 @@
 """The lanes of one solve: the first in this process, the others in processes of their own.
 
-What was decided, and why (what a lane says and hears is in :mod:`pipesat.solver.run.lane`):
+What was decided, and why (what a lane says and hears is in :mod:`pipesat.solver.lanes.lane`):
 
 - *One hub.* The incumbents of the main process are the truth. It checks every schedule, keeps the
   history, and tells all lanes what is better; bounds keep their origin, and a refuted one is told.
 - *Lane 0 is here*, in a thread, and starts at once. The others are started beside it when a solve
   has not ended after a moment (``HEAD_START``): many are proven by then. Until they have loaded,
-  lane 0 does the work of all (:attr:`pipesat.solver.run.lane.Seat.alone`).
+  lane 0 does the work of all (:attr:`pipesat.solver.lanes.lane.Seat.alone`).
 - *Jobs.* Lanes live as long as the solve, or the study of many solves. For every narrower problem
   they are given a job, and an end of it: not of the process, in which proofs of the problem asked
   for go on.
@@ -35,8 +35,8 @@ from typing import IO, Any, Final, NamedTuple
 from pipesat.core import children
 from pipesat.core.solving import studying
 from pipesat.core.usable_cores import memory_left
-from pipesat.solver.run.incumbent import Incumbent, failure_note
-from pipesat.solver.run.lane import (
+from pipesat.solver.lanes.incumbent import Incumbent, failure_note
+from pipesat.solver.lanes.lane import (
     Account,
     Begin,
     Ended,
@@ -49,7 +49,7 @@ from pipesat.solver.run.lane import (
     ToldNews,
     Work,
 )
-from pipesat.solver.run.runner import Watched
+from pipesat.solver.lanes.runner import Watched
 
 HEAD_START: Final = 0.5
 """Seconds that lane 0 has alone, before others are started."""
@@ -162,7 +162,7 @@ class Team:
         try:
             with _signals_blocked():
                 process, connection = children.start(
-                    "pipesat.solver.run.lane:main", words, _ENVIRONMENT, without=_NEEDLESS
+                    "pipesat.solver.lanes.lane:main", words, _ENVIRONMENT, without=_NEEDLESS
                 )
         except (OSError, ValueError) as error:
             self.notes.append(f"lane {number} could not be started: {error}")

@@ -19,12 +19,12 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule, Timed, TimedCopy
 from pipesat.core.timing import retime
 from pipesat.core.variants import variants
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, Share, Watched
+from pipesat.solver.model.over_time import OverTime, Time
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import LARGEST, latest_end
-from pipesat.solver.modes.over_time import OverTime, Time
 from pipesat.solver.proof.questions import Questions
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import FOUND, PROOFS, Runner, Share, Watched
 
 WHOLE = "whole model with modes"
 _MOST, _MOST_PAIRED = 64, 24  # (stage, microbatch)s, and where ops may pair

@@ -16,8 +16,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.variants import Variant
+from pipesat.solver.growth.assign import Key
 from pipesat.solver.model.alternatives import COPIES, OPS, Choice, Literal, Part, Running, has
-from pipesat.solver.modes.assign import Key
 
 
 def lengths(variant: Variant) -> dict[Part, int]:

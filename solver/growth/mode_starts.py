@@ -1,6 +1,6 @@
 """Orders with modes to start from: guides made without modes, each brought into memory and packed.
 
-The packer (:mod:`pipesat.solver.packing`) counts memory op by op. Here an offloaded microbatch
+The packer (:mod:`pipesat.solver.growth.packing`) counts memory op by op. An offloaded microbatch
 holds, between its F and its backward, what it holds between its copies; ``spare`` is memory that is
 left for copies under way. What comes out is timed with its copies, which shows what they cost. How
 short a start is says little of how short it gets, so many are packed a little, and the shorter half
@@ -24,8 +24,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.kernels.packing import Jobs
 from pipesat.kernels.timing import makespan_of
-from pipesat.solver.modes.assign import Key, Lever, fewest, in_modes, in_modes_of_stages
-from pipesat.solver.packing import Walk, jobs_of
+from pipesat.solver.growth.assign import Key, Lever, fewest, in_modes, in_modes_of_stages
+from pipesat.solver.growth.packing import Walk, jobs_of
 
 
 class Start(NamedTuple):

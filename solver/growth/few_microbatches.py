@@ -17,10 +17,8 @@ from pipesat.core.microbatch_order import Permutation, permuted, relabelled
 from pipesat.core.problem import Problem, Route
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
-from pipesat.solver.model.left_out import first_microbatches, with_microbatches
-from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
-from pipesat.solver.packing import justified
-from pipesat.solver.repetition import (
+from pipesat.solver.growth.packing import justified
+from pipesat.solver.growth.repetition import (
     Name,
     Repeat,
     grown,
@@ -29,9 +27,11 @@ from pipesat.solver.repetition import (
     repeats,
     with_other_end,
 )
-from pipesat.solver.run.clock import WINDOW_OPS_PER_SECOND, Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import Runner
+from pipesat.solver.lanes.clock import WINDOW_OPS_PER_SECOND, Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import Runner
+from pipesat.solver.model.left_out import first_microbatches, with_microbatches
+from pipesat.solver.windows.window_search import WindowSearch, windows_apply
 
 SOURCE = "growth"
 _MANY = 32  # microbatches of all routes; no more than these are not worth it

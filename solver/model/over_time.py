@@ -18,6 +18,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration
 from pipesat.core.schedule import Schedule
 from pipesat.core.variants import Variant
+from pipesat.solver.growth.assign import Key
 from pipesat.solver.model.alternatives import (
     OPS,
     Candidate,
@@ -29,9 +30,8 @@ from pipesat.solver.model.alternatives import (
     choice_of,
 )
 from pipesat.solver.model.pairing import Gains, gains, time_that_gains, useful_variants
+from pipesat.solver.model.passages import Holding, Passage, holdings, lengths, schedule_from
 from pipesat.solver.model.turns import Turns, add_turns, classes_of
-from pipesat.solver.modes.assign import Key
-from pipesat.solver.modes.passages import Holding, Passage, holdings, lengths, schedule_from
 
 Time: TypeAlias = cp_model.LinearExpr | int
 """A sum of variables, or a time that is known."""

@@ -19,10 +19,10 @@ from pipesat.core.ops import PHASE_OF, Event, Item, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, memory_in_order, offload_of
 from pipesat.core.schedule import Objective, Order
+from pipesat.solver.growth.assign import Key, in_items, in_modes
+from pipesat.solver.lanes.runner import FOUND, Runner
 from pipesat.solver.model.alternatives import Literal, conjunction
 from pipesat.solver.model.times import latest_end
-from pipesat.solver.modes.assign import Key, in_items, in_modes
-from pipesat.solver.run.runner import FOUND, Runner
 
 _LEAST: Final = -(1 << 62)
 _Term: TypeAlias = tuple[int, cp_model.IntVar]

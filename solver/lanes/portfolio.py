@@ -3,7 +3,7 @@
 Lanes 0, 2, 4, ... improve the schedule, lanes 1, 3, 5, ... raise the bound; a lane that is alone
 does both. The tables below say what there is for each, with its weight in either kind of lane: the
 time it has where nothing pays, compared with the others. Which comes next is decided by what has
-paid so far on this problem (:mod:`pipesat.solver.run.turns`).
+paid so far on this problem (:mod:`pipesat.solver.lanes.turns`).
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from typing import Any, Final, NamedTuple
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.solver.growth import SOURCE as GROWTH
-from pipesat.solver.growth import grown_orders
+from pipesat.solver.growth.exchanges import permutations_apply, permuted_schedules
+from pipesat.solver.growth.few_microbatches import SOURCE as GROWTH
+from pipesat.solver.growth.few_microbatches import grown_orders
+from pipesat.solver.growth.packing import justified
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.lane import Seat, Work
+from pipesat.solver.lanes.runner import Runner, Watched
+from pipesat.solver.lanes.team import SearchReport, Team
+from pipesat.solver.lanes.turns import Turn, take_turns
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import LARGEST, latest_end, unit_for
-from pipesat.solver.modes.choices import SOURCE as CHOICES
-from pipesat.solver.modes.choices import Choices
-from pipesat.solver.modes.whole import WHOLE, Whole, whole_applies
-from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.options import SearchParts, SolveOptions
-from pipesat.solver.packing import justified
-from pipesat.solver.permutations.search import permutations_apply, permuted_schedules
+from pipesat.solver.proof.choices import SOURCE as CHOICES
+from pipesat.solver.proof.choices import Choices
 from pipesat.solver.proof.search import ProofSearch, proofs_for
-from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.lane import Seat, Work
-from pipesat.solver.run.runner import Runner, Watched
-from pipesat.solver.run.team import SearchReport, Team
-from pipesat.solver.run.turns import Turn, take_turns
+from pipesat.solver.proof.whole import WHOLE, Whole, whole_applies
+from pipesat.solver.windows.window_search import WindowSearch, windows_apply
 
 _NEAR = 1.05  # times the best start's value: of those that windows begin from
 _PATIENCE = 5.0  # seconds of window search without an improvement

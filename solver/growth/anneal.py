@@ -2,7 +2,7 @@
 
 What an exchange of microbatches is worth shows only once ops have moved into the gaps that it
 leaves. So a step exchanges one or two, packs the order forward and backward a few times
-(:mod:`pipesat.solver.packing`), now and then with a phase put off, and is taken if it is no
+(:mod:`pipesat.solver.growth.packing`), now and then with a phase put off, and is taken if it is no
 longer, or by chance, the less likely the longer it is and the later it comes (Kirkpatrick et al.
 1983, "Optimization by simulated annealing").
 Steps cost a few passes over the ops: the order is translated once, exchanges only look up the
@@ -24,8 +24,8 @@ from pipesat.core.schedule import Order
 from pipesat.kernels.arrays import B, F, W
 from pipesat.kernels.packing import Jobs, over_rooms, pack
 from pipesat.kernels.permutations import exchange
-from pipesat.solver.permutations.times import PermutedOrder
-from pipesat.solver.run.clock import Clock
+from pipesat.solver.growth.exchange_times import PermutedOrder
+from pipesat.solver.lanes.clock import Clock
 
 _HEAT = 0.004  # of the makespan: what is taken with a chance of 1/e at the beginning
 _EXCHANGES = (0, 1, 1, 2)  # at a step; with none, only packing differs

@@ -30,7 +30,7 @@ from pipesat.core.timing import time_order
 from pipesat.kernels.arrays import Coded, ProblemArrays
 from pipesat.kernels.packing import Jobs, Waits, pack
 from pipesat.kernels.timing import sequenced
-from pipesat.solver.run.clock import Clock
+from pipesat.solver.lanes.clock import Clock
 
 
 class Items(NamedTuple):

@@ -14,6 +14,7 @@ from pipesat.core.ops import PHASE_OF, Item, Kind, Op, Pair, Phase, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration, memory_in_order
 from pipesat.core.variants import Variant, variant_of
+from pipesat.solver.growth.assign import Key
 from pipesat.solver.model.alternatives import (
     COPIES,
     Candidate,
@@ -26,9 +27,8 @@ from pipesat.solver.model.alternatives import (
     choice_of,
 )
 from pipesat.solver.model.pairing import Gains, least_time, time_that_gains, useful_variants
-from pipesat.solver.modes.assign import Key
-from pipesat.solver.neighbourhood.graph import Done, Graph, channel_of
-from pipesat.solver.neighbourhood.node import Node
+from pipesat.solver.windows.graph import Done, Graph, channel_of
+from pipesat.solver.windows.node import Node
 
 _NEEDS: dict[Phase, tuple[Phase, ...]] = {"F": ("F",), "B": ("F", "B"), "W": ()}
 """Phases of a microbatch, on whatever chunk, that come before the next chunk's."""
@@ -231,7 +231,7 @@ class Segment(FreeRow):
 
         Its backward, with its W, must lie in the segment. An F before it has started and been paid
         for: it keeps its length, and what it holds from then on is counted
-        (:mod:`pipesat.solver.neighbourhood.segment_memory`).
+        (:mod:`pipesat.solver.windows.segment_memory`).
         """
         problem = self.problem
         inside = dict.fromkeys(op for item in self.items(self.row) for op in members(item))

@@ -11,12 +11,12 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.kernels.timing import makespan_of
+from pipesat.solver.growth.along import ModesAlong
+from pipesat.solver.growth.mode_starts import Start, by_length, orders_from, pack_by_turns
+from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
+from pipesat.solver.lanes.incumbent import Incumbent, failure_note
+from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.model.times import LARGEST
-from pipesat.solver.modes.along import ModesAlong
-from pipesat.solver.modes.starts import Start, by_length, orders_from, pack_by_turns
-from pipesat.solver.run.clock import CONSTRAINTS_PER_SECOND
-from pipesat.solver.run.incumbent import Incumbent, failure_note
-from pipesat.solver.run.runner import Runner
 
 _STARTS = 0.2  # of the time left, at most, goes into starts along guides
 _MODELS, _MODEL = 0.25, 0.5  # into models of modes along them, and of that into one at most

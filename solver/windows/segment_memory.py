@@ -20,12 +20,12 @@ from ortools.sat.python import cp_model
 from pipesat.core.ops import PHASE_OF, Op, members
 from pipesat.core.rules import MemoryChange
 from pipesat.core.variants import Variant
+from pipesat.solver.growth.assign import Key
 from pipesat.solver.model.alternatives import COPIES, Literal, Part, Sum
 from pipesat.solver.model.before import Before, changed_by, taken_at
-from pipesat.solver.modes.assign import Key
-from pipesat.solver.modes.passages import Holding, holdings
-from pipesat.solver.neighbourhood.graph import Done, channel_of
-from pipesat.solver.neighbourhood.slots import FreeRow, Otherwise, Segment, Slot, now_of
+from pipesat.solver.model.passages import Holding, holdings
+from pipesat.solver.windows.graph import Done, channel_of
+from pipesat.solver.windows.slots import FreeRow, Otherwise, Segment, Slot, now_of
 
 
 def add_memory(segment: Segment) -> None:

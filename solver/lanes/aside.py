@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.lanes.incumbent import Incumbent
 
 _LOOK: Final = 0.05  # seconds between two looks at the clock and its stop
 _GRACE: Final = 0.6  # seconds that what cannot be interrupted has, once the clock is over

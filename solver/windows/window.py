@@ -18,14 +18,14 @@ from ortools.sat.python import cp_model
 from pipesat.core.ops import Copy, Event, Item, Op, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule, Timed, TimedCopy
+from pipesat.solver.growth.assign import Key
 from pipesat.solver.model.alternatives import COPIES, Literal, joined
 from pipesat.solver.model.pairing import NO_GAINS, Gains
-from pipesat.solver.modes.assign import Key
-from pipesat.solver.neighbourhood.graph import Done, Graph, between, channel_of
-from pipesat.solver.neighbourhood.limits import Nodes
-from pipesat.solver.neighbourhood.node import NO_PATH
-from pipesat.solver.neighbourhood.segment_memory import add_memory, add_memory_over_time
-from pipesat.solver.neighbourhood.slots import CopyRow, Freedom, FreeRow, Segment, Slot
+from pipesat.solver.windows.graph import Done, Graph, between, channel_of
+from pipesat.solver.windows.limits import Nodes
+from pipesat.solver.windows.node import NO_PATH
+from pipesat.solver.windows.segment_memory import add_memory, add_memory_over_time
+from pipesat.solver.windows.slots import CopyRow, Freedom, FreeRow, Segment, Slot
 
 _WEIGHT = 4  # of the objective, against the mean of the paths through the devices
 

@@ -15,7 +15,7 @@ from pipesat.core.schedule import Order
 from pipesat.kernels.arrays import W
 from pipesat.kernels.permutations import Places
 from pipesat.kernels.timing import sequenced
-from pipesat.solver.packing import jobs_of
+from pipesat.solver.growth.packing import jobs_of
 
 
 class PermutedOrder:
@@ -28,7 +28,7 @@ class PermutedOrder:
     Attributes
     ----------
     jobs, items
-        The ops as numbers (:func:`pipesat.solver.packing.jobs_of`).
+        The ops as numbers (:func:`pipesat.solver.growth.packing.jobs_of`).
     places
         What values permutations; its amounts have shape (ops, classes, 4).
     """

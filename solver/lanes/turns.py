@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.lane import Account, Spent
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.lane import Account, Spent
 
 _LEAST = 1 / 3  # of a turn's own weight, if it pays nothing
 _MEMORY = 10.0  # seconds of a lane after which what was gained counts half

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pipesat.solver.neighbourhood.graph import Graph
-from pipesat.solver.neighbourhood.window import Segments
+from pipesat.solver.windows.graph import Graph
+from pipesat.solver.windows.window import Segments
 
 _FIRST_SIZE = 80.0  # free items; CP-SAT settles such a window in a fraction of a second
 _FIRST_SIZE_OF_HARDER = 40.0  # of pairs and modes

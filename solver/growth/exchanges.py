@@ -3,7 +3,7 @@
 Two ways: exchange microbatches while the order of ops stays (a permutation costs microseconds,
 :mod:`pipesat.kernels.permutations`), by swaps and shifts, where none helps a few at random
 that lead away from the best; or exchange one or two and let ops run earlier where the new sequence
-leaves gaps, step by step (:mod:`pipesat.solver.permutations.anneal`).
+leaves gaps, step by step (:mod:`pipesat.solver.growth.anneal`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pipesat.core.schedule import Order, Schedule, has_pairs
 from pipesat.core.timing import time_order
 from pipesat.kernels.arrays import UNLIMITED
 from pipesat.kernels.permutations import AT_ONCE, improve, value_of
-from pipesat.solver.packing import justified
-from pipesat.solver.permutations.anneal import Annealing
-from pipesat.solver.permutations.times import PermutedOrder
-from pipesat.solver.run.clock import Clock
+from pipesat.solver.growth.anneal import Annealing
+from pipesat.solver.growth.exchange_times import PermutedOrder
+from pipesat.solver.growth.packing import justified
+from pipesat.solver.lanes.clock import Clock
 
 SOURCE = "microbatch order"
 _SLICE = 4_000_000  # ops of permutations between two looks at the clock
