@@ -152,6 +152,10 @@ class FreeRow:
                 cp.add_hint(slot.start, self.graph.start[slot.item])
         candidates = self.candidates()
         self.pairs = add_pair_choices(cp, candidates, self.slots, lambda slot: slot.high)
+        for slot in self.slots:
+            for alone in [] if self.pairs.partners(slot) else slot.alternatives:
+                if alone.length > slot.least:  # of what may pair, the end has the limit
+                    cp.add(slot.start + alone.length <= slot.high).only_enforce_if(alone.chosen)
         for choice in self.pairs.all:
             one, other = choice.both
             stands = _stand_as_pair(one, other) and choice.ops == (one.op, other.op)
