@@ -51,9 +51,9 @@ def _sources(root: Path) -> tuple[str, ...]:
 
 
 @cache
-def _places(root: Path, file: str) -> tuple[Place, ...]:
+def _read(root: Path, file: str) -> tuple[ast.Module, str]:
     source = (root / file).read_text(encoding="utf-8")
-    return tuple(found.place for found in places(ast.parse(source), source))
+    return ast.parse(source), source
 
 
 def read_drawn() -> list[Fault]:
@@ -106,9 +106,12 @@ def _matching(root: Path, wanted: At) -> Iterator[At]:
 def _at(root: Path, file: str, wanted: Place, keys: Sequence[str]) -> list[At]:
     if not (root / file).exists():
         return []
+    tree, source = _read(root, file)
+    if "line" in keys and wanted.line not in source:
+        return []
     value = [getattr(wanted, key) for key in keys]
     return [
         At(file, place)
-        for place in _places(root, file)
+        for place, _ in places(tree, source, wanted)
         if [getattr(place, key) for key in keys] == value
     ]
