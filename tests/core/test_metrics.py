@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-import pytest
-from hypothesis import given, settings
-
 from pipesat.core.metrics import DeviceTime, measure, memory_profiles, peak_memory
 from pipesat.core.ops import parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.timing import critical_path, time_order
+from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.list_scheduling import list_schedules
-from tests.support.greedy import by_each_policy
-from tests.support.problems import chain, problems
+from tests.support.problems import chain
 
 
 def order_of(*rows: str):
@@ -62,19 +54,6 @@ def test_idle_time_that_nothing_forces() -> None:
     assert device == DeviceTime(busy=3, warm_up=0, input=0, memory=0, unforced=3, cool_down=0)
 
 
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(problems())
-def test_the_parts_of_a_device_s_time_add_up_to_the_makespan(problem: Problem) -> None:
-    for schedule in list(by_each_policy(problem))[::7]:
-        metrics = measure(problem, schedule)
-        for t in metrics.devices:
-            parts = (t.busy, t.warm_up, t.input, t.memory, t.unforced, t.cool_down)
-            assert min(parts) >= 0
-            assert sum(parts) == metrics.makespan
-            assert t.unforced == 0  # earliest timing
-
-
 def test_memory_over_time() -> None:
     # held_after_F 5, held_after_B 8: 5 from F's start, 8 from B's start, until W's end
     problem = chain(1, 2, held=(5, 8))
@@ -91,17 +70,3 @@ def test_memory_over_time() -> None:
         (6, 0),
     ]
     assert peak_memory(problem, schedule) == [13]
-
-
-@settings(max_examples=60, deadline=None)
-@given(problems())
-def test_the_critical_path_explains_the_makespan(problem: Problem) -> None:
-    schedule = next(iter(list_schedules(problem)))
-    path = critical_path(problem, schedule)
-    assert path[-1].timed.end == schedule.makespan
-    assert path[0].timed.start == 0
-    for before, after in pairwise(path):
-        assert after.timed.start >= before.timed.end
-        if after.through == "device":
-            assert before.device == after.device
-            assert after.timed.start == before.timed.end

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
-from hypothesis import given, settings
 
 from pipesat.core.errors import Deadlock
-from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.core.schedule import Objective, Order
-from pipesat.core.timing import linearize, time_order
+from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.list_scheduling import list_schedules
-from tests.support.problems import chain, problems
+from tests.support.problems import chain
 
 
 def order_of(*rows: str) -> Order:
@@ -60,43 +55,6 @@ def test_minimum_span_delays_a_device_that_would_start_too_early() -> None:
     late = time_order(problem, order, "span")
     assert late.span == 15
     assert late.makespan == 18
-
-
-@settings(max_examples=60, deadline=None)
-@given(problems())
-def test_minimum_span_is_the_largest_mean_of_a_cycle(problem: Problem) -> None:
-    """Karp's definition, brute force over all cycles of devices: ceil(max mean of L)."""
-    order = next(iter(list_schedules(problem))).order
-    sequence = linearize(problem, order)
-    paths = longest_paths(sequence, len(problem.devices))
-    used = [d for d, row in enumerate(order) if row]
-    best = 0
-    for size in range(1, len(used) + 1):
-        for cycle in itertools.permutations(used, size):
-            lengths = [paths[d][e] for d, e in zip(cycle, cycle[1:] + cycle[:1], strict=True)]
-            if None not in lengths:
-                best = max(best, -(-sum(lengths) // size))
-    assert time_order(problem, order, "span").span == best
-
-
-def longest_paths(sequence: LinearOrder, devices: int) -> list[list[int | None]]:
-    """Longest path from d's first start to e's last end, one plain pass per source device."""
-    result: list[list[int | None]] = []
-    for source in range(devices):
-        ends: list[int | None] = []
-        last: list[int | None] = [None] * devices
-        for device, length, before, inputs in zip(
-            sequence.device, sequence.duration, sequence.before, sequence.inputs, strict=True
-        ):
-            reached = [ends[i] + delay for i, delay in inputs if ends[i] is not None]
-            if before >= 0 and ends[before] is not None:
-                reached.append(ends[before])
-            if before < 0 and device == source:
-                reached.append(0)
-            ends.append(max(reached) + length if reached else None)
-            last[device] = ends[-1]
-        result.append(last)
-    return result
 
 
 def test_deadlock_names_the_circle() -> None:

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from ortools.sat.python import cp_model
 
-from pipesat.core.checker import check
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
@@ -23,11 +22,8 @@ from pipesat.solver.model.memory import stairs
 from pipesat.solver.model.model import build_model
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Variables, add_variables
-from tests.oracle.exact import optimum
-from tests.support.given import Given
-from tests.support.greedy import by_each_policy
 from tests.support.optimum import solved
-from tests.support.problems import chain, document, problems, vee
+from tests.support.problems import chain, problems, vee
 
 FEASIBLE = (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
@@ -156,53 +152,6 @@ def test_stairs_are_exactly_the_minimal_pairs(problem: Problem) -> None:
         fit = [(j, b) for j, b in pairs if j <= b and a * (k + 1 - b) + w * (b - j) <= room]
         minimal = [x for x in fit if not any(y != x and y[0] <= x[0] and y[1] <= x[1] for y in fit)]
         assert stairs(a, w, room, k) == sorted(minimal)
-
-
-@pytest.mark.slow
-@settings(max_examples=12, deadline=None)
-@given(problems())
-def test_every_schedule_is_feasible_in_the_model_at_its_own_value(problem: Problem) -> None:
-    """Replay -> model: all starts pinned (microbatches relabelled into order), nothing free."""
-    for objective in ("makespan", "span"):
-        for schedule in list(by_each_policy(problem))[::9]:
-            timed = time_order(problem, schedule.order, objective)
-            value = timed.value(objective)
-            model = build_model(problem, objective, 0, value)
-            given_ = Given(model.variables, timed)
-            if not given_.fits(model.variables):
-                continue  # it fuses where splitting dominates and fusing is not modelled
-            pin_all(model.variables, given_)
-            solver = solved(model.cp)
-            assert round(solver.objective_value) * model.unit == value
-
-
-def pin_all(v: Variables, given_: Given) -> None:
-    for stages in v.tasks.values():
-        for tasks in stages:
-            for task in tasks:
-                if given_.truth(task.present):
-                    v.cp.add(task.start == given_.start(task))
-    for splits in v.split:
-        for split in splits:
-            if not isinstance(split, bool):
-                v.cp.add(split == given_.truth(split))
-
-
-@pytest.mark.slow
-@settings(max_examples=25, deadline=None)
-@given(problems())
-def test_every_solution_replays_to_its_objective(problem: Problem) -> None:
-    """Model -> replay: the order of an optimal solution is valid and as short as the model says.
-
-    The model is asked for what a target that the optimum just meets leaves.
-    """
-    best = optimum(document(problem))
-    assert best is not None
-    model = build_model(problem, "makespan", 0, best)
-    solver = solved(model.cp)
-    replayed = time_order(problem, model.order(solver.value))
-    assert check(problem, replayed) == []
-    assert replayed.makespan == round(solver.objective_value) * model.unit == best
 
 
 def test_times_are_divided_by_their_common_factor() -> None:

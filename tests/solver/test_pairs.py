@@ -9,13 +9,10 @@ import pytest
 from pipesat.bounds.feasibility import sure_order
 from pipesat.bounds.paired import with_least_times
 from pipesat.core.checker import check
-from pipesat.core.errors import NotApplicable
-from pipesat.core.ops import PHASE_OF, Op, Pair, Phase, Unreadable, members
+from pipesat.core.ops import Op, Pair
 from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem, read_problem
-from pipesat.core.schedule import Schedule
+from pipesat.core.problem_file import parse_problem
 from pipesat.core.timing import time_order
-from pipesat.heuristics import BASELINES
 from pipesat.solver import SolveOptions, solve
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
@@ -33,7 +30,6 @@ from tests.support.paths import ROOT
 from tests.support.problems import of
 
 BENCH = ROOT / "bench" / "beyond" / "problems"
-SLOW = ("zb-auto", "zb-auto-span", "v-auto")
 
 
 def one_stage(pairs: dict[tuple[str, str], int], m: int, **device: int) -> Problem:
@@ -182,39 +178,3 @@ def test_relaxations_and_short_runs_never_exceed_the_optimum(seed: int) -> None:
         solver = solved(step.cp)
         known.steps.learn(n, step.times.bound(round(solver.objective_value)))
     assert known.makespan(3) <= best
-
-
-def test_every_baseline_is_a_solution_of_the_model() -> None:
-    """Pinned, with its pairs, at the makespan that its timing gives."""
-    problem = read_problem(BENCH / "pair-unit-vee-p2-m6.json")
-    for baseline in BASELINES:
-        if baseline in SLOW:
-            continue
-        try:
-            schedule = time_order(problem, BASELINES[baseline](problem).order)
-        except NotApplicable:
-            continue
-        if check(problem, schedule):
-            continue
-        model = build_model(problem, "makespan", 0, schedule.makespan)
-        pin(model, schedule)
-        assert optimum_of(model) == schedule.makespan, baseline
-
-
-def pin(model: Model, schedule: Schedule) -> None:
-    """Fix starts, ends and splits, each stage's phases by the order of their starts."""
-    v = model.variables
-    slots: dict[tuple[int, Phase], list[tuple[int, int, bool]]] = {}
-    for _, timed in schedule:
-        assert not isinstance(timed.item, Unreadable)
-        for op in members(timed.item):
-            slot = (timed.start, timed.end, op.kind == "B")
-            slots.setdefault((op.stage, PHASE_OF[op.kind]), []).append(slot)
-    for (stage, phase), row in slots.items():
-        if phase == "W":
-            continue
-        for task, (start, end, split) in zip(v.tasks[phase][stage], sorted(row), strict=True):
-            v.cp.add(task.start == start // model.unit)
-            v.cp.add(task.end == end // model.unit)
-            if phase == "B":
-                v.cp.add(v.split[stage][task.microbatch] == split)

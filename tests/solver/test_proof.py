@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from pipesat.core.claims import Bound
@@ -22,7 +20,7 @@ from pipesat.solver.model.model import build_model
 from pipesat.solver.proof.attempts import Attempt
 from pipesat.solver.proof.search import ProofSearch
 from tests.oracle.exact import optimum
-from tests.support.problems import chain, document, problems, vee
+from tests.support.problems import chain, document, vee
 
 
 def relaxed(problem: Problem, objective: Objective, devices: set[int]) -> int:
@@ -60,28 +58,6 @@ def test_one_device_of_a_chain_by_hand() -> None:
     # one microbatch at a time fits. Device 0: F 2, way 1+2+3+1 = 7, B 3, W 5, and again: 34
     problem = chain(2, 2, F=2, B=3, W=5, comm=1, cap=1, backward="split")
     assert relaxed(problem, "makespan", {0}) == 2 * (2 + 7 + 3 + 5)
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(problems(), st.sets(st.integers(0, 2), min_size=1))
-def test_no_relaxation_is_above_the_optimum(problem: Problem, devices: set[int]) -> None:
-    devices = {d for d in devices if d < len(problem.devices) and problem.stages_on[d]}
-    if devices and not problem.has_modes:
-        best = optimum(document(problem))
-        assert best is not None
-        assert relaxed(problem, "makespan", devices) <= best
-
-
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None)
-@given(problems(max_stages=3, max_microbatches=2), st.sets(st.integers(0, 2), min_size=1))
-def test_no_relaxation_is_above_the_least_span(problem: Problem, devices: set[int]) -> None:
-    devices = {d for d in devices if d < len(problem.devices) and problem.stages_on[d]}
-    if devices and not problem.has_modes:
-        best = optimum(document(problem), "span")
-        assert best is not None
-        assert relaxed(problem, "span", devices) <= best
 
 
 @pytest.mark.parametrize(

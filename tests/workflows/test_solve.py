@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
 
 import pipesat
 import pipesat.solver
@@ -21,11 +20,10 @@ from pipesat.heuristics import BASELINES
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.starts import StartingSchedules
-from pipesat.workflows.compare import compare
 from pipesat.workflows.solve import solve
 from tests.oracle.exact import optimum
 from tests.support.paths import ROOT
-from tests.support.problems import chain, document, problems
+from tests.support.problems import chain, document
 
 BENCH = ROOT / "bench" / "plain"
 REFERENCE = json.loads((BENCH / "reference.json").read_text())
@@ -67,29 +65,6 @@ def test_known_optima_are_proven(name: str) -> None:
     assert result.value == REFERENCE[name]["best_known_makespan"]
     assert result.lower_bound is not None
     assert result.lower_bound == REFERENCE[name]["best_bound_makespan"]
-
-
-@pytest.mark.slow
-@settings(max_examples=25, deadline=None)
-@given(problems())
-def test_optimal_means_optimal_and_no_baseline_is_better(problem: Problem) -> None:
-    result = solve(problem, time_limit=60, workers=1, deterministic=True)
-    assert result.schedule is not None
-    assert result.lower_bound is not None
-    assert check(problem, result.schedule) == []
-    assert result.status == "optimal"
-    assert result.value == result.lower_bound == optimum(document(problem))
-    for row in compare(problem, search=False):
-        assert not row.valid or (row.makespan is not None and result.value <= row.makespan)
-
-
-@pytest.mark.slow
-@settings(max_examples=25, deadline=None)
-@given(problems(max_stages=3, max_microbatches=2))
-def test_the_span_s_optimum_is_that_of_brute_force(problem: Problem) -> None:
-    result = solve(problem, objective="span", time_limit=60, workers=1, deterministic=True)
-    assert result.status == "optimal"
-    assert result.value == optimum(document(problem), "span")
 
 
 def test_infeasible_has_no_schedule_no_bound_and_an_explanation() -> None:
