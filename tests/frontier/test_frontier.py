@@ -1,6 +1,6 @@
 """What memory buys: caps, the exchange between them, the smallest cap, the commands.
 
-Optima of tiny problems come from the plain model in tests/support/oracle.py, which shares nothing
+Optima of tiny problems come from the plain model in tests/oracle/exact.py, which shares nothing
 with the solver.
 """
 
