@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, pairwise
 from random import Random
 from typing import Any, NamedTuple
 
 from tests.oracle.generator import drawn
+from tests.oracle.reading import Pipe
 
 SHAPES = ("chain", "loop", "V", "bidirectional", "anywhere")
 RULES = ("pair-fifo", "edge-fifo", "group", "rendezvous", "graph")
@@ -50,23 +51,16 @@ def members(text: str) -> list[tuple[str, int, int]]:
     return [(kind, int(stage), int(microbatch)) for stage, kind, microbatch in found]
 
 
-class Pipe:
+class Flow:
     """Which data an op takes and makes, and where stages are."""
 
     def __init__(self, doc: dict[str, Any]) -> None:
-        self.home = [stage["device"] for stage in doc["stages"]]
-        self.ranks = len(doc["devices"])
-        routes = doc.get("routes") or [
-            {"stages": [*range(len(self.home))], "microbatches": doc["microbatches"]}
-        ]
-        self.before: dict[int, int] = {}
-        self.after: dict[int, int] = {}
-        self.jobs: list[tuple[int, int]] = []  # (stage, microbatch)
-        self.pairs = [{*entry["ops"]} for entry in doc.get("overlap", {}).get("pairs", [])]
-        for route in routes:
-            for one, other in zip(route["stages"], route["stages"][1:], strict=False):
-                self.after[one], self.before[other] = other, one
-            self.jobs += [(s, m) for s in route["stages"] for m in range(route["microbatches"])]
+        pipe = Pipe(doc)
+        self.home, self.ranks, self.jobs = pipe.home, len(pipe.devices), [*pipe.modes]
+        self.pairs = [{*entry["ops"]} for entry in pipe.overlap.get("pairs", [])]
+        hops = [two for route in pipe.routes for two in pairwise(route.stages)]
+        self.after = dict(hops)
+        self.before = {there: here for here, there in hops}
 
     def takes(self, kind: str, stage: int, microbatch: int) -> Data | None:
         if kind == "F":
@@ -102,7 +96,7 @@ def posted_late(doc: dict[str, Any], rows: list[list[str]]) -> list[list[Step]]:
 
     Of two F's or two backwards, the one that the text has first.
     """
-    pipe = Pipe(doc)
+    pipe = Flow(doc)
     found: list[list[Step]] = []
     for rank, row in enumerate(rows):
         found.append([])
@@ -142,7 +136,7 @@ def posted_anyhow(steps: list[list[Step]], rng: Random) -> list[list[Step]]:
 
 def programs(doc: dict[str, Any], steps: list[list[Step]], buffers: int = 0) -> list[list[Act]]:
     """What ranks do; with ``buffers``, an op first waits for the send from the buffer it takes."""
-    pipe = Pipe(doc)
+    pipe = Flow(doc)
     found = []
     for rank, row in enumerate(steps):
         acts: list[Act] = []
@@ -174,7 +168,7 @@ def is_a_cycle(
     doc: dict[str, Any], acts: list[list[Act]], stuck: Any, cycle: list[dict[str, Any]]
 ) -> bool:
     """Whether each of these has been posted, is not over, and needs what its peer has later."""
-    pipe, (at, done) = Pipe(doc), stuck
+    pipe, (at, done) = Flow(doc), stuck
 
     def place(rank: int, text: str) -> int:
         word, op = text.split(" ")
@@ -300,7 +294,7 @@ def random_order(doc: dict[str, Any], rng: Random, *, plain: bool = False) -> li
     split, pairs, tame = rng.choice([0, 0.5, 1]), rng.choice([0, 0, 0.5]), rng.random() < 0.5
     split, pairs, tame = (0, 0, True) if plain else (split, pairs, tame)
     first = tame and rng.random() < 0.4
-    pipe = Pipe(doc)
+    pipe = Flow(doc)
     left = [("F", *job) for job in pipe.jobs]
     for job in pipe.jobs:
         apart = rng.random() < split if not tame else split == 1 or job[0] % 2 < 2 * split
