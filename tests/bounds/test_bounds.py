@@ -138,7 +138,7 @@ def test_the_bounds_of_four_times_the_devices_take_four_times_the_work(
     F and the backward are as long as each other, so that whether all may pass in an instant is
     asked of each.
     """
-    small, large = (chain(p, 1, cap=9, comm=1, **changes) for p in (24, 96))
+    small, large = (chain(p, 1, cap=9, comm=1, **changes) for p in (12, 48))
     for problem in (small, large):
         preflight(problem)
     took, takes = (calls_of(lambda p=p: closed_form_bounds(p, "makespan")) for p in (small, large))
