@@ -13,10 +13,10 @@ from typing import Literal as OneOf
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Op
+from pipesat.core.ops import Copy, Op, Pair
 from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited, duration
-from pipesat.core.schedule import Schedule
+from pipesat.core.rules import awaited, duration, in_order
+from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.variants import Variant
 from pipesat.solver.growth.assign import Key
 from pipesat.solver.model.alternatives import (
@@ -30,7 +30,7 @@ from pipesat.solver.model.alternatives import (
     choice_of,
 )
 from pipesat.solver.model.pairing import Gains, gains, time_that_gains, useful_variants
-from pipesat.solver.model.passages import Holding, Passage, holdings, lengths, schedule_from
+from pipesat.solver.model.passages import Holding, Passage, holdings, lengths
 from pipesat.solver.model.turns import Turns, add_turns, classes_of
 
 Time: TypeAlias = cp_model.LinearExpr | int
@@ -240,20 +240,43 @@ class OverTime:
         self.cp.add(sum(work) <= end - begin)
 
     def schedule(self, solver: cp_model.CpSolver, source: str) -> Schedule:
-        """Read a solution."""
-        starts: dict[Key, dict[Part, int]] = {}
-        own: dict[Key, Variant] = {}
-        for key, passage in self.passages.items():
-            starts[key] = {part: solver.value(task.start) for part, task in passage.tasks.items()}
-            chosen = passage.chosen.items()
-            own[key] = next(variant for variant, one in chosen if solver.boolean_value(one))
-        pairs = [
-            (choice.ops, choice.time)
-            for choice in self.choices.all
-            if solver.boolean_value(choice.literal)
-        ]
-        rank = {key: self._rank(solver, key) for key in self.passages}
-        return schedule_from(self.problem, starts, own, source, pairs, rank)
+        """Read a solution.
+
+        At one instant, what takes no time comes first, then what comes first in a microbatch, then
+        what comes first in the order of microbatches.
+        """
+        problem = self.problem
+        pairs = [pair for pair in self.choices.all if solver.boolean_value(pair.literal)]
+        paired = {op: pair for pair in pairs for op in pair.ops}
+        rows: list[list[tuple[tuple[int, ...], Op]]] = [[] for _ in problem.devices]
+        copies: list[list[TimedCopy]] = [[] for _ in problem.devices]
+        for (stage, m), passage in self.passages.items():
+            device, rank = problem.stages[stage].device, self._rank(solver, (stage, m))
+            place = problem.place_of[stage]
+            for part, task in passage.tasks.items():
+                chosen = (one for one in task.alternatives if solver.boolean_value(one.chosen))
+                if (one := next(chosen, None)) is None:
+                    continue
+                start, end = solver.value(task.start), solver.value(task.start) + one.length
+                if part in ("O", "L"):
+                    copies[device].append(TimedCopy(Copy(stage, part, m), start, end))
+                    continue
+                if one.op in paired:
+                    end = start + paired[one.op].time
+                flow = ("FBW".index(part), place if part == "F" else -place)
+                rows[device].append(((start, end, *flow, rank), one.op))
+
+        def items(row: list[tuple[tuple[int, ...], Op]]) -> Iterator[Timed]:
+            for (start, end, *_), op in sorted(row):
+                if op not in paired:
+                    yield Timed(op, start, end)
+                elif op == paired[op].ops[0]:
+                    yield Timed(in_order(problem, Pair(*paired[op].ops)), start, end)
+
+        for own in copies:
+            own.sort(key=lambda x: (x.start, x.end, cast(Copy, x.copy).kind == "L"))
+        timed = tuple(map(tuple, copies)) if any(copies) else ()
+        return Schedule(tuple(tuple(items(row)) for row in rows), source, timed)
 
     def _rank(self, solver: cp_model.CpSolver, key: Key) -> int:
         """How many microbatches come before, by the one order of all stages or by number."""
