@@ -29,7 +29,7 @@ OTHERS = ("plain CP-SAT", "ILP", "ILP with a start")  # none of our code is in t
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--limit", type=float, default=60.0, help="rows of this time limit (60)")
-    parser.add_argument("--reduced-limit", type=float, help="of ablate.py and others.py (the same)")
+    parser.add_argument("--reduced-limit", type=float, help="of ablate.py (the same)")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, default=HERE / "results.md")
     options = parser.parse_args()

@@ -1,6 +1,6 @@
 """Mutated files for every command that reads any, and what a command may answer to them.
 
-The test draws a few hundred of them; ``bench/campaign/readers.py`` tens of thousands.
+The test draws a few hundred of them.
 """
 
 from __future__ import annotations
