@@ -11,6 +11,7 @@ from typing import TypeAlias
 from pipesat.solver.lanes.runner import Share
 
 _FIRST_LIMIT = 1.0  # seconds for one device
+_SEVERAL = 2.0  # times as much for several
 _WHOLE = 4.0  # times as much for the whole model
 _WHOLE_OF_SMALL = 20.0  # the same where it alone proves much
 _MORE_TIME = 1.5  # from one round of attempts to the next
@@ -37,20 +38,26 @@ class Attempt:
     limit: float
 
 
+def _first(devices: Devices) -> Attempt:
+    """Begin with a device alone, for its optimum, or with several, for a share."""
+    alone = len(devices) == 1
+    return Attempt(devices, 1.0 if alone else None, _FIRST_LIMIT * (1 if alone else _SEVERAL))
+
+
 class Attempts:
     """A queue that refills itself."""
 
     def __init__(
         self,
         devices: Devices,
-        first: Sequence[int],
+        first: Sequence[Devices],
         ops: int,
         *,
         seed: int,
         fits: Callable[[Devices], bool],
         small: bool = False,
     ) -> None:
-        """Begin with the devices of ``first``, each alone; if none, only the whole is tried.
+        """Begin with those of ``first``; if none, only the whole is tried.
 
         ``fits`` says whether a model of some devices is small enough for the time left, ``small``
         whether the whole model is likely to be solved if it is given time. ``tried`` counts
@@ -59,7 +66,7 @@ class Attempts:
         self._whole = _WHOLE_OF_SMALL if small else _WHOLE
         self._all, self._ops, self._fits = devices, ops, fits
         self._draws = _DRAWS if first and len(devices) > 1 else 0
-        self._queue = deque(Attempt(frozenset({d}), 1.0, _FIRST_LIMIT) for d in first)
+        self._queue = deque(map(_first, first))
         self._rng = random.Random(seed)  # noqa: S311
         self._reach: dict[Devices, int] = {}  # value of a schedule of these devices
         self._strongest: Devices = frozenset()

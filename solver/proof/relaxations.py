@@ -8,6 +8,7 @@ are small, and devices that lie apart often prove as much as all of them.
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 
 from ortools.sat.python import cp_model
 
@@ -42,13 +43,11 @@ class Relaxations:
         self.problem, self.incumbent, self.seed = problem, incumbent, seed
         self.staircase = parts.staircase
         self.all = frozenset(d for d, stages in enumerate(problem.stages_on) if stages)
-        singles = _tightest_first(problem, self.all) if parts.relaxations else []
-        first = share[0] % max(1, len(singles))
-        singles = singles[first :: share[1]] + (singles[:first] if share[1] == 1 else [])
+        begin = first_of(problem, self.all, share) if parts.relaxations else []
         self.pairs = bool(gains(problem))
         self.queue = Attempts(
             self.all,
-            singles,
+            begin,
             problem.op_count,
             seed=seed,
             fits=self._fits,
@@ -118,6 +117,24 @@ class Relaxations:
             names = ", ".join(self.problem.device_name(d) for d in sorted(devices))
             source = f"{SOURCE} on {names} alone"
         self.incumbent.raise_bound(Bound(bound, source), PROOFS)
+
+
+def first_of(problem: Problem, devices: Devices, share: tuple[int, int]) -> list[Devices]:
+    """Devices alone, the tightest first, and in turn with them every nth, which see most together.
+
+    Of two devices side by side the second says little more than the first.
+    """
+    line = sorted(devices)
+    alone = [frozenset({device}) for device in _tightest_first(problem, devices)]
+    apart = [frozenset(line[::step]) for step in range(len(line) // 2, 1, -1)]
+    dealt = (_dealt(each, *share) for each in (alone, apart))
+    return [each for both in zip_longest(*dealt) for each in both if each is not None]
+
+
+def _dealt(every: list[Devices], number: int, count: int) -> list[Devices]:
+    """Every one of ``count`` lanes' part; all of them for one lane, from its number on."""
+    first = number % max(1, len(every))
+    return every[first::count] + (every[:first] if count == 1 else [])
 
 
 def _tightest_first(problem: Problem, devices: Devices) -> list[int]:

@@ -18,6 +18,7 @@ from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.model.left_out import Lag, lag_before, tail_after
 from pipesat.solver.model.model import build_model
 from pipesat.solver.proof.attempts import Attempt
+from pipesat.solver.proof.relaxations import first_of
 from pipesat.solver.proof.search import ProofSearch
 from tests.oracle.exact import optimum
 from tests.support.problems import chain, document, vee
@@ -58,6 +59,18 @@ def test_one_device_of_a_chain_by_hand() -> None:
     # one microbatch at a time fits. Device 0: F 2, way 1+2+3+1 = 7, B 3, W 5, and again: 34
     problem = chain(2, 2, F=2, B=3, W=5, comm=1, cap=1, backward="split")
     assert relaxed(problem, "makespan", {0}) == 2 * (2 + 7 + 3 + 5)
+
+
+def test_devices_that_lie_apart_are_among_the_first() -> None:
+    problem = chain(6, 2, F=2, B=3, W=5, cap=1)
+    devices = frozenset(range(6))
+    alone = [sorted(each) for each in first_of(problem, devices, (0, 1))]
+    assert alone == [[0], [0, 3], [1], [0, 2, 4], [2], [3], [4], [5]]
+    both = [first_of(problem, devices, (number, 2)) for number in range(2)]
+    assert sorted(map(sorted, [*both[0], *both[1]])) == sorted(alone)
+    helping = [sorted(each) for each in first_of(problem, devices, (1, 1))]
+    assert helping[:2] == [[1], [0, 2, 4]]
+    assert sorted(helping) == sorted(alone)
 
 
 @pytest.mark.parametrize(
