@@ -100,9 +100,9 @@ def test_windows_have_processor_time(
     share: int, limit: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = chain(3, 6, F=2, B=3, W=2, cap=2)
-    incumbent = Incumbent(problem, "makespan", Clock(60))
+    incumbent = Incumbent(problem, "makespan", Clock(1e6))
     incumbent.offer_timed(next(list_schedules(problem)))
-    runner = Runner(Clock(60))
+    runner = Runner(incumbent.clock)
     runner.slowness = share
     limits: list[float] = []
     solve = runner.solve
