@@ -363,7 +363,7 @@ def _doubts(advice: Advised) -> Iterator[str]:
         num, den = question.overlap
         yield f"every pair of F and BW is taken to last {num}/{den} of both"
     if untried := _left(counted(advice.settings, "name")):
-        yield f"not tried, as time ended before: {', '.join(untried)}"
+        yield f"not tried, too many for the time limit: {', '.join(untried)}"
     yield from (f"no bound is claimed: {text}" for text in advice.contradictions)
 
 

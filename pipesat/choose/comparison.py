@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -26,11 +26,17 @@ from pipesat.core.progress import doing
 from pipesat.core.summary import fullest
 from pipesat.core.timing import retime
 from pipesat.heuristics import BASELINES
+from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline, shape_name
 
 PLAN: Final = "plan"
 EVEN: Final = "even split"
-_SPLITS: Final = {EVEN: even_partition, "cost-balanced split": balanced_partition}
+Cut: TypeAlias = Callable[[Layers, Pipeline], tuple[range, ...]]
+"""A rule by which layers are cut for a shape."""
+_SPLITS: Final[Mapping[str, Cut]] = {
+    EVEN: even_partition,
+    "cost-balanced split": balanced_partition,
+}
 _MORE: Final = "more memory than there is"
 _LONGEST: Final = 30  # names
 _SHARE: Final = 0.15  # of the time limit, for all rows

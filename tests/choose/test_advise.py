@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -24,15 +25,17 @@ from pipesat.choose.candidates import Candidate
 from pipesat.choose.files import Advice, result_of
 from pipesat.choose.hand_written_rows import Setting, Trials, settings_of
 from pipesat.choose.question import Question
-from pipesat.choose.rows import Row, credited, marked, published_in
+from pipesat.choose.rows import OURS, Row, credited, marked, options_of, published_in, row_of
 from pipesat.choose.splits import balanced_partition, even_partition
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
-from pipesat.core.errors import BadInput, Infeasible
+from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.folder import FILES, FOLDERS, LIST
+from pipesat.core.partition import partition_of
 from pipesat.core.problem_file import read_problem
-from pipesat.core.settings import Runtime
+from pipesat.core.settings import Runtime, Target
 from pipesat.core.solving import Deadline
+from pipesat.export import EXPORTERS
 from pipesat.heuristics import BASELINES
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import parse_layout, partition_of_layout
@@ -284,12 +287,36 @@ def test_a_gain_is_over_every_setting_or_says_how_many(
         assert sum(int(one.split()[0]) for one in left) == total - tried
 
 
+@pytest.mark.parametrize("runtime", get_args(Target))
+@pytest.mark.parametrize("devices", [1, 2])
+def test_why_a_runtime_runs_no_order_is_what_its_exporter_says(
+    runtime: Target, devices: int
+) -> None:
+    """On a single rank, in a V, in a loop, and on splits with stages that have no block."""
+    ends = entry(1, 1, 1, role="embedding"), entry(1, 1, 1, role="head")
+    blocks = [entry(1, 1, 1)] * 4
+    layers = layers_of([ends[0], *blocks, ends[1]])
+    question = Question(layers, Pipeline(devices=devices, microbatches=4), runtime=runtime)
+    for shape in (question.shape("chain"), question.shape("vee"), question.shape("loop")):
+        last = [(0, 1, *range(3, 3 + shape.stages - 2), 6), (0, *range(1, shape.stages), 6)]
+        for cuts in last if shape.stages > 1 else [(0, 6)]:
+            candidate = question.candidate(shape, partition_of(cuts))
+            schedule = BASELINES["list-scheduling"](candidate.problem)
+            row = row_of(question, OURS, "even", candidate, schedule)
+            given = row.problem, row.schedule, options_of(question, row)
+            why_not = re.escape(row.why_not) or None
+            refused = pytest.raises(NotApplicable, match=why_not)
+            with refused if why_not else contextlib.nullcontext():
+                EXPORTERS[runtime](*given)
+
+
 def test_what_was_not_tried_is_named_where_nothing_runs(plain: Advice) -> None:
     zb_v = Setting("zb-v", plain.question.shape("vee"), "even")
     none = replace(plain, rows=(), settings={zb_v: False, zb_v._replace(split="balanced"): True})
     lines = dict(none.facts())
     assert lines["Take"].endswith("can run none of these: none was built in time")
-    assert lines["Doubt"].endswith("Not tried, as time ended before: 1 of 2 settings of zb-v")
+    left = "1 of 2 settings of zb-v"
+    assert lines["Doubt"].endswith(f"Not tried, too many for the time limit: {left}")
     assert none.untried == ["1 of 2 settings of zb-v in a vee"]
 
 
