@@ -62,10 +62,10 @@ def listed(ops: int) -> Row:
 
     ``loop_s`` is the compiled loop that times an order as arrays, in a build that has one.
     """
-    from pipesat.core.checker import check
-    from pipesat.core.problem import Problem
-    from pipesat.core.timing import time_order
+    from pipesat.check.checker import check
     from pipesat.heuristics.list_scheduling import Policy, list_schedules
+    from pipesat.problem.problem import Problem
+    from pipesat.schedule.timing import time_order
 
     problem = Problem.vee(8, ops // 48, memory=48, **SHAPE)
     (made, *_), list_s = timed(lambda: [*list_schedules(problem, chosen=[Policy()])])
@@ -74,8 +74,8 @@ def listed(ops: int) -> Row:
     assert not wrong
     row = {"list_s": list_s, "timing_s": timing_s, "check_s": check_s, "loop_s": None}
     with contextlib.suppress(ImportError):
-        from pipesat.core.arrays_of import coded
         from pipesat.kernels.timing import makespan_of
+        from pipesat.schedule.arrays_of import coded
 
         arrays = coded(problem, made.order)
         row["loop_s"] = min(timed(lambda: makespan_of(*arrays))[1] for _ in range(5))

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from runner import HERE, Case, Row, since
 
-from pipesat.core.problem_file import read_problem
-from pipesat.core.schedule_file import write_schedule
+from pipesat.problem.problem_file import read_problem
+from pipesat.schedule.schedule_file import write_schedule
 
 if TYPE_CHECKING:
-    from pipesat.workflows.result import Result
+    from pipesat.compare.result import Result
 
 POINTS_PER_DECADE = 50  # of the history that a row keeps
 SCHEDULES = HERE / "schedules"  # not in git: plain/collect.py keeps the best

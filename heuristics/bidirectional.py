@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pipesat.core.errors import NotApplicable
-from pipesat.core.geometry import ranks_of
-from pipesat.core.ops import Item, Op
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.rows import RowWriter, full_backward, schedule_by_rank
+from pipesat.problem.geometry import ranks_of
+from pipesat.problem.ops import Item, Op
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Schedule
 
 
 @published("chimera", placement="bidirectional", source="Li and Hoefler, SC 2021")

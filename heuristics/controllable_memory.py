@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, permutations, product
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from pipesat.core.arrays_of import arrays_of, coded
 from pipesat.core.errors import NotApplicable
-from pipesat.core.geometry import Ranks, ranks_of
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_codes
 from pipesat.heuristics.registry import GiveUp, published, unless_given_up
 from pipesat.heuristics.shared.building_blocks import Slots, order_by_block, vee_of
 from pipesat.heuristics.zero_bubble import zb_v
+from pipesat.problem.geometry import Ranks, ranks_of
+from pipesat.problem.problem import Problem
+from pipesat.schedule.arrays_of import arrays_of, coded
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.timing import time_codes
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Ints

@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 from pipesat.bounds.feasibility import preflight
 from pipesat.core.errors import Infeasible, NotApplicable
-from pipesat.core.plain_problems import without_modes
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
 from pipesat.heuristics.list_scheduling import ListedRun, ListScheduler, Policy, affordable
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
+from pipesat.problem.plain_problems import without_modes
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Schedule
 
 NAME = "greedy-pairs"
 

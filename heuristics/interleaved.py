@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from pipesat.core.errors import BadInput, Deadlock, NotApplicable
-from pipesat.core.geometry import Ranks, ranks_of
-from pipesat.core.ops import Item
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.rows import Pass, Rank, schedule_by_rank
+from pipesat.problem.geometry import Ranks, ranks_of
+from pipesat.problem.ops import Item
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Schedule
 
 
 def groups_of(m: int, size: int) -> list[int]:

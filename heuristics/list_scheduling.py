@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pipesat.bounds.feasibility import capacities_by_order, lacking, preflight, sure_order
 from pipesat.core.arrays import ints
-from pipesat.core.arrays_of import arrays_of, order_of
 from pipesat.core.errors import Fault, Infeasible, NotApplicable
-from pipesat.core.plain_problems import without_modes
-from pipesat.core.problem import Problem
-from pipesat.core.rules import round_trip
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
+from pipesat.problem.plain_problems import without_modes
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import round_trip
+from pipesat.schedule.arrays_of import arrays_of, order_of
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.timing import time_order
 
 if TYPE_CHECKING:
     from pipesat.kernels.arrays import Coded

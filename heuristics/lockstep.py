@@ -28,11 +28,11 @@ from typing import NamedTuple
 
 from pipesat.core.arrays import Ints
 from pipesat.core.errors import NotApplicable
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
 from pipesat.heuristics.shared.slot_grid import GridRun, SlotGrid
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.timing import time_order
 
 NAME = "lockstep"
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from pipesat.core.microbatch_order import Permutation
-from pipesat.core.problem import Problem, Route
-from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import GiveUp, Published, never
+from pipesat.problem.problem import Problem, Route
+from pipesat.schedule.microbatch_order import Permutation
+from pipesat.schedule.schedule import Schedule
 
 GIVEN: Final = "given"
 

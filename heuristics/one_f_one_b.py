@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.rows import chain_schedule
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Schedule
 
 
 @published("1f1b", placement="chain", source="Narayanan et al., ICML 2021")

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pipesat.core.arrays_of import arrays_of
 from pipesat.core.errors import NotApplicable
-from pipesat.core.geometry import ranks_of
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_codes
 from pipesat.heuristics.registry import GiveUp, published, unless_given_up
 from pipesat.heuristics.shared.building_blocks import Slots, vee_of
+from pipesat.problem.geometry import ranks_of
+from pipesat.problem.problem import Problem
+from pipesat.schedule.arrays_of import arrays_of
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.timing import time_codes
 
 if TYPE_CHECKING:
     from pipesat.kernels.arrays import Coded

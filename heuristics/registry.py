@@ -8,15 +8,15 @@ from typing import Literal, TypeAlias, TypeVar
 
 from pipesat.core.arrays import nothing_collected
 from pipesat.core.errors import NotApplicable
-from pipesat.core.microbatch_order import Permutation, permuted, relabelled
-from pipesat.core.plain_problems import typical_problem
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
 from pipesat.core.settings import Placement
-from pipesat.core.timing import time_order
+from pipesat.problem.plain_problems import typical_problem
+from pipesat.problem.problem import Problem
+from pipesat.schedule.microbatch_order import Permutation, permuted, relabelled
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.timing import time_order
 
 Where: TypeAlias = Literal[Placement, "any"]
-"""Where a schedule needs its stages: see :mod:`pipesat.core.geometry`."""
+"""Where a schedule needs its stages: see :mod:`pipesat.problem.geometry`."""
 
 Build: TypeAlias = Callable[[Problem], Schedule]
 GiveUp: TypeAlias = Callable[[], bool]
@@ -68,7 +68,7 @@ class Published:
         Whether it tries so many orders that it asks that.
     equal
         Whether it needs equal microbatches: where they differ, its order is made for typical ones
-        (:func:`pipesat.core.plain_problems.typical_problem`).
+        (:func:`pipesat.problem.plain_problems.typical_problem`).
     """
 
     name: str

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective
-from pipesat.core.timing import retime
 from pipesat.heuristics.interleaved import interleaved_1f1b
 from pipesat.heuristics.one_f_one_b import one_f_one_b
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Objective
+from pipesat.schedule.timing import retime
 
 _USUAL: Final = {"1F1B": one_f_one_b, "interleaved 1F1B": interleaved_1f1b}
 _MOST_OPS: Final = 100_000

@@ -12,13 +12,13 @@ from itertools import zip_longest
 from typing import Final, Literal, NamedTuple
 
 from pipesat.core.errors import NotApplicable
-from pipesat.core.ops import Item, Op
-from pipesat.core.problem import Problem
-from pipesat.core.rules import memory_change
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.rows import full_backward
+from pipesat.problem.ops import Item, Op
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import memory_change
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.timing import time_order
 
 NAME: Final = "wait-free-cyclic"
 

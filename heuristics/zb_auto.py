@@ -7,13 +7,13 @@ from dataclasses import replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pipesat.core.arrays_of import arrays_of, too_large
-from pipesat.core.geometry import Ranks, ranks_of
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.timing import time_codes
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
 from pipesat.heuristics.shared.gap_filling import Fuse, Switches, fill_gaps
+from pipesat.problem.geometry import Ranks, ranks_of
+from pipesat.problem.problem import Problem
+from pipesat.schedule.arrays_of import arrays_of, too_large
+from pipesat.schedule.schedule import Objective, Schedule
+from pipesat.schedule.timing import time_codes
 
 if TYPE_CHECKING:
     from pipesat.kernels.filling import Filled

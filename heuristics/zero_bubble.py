@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pipesat.core.geometry import ranks_of
-from pipesat.core.ops import Item
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.rows import Rank, RowWriter, chain_schedule, schedule_by_rank
+from pipesat.problem.geometry import ranks_of
+from pipesat.problem.ops import Item
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Schedule
 
 
 @published("zb-h1", placement="chain", splits=True, source="Qi et al., ICLR 2024")

@@ -21,10 +21,17 @@ TYPE_CHECKING = False  # so that not even typing is imported before a command he
 if TYPE_CHECKING:
     import typing
 
-    from pipesat.choose.plan_and_advise import advise, plan
+    from pipesat.advise.plan_and_advise import advise, plan
     from pipesat.compare.balance import balance
+    from pipesat.compare.compare import compare
+    from pipesat.compare.exports import export
     from pipesat.compare.frontier.memory import frontier, min_memory
+    from pipesat.compare.hand_written import baselines
+    from pipesat.compare.report.study import read, report
+    from pipesat.compare.result import Result, Schedule
     from pipesat.compare.risk.answer import risk
+    from pipesat.compare.schedules import check, schedule_of, show
+    from pipesat.compare.solve import solve
     from pipesat.compare.sweep.cases import sweep
     from pipesat.core.errors import (
         BadInput,
@@ -34,47 +41,40 @@ if TYPE_CHECKING:
         PipesatError,
         ProblemWarning,
     )
-    from pipesat.core.problem import Device, Problem
-    from pipesat.core.stage import Stage
-    from pipesat.report.study import read, report
-    from pipesat.workflows.compare import compare
-    from pipesat.workflows.exports import export
-    from pipesat.workflows.hand_written import baselines
-    from pipesat.workflows.profiles import profile
-    from pipesat.workflows.result import Result, Schedule
-    from pipesat.workflows.schedules import check, schedule_of, show
-    from pipesat.workflows.solve import solve
-    from pipesat.workflows.torch_runs import run
+    from pipesat.measure.profiles import profile
+    from pipesat.measure.torch_runs import run
+    from pipesat.problem.problem import Device, Problem
+    from pipesat.problem.stage import Stage
 
 _HOMES = {
     "BadInput": "core.errors",
-    "Device": "core.problem",
+    "Device": "problem.problem",
     "Infeasible": "core.errors",
     "NotApplicable": "core.errors",
     "NotValid": "core.errors",
     "PipesatError": "core.errors",
-    "Problem": "core.problem",
+    "Problem": "problem.problem",
     "ProblemWarning": "core.errors",
-    "Result": "workflows.result",
-    "Schedule": "workflows.result",
-    "Stage": "core.stage",
-    "advise": "choose.plan_and_advise",
+    "Result": "compare.result",
+    "Schedule": "compare.result",
+    "Stage": "problem.stage",
+    "advise": "advise.plan_and_advise",
     "balance": "compare.balance",
-    "baselines": "workflows.hand_written",
-    "check": "workflows.schedules",
-    "compare": "workflows.compare",
-    "export": "workflows.exports",
+    "baselines": "compare.hand_written",
+    "check": "compare.schedules",
+    "compare": "compare.compare",
+    "export": "compare.exports",
     "frontier": "compare.frontier.memory",
     "min_memory": "compare.frontier.memory",
-    "plan": "choose.plan_and_advise",
-    "profile": "workflows.profiles",
-    "read": "report.study",
-    "report": "report.study",
+    "plan": "advise.plan_and_advise",
+    "profile": "measure.profiles",
+    "read": "compare.report.study",
+    "report": "compare.report.study",
     "risk": "compare.risk.answer",
-    "run": "workflows.torch_runs",
-    "schedule_of": "workflows.schedules",
-    "show": "workflows.schedules",
-    "solve": "workflows.solve",
+    "run": "measure.torch_runs",
+    "schedule_of": "compare.schedules",
+    "show": "compare.schedules",
+    "solve": "compare.solve",
     "sweep": "compare.sweep.cases",
 }
 

@@ -15,7 +15,7 @@ from pipesat.core.showing import Displayed, Facts, Table, table_of
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-    from pipesat.core.problem import Problem
+    from pipesat.problem.problem import Problem
 
 Finding: TypeAlias = Literal["ok", "missing", "FAILED"]
 Part: TypeAlias = Literal["versions", "extras", "self-check"]
@@ -133,7 +133,7 @@ def line_of(need: Requirement, extra: str = "") -> CheckLine:
 
 def known_problem() -> Problem:
     """Return a problem of which :data:`OPTIMUM` is the least makespan."""
-    from pipesat.core.problem import Device, Problem, Stage
+    from pipesat.problem.problem import Device, Problem, Stage
 
     held: dict[str, Any] = {"held_after_F": 2, "held_after_B": 1}
     first = Stage(0, 1, 2, 3, backward="fused", **held)
@@ -144,8 +144,8 @@ def known_problem() -> Problem:
 def solve_line() -> CheckLine:
     """Solve a problem whose optimum is known; the checker looks at the answer."""
     try:
-        from pipesat.core.checker import check
-        from pipesat.workflows.solve import solve
+        from pipesat.check.checker import check
+        from pipesat.compare.solve import solve
 
         problem = known_problem()
         result = solve(problem, time_limit=TIME_LIMIT, workers=1)

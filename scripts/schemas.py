@@ -11,11 +11,11 @@ from pydantic import BaseModel
 
 from pipesat.compare.replicas.assignment import AssignmentModel
 from pipesat.compare.sweep.spec import SpecModel
-from pipesat.core.problem_file import ProblemModel
-from pipesat.core.schedule_file import ScheduleModel
-from pipesat.layers.file import LayersModel
-from pipesat.profile.file import LinksModel, Profile
-from pipesat.timeline.file import TimelineModel
+from pipesat.layers.layers_file import LayersModel
+from pipesat.layers.profile.profile_file import LinksModel, Profile
+from pipesat.problem.problem_file import ProblemModel
+from pipesat.runtimes.timeline_file import TimelineModel
+from pipesat.schedule.schedule_file import ScheduleModel
 
 FOLDER: Final = Path(__file__).parents[1] / "pipesat" / "core" / "schemas"
 MODELS: Final[dict[str, type[BaseModel]]] = {

@@ -30,12 +30,12 @@ from pipesat.bounds.closed_form import closed_forms
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.core.claims import Bound
 from pipesat.core.errors import Infeasible
-from pipesat.core.plain_problems import memory_varies, with_modes_of_stages
-from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
-from pipesat.core.result import Baseline
-from pipesat.core.schedule import Order, Schedule, has_pairs
 from pipesat.core.settings import MicrobatchOrder
+from pipesat.problem.plain_problems import memory_varies, with_modes_of_stages
+from pipesat.problem.problem import Problem
+from pipesat.schedule.result import Baseline
+from pipesat.schedule.schedule import Order, Schedule, has_pairs
 from pipesat.solver.growth.assign import in_modes_of_stages
 from pipesat.solver.growth.few_microbatches import few_of
 from pipesat.solver.growth.mode_starts import mode_names, mode_number

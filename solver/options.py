@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pipesat.core.claims import Bound
-from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.solving import Listener, Starts
 from pipesat.core.usable_cores import usable_cores
+from pipesat.schedule.schedule import Objective, Schedule
+from pipesat.schedule.solving import Listener, Starts
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from pipesat.bounds.feasibility import preflight
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.claims import Standing
 from pipesat.core.errors import Fault, Infeasible
-from pipesat.core.microbatch_order import in_number_order
-from pipesat.core.plain_problems import least_problem, same_but_for_the_order
-from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
-from pipesat.core.result import Solution
-from pipesat.core.schedule import Schedule
+from pipesat.problem.plain_problems import least_problem, same_but_for_the_order
+from pipesat.problem.problem import Problem
+from pipesat.schedule.microbatch_order import in_number_order
+from pipesat.schedule.result import Solution
+from pipesat.schedule.schedule import Schedule
 from pipesat.solver.lanes.aside import aside
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent, failure_note

@@ -9,11 +9,6 @@ from functools import partial
 from itertools import chain, islice, product, tee, zip_longest
 
 from pipesat.core.errors import NotApplicable
-from pipesat.core.microbatch_order import Permutation, permuted, relabelled
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.solving import Starts
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES, LIST_SCHEDULING
 from pipesat.heuristics.greedy_pairs import NAME as GREEDY_PAIRS
 from pipesat.heuristics.greedy_pairs import greedy_schedules
@@ -22,6 +17,11 @@ from pipesat.heuristics.lockstep import NAME as LOCKSTEP
 from pipesat.heuristics.lockstep import lockstep_schedules
 from pipesat.heuristics.microbatch_orders import GIVEN, entered_by, permutations
 from pipesat.heuristics.registry import Published, never
+from pipesat.problem.problem import Problem
+from pipesat.schedule.microbatch_order import Permutation, permuted, relabelled
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.solving import Starts
+from pipesat.schedule.timing import time_order
 
 _LARGE = 5_000  # ops: making and checking all quick schedules takes a second or more
 

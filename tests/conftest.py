@@ -16,7 +16,7 @@ from hypothesis.vendor import pretty
 
 from pipesat.cli import main
 from pipesat.cli.process import SIGNALS, ending
-from pipesat.core.problem import Problem
+from pipesat.problem.problem import Problem
 from tests.support.warm import WarmHosts
 
 # The same examples everywhere, and no time limit that a slow core would miss.
@@ -25,10 +25,10 @@ settings.load_profile("pipesat")
 
 # What failed is shown in full: a problem's own repr is short.
 pretty.for_type_by_name(
-    "pipesat.core.problem", "Problem", lambda it, p, _: p.text(json.dumps(it.document))
+    "pipesat.problem.problem", "Problem", lambda it, p, _: p.text(json.dumps(it.document))
 )
 pretty.for_type_by_name(
-    "pipesat.core.schedule", "Schedule", lambda it, p, _: p.text(f"Schedule({it.devices})")
+    "pipesat.schedule.schedule", "Schedule", lambda it, p, _: p.text(f"Schedule({it.devices})")
 )
 
 
@@ -55,7 +55,7 @@ def warm_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmHosts]:
 @pytest.fixture
 def warm(warm_hosts: WarmHosts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Start ranks in a host that has imported torch already."""
-    monkeypatch.setattr("pipesat.runtime.launch.Host", warm_hosts)
+    monkeypatch.setattr("pipesat.measure.processes.launch.Host", warm_hosts)
 
 
 class Outcome(NamedTuple):

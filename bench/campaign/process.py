@@ -42,13 +42,13 @@ def load() -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    import pipesat.choose.search
+    import pipesat.advise.plan_search
     import pipesat.cli.app
     import pipesat.cli.terminal
+    import pipesat.compare.compare
     import pipesat.compare.frontier.memory
-    import pipesat.export.result_folder
+    import pipesat.runtimes.result_folder
     import pipesat.solver
-    import pipesat.workflows.compare
 
     del pipesat
 

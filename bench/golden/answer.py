@@ -18,10 +18,10 @@ from golden.cases import Ask, Case
 from golden.look import digest, kept_of_file, kept_of_text
 from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.cli import main as command_line
-from pipesat.core.problem_file import read_problem
-from pipesat.core.schedule_file import write_schedule
+from pipesat.compare.hand_written import baseline
 from pipesat.heuristics import BASELINES
-from pipesat.workflows.hand_written import baseline
+from pipesat.problem.problem_file import read_problem
+from pipesat.schedule.schedule_file import write_schedule
 
 Kept = dict[str, Any]
 RULES = [

@@ -20,11 +20,11 @@ from typing import Any
 
 from olmo_orders import generator, rows
 
-from pipesat.core.checker import check
-from pipesat.core.ops import Item, Op, parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.timing import time_order
+from pipesat.check.checker import check
+from pipesat.problem.ops import Item, Op, parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.timing import time_order
 
 Json = dict[str, Any]
 

@@ -25,10 +25,10 @@ import pipesat
 from bench.plain import table
 from bench.plain.library import HERE, KINDS, OBJECTIVES, Contradiction, Library, Record
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.schedule_file import read_schedule
-from pipesat.core.timing import time_order
-from pipesat.workflows.schedules import schedule_of
+from pipesat.compare.schedules import schedule_of
+from pipesat.schedule.schedule import Objective, Schedule
+from pipesat.schedule.schedule_file import read_schedule
+from pipesat.schedule.timing import time_order
 
 OWN_FILES = ("solve", "ablate", "others")
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pipesat
 from bench.plain import table
 from bench.plain.library import HERE, OBJECTIVES, Contradiction, Library
-from pipesat.core.problem_file import read_problem
-from pipesat.core.schedule_file import read_schedule
+from pipesat.problem.problem_file import read_problem
+from pipesat.schedule.schedule_file import read_schedule
 
 
 def main() -> int:

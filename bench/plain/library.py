@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.check.checker import check
 from pipesat.core.atomic import write_file
-from pipesat.core.checker import check
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import read_problem
-from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.schedule_file import schedule_bytes
-from pipesat.core.timing import time_order
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import read_problem
+from pipesat.schedule.schedule import Objective, Schedule
+from pipesat.schedule.schedule_file import schedule_bytes
+from pipesat.schedule.timing import time_order
 
 HERE = Path(__file__).resolve().parent
 FORMAT = "pipesat.best-known/1"

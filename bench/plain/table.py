@@ -18,7 +18,7 @@ from statistics import fmean
 from bench.pages import percent, replaced, table
 from bench.plain.library import HERE, OBJECTIVES, Library, Record
 from pipesat.core.claims import at_most
-from pipesat.core.schedule import Objective
+from pipesat.schedule.schedule import Objective
 
 PAGE = "instances.md"
 

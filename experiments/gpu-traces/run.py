@@ -17,10 +17,10 @@ from statistics import median
 import numpy as np
 
 from bench.pages import table
-from pipesat.timeline.trace_costs import TraceCosts
-from pipesat.timeline.trace_problem import Error, error_of, replay_of
-from pipesat.workflows.trace_answer import TraceAnswer
-from pipesat.workflows.traces import import_trace
+from pipesat.measure.timeline.trace_costs import TraceCosts
+from pipesat.measure.timeline.trace_problem import Error, error_of, replay_of
+from pipesat.measure.trace_answer import TraceAnswer
+from pipesat.measure.traces import import_trace
 
 FIRST = "sample, steps, measured ms, fixed medians, own step's medians, own times, classes, "
 FIRST += "a size each, with fitted delay"

@@ -15,9 +15,9 @@ from typing import Any
 
 import pipesat
 from bench.pages import put, table
-from pipesat.hangs.step_lists import RULES
-from pipesat.hangs.verdict import posted_in, verdict
-from pipesat.workflows.schedules import schedule_of
+from pipesat.compare.schedules import schedule_of
+from pipesat.runtimes.hangs.step_lists import RULES
+from pipesat.runtimes.hangs.verdict import posted_in, verdict
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[1] / "examples"

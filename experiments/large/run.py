@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.pages import measured, table
-from pipesat.core.checker import check
-from pipesat.core.metrics import measure
-from pipesat.core.problem import Problem
-from pipesat.core.schedule_file import read_schedule, write_schedule
-from pipesat.core.timing import time_order
+from pipesat.check.checker import check
+from pipesat.compare.schedules import schedule_of
 from pipesat.heuristics.list_scheduling import Policy, list_schedules
-from pipesat.workflows.schedules import schedule_of
+from pipesat.problem.problem import Problem
+from pipesat.schedule.metrics import measure
+from pipesat.schedule.schedule_file import read_schedule, write_schedule
+from pipesat.schedule.timing import time_order
 
 PARTS = ("order", "timing", "check", "span", "measure", "write", "read")
 MORE: dict[str, Any] = {"held_after_F": 3, "held_after_B": 1, "comm": 10}

@@ -21,9 +21,9 @@ from typing import Any
 
 import pipesat
 from bench.pages import measured, put, table
-from pipesat.core.ops import Item, Op
-from pipesat.core.schedule_file import read_schedule, write_schedule
-from pipesat.core.timing import time_order
+from pipesat.problem.ops import Item, Op
+from pipesat.schedule.schedule_file import read_schedule, write_schedule
+from pipesat.schedule.timing import time_order
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PICTURE = HERE / "results.json", HERE / "levers.png"

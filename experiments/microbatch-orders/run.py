@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 import pipesat
 from bench.pages import put, table
-from pipesat.core.lengths import microbatches_from_lengths
-from pipesat.core.microbatch_order import permuted, relabelled
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules, policies
 from pipesat.heuristics.microbatch_orders import entered_by, permutation_by
+from pipesat.problem.lengths import microbatches_from_lengths
+from pipesat.schedule.microbatch_order import permuted, relabelled
+from pipesat.schedule.timing import time_order
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.csv"

@@ -20,11 +20,11 @@ from typing import Any
 
 import pipesat
 from bench.pages import put, table
+from pipesat.compare.schedules import schedule_of
 from pipesat.core.errors import Deadlock
-from pipesat.core.ops import Item, Op
-from pipesat.core.schedule import Order
-from pipesat.core.timing import time_order
-from pipesat.workflows.schedules import schedule_of
+from pipesat.problem.ops import Item, Op
+from pipesat.schedule.schedule import Order
+from pipesat.schedule.timing import time_order
 
 HERE = Path(__file__).resolve().parent
 PROBLEMS = HERE.parents[1] / "bench" / "beyond" / "problems"

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from pipesat.layers.profile.published import named_gpu, named_shape
 from pipesat.layers.roofline import FAST, LIKELY, SLOW, ModelRun, estimated_layers
-from pipesat.profile.published import named_gpu, named_shape
 
 RESULTS = Path(__file__).resolve().parent / "results"
 MIB = {"B": 2**-20, "KiB": 2**-10, "MiB": 1, "GiB": 2**10}

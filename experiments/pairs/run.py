@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import pipesat
 from bench.pages import percent, put, table
+from pipesat.compare.schedules import schedule_of
 from pipesat.core.claims import at_least, at_most
-from pipesat.core.schedule_file import read_schedule, write_schedule
-from pipesat.workflows.schedules import schedule_of
+from pipesat.schedule.schedule_file import read_schedule, write_schedule
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -131,8 +131,8 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 def draw(limit: float) -> None:
     """Search on from the schedule kept, and draw it below DualPipeV."""
-    from pipesat.picture.figures import file_of
-    from pipesat.picture.gantt import gantt_figure
+    from pipesat.draw.figures import file_of
+    from pipesat.draw.gantt import gantt_figure
 
     problem = kept_problem()
     known, theirs = read_schedule(KEPT, problem), schedule_of(problem, "dualpipev")

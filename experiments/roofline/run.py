@@ -12,10 +12,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.pages import table
-from pipesat.layers.file import read_layers
 from pipesat.layers.layer import Layer
+from pipesat.layers.layers_file import read_layers
+from pipesat.layers.profile.published import DecoderShape, named_gpu, named_shape
 from pipesat.layers.roofline import FAST, LIKELY, SLOW, ModelRun, estimated_layers
-from pipesat.profile.published import DecoderShape, named_gpu, named_shape
 
 MEASURED = {  # name: sequences, layers per stage, F, B, W in microseconds
     "zb-1.5b": (6, 3, 18513, 18086, 9331),

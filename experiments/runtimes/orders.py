@@ -16,10 +16,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from pipesat.core.ops import Pair, members
-from pipesat.export import RUNTIMES
-from pipesat.export.as_run import as_run
-from pipesat.workflows.exports import export, import_order
+from pipesat.compare.exports import export, import_order
+from pipesat.problem.ops import Pair, members
+from pipesat.runtimes import RUNTIMES
+from pipesat.runtimes.as_run import as_run
 from tests.support.runtime_orders import orders
 from tests.support.runtime_stand_ins import loaded
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pipesat
 from bench.pages import measured, put, table
-from pipesat.core.timing import time_order
-from pipesat.workflows.schedules import schedule_of
+from pipesat.compare.schedules import schedule_of
+from pipesat.schedule.timing import time_order
 
 HERE = Path(__file__).resolve().parent
 BENCH = HERE.parents[1] / "bench" / "plain"

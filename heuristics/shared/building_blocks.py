@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from pipesat.core.arrays_of import arrays_of
-from pipesat.core.geometry import Ranks
-from pipesat.core.ops import KINDS, Kind
-from pipesat.core.problem import Problem
+from pipesat.problem.geometry import Ranks
+from pipesat.problem.ops import KINDS, Kind
+from pipesat.problem.problem import Problem
+from pipesat.schedule.arrays_of import arrays_of
 
 if TYPE_CHECKING:
     from pipesat.kernels.arrays import Coded

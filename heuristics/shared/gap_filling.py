@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pipesat.bounds.closed_form import least_warm_ups
 from pipesat.bounds.feasibility import capacities_by_order, lacking
-from pipesat.core.arrays_of import arrays_of
 from pipesat.core.errors import Fault, NotApplicable
-from pipesat.core.geometry import Ranks
-from pipesat.core.problem import Problem, once
-from pipesat.core.rules import link_delay, round_trip
+from pipesat.problem.geometry import Ranks
+from pipesat.problem.problem import Problem, once
+from pipesat.problem.rules import link_delay, round_trip
+from pipesat.schedule.arrays_of import arrays_of
 
 if TYPE_CHECKING:
     from pipesat.kernels.filling import Chain, Filled

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 from typing import NamedTuple, TypeAlias
 
-from pipesat.core.geometry import Ranks, ranks_of
-from pipesat.core.ops import Item, Op, Pair
-from pipesat.core.problem import Problem
-from pipesat.core.rules import in_order, pair_time
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_order
+from pipesat.problem.geometry import Ranks, ranks_of
+from pipesat.problem.ops import Item, Op, Pair
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import in_order, pair_time
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.timing import time_order
 
 Pass: TypeAlias = tuple[int, int]
 """(stage, microbatch)."""

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pipesat.core.arrays import Ints
-from pipesat.core.arrays_of import arrays_of, order_of
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order
 from pipesat.kernels.arrays import BW, B, Coded
 from pipesat.kernels.slots import Shapes, placed, replayed, shapes_of
+from pipesat.problem.problem import Problem
+from pipesat.schedule.arrays_of import arrays_of, order_of
+from pipesat.schedule.schedule import Order
 
 
 class GridRun(NamedTuple):

@@ -26,10 +26,10 @@ from pipesat.bounds.paired import paired_bounds
 from pipesat.bounds.passing import passing_bounds
 from pipesat.core.arguments import public
 from pipesat.core.claims import Bound
-from pipesat.core.plain_problems import least_problem
-from pipesat.core.problem import Problem
-from pipesat.core.rules import link_delay
-from pipesat.core.schedule import Objective
+from pipesat.problem.plain_problems import least_problem
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import link_delay
+from pipesat.schedule.schedule import Objective
 
 
 @public

@@ -13,7 +13,7 @@ docs/proofs/bounds.md derives them. Words used here, for one device:
 All that there is to do is a list of :class:`Work`, one for each stage and class of microbatches,
 and who may come first and last a list of :class:`Crossing`, one for each route and class. Their
 amounts are integers, of a problem (:mod:`pipesat.bounds.devices`), or arrays with a number for each
-way to cut layers into stages (:mod:`pipesat.choose`).
+way to cut layers into stages (:mod:`pipesat.advise`).
 
 Two windows of time matter. A device's own runs from its first op to its last; with the time before
 it (``absolute``), it bounds the makespan, without, the span. A route's window runs from the first

@@ -14,9 +14,9 @@ from operator import add
 
 from pipesat.bounds.device_terms import Crossing, DeviceTerms, Work
 from pipesat.bounds.feasibility import certain_activations
-from pipesat.core.plain_problems import least_problem, of_each_class
-from pipesat.core.problem import Problem, once
-from pipesat.core.rules import link_delay, round_trip
+from pipesat.problem.plain_problems import least_problem, of_each_class
+from pipesat.problem.problem import Problem, once
+from pipesat.problem.rules import link_delay, round_trip
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,11 @@ from pipesat.bounds.one_microbatch import (
 )
 from pipesat.core.arguments import public
 from pipesat.core.errors import Infeasible
-from pipesat.core.ops import Item, Kind, Op
-from pipesat.core.plain_problems import of_each_class
-from pipesat.core.problem import Problem, Stage, once
-from pipesat.core.rules import round_trip
-from pipesat.core.schedule import Order
+from pipesat.problem.ops import Item, Kind, Op
+from pipesat.problem.plain_problems import of_each_class
+from pipesat.problem.problem import Problem, Stage, once
+from pipesat.problem.rules import round_trip
+from pipesat.schedule.schedule import Order
 
 
 class ChunkHolding(NamedTuple):

@@ -23,10 +23,10 @@ from pipesat.bounds.devices import classes_of
 from pipesat.bounds.feasibility import certain_activations
 from pipesat.core.arrays import Ints
 from pipesat.core.claims import Bound
-from pipesat.core.plain_problems import of_each_class
-from pipesat.core.problem import Problem
-from pipesat.core.rules import link_delay, round_trip
-from pipesat.core.schedule import Objective
+from pipesat.problem.plain_problems import of_each_class
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import link_delay, round_trip
+from pipesat.schedule.schedule import Objective
 
 _MOST_STEPS = 20_000_000  # ops times microbatches: a few seconds
 _MOST_STEPS_ALIKE = 1_000_000  # the same where other closed forms say much

@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pipesat.core.problem import Device, Problem
-from pipesat.core.stage import HELD
+from pipesat.problem.problem import Device, Problem
+from pipesat.problem.stage import HELD
 
 Number: TypeAlias = Any
 """An integer; or an array, of one cell for each way to cut layers into stages."""

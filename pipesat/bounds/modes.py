@@ -21,10 +21,10 @@ from pipesat.bounds.device_terms import DeviceTerms
 from pipesat.bounds.devices import groups_on, terms_of
 from pipesat.bounds.memory_counts import in_use
 from pipesat.core.claims import Bound
-from pipesat.core.plain_problems import memory_varies, of_each_class
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective
-from pipesat.core.variants import Variant, variants
+from pipesat.problem.plain_problems import memory_varies, of_each_class
+from pipesat.problem.problem import Problem
+from pipesat.problem.variants import Variant, variants
+from pipesat.schedule.schedule import Objective
 
 
 class Counted(NamedTuple):

@@ -32,9 +32,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
-from pipesat.core.ops import Kind, Op, Phase
-from pipesat.core.problem import Problem, Route, Stage
-from pipesat.core.rules import duration, link_delay, memory_change
+from pipesat.problem.ops import Kind, Op, Phase
+from pipesat.problem.problem import Problem, Route, Stage
+from pipesat.problem.rules import duration, link_delay, memory_change
 
 
 class CourseStep(NamedTuple):

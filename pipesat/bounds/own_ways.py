@@ -19,9 +19,9 @@ from pipesat.bounds.devices import classes_of, groups_on, time_from_backward, ti
 from pipesat.bounds.given_order import least_lateness
 from pipesat.core.arrays import Ints
 from pipesat.core.claims import Bound
-from pipesat.core.problem import Problem
-from pipesat.core.rules import link_delay, round_trip
-from pipesat.core.schedule import Objective
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import link_delay, round_trip
+from pipesat.schedule.schedule import Objective
 
 _MOST_CLASSES = 256  # that others are counted around: those with the longest ways
 

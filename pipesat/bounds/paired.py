@@ -19,10 +19,10 @@ from pipesat.bounds.paired_memory import Around, least_end_in_memory
 from pipesat.bounds.paired_ranks import RankTimes, least_length_by_ranks, most_ranks
 from pipesat.bounds.paired_waiting import Course
 from pipesat.core.claims import Bound
-from pipesat.core.ops import KINDS, PHASE_OF, Kind, OpKind
-from pipesat.core.plain_problems import least_problem, of_each_class
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective
+from pipesat.problem.ops import KINDS, PHASE_OF, Kind, OpKind
+from pipesat.problem.plain_problems import least_problem, of_each_class
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Objective
 
 _MayPair: TypeAlias = Callable[[Kind, Kind], bool]
 

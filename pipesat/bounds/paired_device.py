@@ -20,8 +20,8 @@ from itertools import chain, combinations_with_replacement, product
 from typing import NamedTuple, TypeAlias
 
 from pipesat.bounds.counting import Programme, WeightedSum
-from pipesat.core.ops import PHASE_OF, Kind
-from pipesat.core.problem import Problem, Stage
+from pipesat.problem.ops import PHASE_OF, Kind
+from pipesat.problem.problem import Problem, Stage
 
 
 class Ways(NamedTuple):

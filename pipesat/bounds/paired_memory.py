@@ -21,9 +21,9 @@ from pipesat.bounds.feasibility import certain_activations
 from pipesat.bounds.memory_counts import in_whole_microbatches
 from pipesat.bounds.paired_device import Count, PairedDevice, Phase, Ways, by_op
 from pipesat.bounds.paired_waiting import Course, Waiting, WaitingRows
-from pipesat.core.ops import Kind
-from pipesat.core.problem import Problem, Stage
-from pipesat.core.rules import link_delay
+from pipesat.problem.ops import Kind
+from pipesat.problem.problem import Problem, Stage
+from pipesat.problem.rules import link_delay
 
 Times: TypeAlias = Mapping[tuple[int, Kind], WeightedSum]
 """Per stage and kind, the time of all items that its ops run in."""

@@ -16,9 +16,9 @@ from typing import TypeAlias
 
 from pipesat.bounds.devices import line_of, passages, places_of
 from pipesat.bounds.paired_device import Count, Item, PairedDevice, Ways
-from pipesat.core.ops import PHASE_OF, Kind
-from pipesat.core.problem import Problem, Stage
-from pipesat.core.rules import pair_time_of_kinds
+from pipesat.problem.ops import PHASE_OF, Kind
+from pipesat.problem.problem import Problem, Stage
+from pipesat.problem.rules import pair_time_of_kinds
 
 
 @dataclass

@@ -16,8 +16,8 @@ from pipesat.bounds.counting import Programme, WeightedSum, tangent_points
 from pipesat.bounds.devices import Line, line_of, passages
 from pipesat.bounds.feasibility import certain_activations
 from pipesat.bounds.paired_device import Count, by_op
-from pipesat.core.ops import Kind
-from pipesat.core.problem import Problem
+from pipesat.problem.ops import Kind
+from pipesat.problem.problem import Problem
 
 
 @dataclass(frozen=True)

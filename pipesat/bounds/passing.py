@@ -18,8 +18,8 @@ from pipesat.bounds.device_terms import Work
 from pipesat.bounds.devices import classes_of, terms_of, work_of
 from pipesat.bounds.own_ways import Pass, pass_of
 from pipesat.core.claims import Bound
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Objective
 
 _MOST_COUNTS = 1000  # ops of a microbatch times classes: about a second
 

@@ -17,13 +17,13 @@ from pipesat.cli.process import Interrupts
 from pipesat.cli.terminal import console, print_answer, print_json
 from pipesat.core.arguments import wanted_of
 from pipesat.core.errors import BadInput
-from pipesat.core.remarks import documents_of, text_of
+from pipesat.problem.remarks import documents_of, text_of
 
 if TYPE_CHECKING:
     from pipesat.cli.progress import Progress
-    from pipesat.core.problem import Problem
+    from pipesat.compare.result import Result
     from pipesat.core.showing import Displayed, Facts
-    from pipesat.workflows.result import Result
+    from pipesat.problem.problem import Problem
 
 
 class Asked:
@@ -203,8 +203,8 @@ def listing(name: str, text: str, answer: Callable[[], Displayed]) -> click.Opti
 
 def read_problem(path: Path, classes: int | None = None) -> Problem:
     """Read a problem; say so on stderr if its costs are an estimate."""
-    from pipesat.core import problem_file
-    from pipesat.core.microbatch_list import MOST_CLASSES
+    from pipesat.problem import problem_file
+    from pipesat.problem.microbatch_list import MOST_CLASSES
 
     problem = problem_file.read_problem(path, classes or MOST_CLASSES)
     if problem.estimate:
@@ -216,10 +216,10 @@ def _read(path: Path, kinds: Any, values: dict[str, Any]) -> Any:
     if "Problem" in kinds:
         return read_problem(path)
     if "Schedule" in kinds:
-        from pipesat.workflows.schedules import schedule_of
+        from pipesat.compare.schedules import schedule_of
 
         return schedule_of(values["problem"], path)
-    from pipesat.timeline.file import read_timeline
+    from pipesat.runtimes.timeline_file import read_timeline
 
     measured = read_timeline(path, values["problem"])
     if measured.problem_sha256 != values["problem"].sha256:

@@ -17,13 +17,13 @@ from pipesat.core.showing import Said, table_of
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
+    from pipesat.compare.compare import Comparisons
     from pipesat.compare.risk.answer import Risk
-    from pipesat.workflows.compare import Comparisons
 
 
 def _listed() -> Said:
     """Every hand-written schedule."""
-    from pipesat.workflows.hand_written import baselines
+    from pipesat.compare.hand_written import baselines
 
     rows = [
         {"name": b.name, "placement": b.placement, "splits_B, W": b.splits, "runs_pairs": b.pairs}
@@ -108,7 +108,7 @@ def compare(asked: Asked) -> int:
         beside=beside,
     )
     if found.layers and asked["as_json"]:  # rows do not repeat it
-        from pipesat.core.summary import statement_of
+        from pipesat.schedule.summary import statement_of
 
         note(f"pipesat: {statement_of(found.layers)}")
     asked.show(found, found.document)

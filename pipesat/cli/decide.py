@@ -10,13 +10,13 @@ from pipesat.cli.derived import settings
 from pipesat.cli.exits import CHECK_FAILED, note
 
 if TYPE_CHECKING:
-    from pipesat.choose.files import Advice
-    from pipesat.choose.plan import Plan
+    from pipesat.advise.files import Advice
+    from pipesat.advise.plan import Plan
     from pipesat.cli.asked import Asked
     from pipesat.compare.frontier.frontiers import Frontiers
     from pipesat.compare.frontier.least_memory import LeastMemory
     from pipesat.compare.order_rows import MicrobatchOrders
-    from pipesat.workflows.result import Result
+    from pipesat.compare.result import Result
 
 
 _WRITING = 0.2  # of the time limit, and no more than these seconds: to write files
@@ -55,7 +55,7 @@ def advise(asked: Asked) -> int:
     Writes configuration, order, report and every row of the table into DIR. Ctrl-C keeps the best
     so far.
     """
-    from pipesat.core.solving import LEAST_SECONDS
+    from pipesat.schedule.solving import LEAST_SECONDS
 
     writing = 0.0 if asked.output is None else min(_WRITING * asked.limit, _LONGEST_WRITING)
     left = max(LEAST_SECONDS, asked.limit - writing)
@@ -81,7 +81,7 @@ def solve(asked: Asked) -> int:
 
     Ends early when the schedule is proven optimal. Ctrl-C keeps the best schedule so far.
     """
-    from pipesat.export.result_folder import write_result_folder
+    from pipesat.runtimes.result_folder import write_result_folder
 
     result: Result = asked.answer(
         lambda found, folder, lines: write_result_folder(folder, found, lines)
@@ -175,7 +175,7 @@ def balance(asked: Asked) -> int:
     solve takes it and may change the schedule, too.
     """
     from pipesat.compare.replicas.assignment import Assignment
-    from pipesat.core.microbatch_list import MOST_CLASSES
+    from pipesat.problem.microbatch_list import MOST_CLASSES
 
     found: MicrobatchOrders | Assignment = asked.answer(
         lambda answer, folder, _: answer.save(folder),

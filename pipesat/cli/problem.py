@@ -19,10 +19,10 @@ from pipesat.core.showing import Said, table_of
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
-    from pipesat.core.problem import Problem
     from pipesat.layers.layer import Layers
-    from pipesat.profile.file import Profile
-    from pipesat.profile.problem import Derived
+    from pipesat.layers.profile.profile_file import Profile
+    from pipesat.layers.profile.stages_of import Derived
+    from pipesat.problem.problem import Problem
 
 
 app = Group(
@@ -40,7 +40,7 @@ app = Group(
 
 
 @command(
-    "workflows.from_numbers:problem_from_numbers",
+    "compare.from_numbers:problem_from_numbers",
     example="pipesat problem new --devices 4 --microbatches 8 --times F=10,B=10,W=8",
     metavars={
         "lengths": "FILE",
@@ -79,7 +79,7 @@ def new(asked: Asked) -> None:
 def write_problem(asked: Asked, problem: Problem) -> None:
     """Write a problem into a file, or on stdout."""
     from pipesat.core.atomic import write_file
-    from pipesat.core.problem_file import problem_text
+    from pipesat.problem.problem_file import problem_text
 
     text = problem_text(problem.document)
     if asked.output is not None:
@@ -123,8 +123,8 @@ _LAYERS = click.Option(
 
 
 @command(
-    "workflows.from_profile:problem_from_profile",
-    also={"--layers": "workflows.from_profile:layers_from_profile"},
+    "compare.from_profile:problem_from_profile",
+    also={"--layers": "compare.from_profile:layers_from_profile"},
     example="pipesat problem from-profile profile.json --devices 4 --microbatches 8",
     metavars={
         "memory": "AMOUNT[,AMOUNT...]",
@@ -191,7 +191,7 @@ def _made_of(derived: Derived) -> Said:
 
 
 @command(
-    "workflows.from_profile:estimate_layers",
+    "compare.from_profile:estimate_layers",
     example="pipesat problem estimate --config llama3-8b --gpu h100 -o layers.json",
     metavars={"config": "NAME", "gpu": "NAME"},
     follow={
@@ -222,7 +222,7 @@ def estimate(asked: Asked) -> None:
 
 
 def _configurations() -> Said:
-    from pipesat.profile.published import SHAPES
+    from pipesat.layers.profile.published import SHAPES
 
     rows = [
         {"name": name} | asdict(one.shape) | {"length": one.length, "source": one.source}
@@ -257,7 +257,7 @@ def profile(asked: Asked) -> None:
 
     Needs PyTorch: pip install 'torch>=2.13'.
     """
-    from pipesat.profile.file import write_document
+    from pipesat.layers.profile.profile_file import write_document
 
     measured: Profile = asked.answer()
     write_document(asked["output"], measured)

@@ -18,8 +18,8 @@ from pipesat.cli.terminal import wrapped
 from pipesat.core.amounts import Rounding, rounded, rounded_down, time_text
 from pipesat.core.claims import Standing
 from pipesat.core.progress import being_done
-from pipesat.core.result import Improvement
 from pipesat.core.showing import number
+from pipesat.schedule.result import Improvement
 
 SILENCE: Final = 4.0
 """Seconds after which something is printed, whether anything is better or not."""

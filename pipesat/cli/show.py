@@ -18,15 +18,15 @@ from pipesat.cli.exits import note, one_line, refuse_contradictions
 from pipesat.cli.terminal import console, print_json
 from pipesat.core.arguments import require_once
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import members
 from pipesat.core.showing import Displayed, Said, table_of
+from pipesat.problem.ops import members
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
-    from pipesat.core.problem import Problem
-    from pipesat.export.steps import RankStep, Steps
-    from pipesat.report.study import Report
-    from pipesat.workflows.schedules import ShownSchedule
+    from pipesat.compare.report.study import Report
+    from pipesat.compare.schedules import ShownSchedule
+    from pipesat.problem.problem import Problem
+    from pipesat.runtimes.steps import RankStep, Steps
 
 _READ: Final = {"problem.json", "schedule.json", "result.json"}
 _LARGEST: Final = 1 << 30
@@ -118,9 +118,9 @@ def show(asked: Asked) -> None:
 
 
 def _show_schedule(asked: Asked, given: Path, files: Mapping[Path, str]) -> dict[Path, bytes]:
-    from pipesat.picture.gantt import gantt, title_of_schedule
-    from pipesat.workflows.schedules import show as shown
-    from pipesat.workflows.schedules import steps, valid_schedule
+    from pipesat.compare.schedules import show as shown
+    from pipesat.compare.schedules import steps, valid_schedule
+    from pipesat.draw.gantt import gantt, title_of_schedule
 
     problem = asked.read["problem"] = read_problem(given)
     timed = valid_schedule(problem, asked["schedule"])
@@ -185,12 +185,12 @@ def _show_file(asked: Asked, path: Path) -> dict[Path, bytes]:
 
 def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[Path, bytes]:
     """Print what a folder has, or return the page and the pictures that are asked for."""
+    from pipesat.compare.report.result_file import result_folders
+    from pipesat.compare.report.study import report
     from pipesat.compare.sweep.cases import Sweep
     from pipesat.compare.sweep.row_file import NAME, read_rows
     from pipesat.core.progress import doing
     from pipesat.core.strict_json import read_json, read_text
-    from pipesat.report.result_file import result_folders
-    from pipesat.report.study import report
 
     if files:
         _ = list(result_folders(folder))  # refuses a folder without results
@@ -224,7 +224,7 @@ def _number(text: str) -> float | str | None:
 
 
 def _drawn(made: Report, kind: str, path: Path, titled: bool) -> bytes:
-    from pipesat.picture.gantt import gantt, title_of
+    from pipesat.draw.gantt import gantt, title_of
 
     if kind == "html":
         return made.html
@@ -242,11 +242,11 @@ def _drawn(made: Report, kind: str, path: Path, titled: bool) -> bytes:
 
 def _show_results(asked: Asked, folder: Path) -> None:
     """Show the answers in a folder: of advise and plan their own, then each placement's."""
+    from pipesat.compare.report.result_file import read_advice, result_folders
+    from pipesat.compare.report.study import result_in
+    from pipesat.compare.schedules import show as shown
     from pipesat.core.folder import has_file
     from pipesat.core.strict_json import read_json
-    from pipesat.report.result_file import read_advice, result_folders
-    from pipesat.report.study import result_in
-    from pipesat.workflows.schedules import show as shown
 
     found: dict[str, Any] = {}
     for name, place in result_folders(folder):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.amounts import rounded_down, rounded_up, time_text
 from pipesat.core.errors import BadInput
-from pipesat.core.remarks import text_of
 from pipesat.core.showing import Displayed, Said, table_of
+from pipesat.problem.remarks import text_of
 
 if TYPE_CHECKING:
     from pipesat.layers.layer import Layers
@@ -31,7 +31,8 @@ def view_of(path: Path, stated: object) -> Displayed:
 
 def _problem(path: Path) -> Displayed:
     from pipesat.cli.asked import read_problem
-    from pipesat.core.summary import records_of_stages, units_of
+    from pipesat.problem.stage_table import records_of_stages
+    from pipesat.schedule.summary import units_of
 
     problem = read_problem(path)
     said = [
@@ -44,7 +45,7 @@ def _problem(path: Path) -> Displayed:
 
 
 def _read(path: Path) -> Displayed:
-    from pipesat.report.study import read
+    from pipesat.compare.report.study import read
 
     return read(path)  # type: ignore[return-value]
 
@@ -52,7 +53,7 @@ def _read(path: Path) -> Displayed:
 def _timeline(path: Path) -> Displayed:
     from pipesat.core.complaint import validated
     from pipesat.core.strict_json import read_json
-    from pipesat.timeline.file import TimelineModel
+    from pipesat.runtimes.timeline_file import TimelineModel
 
     found = validated(read_json(path, _LARGEST), TimelineModel, str(path))
     rows = []
@@ -65,7 +66,7 @@ def _timeline(path: Path) -> Displayed:
 
 
 def _layers(path: Path) -> Displayed:
-    from pipesat.layers.file import read_layers
+    from pipesat.layers.layers_file import read_layers
 
     layers = read_layers(path)
     memory, recipe = f" {layers.memory_unit}".rstrip(), layers.recipe

@@ -17,10 +17,10 @@ from pipesat.core.showing import Displayed, Facts, Said, Table, table_of
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
-    from pipesat.core.problem import Problem
-    from pipesat.timeline.compare import AgainstPrediction
-    from pipesat.timeline.refit import Refit
-    from pipesat.workflows.trace_answer import TraceAnswer
+    from pipesat.measure.timeline.against_prediction import AgainstPrediction
+    from pipesat.measure.timeline.refit import Refit
+    from pipesat.measure.trace_answer import TraceAnswer
+    from pipesat.problem.problem import Problem
 
 
 app = Group(
@@ -44,7 +44,7 @@ _PICTURES = [
 
 
 @command(
-    "workflows.traces:compare_timeline",
+    "measure.traces:compare_timeline",
     example="pipesat timeline compare problem.json timeline.json --png both.png",
     extra=_PICTURES,
 )
@@ -54,7 +54,7 @@ def compare(asked: Asked) -> None:
     Ops, devices and links have a row each, with both.
     """
     from pipesat.core.atomic import write_file
-    from pipesat.timeline.compare import comparison_picture
+    from pipesat.measure.timeline.against_prediction import comparison_picture
 
     comparison: AgainstPrediction = asked.answer()
     problem, measured = asked.read["problem"], asked.read["timeline"]
@@ -67,7 +67,7 @@ def compare(asked: Asked) -> None:
 
 
 @command(
-    "timeline.refit:refit",
+    "measure.timeline.refit:refit",
     example="pipesat timeline refit problem.json timeline.json -o again.json",
     output="FILE",
 )
@@ -82,7 +82,7 @@ def refit(asked: Asked) -> None:
 
 
 @command(
-    "workflows.traces:import_trace",
+    "measure.traces:import_trace",
     example="pipesat timeline import pp_data -o imported",
     metavars={"paths": "TRACE"},
     follow={
@@ -123,7 +123,7 @@ def _import_of(asked: Asked) -> int:
     """Import traces of a problem that is given."""
     from pipesat.core.atomic import require_writable
     from pipesat.core.strict_json import read_json
-    from pipesat.timeline.trace import import_traces
+    from pipesat.measure.timeline.trace import import_traces
 
     problem, *paths = asked["paths"]
     if asked.output is None:

@@ -19,8 +19,8 @@ from pipesat.core.showing import Said, table_of
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
     from pipesat.core.errors import Violation
-    from pipesat.core.schedule import Exported
-    from pipesat.runtime.run import Measured, ParityReport
+    from pipesat.measure.processes.run import Measured, ParityReport
+    from pipesat.schedule.schedule import Exported
 
 
 _ASSIGNMENT = "an assignment file"
@@ -38,9 +38,9 @@ def check(asked: Asked) -> int:
     With --runtime, say whether its order can hang: exit code 1 if it can. With -v, list a safe
     order, by rank. An assignment file, as balance writes it, is judged replica by replica.
     """
-    from pipesat.core.metrics import peak_memory
-    from pipesat.core.ops import members
-    from pipesat.hangs.verdict import posted_in, verdict
+    from pipesat.problem.ops import members
+    from pipesat.runtimes.hangs.verdict import posted_in, verdict
+    from pipesat.schedule.metrics import peak_memory
 
     if _is_assignment(asked["schedule"]):
         said = "every sequence once, every replica within memory and as long as stated"
@@ -100,7 +100,7 @@ def export(asked: Asked) -> None:
     """Write a schedule for torch, Megatron-LM, NeMo, a trace."""
     from pipesat.cli.exits import with_options
     from pipesat.core.errors import Note
-    from pipesat.export.written import file_of, files_beside
+    from pipesat.runtimes.written import file_of, files_beside
 
     file = file_of(asked["path"], asked["to"])
     with warnings.catch_warnings(action="ignore"):  # the notes say it
@@ -121,7 +121,7 @@ _ALONE = "--verify without -o"
 
 @command(
     "run",
-    also={_ALONE: "workflows.torch_runs:parity"},
+    also={_ALONE: "measure.torch_runs:parity"},
     example="pipesat run problem.json 1f1b --verify -o timeline.json",
     follow={
         "steps": ("warm_up", "timeout"),
@@ -141,7 +141,7 @@ def run(asked: Asked) -> int:
     Then `pipesat timeline refit` takes its costs, and `pipesat solve` finds a better order.
     Needs PyTorch: pip install 'torch>=2.13'.
     """
-    from pipesat.runtime.run import leave, under_torchrun
+    from pipesat.measure.processes.run import leave, under_torchrun
 
     if asked.output is None:
         return _verify(asked)
@@ -167,7 +167,7 @@ def _verify(asked: Asked) -> int:
 
 def _report(asked: Asked, measured: Measured) -> int:
     from pipesat.cli.timeline import TimelineComparison
-    from pipesat.timeline.compare import compare
+    from pipesat.measure.timeline.against_prediction import compare
 
     assert asked.output is not None  # noqa: S101  else it was verified alone
     measured.timeline.write(asked.output)

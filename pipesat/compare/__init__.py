@@ -1,1 +1,1 @@
-"""What Python and the command line call to compare schedules, memory, orders, risks and grids."""
+"""What users do with a problem: solve, compare, frontier, balance, sweep, risk, the report page."""

@@ -14,24 +14,24 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from pipesat.check.checker import check
 from pipesat.compare.order_rows import BEST, MicrobatchOrders, OrderRow
 from pipesat.core.amounts import share
 from pipesat.core.arguments import public
 from pipesat.core.atomic import digest
-from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.lengths import microbatches_from_lengths, read_lengths
-from pipesat.core.microbatch_order import microbatch_order, relabelled
 from pipesat.core.names import named
 from pipesat.core.progress import doing
-from pipesat.core.schedule import Objective, has_pairs
 from pipesat.core.settings import Count, Seconds, Seed, Tokens
-from pipesat.core.timing import retime, time_order
+from pipesat.problem.lengths import microbatches_from_lengths, read_lengths
+from pipesat.schedule.microbatch_order import microbatch_order, relabelled
+from pipesat.schedule.schedule import Objective, has_pairs
+from pipesat.schedule.timing import retime, time_order
 
 if TYPE_CHECKING:
     from pipesat.compare.replicas.assignment import Assignment
-    from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Order, Schedule
+    from pipesat.problem.problem import Problem
+    from pipesat.schedule.schedule import Order, Schedule
     from pipesat.solver.lanes.clock import Clock
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from pipesat.core.amounts import rounded_down, time_text
 from pipesat.core.claims import Bound, Standing, against
-from pipesat.core.microbatch_order import Permutation, permuted
 from pipesat.core.showing import Displayed, Facts, Table, table_of
-from pipesat.core.summary import units_of
+from pipesat.schedule.microbatch_order import Permutation, permuted
+from pipesat.schedule.summary import units_of
 
 if TYPE_CHECKING:
-    from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Objective
+    from pipesat.problem.problem import Problem
+    from pipesat.schedule.schedule import Objective
 
 GIVEN = "given"
 BEST = "best"
@@ -95,7 +95,7 @@ class MicrobatchOrders(Displayed):
         Without an order that fits, nothing is written.
         """
         from pipesat.core.folder import write_folder
-        from pipesat.core.problem_file import problem_text
+        from pipesat.problem.problem_file import problem_text
 
         best = self.best
         if best is None or best.order is None:
@@ -124,7 +124,7 @@ class MicrobatchOrders(Displayed):
 
     def seconds(self, time: int | None) -> float | None:
         """A time in seconds; ``None`` where the problem does not say its unit."""
-        from pipesat.export.trace import MICROSECONDS
+        from pipesat.runtimes.trace import MICROSECONDS
 
         scale = MICROSECONDS.get(self.problem.time_unit)
         return None if time is None or scale is None else time * scale[0] / scale[1] / 1e6

@@ -1,1 +1,1 @@
-"""What a problem, an op, a schedule and a result are, and the rules that hold for them."""
+"""What every package needs: errors, arguments, claims, strict reading, safe writing."""

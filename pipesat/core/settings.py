@@ -64,7 +64,7 @@ Tokens: TypeAlias = Annotated[int, Within(1, 10**9)]
 Part: TypeAlias = Annotated[float, Within(0, 1, "X", above=True)]
 """Of a whole."""
 Target: TypeAlias = Literal["torch", "torchtitan", "automodel", "primus", "d9d", "jaxpp"]
-"""Runtimes that run an order that they are given: ``export/__init__.py`` says what of it."""
+"""Runtimes that run an order that they are given: ``runtimes/__init__.py`` says what of it."""
 Runtime: TypeAlias = Literal[Target, "megatron"]
 RecomputeChoice: TypeAlias = Literal["never", "where-needed", "choose"]
 

@@ -12,8 +12,6 @@ import numpy as np
 
 from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
-from pipesat.core.partition import partition_of
-from pipesat.core.split import LARGEST_COST, Split, best_split
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import LineMaker, SplitProblem, loads, split_problem_of
 from pipesat.layers.pipeline import Pipeline
@@ -24,6 +22,8 @@ from pipesat.layers.rules import (
     same_stage,
 )
 from pipesat.layers.several_stages import Tracks, broken_ties, improved, tracks_of
+from pipesat.problem.partition import partition_of
+from pipesat.problem.split import LARGEST_COST, Split, best_split
 
 Recompute: TypeAlias = Literal["never", "always", "where_needed"]
 

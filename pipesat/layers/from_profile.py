@@ -7,18 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipesat.core.costs import Costs
-from pipesat.core.ops import KINDS
-from pipesat.core.stage import COSTS
 from pipesat.core.strict_json import read_json
-from pipesat.layers.file import LARGEST_FILE, parse_layers
 from pipesat.layers.layer import Layer, Layers, Role
-from pipesat.profile.costs_file import ParametersModel
-from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage
-from pipesat.profile.file import Profile, read_profile
-from pipesat.profile.modes import Units
-from pipesat.profile.problem import SPLIT_LIMIT, fused_because
-from pipesat.profile.static import Training, static_memory
+from pipesat.layers.layers_file import LARGEST_FILE, parse_layers
+from pipesat.layers.profile.costs_file import ParametersModel
+from pipesat.layers.profile.cut import StageCosts, Statistic, costs_of_stage
+from pipesat.layers.profile.modes import Units
+from pipesat.layers.profile.profile_file import Profile, read_profile
+from pipesat.layers.profile.stages_of import SPLIT_LIMIT, fused_because
+from pipesat.layers.profile.static import Training, static_memory
+from pipesat.problem.costs import Costs
+from pipesat.problem.ops import KINDS
+from pipesat.problem.stage import COSTS
 
 
 def layers_of_profile(
@@ -32,9 +32,9 @@ def layers_of_profile(
 
     ``weights`` is the memory of weights, gradients, optimizer and buffers. ``reserve`` is the
     training's and the largest transient of any op of any layer: every device keeps that much. A
-    layer is ``fused`` where :func:`pipesat.profile.problem.fused_because` has a reason. Shared
-    parameters may have a copy on each device. Receive buffers are in nothing here: they depend on
-    where stages begin (``problem from-profile`` counts them).
+    layer is ``fused`` where :func:`pipesat.layers.profile.stages_of.fused_because` has a reason.
+    Shared parameters may have a copy on each device. Receive buffers are in nothing here: they
+    depend on where stages begin (``problem from-profile`` counts them).
     """
     run = training or Training()
     parts = [

@@ -1,7 +1,7 @@
 """Layers of a model: costs, weights, outputs, and what ties them to a stage. Pure data.
 
-Layers come from :func:`pipesat.layers.file.parse_layers`, which checks every value, or from a
-profile (:mod:`pipesat.layers.from_profile`).
+Layers come from :func:`pipesat.layers.layers_file.parse_layers`, which checks every value, or from
+a profile (:mod:`pipesat.layers.from_profile`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pydantic import ConfigDict
 
 from pipesat.core.arguments import public
 from pipesat.core.atomic import write_file
-from pipesat.core.building import Backward
-from pipesat.core.costs import Costs
-from pipesat.core.remarks import Remark, of_amounts, of_limit, of_variant, remarks_at
-from pipesat.core.stage import COSTS, HELD, Stage
 from pipesat.core.strict_json import Count, StrictModel
-from pipesat.profile.static import BYTES_OF, OPTIMIZER_STATES, Number, Optimizer
+from pipesat.layers.profile.static import BYTES_OF, OPTIMIZER_STATES, Number, Optimizer
+from pipesat.problem.building import Backward
+from pipesat.problem.costs import Costs
+from pipesat.problem.remarks import Remark, of_amounts, of_limit, of_variant, remarks_at
+from pipesat.problem.stage import COSTS, HELD, Stage
 
 FORMAT: Final = "pipesat.layers/1"
 KEPT: Final = ("weights", "output", "role", "first", "last", "with_next", "fused", "hybrid")
@@ -49,7 +49,7 @@ class WeightMemory(StrictModel):
     dtype, grad_dtype, state_dtype
         Types of weights, gradients and optimizer states; the latter two default to ``dtype``.
     optimizer
-        One of :data:`pipesat.profile.static.OPTIMIZER_STATES`.
+        One of :data:`pipesat.layers.profile.static.OPTIMIZER_STATES`.
     master_dtype
         Type of a second copy of the weights that the optimizer updates; ``None``: there is none.
     """
@@ -127,7 +127,7 @@ class Layer:
     entry: int | None = field(default=None, compare=False, repr=False)
 
     def amount(self, kind: str, *, recompute: bool = False) -> int:
-        """One of :data:`pipesat.core.stage.COSTS`; BW defaults to B + W."""
+        """One of :data:`pipesat.problem.stage.COSTS`; BW defaults to B + W."""
         costs = self.recomputed if recompute and self.recomputed is not None else self.costs
         value = getattr(costs, kind)
         return int(costs.B + costs.W if value is None else value)
@@ -243,7 +243,7 @@ class Layers:
             yield from remarks_at(number, f"{path}.recompute", found, "layer")
 
     def amounts(self, kind: str, *, recompute: bool = False) -> tuple[int, ...]:
-        """One of :data:`pipesat.core.stage.COSTS` of every layer."""
+        """One of :data:`pipesat.problem.stage.COSTS` of every layer."""
         return tuple(layer.amount(kind, recompute=recompute) for layer in self.layers)
 
     @property

@@ -20,8 +20,8 @@ from itertools import accumulate
 from typing import Final
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.partition import partition_of
 from pipesat.layers.layer import Layers, Role
+from pipesat.problem.partition import partition_of
 
 SYMBOLS: Final[dict[Role, str]] = {"embedding": "E", "block": "t", "mtp": "m", "head": "L"}
 WORDS: Final = {"E": "embedding", "t": "transformer layer", "m": "MTP layer", "L": "loss"}

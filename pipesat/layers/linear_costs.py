@@ -11,9 +11,9 @@ import numpy as np
 
 from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput
-from pipesat.core.split import LARGEST_COST
 from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.pipeline import Pipeline
+from pipesat.problem.split import LARGEST_COST
 
 KeyT = TypeVar("KeyT")
 
@@ -34,7 +34,7 @@ class Lines:
     begins: Ints
 
     def cost(self, a: Ints, b: Ints, stage: int) -> Ints:
-        """Cost of one stage, as :func:`~pipesat.core.split.best_split` takes it."""
+        """Cost of one stage, as :func:`~pipesat.problem.split.best_split` takes it."""
         costs: Ints = self.ends[stage][b] - self.begins[stage][a]
         return costs
 

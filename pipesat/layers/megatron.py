@@ -29,10 +29,10 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.partition import partition_of
 from pipesat.core.showing import ranges
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import layout_of_partition, parse_layout, partition_of_layout
+from pipesat.problem.partition import partition_of
 
 CORE_VERSION: Final = "0.19.2"
 GROUP_SIZE: Final = "--microbatch-group-size-per-virtual-pipeline-stage"

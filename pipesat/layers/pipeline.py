@@ -9,11 +9,11 @@ from functools import cached_property
 from math import ceil
 from typing import TypeAlias
 
-from pipesat.core.building import Backward
-from pipesat.core.costs import one_each
 from pipesat.core.errors import NotApplicable
-from pipesat.core.geometry import CHUNKS, Geometry
 from pipesat.core.settings import OneRoutePlacement
+from pipesat.problem.building import Backward
+from pipesat.problem.costs import one_each
+from pipesat.problem.geometry import CHUNKS, Geometry
 
 Delay: TypeAlias = Callable[[int], int]
 """Size units of a transfer -> time units."""
@@ -32,7 +32,7 @@ def link_delay(latency: int, bandwidth: int | Fraction | None = None) -> Delay:
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Devices and how S stages lie on p of them (which: :mod:`pipesat.core.geometry`).
+    """Devices and how S stages lie on p of them (which: :mod:`pipesat.problem.geometry`).
 
     Attributes
     ----------

@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, gcd
 from typing import Final, NamedTuple
 
-from pipesat.core.costs import Costs
 from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layer, Layers, Role, WeightMemory
-from pipesat.profile.published import DecoderShape, Gpu
+from pipesat.layers.profile.published import DecoderShape, Gpu
+from pipesat.problem.costs import Costs
 
 _BYTES: Final = 2  # of one bfloat16 number
 _LOSS_BYTES: Final = 4  # of one logit in the loss

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pipesat.core.errors import BadInput
-from pipesat.core.partition import partition_of
-from pipesat.core.problem_checks import require_amount
-from pipesat.core.stage import COSTS
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
+from pipesat.problem.partition import partition_of
+from pipesat.problem.problem_checks import require_amount
+from pipesat.problem.stage import COSTS
 
 if TYPE_CHECKING:
-    from pipesat.core.split import Mask
+    from pipesat.problem.split import Mask
 
 
 def require_amounts(layers: Layers) -> None:

@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipesat.core.arrays import Ints
-from pipesat.core.split import FORBIDDEN, LARGEST_COST, Mask, best_split
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import Lines, SplitProblem
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import cut_masks
+from pipesat.problem.split import FORBIDDEN, LARGEST_COST, Mask, best_split
 
 Limits = Sequence[tuple[Lines, Sequence[int]]]
 """Per resource (load, memory): its lines by stage, its limit by device."""

@@ -10,16 +10,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from pipesat.core.building import Backward
 from pipesat.core.errors import said_of
-from pipesat.core.problem import Device, Link, Mode, Overlap, Problem, Route, Stage, links_between
-from pipesat.core.problem_checks import valid
 from pipesat.core.settings import ModeChoice
-from pipesat.core.stage import COSTS
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import refusal
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import check_partition
+from pipesat.problem.building import Backward
+from pipesat.problem.problem import (
+    Device,
+    Link,
+    Mode,
+    Overlap,
+    Problem,
+    Route,
+    Stage,
+    links_between,
+)
+from pipesat.problem.problem_checks import valid
+from pipesat.problem.stage import COSTS
 
 
 def problem_of_split(

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple, TypeAlias, cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import PHASE_OF, Event, Item, members
-from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited, duration, memory_in_order, offload_of
-from pipesat.core.schedule import Objective, Order
+from pipesat.problem.ops import PHASE_OF, Event, Item, members
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import awaited, duration, memory_in_order, offload_of
+from pipesat.schedule.schedule import Objective, Order
 from pipesat.solver.growth.assign import Key, in_items, in_modes
 from pipesat.solver.lanes.runner import FOUND, Runner
 from pipesat.solver.model.alternatives import Literal, conjunction

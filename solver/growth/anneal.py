@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipesat.core.arrays import Floats, Ints
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order
 from pipesat.kernels.arrays import B, F, W
 from pipesat.kernels.packing import Jobs, over_rooms, pack
 from pipesat.kernels.permutations import exchange
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Order
 from pipesat.solver.growth.exchange_times import PermutedOrder
 from pipesat.solver.lanes.clock import Clock
 

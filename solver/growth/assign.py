@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from pipesat.core.ops import Item, Op, Pair, members
-from pipesat.core.problem import Problem
-from pipesat.core.rules import memory_in_order, pair_time
-from pipesat.core.schedule import Order
-from pipesat.core.variants import variants
+from pipesat.problem.ops import Item, Op, Pair, members
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import memory_in_order, pair_time
+from pipesat.problem.variants import variants
+from pipesat.schedule.schedule import Order
 
 Key: TypeAlias = tuple[int, int]
 """A stage and a microbatch of it."""
@@ -84,10 +84,10 @@ def fewest(
     Each row is followed from left to right. Where memory does not suffice, the microbatch in flight
     whose backward comes last gives way, as the page that is needed last is the one to evict (Belady
     1966), and where none can, the next pending W runs first; or, with ``weights_first``, the other
-    way round. Copies are taken as if they were done at
-    once: they cost time, not memory (:mod:`pipesat.core.copies`). ``spare`` is what should be left
-    per device for those under way, where that is possible. ``None`` if some row does not fit.
-    ``fixed`` are modes that have been chosen before.
+    way round. Copies are taken as if they were done at once: they cost time, not memory
+    (:mod:`pipesat.schedule.copies`). ``spare`` is what should be left per device for those under
+    way, where that is possible. ``None`` if some row does not fit. ``fixed`` are modes that have
+    been chosen before.
     """
     rows = []
     for device, row in enumerate(order):

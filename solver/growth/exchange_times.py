@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from pipesat.core.arrays import Ints
-from pipesat.core.microbatch_order import relabelled
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order
 from pipesat.kernels.arrays import W
 from pipesat.kernels.permutations import Places
 from pipesat.kernels.timing import sequenced
+from pipesat.problem.problem import Problem
+from pipesat.schedule.microbatch_order import relabelled
+from pipesat.schedule.schedule import Order
 from pipesat.solver.growth.packing import jobs_of
 
 

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pipesat.core.arrays import Ints
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order, Schedule, has_pairs
-from pipesat.core.timing import time_order
 from pipesat.kernels.arrays import UNLIMITED
 from pipesat.kernels.permutations import AT_ONCE, improve, value_of
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Order, Schedule, has_pairs
+from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.anneal import Annealing
 from pipesat.solver.growth.exchange_times import PermutedOrder
 from pipesat.solver.growth.packing import justified

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 
-from pipesat.core.microbatch_order import Permutation, permuted, relabelled
-from pipesat.core.problem import Problem, Route
-from pipesat.core.schedule import Objective, Order, Schedule
-from pipesat.core.timing import time_order
+from pipesat.problem.problem import Problem, Route
+from pipesat.schedule.microbatch_order import Permutation, permuted, relabelled
+from pipesat.schedule.schedule import Objective, Order, Schedule
+from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.packing import justified
 from pipesat.solver.growth.repetition import (
     Name,

@@ -23,13 +23,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pipesat.core.arrays import Ints
-from pipesat.core.arrays_of import coded, order_of
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order, Schedule
-from pipesat.core.timing import time_order
 from pipesat.kernels.arrays import Coded, ProblemArrays
 from pipesat.kernels.packing import Jobs, Waits, pack
 from pipesat.kernels.timing import sequenced
+from pipesat.problem.problem import Problem
+from pipesat.schedule.arrays_of import coded, order_of
+from pipesat.schedule.schedule import Order, Schedule
+from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import Clock
 
 

@@ -33,9 +33,9 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
-from pipesat.core.ops import Event, Item, Op, Pair, Phase, Unreadable, members
-from pipesat.core.problem import Problem, Route
-from pipesat.core.schedule import Order, Schedule
+from pipesat.problem.ops import Event, Item, Op, Pair, Phase, Unreadable, members
+from pipesat.problem.problem import Problem, Route
+from pipesat.schedule.schedule import Order, Schedule
 
 Name: TypeAlias = tuple[int, Phase, int, int]
 """Stage, phase, how many microbatches of its route have started since the op's own, and its mode.

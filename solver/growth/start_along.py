@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from pipesat.core.arrays_of import coded
 from pipesat.core.errors import Deadlock
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order, Schedule
-from pipesat.core.timing import time_order
 from pipesat.kernels.timing import makespan_of
+from pipesat.problem.problem import Problem
+from pipesat.schedule.arrays_of import coded
+from pipesat.schedule.schedule import Order, Schedule
+from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.along import ModesAlong
 from pipesat.solver.growth.mode_starts import Start, by_length, orders_from, pack_by_turns
 from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND

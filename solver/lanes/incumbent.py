@@ -11,14 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import Deadlock
-from pipesat.core.problem import Problem
-from pipesat.core.result import Improvement
-from pipesat.core.schedule import Objective, Order, Schedule
-from pipesat.core.solving import Listener
-from pipesat.core.timing import retime, time_order
+from pipesat.problem.problem import Problem
+from pipesat.schedule.result import Improvement
+from pipesat.schedule.schedule import Objective, Order, Schedule
+from pipesat.schedule.solving import Listener
+from pipesat.schedule.timing import retime, time_order
 from pipesat.solver.lanes.clock import Clock
 
 

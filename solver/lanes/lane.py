@@ -25,8 +25,8 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 
 from pipesat.core import children
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective, Schedule
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Objective, Schedule
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent, News, Refuted
 from pipesat.solver.lanes.runner import Runner, Watched

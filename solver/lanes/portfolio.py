@@ -14,9 +14,9 @@ from functools import cached_property, partial
 from itertools import cycle
 from typing import Any, Final, NamedTuple
 
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_order
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.exchanges import permutations_apply, permuted_schedules
 from pipesat.solver.growth.few_microbatches import SOURCE as GROWTH
 from pipesat.solver.growth.few_microbatches import grown_orders

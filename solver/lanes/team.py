@@ -33,8 +33,8 @@ from subprocess import Popen
 from typing import IO, Any, Final, NamedTuple
 
 from pipesat.core import children
-from pipesat.core.solving import studying
 from pipesat.core.usable_cores import memory_left
+from pipesat.schedule.solving import studying
 from pipesat.solver.lanes.incumbent import Incumbent, failure_note
 from pipesat.solver.lanes.lane import (
     Account,

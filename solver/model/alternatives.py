@@ -13,10 +13,10 @@ from typing import Literal as OneOf
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Event, Item, Kind, Op, Pair, Phase
-from pipesat.core.problem import Problem
-from pipesat.core.rules import MemoryChange, duration, in_order, memory_in_order
-from pipesat.core.variants import Variant
+from pipesat.problem.ops import Event, Item, Kind, Op, Pair, Phase
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import MemoryChange, duration, in_order, memory_in_order
+from pipesat.problem.variants import Variant
 
 Literal: TypeAlias = cp_model.IntVar | bool
 """A Boolean variable (or its negation), or a known truth value."""

@@ -8,8 +8,8 @@ from itertools import pairwise
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.devices import time_until_forward
-from pipesat.core.ops import Phase
-from pipesat.core.schedule import Objective
+from pipesat.problem.ops import Phase
+from pipesat.schedule.schedule import Objective
 from pipesat.solver.model.left_out import lag_before, tail_after
 from pipesat.solver.model.memory import (
     add_memory_by_order,

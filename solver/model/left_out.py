@@ -11,10 +11,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
-from pipesat.core.ops import Item, Phase, members
-from pipesat.core.problem import Problem
-from pipesat.core.rules import link_delay, round_trip
-from pipesat.core.schedule import Order, Schedule
+from pipesat.problem.ops import Item, Phase, members
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import link_delay, round_trip
+from pipesat.schedule.schedule import Order, Schedule
 
 
 class Lag(NamedTuple):

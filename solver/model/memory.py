@@ -29,8 +29,8 @@ from ortools.sat.python import cp_model
 from ortools.sat.python.cp_model import IntVar
 
 from pipesat.bounds.feasibility import passes_in_an_instant
-from pipesat.core.ops import Phase
-from pipesat.core.problem import Problem, Stage
+from pipesat.problem.ops import Phase
+from pipesat.problem.problem import Problem, Stage
 from pipesat.solver.model.alternatives import Literal
 from pipesat.solver.model.before import Before, changed_by, taken_at
 from pipesat.solver.model.pairing import gains

@@ -8,9 +8,9 @@ from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Event, Kind, Op
-from pipesat.core.problem import Problem, Stage
-from pipesat.core.schedule import Objective, Order
+from pipesat.problem.ops import Event, Kind, Op
+from pipesat.problem.problem import Problem, Stage
+from pipesat.schedule.schedule import Objective, Order
 from pipesat.solver.model.alternatives import Literal, joined
 from pipesat.solver.model.constraints import add_constraints, add_objective
 from pipesat.solver.model.memory import staircase_applies

@@ -13,11 +13,11 @@ from typing import Literal as OneOf
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Copy, Op, Pair
-from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited, duration, in_order
-from pipesat.core.schedule import Schedule, Timed, TimedCopy
-from pipesat.core.variants import Variant
+from pipesat.problem.ops import Copy, Op, Pair
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import awaited, duration, in_order
+from pipesat.problem.variants import Variant
+from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
 from pipesat.solver.growth.assign import Key
 from pipesat.solver.model.alternatives import (
     OPS,

@@ -7,10 +7,10 @@ from itertools import combinations_with_replacement, product
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind
-from pipesat.core.problem import Problem
-from pipesat.core.rules import duration, one_of_each, pair_time, time_together
-from pipesat.core.variants import Variant, variants
+from pipesat.problem.ops import PHASE_OF, Kind, Op, OpKind
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import duration, one_of_each, pair_time, time_together
+from pipesat.problem.variants import Variant, variants
 from pipesat.solver.model.turns import Name, precedes
 
 Gains: TypeAlias = Mapping[tuple[OpKind, OpKind], int]

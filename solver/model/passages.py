@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.variants import Variant
+from pipesat.problem.variants import Variant
 from pipesat.solver.model.alternatives import COPIES, OPS, Choice, Literal, Part, Running, has
 
 

@@ -16,9 +16,9 @@ from typing import TypeAlias, cast
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.feasibility import certain_activations
-from pipesat.core.plain_problems import of_each_class
-from pipesat.core.problem import Problem
-from pipesat.core.rules import link_delay
+from pipesat.problem.plain_problems import of_each_class
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import link_delay
 from pipesat.solver.model.alternatives import Literal
 
 _STEPS = 40_000  # of time in the upper bound: a finer scale makes linear relaxations no better

@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from pipesat.core.ops import Kind, Op, Phase
-from pipesat.core.problem import Link, Problem, Route
-from pipesat.core.rules import duration, link_delay, one_of_each
-from pipesat.core.schedule import Objective
-from pipesat.core.stage import HELD
+from pipesat.problem.ops import Kind, Op, Phase
+from pipesat.problem.problem import Link, Problem, Route
+from pipesat.problem.rules import duration, link_delay, one_of_each
+from pipesat.problem.stage import HELD
+from pipesat.schedule.schedule import Objective
 from pipesat.solver.model.pairing import gains
 
 _DIRECTIONS: tuple[Phase, ...] = ("F", "B")

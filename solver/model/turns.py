@@ -9,8 +9,8 @@ from typing import NamedTuple, cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Phase
-from pipesat.core.problem import Problem, Route
+from pipesat.problem.ops import Phase
+from pipesat.problem.problem import Problem, Route
 from pipesat.solver.model.alternatives import Literal
 
 

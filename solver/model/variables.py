@@ -10,9 +10,9 @@ from itertools import pairwise, product
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.paired import least_times_of_each_class
-from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind, Phase
-from pipesat.core.problem import Problem
-from pipesat.core.rules import duration
+from pipesat.problem.ops import PHASE_OF, Kind, Op, OpKind, Phase
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import duration
 from pipesat.solver.model.alternatives import (
     Candidate,
     Choice,

@@ -1,11 +1,10 @@
 """One mode per stage: the choices, each as a problem without modes, the best bound first.
 
 A problem whose first stages have their modes, and whose other stages have the least of each amount,
-is a plain one that is no harder (:func:`pipesat.core.plain_problems.with_choices`). The least bound
-of those that remain bounds all of them. Where every stage has its mode, the plain problem is
+is a plain one that is no harder (:func:`pipesat.problem.plain_problems.with_choices`). The least
+bound of those that remain bounds all of them. Where every stage has its mode, the plain problem is
 searched and proven by all that there is for plain ones; its schedules, in these modes, are tried on
-the problem.
-Beside pairs, plain problems say nothing.
+the problem. Beside pairs, plain problems say nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.core.claims import Bound
 from pipesat.core.errors import Infeasible
-from pipesat.core.plain_problems import with_choices
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_order
+from pipesat.problem.plain_problems import with_choices
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.assign import in_modes_of_stages
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import PROOFS

@@ -8,7 +8,7 @@ from collections import deque
 from ortools.sat.python import cp_model
 
 from pipesat.core.claims import Bound
-from pipesat.core.problem import Problem
+from pipesat.problem.problem import Problem
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, Share
 from pipesat.solver.model.places import places_apply, places_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ortools.sat.python import cp_model
 
 from pipesat.core.claims import Bound
-from pipesat.core.problem import Problem
+from pipesat.problem.problem import Problem
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import PROOFS, Runner, Share
 

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from ortools.sat.python import cp_model
 
 from pipesat.core.claims import Bound
-from pipesat.core.problem import Problem
+from pipesat.problem.problem import Problem
 from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, proven_bound, whole

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from pipesat.core.problem import Problem
+from pipesat.problem.problem import Problem
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import PROOFS, Runner
 from pipesat.solver.model.times import LARGEST, latest_end, unit_for
 from pipesat.solver.options import ALL_PARTS, SearchParts
-from pipesat.solver.proof.devices import DevicesAlone
+from pipesat.solver.proof.device_alone import DevicesAlone
 from pipesat.solver.proof.places import PlacesProofs
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs import ShortRuns, is_long

@@ -15,10 +15,10 @@ from ortools.sat.python import cp_model
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.paired import with_least_times
 from pipesat.core.claims import Bound
-from pipesat.core.ops import Unreadable, members
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective, Order, Schedule
-from pipesat.core.timing import time_order
+from pipesat.problem.ops import Unreadable, members
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Objective, Order, Schedule
+from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, proven_bound

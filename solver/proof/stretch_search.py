@@ -9,10 +9,10 @@ from itertools import accumulate, takewhile
 from ortools.sat.python import cp_model
 
 from pipesat.core.claims import Bound
-from pipesat.core.ops import PHASE_OF, Phase, Unreadable, members
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.timing import time_order
+from pipesat.problem.ops import PHASE_OF, Phase, Unreadable, members
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Objective, Schedule
+from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner

@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Objective
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.left_out import one_by_one, tail_after, with_microbatches
 from pipesat.solver.model.times import model_times

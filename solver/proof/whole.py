@@ -13,12 +13,12 @@ from typing import Any, cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.checker import check
-from pipesat.core.ops import Op
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective, Schedule, Timed, TimedCopy
-from pipesat.core.timing import retime
-from pipesat.core.variants import variants
+from pipesat.check.checker import check
+from pipesat.problem.ops import Op
+from pipesat.problem.problem import Problem
+from pipesat.problem.variants import variants
+from pipesat.schedule.schedule import Objective, Schedule, Timed, TimedCopy
+from pipesat.schedule.timing import retime
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, Share, Watched
 from pipesat.solver.model.over_time import OverTime, Time

@@ -9,13 +9,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipesat.core.linear_order import LinearOrder
-from pipesat.core.ops import members
-from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited
-from pipesat.core.schedule import Objective, Order, Schedule
-from pipesat.core.timing import earliest_ends, linearize, releases, schedule_of, sequence_of
 from pipesat.kernels.timing import tails_of
+from pipesat.problem.ops import members
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import awaited
+from pipesat.schedule.linear_order import LinearOrder
+from pipesat.schedule.schedule import Objective, Order, Schedule
+from pipesat.schedule.timing import earliest_ends, linearize, releases, schedule_of, sequence_of
 from pipesat.solver.model.alternatives import Part
 
 Done: TypeAlias = tuple[int, Part, int]

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipesat.core.arrays import ints
-from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited
 from pipesat.kernels import windows as kernel
 from pipesat.kernels.arrays import UNLIMITED
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import awaited
 from pipesat.solver.model.alternatives import COPIES, Literal, Part
 from pipesat.solver.windows.graph import Done, Graph, needs
 from pipesat.solver.windows.node import Node

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import PHASE_OF, Op, members
-from pipesat.core.rules import MemoryChange
-from pipesat.core.variants import Variant
+from pipesat.problem.ops import PHASE_OF, Op, members
+from pipesat.problem.rules import MemoryChange
+from pipesat.problem.variants import Variant
 from pipesat.solver.growth.assign import Key
 from pipesat.solver.model.alternatives import COPIES, Literal, Part, Sum
 from pipesat.solver.model.before import Before, changed_by, taken_at

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import PHASE_OF, Item, Kind, Op, Pair, Phase, members
-from pipesat.core.problem import Problem
-from pipesat.core.rules import duration, memory_in_order
-from pipesat.core.variants import Variant, variant_of
+from pipesat.problem.ops import PHASE_OF, Item, Kind, Op, Pair, Phase, members
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import duration, memory_in_order
+from pipesat.problem.variants import Variant, variant_of
 from pipesat.solver.growth.assign import Key
 from pipesat.solver.model.alternatives import (
     COPIES,

@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Copy, Event, Item, Op, members
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order, Schedule, Timed, TimedCopy
+from pipesat.problem.ops import Copy, Event, Item, Op, members
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Order, Schedule, Timed, TimedCopy
 from pipesat.solver.growth.assign import Key
 from pipesat.solver.model.alternatives import COPIES, Literal, joined
 from pipesat.solver.model.pairing import NO_GAINS, Gains

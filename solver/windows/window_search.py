@@ -6,10 +6,10 @@ import random
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.checker import check
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order, Schedule
-from pipesat.core.timing import time_order
+from pipesat.check.checker import check
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Order, Schedule
+from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import WINDOW_OPS_PER_SECOND
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, Runner

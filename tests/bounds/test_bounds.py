@@ -11,7 +11,7 @@ import pytest
 
 from pipesat.bounds.closed_form import closed_form_bound, closed_form_bounds
 from pipesat.bounds.feasibility import preflight
-from pipesat.core.problem_file import parse_problem, read_problem
+from pipesat.problem.problem_file import parse_problem, read_problem
 from tests.oracle.exact import optimum
 from tests.support.optimum import most_work
 from tests.support.paths import ROOT

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 
 from pipesat.bounds.feasibility import preflight, smallest_capacities
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import Infeasible
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
 from tests.support.greedy import by_each_policy
 from tests.support.problems import chain, document, problems, vee
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from pipesat.bounds.feasibility import preflight, smallest_capacities, sure_order
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import Infeasible
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.timing import time_order
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.schedule.timing import time_order
 
 OFFLOAD = {"name": "offload", "offload": {"out": 1, "in": 1, "held": 1}}
 RECOMPUTE = {"name": "recompute", "held_after_F": 2, "held_in_backward": 5}

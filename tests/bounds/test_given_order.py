@@ -8,9 +8,9 @@ import pytest
 
 from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.bounds.given_order import bounds_of_given_order, least_lateness
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.schedule import Objective
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.schedule.schedule import Objective
 from tests.oracle.exact import optimum
 from tests.support.problems import chain as uniform
 from tests.support.problems import vee

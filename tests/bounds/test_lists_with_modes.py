@@ -7,7 +7,7 @@ of its modes written out. The least of their optima is that of the problem.
 from __future__ import annotations
 
 from pipesat.bounds.closed_form import closed_form_bounds
-from pipesat.core.problem_file import parse_problem
+from pipesat.problem.problem_file import parse_problem
 
 
 def test_a_long_microbatch_that_recomputes_is_seen_as_long() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pipesat.bounds.modes import counted_bounds
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.schedule import Objective
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.schedule.schedule import Objective
 
 RECOMPUTE = {"name": "recompute", "backward": "fused", "BW": 3, "held_after_F": 0}
 

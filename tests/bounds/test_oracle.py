@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.core.problem_file import parse_problem
+from pipesat.problem.problem_file import parse_problem
 from tests.oracle.claims import OBJECTIVES, least, wrong_of_bounds
 from tests.oracle.generator import FAMILIES, of_family
 from tests.support.seeds import seeds

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.bounds.memory_counts import shares
-from pipesat.core.problem_file import FORMAT, parse_problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
 from tests.oracle.exact import optimum
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from pipesat.bounds.paired import paired_bounds, with_least_times
 from pipesat.bounds.paired_ranks import RankTimes
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
 from tests.oracle.claims import least
 from tests.oracle.reading import Document
 from tests.support.problems import document, vee

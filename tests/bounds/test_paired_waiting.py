@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipesat.bounds.paired_waiting import Course, Waiting
-from pipesat.core.problem_file import parse_problem
+from pipesat.problem.problem_file import parse_problem
 from tests.support.problems import document, vee
 
 VEE = parse_problem(

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.counting import Programme, least_of
-from pipesat.core.ops import Kind
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem, read_problem
-from pipesat.core.schedule import Objective
+from pipesat.problem.ops import Kind
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem, read_problem
+from pipesat.schedule.schedule import Objective
 from tests.oracle.claims import least
 from tests.oracle.exact import optimum
 from tests.support.paths import ROOT

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pipesat.bounds.closed_form import WarmUps, closed_form_bound, least_warm_ups
-from pipesat.core.checker import check
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
+from pipesat.check.checker import check
 from pipesat.heuristics.zb_auto import zb_auto_span
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
 from tests.support.problems import chain
 
 

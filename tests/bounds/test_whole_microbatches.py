@@ -9,7 +9,7 @@ import pytest
 
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.memory_counts import in_whole_microbatches, with_rooms_in_use
-from pipesat.core.problem_file import parse_problem
+from pipesat.problem.problem_file import parse_problem
 from tests.oracle.exact import optimum
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from pipesat.bounds.feasibility import preflight, smallest_capacities, sure_order
-from pipesat.core.checker import check
+from pipesat.check.checker import check
+from pipesat.compare.solve import solve
 from pipesat.core.errors import Infeasible
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.timing import time_order
-from pipesat.workflows.solve import solve
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.schedule.timing import time_order
 from tests.oracle.exact import optimum
 from tests.support.problems import chain
 

@@ -17,31 +17,31 @@ from typing import Any, get_args
 import pytest
 
 import pipesat
+from pipesat.advise import hand_written_rows
+from pipesat.advise.advice import of_order
+from pipesat.advise.advice_table import megatron_flags, shown_rows
+from pipesat.advise.candidates import Candidate
+from pipesat.advise.files import Advice, result_of
+from pipesat.advise.hand_written_rows import Setting, Trials, settings_of
+from pipesat.advise.question import Question
+from pipesat.advise.splits import balanced_partition, even_partition
+from pipesat.advise.table_rows import OURS, Row, credited, marked, options_of, published_in, row_of
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.choose import hand_written_rows
-from pipesat.choose.advice import of_order
-from pipesat.choose.advice_table import megatron_flags, shown_rows
-from pipesat.choose.candidates import Candidate
-from pipesat.choose.files import Advice, result_of
-from pipesat.choose.hand_written_rows import Setting, Trials, settings_of
-from pipesat.choose.question import Question
-from pipesat.choose.rows import OURS, Row, credited, marked, options_of, published_in, row_of
-from pipesat.choose.splits import balanced_partition, even_partition
-from pipesat.core.checker import check
+from pipesat.check.checker import check
+from pipesat.compare.hand_written import baseline, hand_written
+from pipesat.compare.schedules import schedule_of
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.folder import FILES, FOLDERS, LIST
-from pipesat.core.partition import partition_of
-from pipesat.core.problem_file import read_problem
 from pipesat.core.settings import Runtime, Target
-from pipesat.core.solving import Deadline
-from pipesat.export import EXPORTERS
 from pipesat.heuristics import BASELINES
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import parse_layout, partition_of_layout
 from pipesat.layers.pipeline import Pipeline
-from pipesat.workflows.hand_written import baseline, hand_written
-from pipesat.workflows.schedules import schedule_of
+from pipesat.problem.partition import partition_of
+from pipesat.problem.problem_file import read_problem
+from pipesat.runtimes import EXPORTERS
+from pipesat.schedule.solving import Deadline
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.paths import ROOT

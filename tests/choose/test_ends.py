@@ -8,10 +8,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pipesat
-from pipesat.choose.estimate_ends import varied
+from pipesat.advise.estimate_ends import varied
+from pipesat.compare.schedules import schedule_of
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
-from pipesat.workflows.schedules import schedule_of
 from tests.conftest import Run
 from tests.support.plans import entry, layers_of
 

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 import pipesat
-from pipesat.choose.advice_table import megatron_flags
-from pipesat.choose.bounds import partitions_below, shape_bound
-from pipesat.choose.files import Advice, remark_of
-from pipesat.choose.question import Question
-from pipesat.choose.rows import Row
-from pipesat.core.checker import check
+from pipesat.advise.advice_table import megatron_flags
+from pipesat.advise.bounds import partitions_below, shape_bound
+from pipesat.advise.files import Advice, remark_of
+from pipesat.advise.question import Question
+from pipesat.advise.table_rows import Row
+from pipesat.check.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.folder import write_folder
-from pipesat.core.partition import partition_of
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
+from pipesat.problem.partition import partition_of
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.plans import deterministic, entry, layers_of

@@ -14,32 +14,32 @@ import numpy as np
 import pytest
 
 import pipesat
-from pipesat.bounds.closed_form import closed_form_bounds
-from pipesat.choose.bounds import (
+from pipesat.advise.bounds import (
     flags_below,
     partitions_below,
     shape_bound,
     stage_bound,
 )
-from pipesat.choose.comparison import SplitRow
-from pipesat.choose.comparison import compared as rows_of_plan
-from pipesat.choose.plan import Plan, concluded
-from pipesat.choose.splits import balanced_partition, even_partition, shapes_to_try
-from pipesat.core.checker import check
+from pipesat.advise.comparison import SplitRow
+from pipesat.advise.comparison import compared as rows_of_plan
+from pipesat.advise.plan import Plan, concluded
+from pipesat.advise.splits import balanced_partition, even_partition, shapes_to_try
+from pipesat.bounds.closed_form import closed_form_bounds
+from pipesat.check.checker import check
+from pipesat.compare.hand_written import baseline
 from pipesat.core.errors import BadInput, Contradiction, Infeasible
-from pipesat.core.partition import partition_of
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import read_problem
-from pipesat.core.schedule_file import read_schedule
-from pipesat.core.split import FORBIDDEN
-from pipesat.export import RUNTIMES
-from pipesat.export.as_run import as_run
-from pipesat.layers.file import read_layers
 from pipesat.layers.layer import FORMAT, Layers
+from pipesat.layers.layers_file import read_layers
 from pipesat.layers.layout import parse_layout, partition_of_layout
 from pipesat.layers.pipeline import Pipeline, link_delay
 from pipesat.layers.stages import problem_of_split
-from pipesat.workflows.hand_written import baseline
+from pipesat.problem.partition import partition_of
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import read_problem
+from pipesat.problem.split import FORBIDDEN
+from pipesat.runtimes import RUNTIMES
+from pipesat.runtimes.as_run import as_run
+from pipesat.schedule.schedule_file import read_schedule
 from tests.conftest import Run
 from tests.oracle.exact import optimum
 from tests.support.interrupted import interrupted

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pipesat.choose.plan import concluded
-from pipesat.choose.search import Search
-from pipesat.core.checker import check
+from pipesat.advise.plan import concluded
+from pipesat.advise.plan_search import Search
+from pipesat.check.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
-from pipesat.core.partition import partition_of
 from pipesat.layers.pipeline import Pipeline
+from pipesat.problem.partition import partition_of
 from tests.oracle.plan_claims import PLACEMENTS, RECOMPUTE, judged, violations
 from tests.oracle.plans import Case, Choice, Shape
 from tests.support.plans import entry, layers_of, planned, searched

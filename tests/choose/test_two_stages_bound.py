@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from pipesat.choose.bounds import shape_bound
-from pipesat.choose.question import Question
+from pipesat.advise.bounds import shape_bound
+from pipesat.advise.question import Question
 from pipesat.core.errors import BadInput, Infeasible
-from pipesat.core.schedule import Objective
-from pipesat.layers.file import parse_layers
+from pipesat.layers.layers_file import parse_layers
 from pipesat.layers.pipeline import Pipeline, link_delay
+from pipesat.schedule.schedule import Objective
 from tests.oracle.plan_claims import random_case
 from tests.oracle.plans import Case
 from tests.support.plans import entry, layers_of

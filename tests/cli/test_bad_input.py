@@ -15,7 +15,7 @@ import pytest
 import pipesat
 from pipesat.core.atomic import write_file, write_files
 from pipesat.core.errors import BadInput
-from pipesat.core.problem_file import read_problem
+from pipesat.problem.problem_file import read_problem
 from tests.conftest import Run
 from tests.support.outcomes import listing, one_bad_line
 from tests.support.problems import chain

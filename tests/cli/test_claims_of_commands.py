@@ -16,21 +16,21 @@ from typing import Any
 import pytest
 
 import pipesat.solver
+from pipesat.advise import candidates
+from pipesat.advise.plan import Plan
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.choose import candidates
-from pipesat.choose.plan import Plan
+from pipesat.check.checker import check
 from pipesat.compare.frontier import curve
 from pipesat.compare.sweep.cases import row_of
 from pipesat.compare.sweep.row_file import NAME, require_agreement
 from pipesat.compare.sweep.runs import REFUTED, SweepJob, run_case
 from pipesat.compare.sweep.spec import cases_of, problem_of, read_spec
-from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Contradiction, Fault
-from pipesat.core.problem import Problem
-from pipesat.core.result import Baseline, Solution
-from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import never
+from pipesat.problem.problem import Problem
+from pipesat.schedule.result import Baseline, Solution
+from pipesat.schedule.timing import time_order
 from pipesat.solver.options import SolveOptions
 from pipesat.solver.starts import StartingSchedules
 from tests.conftest import Run

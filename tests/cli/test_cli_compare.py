@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesat.cli.terminal import table_lines
+from pipesat.compare.best_known import with_given
+from pipesat.compare.compare import compare
+from pipesat.compare.hand_written import ScheduleRow, against_best
+from pipesat.compare.result import Result
 from pipesat.core.claims import Bound
-from pipesat.core.problem import Problem
 from pipesat.core.showing import Column, Table
 from pipesat.core.showing import table_of as table_of_records
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
-from pipesat.workflows.best_known import with_given
-from pipesat.workflows.compare import compare
-from pipesat.workflows.hand_written import ScheduleRow, against_best
-from pipesat.workflows.result import Result
+from pipesat.problem.problem import Problem
+from pipesat.schedule.timing import time_order
 from tests.conftest import Run
 from tests.support.orders import order_of
 from tests.support.problems import chain, document, vee

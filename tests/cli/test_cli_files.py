@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pipesat.core.problem import Problem
-from pipesat.export import EXPORTERS
+from pipesat.problem.problem import Problem
+from pipesat.runtimes import EXPORTERS
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.problems import chain, vee

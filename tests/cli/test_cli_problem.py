@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipesat.core.problem_file import parse_problem, read_problem
+from pipesat.problem.problem_file import parse_problem, read_problem
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 

@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from pipesat.check.checker import check
 from pipesat.cli.process import Interrupts
 from pipesat.cli.progress import Progress
-from pipesat.core.checker import check
 from pipesat.core.folder import LIST
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem, read_problem
 from pipesat.core.progress import being_done, doing
-from pipesat.core.result import Improvement
-from pipesat.core.schedule_file import read_schedule
 from pipesat.heuristics import BASELINES
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem, read_problem
+from pipesat.schedule.result import Improvement
+from pipesat.schedule.schedule_file import read_schedule
 from tests.conftest import Outcome, Run
 from tests.support.paths import ROOT
 from tests.support.problems import chain, vee

@@ -17,8 +17,8 @@ from pipesat.cli.app import app
 from pipesat.cli.derived import grouped, parameters
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
-from pipesat.core.problem import Problem
 from pipesat.core.settings import Seconds, Workers
+from pipesat.problem.problem import Problem
 from tests.support.problems import chain
 
 

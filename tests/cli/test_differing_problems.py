@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.ops import Op
-from pipesat.core.other_placements import same_layers_elsewhere
-from pipesat.core.problem_file import parse_problem, read_problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.schedule_file import write_schedule
-from pipesat.core.timing import time_order
-from pipesat.timeline.refit import refit
-from pipesat.timeline.timeline import Timeline
+from pipesat.measure.timeline.refit import refit
+from pipesat.problem.ops import Op
+from pipesat.problem.other_placements import same_layers_elsewhere
+from pipesat.problem.problem_file import parse_problem, read_problem
+from pipesat.runtimes.timeline import Timeline
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.schedule_file import write_schedule
+from pipesat.schedule.timing import time_order
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.problems import chain, document

@@ -48,7 +48,7 @@ def run(module: str, number: int, *arguments: object) -> subprocess.CompletedPro
         ("pipesat.cli.show", signal.SIGTERM, ["show", PROBLEM]),
         ("pydantic", signal.SIGTERM, ["show", PROBLEM, PROBLEM]),  # within a command
         (
-            "pipesat.core.schedule_file",
+            "pipesat.schedule.schedule_file",
             signal.SIGINT,
             ["compare", PROBLEM, PROBLEM, "--noise", "5%"],
         ),

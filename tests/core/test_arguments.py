@@ -23,10 +23,10 @@ import pytest
 import pipesat
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, PipesatError
-from pipesat.core.ops import parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.timing import time_order
+from pipesat.problem.ops import parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.timing import time_order
 
 PROBLEM = Problem.chain(devices=2, microbatches=2, F=1, B=1, W=1)
 SCHEDULE = pipesat.schedule_of(PROBLEM, "1f1b")

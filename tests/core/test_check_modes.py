@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pipesat.core.checker import check
-from pipesat.core.ops import Unreadable, parse_copy, parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.schedule import Schedule, Timed, TimedCopy
+from pipesat.check.checker import check
+from pipesat.problem.ops import Unreadable, parse_copy, parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
 
 Rows = list[tuple[str, int, int]]
 

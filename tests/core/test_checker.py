@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from pipesat.core.checker import check
-from pipesat.core.ops import Unreadable, parse_item, with_ops
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.schedule import Schedule, Timed
+from pipesat.check.checker import check
 from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.problem.ops import Unreadable, parse_item, with_ops
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.schedule.schedule import Schedule, Timed
 from tests.support.problems import chain, document, problems
 
 # Two stages, one microbatch, all ops 1 long, delay 2, capacity exactly one activation:

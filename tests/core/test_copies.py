@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from pipesat.core.checker import check
-from pipesat.core.ops import Copy, Op
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.schedule import Order, Schedule, Timed, TimedCopy
-from pipesat.core.timing import retime, time_order
+from pipesat.check.checker import check
+from pipesat.problem.ops import Copy, Op
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.schedule.schedule import Order, Schedule, Timed, TimedCopy
+from pipesat.schedule.timing import retime, time_order
 from tests.oracle.generator import ONE_ROUTE
 from tests.support.orders import random_order
 from tests.support.problems import of

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pipesat import Problem
-from pipesat.core.plain_problems import with_idle_keys
-from pipesat.core.problem import Link
-from pipesat.core.problem_file import parse_problem
+from pipesat.problem.plain_problems import with_idle_keys
+from pipesat.problem.problem import Link
+from pipesat.problem.problem_file import parse_problem
 from tests.oracle.generator import MODES, PAIRS, RULES, drawn
 
 READ: dict[str, Any] = {

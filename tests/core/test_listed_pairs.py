@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import Deadlock, NotApplicable
-from pipesat.core.metrics import pair_counts, peak_memory
-from pipesat.core.ops import PHASE_OF, Op, Pair, parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.rules import awaited, duration, in_order, pair_time, waits_for
-from pipesat.core.schedule import Schedule, Timed
-from pipesat.core.schedule_file import read_schedule, write_schedule
-from pipesat.core.timing import time_order
-from pipesat.export import problem_for
-from pipesat.export.torch.adapt import adapt
-from pipesat.export.torch.csv_file import torch_csv
-from pipesat.export.torch.hazards import makespan_in_turn
+from pipesat.problem.ops import PHASE_OF, Op, Pair, parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.problem.rules import awaited, duration, in_order, pair_time, waits_for
+from pipesat.runtimes import problem_for
+from pipesat.runtimes.torch.adapt import adapt
+from pipesat.runtimes.torch.csv_file import torch_csv
+from pipesat.runtimes.torch.hazards import makespan_in_turn
+from pipesat.schedule.metrics import pair_counts, peak_memory
+from pipesat.schedule.schedule import Schedule, Timed
+from pipesat.schedule.schedule_file import read_schedule, write_schedule
+from pipesat.schedule.timing import time_order
 from tests.support.orders import order_of
 from tests.support.problems import chain, document
 

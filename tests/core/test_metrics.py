@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pipesat.core.metrics import DeviceTime, measure, memory_profiles, peak_memory
-from pipesat.core.ops import parse_item
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
+from pipesat.problem.ops import parse_item
+from pipesat.schedule.metrics import DeviceTime, measure, memory_profiles, peak_memory
+from pipesat.schedule.timing import time_order
 from tests.support.problems import chain
 
 
@@ -46,7 +46,7 @@ def test_idle_time_by_cause() -> None:
 
 def test_idle_time_that_nothing_forces() -> None:
     # timed for the span nothing starts later than it must; shift the last op by hand instead
-    from pipesat.core.schedule import Schedule, Timed
+    from pipesat.schedule.schedule import Schedule, Timed
 
     problem = chain(1, 1)
     rows = tuple(Timed(parse_item(t), a, a + 1) for t, a in (("0F0", 0), ("0B0", 1), ("0W0", 5)))

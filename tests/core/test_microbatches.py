@@ -8,18 +8,23 @@ from typing import Any
 import pytest
 
 import pipesat
-from pipesat.core.checker import check
+from pipesat.check.checker import check
+from pipesat.compare.hand_written import hand_written
 from pipesat.core.errors import NotApplicable
-from pipesat.core.microbatch_order import in_number_order, microbatch_order, permuted, relabelled
-from pipesat.core.ops import Op, parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.rules import awaited, duration, memory_change
-from pipesat.core.schedule import Schedule, Timed
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.microbatch_orders import RULES, permutation_by, permutations
-from pipesat.workflows.hand_written import hand_written
+from pipesat.problem.ops import Op, parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.problem.rules import awaited, duration, memory_change
+from pipesat.schedule.microbatch_order import (
+    in_number_order,
+    microbatch_order,
+    permuted,
+    relabelled,
+)
+from pipesat.schedule.schedule import Schedule, Timed
+from pipesat.schedule.timing import time_order
 from tests.oracle.exact import optimum
 from tests.oracle.generator import of_family
 from tests.oracle.reading import KINDS, Pipe

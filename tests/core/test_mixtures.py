@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from pipesat.bounds.paired import least_times_of_each_class
-from pipesat.core.checker import check
-from pipesat.core.metrics import bubbles
-from pipesat.core.microbatch_order import microbatch_order
-from pipesat.core.ops import Item, Op, Pair, parse_item
-from pipesat.core.plain_problems import least_problem
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.rules import duration, pair_time
-from pipesat.core.schedule import Schedule, Timed
-from pipesat.core.schedule_file import in_mode
+from pipesat.check.checker import check
+from pipesat.problem.ops import Item, Op, Pair, parse_item
+from pipesat.problem.plain_problems import least_problem
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.problem.rules import duration, pair_time
+from pipesat.schedule.metrics import bubbles
+from pipesat.schedule.microbatch_order import microbatch_order
+from pipesat.schedule.schedule import Schedule, Timed
+from pipesat.schedule.schedule_file import in_mode
 from pipesat.solver.growth.assign import in_modes
 
 # One device, one stage: F 4, BW 6; microbatch 0 is half as long again, 1 and 2 are as stated.

@@ -8,9 +8,9 @@ import pytest
 
 from pipesat.core.errors import BadInput
 from pipesat.core.names import hint, named, spelled
-from pipesat.export import EXPORTERS
 from pipesat.heuristics import BASELINES
-from pipesat.profile.published import GPUS, SHAPES
+from pipesat.layers.profile.published import GPUS, SHAPES
+from pipesat.runtimes import EXPORTERS
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.problems import chain

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipesat.core.ops import Copy, Op, Pair, members, parse_copy, parse_item
+from pipesat.problem.ops import Copy, Op, Pair, members, parse_copy, parse_item
 
 numbers = st.integers(0, 999_999_999)  # more than the 4 million ops that a problem may have
 ops = st.builds(Op, numbers, st.sampled_from(["F", "B", "W", "BW"]), numbers, st.just(0))

@@ -11,25 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import BadInput, Deadlock, NotApplicable
-from pipesat.core.metrics import bubbles, measure, memory_profiles, pair_counts, peak_memory
-from pipesat.core.ops import KINDS, Item, Op, Pair, members
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.rules import in_order, pair_time
-from pipesat.core.schedule import Schedule
-from pipesat.core.schedule_file import read_schedule, write_schedule
-from pipesat.core.timing import critical_path, time_order
-from pipesat.export import EXPORTERS
-from pipesat.export.steps import steps_of
-from pipesat.export.torch.adapt import adapt
-from pipesat.export.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
-from pipesat.export.torch.hazards import hazards_text
-from pipesat.export.torch.lint import lint
-from pipesat.hangs.verdict import verdict
-from pipesat.picture.rows import rows_of
-from pipesat.picture.text import text_grid
+from pipesat.draw.device_rows import rows_of
+from pipesat.draw.text import text_grid
+from pipesat.problem.ops import KINDS, Item, Op, Pair, members
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.problem.rules import in_order, pair_time
+from pipesat.runtimes import EXPORTERS
+from pipesat.runtimes.hangs.verdict import verdict
+from pipesat.runtimes.steps import steps_of
+from pipesat.runtimes.torch.adapt import adapt
+from pipesat.runtimes.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
+from pipesat.runtimes.torch.hazards import hazards_text
+from pipesat.runtimes.torch.lint import lint
+from pipesat.schedule.metrics import bubbles, measure, memory_profiles, pair_counts, peak_memory
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.schedule_file import read_schedule, write_schedule
+from pipesat.schedule.timing import critical_path, time_order
 from tests.support.greedy import by_each_policy
 from tests.support.orders import order_of
 from tests.support.problems import chain, document, problems

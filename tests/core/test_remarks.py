@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import pipesat
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.remarks import documents_of, text_of
-from pipesat.layers.file import parse_layers
+from pipesat.layers.layers_file import parse_layers
+from pipesat.problem.problem_file import parse_problem
+from pipesat.problem.remarks import documents_of, text_of
 from tests.conftest import Run
 
 PLAIN: dict[str, Any] = {"device": 0, "F": 10, "B": 10, "W": 9, "held_after_F": 4}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipesat.workflows.result import Result
+from pipesat.compare.result import Result
 from tests.support.problems import chain
 
 

@@ -12,12 +12,12 @@ import pytest
 
 import pipesat
 from pipesat import BadInput, Problem, Result
+from pipesat.compare.exports import import_order
+from pipesat.compare.result import Schedule
+from pipesat.compare.schedules import schedule_of
 from pipesat.core.claims import Bound, uneven
 from pipesat.core.errors import Contradiction
 from pipesat.core.showing import frame_of
-from pipesat.workflows.exports import import_order
-from pipesat.workflows.result import Schedule
-from pipesat.workflows.schedules import schedule_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pipesat.core.errors import Deadlock
-from pipesat.core.ops import parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.schedule import Objective, Order
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
+from pipesat.problem.ops import parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.schedule.schedule import Objective, Order
+from pipesat.schedule.timing import time_order
 from tests.support.problems import chain
 
 

@@ -43,7 +43,7 @@ def test_a_package_that_does_not_load_fails(
     cli: Run, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setitem(sys.modules, "ortools", None)  # so that its import fails
-    monkeypatch.setattr("pipesat.workflows.solve.solve", raising)
+    monkeypatch.setattr("pipesat.compare.solve.solve", raising)
     monkeypatch.setenv("COLUMNS", str(width))
     outcome = cli("--doctor")
     assert outcome.code == 1
@@ -95,7 +95,7 @@ def test_a_schedule_that_breaks_a_rule_or_is_not_proven_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert doctor.solve_line().status == "ok"
-    monkeypatch.setattr("pipesat.core.checker.check", lambda *_: ["too much memory"])
+    monkeypatch.setattr("pipesat.check.checker.check", lambda *_: ["too much memory"])
     assert "too much memory" in doctor.solve_line().detail
     monkeypatch.undo()
     monkeypatch.setattr(doctor, "OPTIMUM", 35)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipesat.workflows.hand_written import baseline
+from pipesat.compare.hand_written import baseline
 from tests.support.paths import ROOT
 
 DOCUMENT = {

@@ -17,13 +17,13 @@ import pytest
 
 import pipesat
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.core.ops import parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import read_problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.schedule_file import read_schedule, write_schedule
-from pipesat.core.timing import time_order
-from pipesat.workflows.schedules import schedule_of
+from pipesat.compare.schedules import schedule_of
+from pipesat.problem.ops import parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import read_problem
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.schedule_file import read_schedule, write_schedule
+from pipesat.schedule.timing import time_order
 from tests.support.paths import ROOT
 
 BENCH = ROOT / "bench" / "plain"

@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.ops import parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.schedule_file import schedule_bytes
-from pipesat.core.timing import time_order
-from pipesat.export import (
+from pipesat.heuristics import BASELINES
+from pipesat.layers.megatron import group_sizes, refusal
+from pipesat.problem.ops import parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.runtimes import (
     EXPORTERS,
     Exported,
 )
-from pipesat.export.options import Options
-from pipesat.heuristics import BASELINES
-from pipesat.layers.megatron import group_sizes, refusal
+from pipesat.runtimes.options import Options
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.schedule_file import schedule_bytes
+from pipesat.schedule.timing import time_order
 from tests.conftest import Run
 from tests.support.yaml_subset import yaml
 

@@ -22,15 +22,15 @@ from unittest.mock import Mock
 
 import pytest
 
-from pipesat.core.ops import members, parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.timing import time_order
-from pipesat.export import EXPORTERS, Exported, frameworks
-from pipesat.export.options import Options
+from pipesat.compare.hand_written import baseline
 from pipesat.heuristics import BASELINES
 from pipesat.layers import megatron
-from pipesat.workflows.hand_written import baseline
+from pipesat.problem.ops import members, parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.runtimes import EXPORTERS, Exported, frameworks
+from pipesat.runtimes.options import Options
+from pipesat.schedule.timing import time_order
 from tests.support.problems import chain, loop
 from tests.support.releases import release
 from tests.support.yaml_subset import yaml

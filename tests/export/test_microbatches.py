@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from pipesat.core.ops import parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_order
-from pipesat.export import EXPORTERS
-from pipesat.export.torch.adapt import adapt
-from pipesat.export.torch.companions import OwnWords
-from pipesat.runtime.job import Shape
-from pipesat.timeline.timeline import assemble
-from pipesat.workflows.torch_runs import torch_job
+from pipesat.measure.processes.job import Shape
+from pipesat.measure.torch_runs import torch_job
+from pipesat.problem.ops import parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.runtimes import EXPORTERS
+from pipesat.runtimes.timeline import assemble
+from pipesat.runtimes.torch.adapt import adapt
+from pipesat.runtimes.torch.companions import OwnWords
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.timing import time_order
 
 
 @pytest.fixture

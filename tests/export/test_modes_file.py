@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.ops import Op
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.timing import time_order
-from pipesat.export.torch.companions import ModeRow, modes_text, read_mode_rows, require_rows_of
-from pipesat.export.torch.lint import parse_action
+from pipesat.problem.ops import Op
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.runtimes.torch.companions import ModeRow, modes_text, read_mode_rows, require_rows_of
+from pipesat.runtimes.torch.lint import parse_action
+from pipesat.schedule.timing import time_order
 
 _RECOMPUTE = {"name": "recompute", "BW": 30, "held_after_F": 1, "held_in_backward": 10}
 _OFFLOAD = {"name": "offload", "offload": {"out": 4, "in": 4, "held": 1}}

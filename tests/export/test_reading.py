@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
+from pipesat.compare.exports import export
+from pipesat.compare.hand_written import baseline
 from pipesat.core.errors import BadInput, Fault
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Exported
-from pipesat.export import _OTHERS, EXPORTERS, RUNTIMES
-from pipesat.export.options import Options
-from pipesat.export.reading import require_as_meant
-from pipesat.export.runtime import Runtime
 from pipesat.heuristics import BASELINES
-from pipesat.workflows.exports import export
-from pipesat.workflows.hand_written import baseline
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.runtimes import _OTHERS, EXPORTERS, RUNTIMES
+from pipesat.runtimes.options import Options
+from pipesat.runtimes.reading import require_as_meant
+from pipesat.runtimes.runtime import Runtime
+from pipesat.schedule.schedule import Exported
 from tests.conftest import Run
 from tests.support.problems import chain, loop
 

@@ -12,14 +12,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import pipesat
-from pipesat.core.checker import check
+from pipesat.check.checker import check
+from pipesat.compare.exports import import_order
 from pipesat.core.errors import BadInput, Deadlock, NotApplicable, NotValid
-from pipesat.core.ops import members
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Order, Schedule
-from pipesat.core.timing import time_order
-from pipesat.workflows.exports import import_order
+from pipesat.problem.ops import members
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.schedule import Order, Schedule
+from pipesat.schedule.timing import time_order
 from tests.oracle.generator import MODES, ONE_ROUTE
 from tests.support.orders import random_order
 from tests.support.problems import of

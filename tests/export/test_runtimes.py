@@ -16,21 +16,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipesat.check.checker import check
+from pipesat.compare.compare import compare
+from pipesat.compare.exports import export, import_order
 from pipesat.compare.frontier.memory import frontier
-from pipesat.core.checker import check
+from pipesat.compare.hand_written import baseline
+from pipesat.compare.solve import solve
 from pipesat.core.errors import BadInput, NotApplicable, NotValid
-from pipesat.core.ops import Op, Pair, members
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Order, Schedule
 from pipesat.core.settings import Target
-from pipesat.core.timing import time_order
-from pipesat.export import EXPORTERS, FILE_NAMES, OLD_NAMES, RUNTIMES, problems_for
-from pipesat.export.as_run import as_run
-from pipesat.workflows.compare import compare
-from pipesat.workflows.exports import export, import_order
-from pipesat.workflows.hand_written import baseline
-from pipesat.workflows.solve import solve
+from pipesat.problem.ops import Op, Pair, members
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.runtimes import EXPORTERS, FILE_NAMES, OLD_NAMES, RUNTIMES, problems_for
+from pipesat.runtimes.as_run import as_run
+from pipesat.schedule.schedule import Order, Schedule
+from pipesat.schedule.timing import time_order
 from tests.conftest import Run
 from tests.oracle.exact import optimum
 from tests.support.greedy import by_each_policy

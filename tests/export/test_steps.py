@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pipesat.core.problem import Problem
-from pipesat.core.rules import duration
-from pipesat.core.timing import time_order
-from pipesat.export.steps import Steps, steps_of
 from pipesat.heuristics import BASELINES
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import duration
+from pipesat.runtimes.steps import Steps, steps_of
+from pipesat.schedule.timing import time_order
 from tests.support.orders import order_of
 from tests.support.problems import chain, vee
 

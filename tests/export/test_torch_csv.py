@@ -10,18 +10,18 @@ from random import Random
 
 import pytest
 
-from pipesat.core.checker import check
+from pipesat.check.checker import check
+from pipesat.compare.solve import solve
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.ops import Op, members
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.timing import time_order
-from pipesat.export import EXPORTERS, problem_for
-from pipesat.export.torch.adapt import adapt
-from pipesat.export.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
-from pipesat.export.torch.hazards import hazards_text, makespan_in_turn
-from pipesat.export.torch.lint import lint, lint_waits, parse_cell
 from pipesat.heuristics import BASELINES
-from pipesat.workflows.solve import solve
+from pipesat.problem.ops import Op, members
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.runtimes import EXPORTERS, problem_for
+from pipesat.runtimes.torch.adapt import adapt
+from pipesat.runtimes.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
+from pipesat.runtimes.torch.hazards import hazards_text, makespan_in_turn
+from pipesat.runtimes.torch.lint import lint, lint_waits, parse_cell
+from pipesat.schedule.timing import time_order
 from tests.conftest import Run
 from tests.support.orders import order_of
 from tests.support.outcomes import one_bad_line

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pipesat.core.checker import check
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.export.torch.adapt import adapt
-from pipesat.export.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
-from pipesat.export.torch.lint import lint
+from pipesat.check.checker import check
 from pipesat.heuristics import BASELINES
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.runtimes.torch.adapt import adapt
+from pipesat.runtimes.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
+from pipesat.runtimes.torch.lint import lint
 
 pytest.importorskip("torch", reason="needs the extra `torch`")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")

@@ -2,12 +2,12 @@ import json
 
 import pytest
 
-from pipesat.core.metrics import memory_profiles
-from pipesat.core.ops import Op
-from pipesat.core.problem_file import parse_problem
-from pipesat.export import EXPORTERS
-from pipesat.export import trace as trace_room
 from pipesat.heuristics import BASELINES
+from pipesat.problem.ops import Op
+from pipesat.problem.problem_file import parse_problem
+from pipesat.runtimes import EXPORTERS
+from pipesat.runtimes import trace as trace_room
+from pipesat.schedule.metrics import memory_profiles
 
 
 def problem(**changes):

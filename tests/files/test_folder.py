@@ -15,17 +15,17 @@ from typing import NoReturn
 import pytest
 
 import pipesat
-from pipesat.choose.files import PLAIN
+from pipesat.advise.files import PLAIN
+from pipesat.check.checker import check
 from pipesat.core.atomic import finish, write_files
-from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Contradiction
 from pipesat.core.folder import FILES, FOLDERS, LIST, add_files, listed, write_folder
-from pipesat.core.problem_file import read_problem
-from pipesat.core.schedule_file import read_schedule
 from pipesat.core.strict_json import read_bytes
-from pipesat.export import RUNTIMES, result_folder
-from pipesat.export.torch.companions import SUFFIXES
-from pipesat.export.torch.hazards import SUFFIX as HAZARDS
+from pipesat.problem.problem_file import read_problem
+from pipesat.runtimes import RUNTIMES, result_folder
+from pipesat.runtimes.torch.companions import SUFFIXES
+from pipesat.runtimes.torch.hazards import SUFFIX as HAZARDS
+from pipesat.schedule.schedule_file import read_schedule
 from tests.conftest import Run
 from tests.support.problems import chain
 

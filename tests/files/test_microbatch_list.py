@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from pipesat.core.errors import BadInput
-from pipesat.core.problem import Link, Problem
-from pipesat.core.problem_file import parse_problem
+from pipesat.problem.problem import Link, Problem
+from pipesat.problem.problem_file import parse_problem
 
 STAGE = {"F": 10, "B": 20, "W": 5, "held_after_F": 7, "held_after_B": 3}
 

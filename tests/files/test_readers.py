@@ -254,7 +254,7 @@ def break_check(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("pipesat.core.problem_file.read_problem", fail)
+    monkeypatch.setattr("pipesat.problem.problem_file.read_problem", fail)
 
 
 def test_a_bug_is_one_line(cli: Run, world: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Copy, Op, Pair, Unreadable
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Schedule, Timed, TimedCopy
-from pipesat.core.schedule_file import read_schedule, schedule_bytes, write_schedule
 from pipesat.heuristics.list_scheduling import list_scheduling
+from pipesat.problem.ops import Copy, Op, Pair, Unreadable
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
+from pipesat.schedule.schedule_file import read_schedule, schedule_bytes, write_schedule
 from tests.support.problems import chain, problems
 
 Save = Callable[..., Path]

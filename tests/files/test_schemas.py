@@ -11,9 +11,9 @@ from types import ModuleType
 
 import pytest
 
-from pipesat.core.problem import Problem
-from pipesat.core.schedule_file import schedule_bytes
-from pipesat.workflows.schedules import schedule_of
+from pipesat.compare.schedules import schedule_of
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule_file import schedule_bytes
 from tests.support.paths import ROOT
 
 

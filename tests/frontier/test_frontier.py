@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from pipesat.check.checker import check
 from pipesat.cli.terminal import print_answer
 from pipesat.compare.frontier.capacities import (
     at_cap,
@@ -31,18 +32,17 @@ from pipesat.compare.frontier.curve import Curve
 from pipesat.compare.frontier.frontiers import Frontiers
 from pipesat.compare.frontier.least_memory import least_memory
 from pipesat.compare.frontier.points import Frontier, trace
-from pipesat.core.checker import check
+from pipesat.compare.hand_written import published
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Fault
 from pipesat.core.folder import write_folder
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem, read_problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.schedule_file import read_schedule
+from pipesat.draw.figures import PICTURES
 from pipesat.heuristics import BASELINES
-from pipesat.picture.figures import PICTURES
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem, read_problem
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.schedule_file import read_schedule
 from pipesat.solver import SolveOptions
-from pipesat.workflows.hand_written import published
 from tests.conftest import Run
 from tests.oracle.exact import optimum
 from tests.support.interrupted import interrupted

@@ -7,7 +7,7 @@ import pytest
 import pipesat
 from pipesat import Problem
 from pipesat.compare.frontier.staircases import Staircase, frontier_figure, staircases
-from pipesat.picture.figures import file_of
+from pipesat.draw.figures import file_of
 from tests.support.problems import chain
 
 

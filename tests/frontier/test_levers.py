@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from pipesat.check.checker import check
 from pipesat.compare.frontier.by_mode import caps_to_compare, with_levers
 from pipesat.compare.frontier.capacities import at_cap, attainable, least_feasible_cap
 from pipesat.compare.frontier.memory import frontier, min_memory
-from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
-from pipesat.core.metrics import peak_memory
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.result import Improvement
-from pipesat.core.schedule_file import read_schedule
-from pipesat.core.timing import time_order
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.metrics import peak_memory
+from pipesat.schedule.result import Improvement
+from pipesat.schedule.schedule_file import read_schedule
+from pipesat.schedule.timing import time_order
 from tests.oracle.exact import optimum
 from tests.oracle.generator import ONE_ROUTE
 from tests.support.orders import random_order

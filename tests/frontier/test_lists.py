@@ -10,8 +10,8 @@ import pytest
 from pipesat.compare.frontier.capacities import at_cap, attainable, least_feasible_cap, scale_of
 from pipesat.compare.frontier.memory import frontier, min_memory
 from pipesat.core.errors import BadInput
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
 from tests.oracle.exact import optimum
 
 

@@ -8,14 +8,14 @@ from random import Random
 import pytest
 
 import pipesat
-from pipesat.core.ops import Copy
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Schedule, Timed, TimedCopy
-from pipesat.core.timing import time_order
-from pipesat.export.steps import late_steps
-from pipesat.hangs.step_lists import RULES, with_waits, word
-from pipesat.hangs.verdict import Verdict
-from pipesat.workflows.schedules import schedule_of
+from pipesat.compare.schedules import schedule_of
+from pipesat.problem.ops import Copy
+from pipesat.problem.problem_file import parse_problem
+from pipesat.runtimes.hangs.step_lists import RULES, with_waits, word
+from pipesat.runtimes.hangs.verdict import Verdict
+from pipesat.runtimes.steps import late_steps
+from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
+from pipesat.schedule.timing import time_order
 from tests.conftest import Run
 from tests.oracle.hang_claims import judged
 from tests.oracle.hangs import posted_late, programs, random_order, random_problem, simulate

@@ -7,13 +7,13 @@ import re
 import pytest
 from hypothesis import given, settings
 
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import read_problem
 from pipesat.heuristics import BASELINES, LIST_SCHEDULING
 from pipesat.heuristics.greedy_pairs import NAME as GREEDY_PAIRS
 from pipesat.heuristics.lockstep import NAME as LOCKSTEP
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import read_problem
 from tests.support.paths import ROOT
 from tests.support.problems import problems
 

@@ -7,14 +7,14 @@ import random
 import pytest
 
 from pipesat.bounds.feasibility import preflight
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import Infeasible, NotApplicable
-from pipesat.core.metrics import pair_counts
-from pipesat.core.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.greedy_pairs import GreedySetting, climbed, pairing_policies
 from pipesat.heuristics.list_scheduling import ListScheduler, Policy
 from pipesat.heuristics.registry import never
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.metrics import pair_counts
 from tests.support.greedy import by_each_setting
 from tests.support.problems import chain, document, of, vee
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
 from tests.support.greedy import by_each_policy
 from tests.support.problems import chain, problems, vee
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipesat.core.checker import check
+from pipesat.check.checker import check
+from pipesat.compare.hand_written import baseline
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.ops import Op, Pair, members
-from pipesat.core.schedule import Schedule
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.interleaved import full_groups, groups_of, interleaved
-from pipesat.workflows.hand_written import baseline
+from pipesat.problem.ops import Op, Pair, members
+from pipesat.schedule.schedule import Schedule
 from tests.support.problems import chain, loop, vee
 
 LOOPS = (

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pipesat.core.ops import Item, Op, Pair
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Schedule
-from pipesat.export.torch.lint import KIND_OF, LETTER_OF, parse_cell
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.interleaved import interleaved
+from pipesat.problem.ops import Item, Op, Pair
+from pipesat.problem.problem_file import parse_problem
+from pipesat.runtimes.torch.lint import KIND_OF, LETTER_OF, parse_cell
+from pipesat.schedule.schedule import Schedule
 from tests.support.problems import document, loop, vee
 
 pytest.importorskip("torch", reason="needs the extra `torch`")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.metrics import peak_memory
-from pipesat.core.ops import Op, Pair
-from pipesat.core.schedule import Schedule
 from pipesat.heuristics import BASELINES
+from pipesat.problem.ops import Op, Pair
+from pipesat.schedule.metrics import peak_memory
+from pipesat.schedule.schedule import Schedule
 from tests.support.baselines import has_counts_of_the_picture
 from tests.support.problems import chain, two_routes
 

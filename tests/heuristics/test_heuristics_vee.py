@@ -7,19 +7,19 @@ import json
 import numpy as np
 import pytest
 
-from pipesat.core.arrays_of import coded
-from pipesat.core.arrays_of import order_of as arrays_back
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.metrics import peak_memory
-from pipesat.core.ops import Item, parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem, read_problem
-from pipesat.core.schedule import Order, Schedule
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.one_f_one_b_v import pulled_ahead
 from pipesat.kernels.refitting import refitted as refitted_codes
+from pipesat.problem.ops import Item, parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem, read_problem
+from pipesat.schedule.arrays_of import coded
+from pipesat.schedule.arrays_of import order_of as arrays_back
+from pipesat.schedule.metrics import peak_memory
+from pipesat.schedule.schedule import Order, Schedule
+from pipesat.schedule.timing import time_order
 from tests.support.baselines import has_counts_of_the_picture
 from tests.support.paths import ROOT
 from tests.support.problems import chain, document, vee

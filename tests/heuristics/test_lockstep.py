@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from pipesat.bounds.feasibility import preflight
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import Infeasible, NotApplicable
-from pipesat.core.metrics import pair_counts
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.lockstep import _Descent, lockstep_schedules
 from pipesat.heuristics.registry import never
 from pipesat.heuristics.shared.slot_grid import SlotGrid
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.metrics import pair_counts
+from pipesat.schedule.timing import time_order
 from tests.support.problems import chain, document, of, vee
 
 _ALL = 5  # every so many draws, all schedules: those with opened pairs come last

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
 from tests.support.problems import chain, document, loop, two_routes, vee
 
 

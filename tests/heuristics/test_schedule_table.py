@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from pipesat.core.errors import NotApplicable
-from pipesat.core.metrics import peak_memory
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.metrics import peak_memory
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.timing import time_order
 from tests.support.paths import ROOT
 from tests.support.problems import chain, document, loop, two_routes, vee
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from pipesat.check.checker import check
 from pipesat.compare.balance import balance
-from pipesat.core.checker import check
+from pipesat.compare.hand_written import baseline
 from pipesat.core.errors import NotApplicable
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.microbatch_orders import permutations
-from pipesat.workflows.hand_written import baseline
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
 from tests.support.problems import chain, vee
 
 NAME = "wait-free-cyclic"

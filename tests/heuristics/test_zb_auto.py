@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from pipesat.core.arrays_of import arrays_of, order_of
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.geometry import ranks_of
-from pipesat.core.metrics import bubbles
-from pipesat.core.ops import Op
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem, read_problem
-from pipesat.core.schedule import Order
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.shared.gap_filling import Switches, fill_gaps
 from pipesat.heuristics.zb_auto import settings, zb_auto, zb_auto_span
+from pipesat.problem.geometry import ranks_of
+from pipesat.problem.ops import Op
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem, read_problem
+from pipesat.schedule.arrays_of import arrays_of, order_of
+from pipesat.schedule.metrics import bubbles
+from pipesat.schedule.schedule import Order
+from pipesat.schedule.timing import time_order
 from tests.support.paths import ROOT
 from tests.support.problems import chain, vee
 from tests.support.published_forms import zb_h1_span

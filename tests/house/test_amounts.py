@@ -9,12 +9,12 @@ from dataclasses import fields
 
 import pytest
 
+from pipesat.check.check_ops import CheckedAmounts
 from pipesat.compare.sweep.sources import NumbersModel
-from pipesat.core.check_ops import CheckedAmounts
-from pipesat.core.costs import Costs
-from pipesat.core.problem import Problem
-from pipesat.core.stage import AMOUNTS, COSTS, MORE, MicrobatchClass, Stage
-from pipesat.layers.file import CostsModel
+from pipesat.layers.layers_file import CostsModel
+from pipesat.problem.costs import Costs
+from pipesat.problem.problem import Problem
+from pipesat.problem.stage import AMOUNTS, COSTS, MORE, MicrobatchClass, Stage
 from tests.support.paths import ROOT
 
 MAKERS = [Problem.chain, Problem.loop, Problem.vee, Problem.two_routes]

@@ -24,12 +24,12 @@ import click
 import pytest
 
 from pipesat.cli.app import app
+from pipesat.compare.schedules import schedule_of
 from pipesat.core.errors import BadInput
-from pipesat.core.problem_file import parse_problem, read_problem
-from pipesat.core.schedule_file import ScheduleModel
-from pipesat.layers.file import parse_layers
-from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
-from pipesat.workflows.schedules import schedule_of
+from pipesat.layers.layers_file import parse_layers
+from pipesat.problem.problem_file import parse_problem, read_problem
+from pipesat.runtimes.timeline import DeviceRun, Ran, Timeline, TrainingStep
+from pipesat.schedule.schedule_file import ScheduleModel
 from tests.conftest import Run
 from tests.support.paths import ROOT
 from tests.support.timelines import TRACES
@@ -99,11 +99,11 @@ NOT_RUN = {
 NEEDS_TORCH = {
     (
         "docs/memory.md",
-        "from pipesat.runtime.memory_modes import",
+        "from pipesat.measure.processes.memory_modes import",
     ): "in a rank: tests/runtime/test_memory_modes.py",
     (
         "docs/python.md",
-        "import pipesat\nfrom pipesat.timeline.refit",
+        "import pipesat\nfrom pipesat.measure.timeline.refit",
     ): "starts processes: tests/runtime/test_python_page.py",
     (
         "docs/runtimes.md",

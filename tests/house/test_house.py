@@ -74,27 +74,20 @@ def within(names: set[str], package: str) -> set[str]:
 
 
 def test_all_three_folders_were_found() -> None:
-    assert {"pipesat.core.ops", "pipesat.cli.app", "pipesat.core.atomic"} <= MODULES.keys()
+    assert {"pipesat.problem.ops", "pipesat.cli.app", "pipesat.core.atomic"} <= MODULES.keys()
     assert {"pipesat.solver", "pipesat.solver.model.model"} <= MODULES.keys()
     assert {"pipesat.heuristics", "pipesat.heuristics.one_f_one_b"} <= MODULES.keys()
 
 
 LAYERS = """
-kernels
-core record
-bounds
-picture
+core kernels record
+problem
+schedule
+bounds check draw layers
 heuristics
-solver
-profile
-layers
-export
-timeline hangs
-runtime
-workflows
+runtimes solver
 compare doctor
-report
-choose
+advise measure
 cli
 """
 """From the bottom up; a package uses those of lower lines only, so there are no circles."""
@@ -163,20 +156,20 @@ def test_no_circle_between_modules() -> None:
 
 
 def test_an_upward_import_would_be_seen() -> None:
-    assert "solver" in arrows("pipesat.workflows.solve")  # inside a function
-    assert "timeline" in arrows("pipesat.workflows.trace_answer")  # under TYPE_CHECKING
-    assert LEVEL["core"] < LEVEL["heuristics"] < LEVEL["solver"] < LEVEL["workflows"]
+    assert "solver" in arrows("pipesat.compare.solve")  # inside a function
+    assert "problem" in arrows("pipesat.measure.trace_answer")  # under TYPE_CHECKING
+    assert LEVEL["core"] < LEVEL["heuristics"] < LEVEL["solver"] < LEVEL["compare"]
 
 
 @pytest.mark.parametrize("module", ["schedules", "exports", "hand_written", "result"])
 def test_checking_showing_and_exporting_reach_no_search(module: str) -> None:
-    reached, coming = set[str](), [f"pipesat.workflows.{module}"]
+    reached, coming = set[str](), [f"pipesat.compare.{module}"]
     while coming:
         one = module_of(coming.pop())
         if one not in reached and one != "pipesat":
             reached.add(one)
             coming += within(imports(MODULES[one]), "pipesat")
-    assert within(reached, "pipesat.export")
+    assert within(reached, "pipesat.runtimes")
     assert not within(reached, "pipesat.solver")
 
 
@@ -186,9 +179,9 @@ def test_who_uses_which_library(module: str) -> None:
     early = imports(MODULES[module], at_import_time=True)
     if not within({module}, "pipesat.solver"):  # one module of bounds does, where it needs an LP
         assert not within(early if module == "pipesat.bounds.counting" else names, "ortools")
-    if not within({module}, "pipesat.runtime") and module != "pipesat.record":
+    if not within({module}, "pipesat.measure.processes") and module != "pipesat.record":
         assert not within(early, "torch")
-    if not within({module}, "pipesat.picture"):
+    if not within({module}, "pipesat.draw"):
         assert not within(early, "matplotlib")
     if not within({module}, "pipesat.cli"):
         assert not within(names, "click") | within(names, "rich")
@@ -197,15 +190,15 @@ def test_who_uses_which_library(module: str) -> None:
 
 READERS = {
     "parse_problem": {
-        "pipesat.core.problem",
-        "pipesat.core.problem_file",
-        "pipesat.core.making",
-        "pipesat.report.study",
+        "pipesat.problem.problem",
+        "pipesat.problem.problem_file",
+        "pipesat.problem.making",
+        "pipesat.compare.report.study",
     },
-    "parse_layers": {"pipesat.layers.file", "pipesat.layers.from_profile"},
+    "parse_layers": {"pipesat.layers.layers_file", "pipesat.layers.from_profile"},
     "json.loads": {
-        "pipesat.export.frameworks",
-        "pipesat.export.reading",
+        "pipesat.runtimes.frameworks",
+        "pipesat.runtimes.reading",
         "pipesat.core.atomic",
         "pipesat.core.folder",
         "pipesat.core.strict_json",
@@ -238,10 +231,10 @@ def test_no_test_file_imports_from_another() -> None:
 
 def test_the_checker_shares_nothing_with_timing_and_model() -> None:
     parts = {
-        "pipesat.core.checker",
-        "pipesat.core.check_schedule",
-        "pipesat.core.check_memory",
-        "pipesat.core.check_ops",
+        "pipesat.check.checker",
+        "pipesat.check.check_schedule",
+        "pipesat.check.check_memory",
+        "pipesat.check.check_ops",
     }
     data = {
         f"pipesat.core.{name}"
@@ -335,7 +328,7 @@ def test_a_commands_help_loads_no_heavy_package_either() -> None:
 
 
 def test_the_footprint_test_would_see_a_heavy_package() -> None:
-    assert "pydantic" in loaded_by("import pipesat.core.problem_file")
+    assert "pydantic" in loaded_by("import pipesat.problem.problem_file")
 
 
 def test_the_public_names() -> None:

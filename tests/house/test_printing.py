@@ -10,10 +10,10 @@ import pytest
 
 import pipesat
 from pipesat import Problem
-from pipesat.core import schedule
-from pipesat.core.lengths import microbatches_from_lengths
 from pipesat.core.showing import Displayed
 from pipesat.heuristics.registry import Published
+from pipesat.problem.lengths import microbatches_from_lengths
+from pipesat.schedule import schedule
 from pipesat.solver.lanes.incumbent import Incumbent
 
 CHAIN: Final = Problem.chain(2, 3, F=2, B=2, W=1, held_after_F=3, memory=9, time_unit="ms")

@@ -7,12 +7,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from pipesat.core.arrays_of import arrays_of, order_of
-from pipesat.core.geometry import ranks_of
 from pipesat.heuristics.controllable_memory import blocks, half_block, least_block
 from pipesat.heuristics.one_f_one_b_v import pulled_ahead, whole_block
 from pipesat.heuristics.shared.building_blocks import order_by_block
 from pipesat.kernels.refitting import refitted
+from pipesat.problem.geometry import ranks_of
+from pipesat.schedule.arrays_of import arrays_of, order_of
 from tests.oracle.kernels import building_blocks, refit
 from tests.support.problems import of
 

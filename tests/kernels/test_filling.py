@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from pipesat.core.arrays_of import arrays_of, order_of
-from pipesat.core.checker import check
-from pipesat.core.geometry import ranks_of
-from pipesat.core.timing import time_codes
+from pipesat.check.checker import check
 from pipesat.heuristics.shared.gap_filling import Switches, fill_gaps
 from pipesat.kernels.filling import CRITICAL, DEPTHS, PATTERNS
+from pipesat.problem.geometry import ranks_of
+from pipesat.schedule.arrays_of import arrays_of, order_of
+from pipesat.schedule.timing import time_codes
 from tests.oracle.generator import FIT
 from tests.oracle.kernels import gap_filling as oracle
 from tests.support.problems import of

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from pipesat.core.arrays_of import order_of
-from pipesat.core.plain_problems import without_modes
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.timing import time_order
 from pipesat.heuristics.greedy_pairs import GreedySetting, pairing_policies
 from pipesat.heuristics.list_scheduling import ListScheduler, Policy, policies
+from pipesat.problem.plain_problems import without_modes
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.schedule.arrays_of import order_of
+from pipesat.schedule.timing import time_order
 from tests.oracle.generator import of_family
 from tests.oracle.kernels.greedy import Greedy
 from tests.support.problems import chain, document

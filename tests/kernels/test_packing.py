@@ -8,11 +8,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order
-from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.kernels.packing import pack
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Order
+from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.mode_starts import packer
 from pipesat.solver.growth.packing import Walk, jobs_of
 from tests.oracle.kernels.packing import packed

@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
 from pipesat.heuristics.shared.slot_grid import SlotGrid
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
 from tests.oracle.kernels import slots as oracle
 from tests.support.problems import document, of, vee
 

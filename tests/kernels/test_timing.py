@@ -7,16 +7,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pipesat.core.arrays_of import arrays_of, coded, order_of
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import members
-from pipesat.core.plain_problems import without_modes
-from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited, duration, memory_in_order
-from pipesat.core.schedule import Order
-from pipesat.core.timing import linearize
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.kernels.timing import ends_of, makespan_of, over_room, sequenced, tails_of
+from pipesat.problem.ops import members
+from pipesat.problem.plain_problems import without_modes
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import awaited, duration, memory_in_order
+from pipesat.schedule.arrays_of import arrays_of, coded, order_of
+from pipesat.schedule.schedule import Order
+from pipesat.schedule.timing import linearize
 from pipesat.solver.growth.mode_starts import orders_from
 from tests.support.greedy import by_each_policy, by_each_setting
 from tests.support.problems import chain, of

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.layers.file import parse_layers
 from pipesat.layers.layer import FORMAT, Layers
+from pipesat.layers.layers_file import parse_layers
 from pipesat.layers.megatron import cut_pattern, layout_option, partition_of_pattern
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
-from pipesat.core.partition import partition_of
-from pipesat.core.split import FORBIDDEN, balanced, best_split
 from pipesat.heuristics import BASELINES
 from pipesat.layers import devices
 from pipesat.layers.devices import smallest_largest
-from pipesat.layers.file import parse_layers
 from pipesat.layers.layer import FORMAT, Layers
+from pipesat.layers.layers_file import parse_layers
 from pipesat.layers.linear_costs import makespan_lines
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b, link_delay
 from pipesat.layers.rules import check_partition
 from pipesat.layers.stages import problem_of_split, static_of_devices
+from pipesat.problem.partition import partition_of
+from pipesat.problem.split import FORBIDDEN, balanced, best_split
 
 
 def layers_of(entries: Sequence[dict[str, Any]], **more: Any) -> Layers:

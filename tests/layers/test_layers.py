@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.layers.file import parse_layers, read_layers
 from pipesat.layers.from_profile import layers_of_profile
 from pipesat.layers.layer import FORMAT, Layers
+from pipesat.layers.layers_file import parse_layers, read_layers
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b, link_delay
+from pipesat.layers.profile.profile_file import parse_profile
+from pipesat.layers.profile.static import Training
 from pipesat.layers.rules import check_partition, neighbours
 from pipesat.layers.stages import problem_of_split, static_of_devices, untold
-from pipesat.profile.file import parse_profile
-from pipesat.profile.static import Training
 from tests.conftest import Run
 from tests.support.paths import ROOT
 from tests.support.profiles import MIB, document, weights

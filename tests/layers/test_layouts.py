@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.partition import partition_of
-from pipesat.export.options import module_names
-from pipesat.layers.file import parse_layers
 from pipesat.layers.layer import FORMAT, Layers
+from pipesat.layers.layers_file import parse_layers
 from pipesat.layers.layout import (
     SYMBOLS,
     MegatronLayout,
@@ -23,6 +21,8 @@ from pipesat.layers.layout import (
     partition_of_names,
 )
 from pipesat.layers.megatron import layout_text_of
+from pipesat.problem.partition import partition_of
+from pipesat.runtimes.options import module_names
 
 
 def model(blocks: int, *, ends: bool = True, mtp: int = 0) -> Layers:

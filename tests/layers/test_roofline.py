@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 import pipesat
+from pipesat.compare.from_profile import estimate_layers
 from pipesat.core.errors import BadInput
-from pipesat.layers.file import parse_layers
+from pipesat.layers.layers_file import parse_layers
 from pipesat.layers.pipeline import Pipeline
+from pipesat.layers.profile.published import GPUS, DecoderShape, Gpu, named_gpu, named_shape
 from pipesat.layers.roofline import (
     Efficiency,
     ModelRun,
@@ -18,8 +20,6 @@ from pipesat.layers.roofline import (
     range_of_estimate,
 )
 from pipesat.layers.stages import problem_of_split
-from pipesat.profile.published import GPUS, DecoderShape, Gpu, named_gpu, named_shape
-from pipesat.workflows.from_profile import estimate_layers
 
 GPT = DecoderShape(
     style="gpt", layers=2, width=64, heads=4, kv_heads=4, feed_forward=256, vocabulary=100

@@ -13,14 +13,14 @@ from ortools.sat.python import cp_model
 import pipesat
 from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.bounds.feasibility import sure_order
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import Infeasible
-from pipesat.core.ops import parse_copy, parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Objective, Schedule, Timed, TimedCopy
-from pipesat.core.schedule_file import in_mode
-from pipesat.core.timing import time_order
+from pipesat.problem.ops import parse_copy, parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.schedule import Objective, Schedule, Timed, TimedCopy
+from pipesat.schedule.schedule_file import in_mode
+from pipesat.schedule.timing import time_order
 from pipesat.solver.model.model import build_model
 from tests.oracle.exact import Found, Undecided, optimum, solve
 from tests.oracle.reading import KINDS, Document, Pipe

@@ -7,12 +7,12 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pipesat
-from pipesat.core.ops import parse_item
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.timing import time_order
-from pipesat.export.steps import RankStep, compute_kind
-from pipesat.hangs.step_lists import RULES, WORDS
-from pipesat.hangs.verdict import verdict
+from pipesat.problem.ops import parse_item
+from pipesat.problem.problem_file import parse_problem
+from pipesat.runtimes.hangs.step_lists import RULES, WORDS
+from pipesat.runtimes.hangs.verdict import verdict
+from pipesat.runtimes.steps import RankStep, compute_kind
+from pipesat.schedule.timing import time_order
 from tests.oracle.hangs import (
     Outcome,
     Step,

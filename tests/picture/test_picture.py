@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from pipesat.core.ops import KINDS, Op, members, parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem, read_problem
-from pipesat.core.schedule import Schedule, Timed
-from pipesat.core.timing import time_order
+from pipesat.draw.device_rows import Fold, fold_of, rows_of
+from pipesat.draw.figures import amount_text, file_of, unit_of_memory, unit_of_time
+from pipesat.draw.gantt import gantt_figure
+from pipesat.draw.style import MEANING, fill
+from pipesat.draw.text import text_grid
 from pipesat.heuristics import BASELINES
-from pipesat.picture.figures import amount_text, file_of, unit_of_memory, unit_of_time
-from pipesat.picture.gantt import gantt_figure
-from pipesat.picture.rows import Fold, fold_of, rows_of
-from pipesat.picture.style import MEANING, fill
-from pipesat.picture.text import text_grid
+from pipesat.problem.ops import KINDS, Op, members, parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem, read_problem
+from pipesat.schedule.schedule import Schedule, Timed
+from pipesat.schedule.timing import time_order
 from tests.support.paths import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipesat import BadInput, Device, Problem, ProblemWarning, Stage
-from pipesat.core.problem_file import read_problem
+from pipesat.problem.problem_file import read_problem
 
 UNIT = {"F": 1, "B": 1, "W": 1}
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pipesat.core.errors import BadInput
-from pipesat.core.lengths import microbatches_from_lengths, read_lengths
-from pipesat.core.problem_file import parse_problem
+from pipesat.problem.lengths import microbatches_from_lengths, read_lengths
+from pipesat.problem.problem_file import parse_problem
 
 
 def test_factors_are_rounded_up_to_ten_thousandths() -> None:

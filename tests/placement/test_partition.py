@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesat.core.errors import BadInput
-from pipesat.core.partition import even
-from pipesat.core.split import balanced
+from pipesat.problem.partition import even
+from pipesat.problem.split import balanced
 
 
 def all_partitions(layers: int, stages: int) -> list[tuple[range, ...]]:

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipesat.core.costs import Costs, activations_of_1f1b, cut
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.geometry import PLACEMENTS, Geometry, one_route_placement_of, ranks_of
-from pipesat.core.making import built
-from pipesat.core.other_placements import same_layers_elsewhere
-from pipesat.core.problem import Link, Overlap, Problem
-from pipesat.core.problem_file import parse_problem
 from pipesat.core.settings import Placement
+from pipesat.problem.costs import Costs, activations_of_1f1b, cut
+from pipesat.problem.geometry import PLACEMENTS, Geometry, one_route_placement_of, ranks_of
+from pipesat.problem.making import built
+from pipesat.problem.other_placements import same_layers_elsewhere
+from pipesat.problem.problem import Link, Overlap, Problem
+from pipesat.problem.problem_file import parse_problem
 from tests.support.problems import chain, document
 from tests.support.problems import vee as small_vee
 

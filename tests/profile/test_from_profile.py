@@ -8,9 +8,9 @@ import pytest
 
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
-from pipesat.profile.costs_file import samples_document
-from pipesat.profile.cut import layers_of_stages
-from pipesat.profile.file import (
+from pipesat.layers.profile.costs_file import samples_document
+from pipesat.layers.profile.cut import layers_of_stages
+from pipesat.layers.profile.profile_file import (
     LINKS_FORMAT,
     LinksModel,
     delay_of,
@@ -18,8 +18,8 @@ from pipesat.profile.file import (
     read_profile,
     write_document,
 )
-from pipesat.profile.problem import problem_of_profile
-from pipesat.profile.static import Training
+from pipesat.layers.profile.stages_of import problem_of_profile
+from pipesat.layers.profile.static import Training
 from tests.support.profiles import ACTIVATION, MIB, TOKENS, costs, document, tensor, times, weights
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from pipesat.core.errors import BadInput
-from pipesat.profile.file import parse_profile, read_profile
-from pipesat.profile.published import SHAPES, DecoderShape, named_shape
-from pipesat.runtime.profile_model import profile_model
+from pipesat.layers.profile.profile_file import parse_profile, read_profile
+from pipesat.layers.profile.published import SHAPES, DecoderShape, named_shape
+from pipesat.measure.processes.profile_model import profile_model
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("needs torch: pip install 'pipesat[torch]'", allow_module_level=True)
@@ -23,10 +23,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from pipesat.runtime import meters
-from pipesat.runtime.decoder import build_layer, layer_count
-from pipesat.runtime.models import decoder_model, imported_model, model_of_profile
-from pipesat.runtime.profiling import require_device
+from pipesat.measure.processes import meters
+from pipesat.measure.processes.decoder import build_layer, layer_count
+from pipesat.measure.processes.models import decoder_model, imported_model, model_of_profile
+from pipesat.measure.processes.profiling import require_device
 
 ROWS, WIDTH = 32, 64
 UNIT = ROWS * WIDTH * 4

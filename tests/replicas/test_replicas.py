@@ -18,10 +18,10 @@ from pipesat.compare.replicas.dealer import Dealer, checked_load, replay_of, sea
 from pipesat.compare.replicas.dealing_rules import RULES, differencing
 from pipesat.compare.replicas.replay import costs_of_lengths, costs_of_list, problem_of
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
-from pipesat.core.metrics import peak_memory
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.metrics import peak_memory
+from pipesat.schedule.timing import time_order
 from tests.conftest import Run
 
 CHANCE = np.random.default_rng(7)

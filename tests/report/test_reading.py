@@ -8,7 +8,7 @@ import pytest
 
 import pipesat
 from pipesat import BadInput, Problem
-from pipesat.workflows.schedules import schedule_of
+from pipesat.compare.schedules import schedule_of
 from tests.support.paths import ROOT
 
 

@@ -16,22 +16,22 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from pipesat.compare.best_known import Comparison, comparison_of
+from pipesat.compare.hand_written import ScheduleRow, row_of
+from pipesat.compare.report.data import case_data, schedule_data
+from pipesat.compare.report.page import page
+from pipesat.compare.report.result_file import read_result
+from pipesat.compare.report.tables import ordered, plain, script_json
+from pipesat.compare.result import Result
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Op, members
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_order
-from pipesat.export.result_folder import write_result_folder
 from pipesat.heuristics import BASELINES
-from pipesat.report.data import case_data, schedule_data
-from pipesat.report.page import page
-from pipesat.report.result_file import read_result
-from pipesat.report.tables import ordered, plain, script_json
-from pipesat.workflows.best_known import Comparison, comparison_of
-from pipesat.workflows.hand_written import ScheduleRow, row_of
-from pipesat.workflows.result import Result
+from pipesat.problem.ops import Op, members
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.runtimes.result_folder import write_result_folder
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.timing import time_order
 from tests.conftest import Run
 from tests.support.orders import order_of
 from tests.support.outcomes import one_bad_line

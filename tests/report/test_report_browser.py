@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.core.ops import Op
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Order
-from pipesat.core.schedule_file import write_schedule
-from pipesat.core.timing import time_order
+from pipesat.compare.result import Result
 from pipesat.heuristics import BASELINES
-from pipesat.workflows.result import Result
+from pipesat.problem.ops import Op
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.schedule import Order
+from pipesat.schedule.schedule_file import write_schedule
+from pipesat.schedule.timing import time_order
 from tests.support.problems import chain, document
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`")

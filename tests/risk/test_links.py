@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipesat.check.checker import check
 from pipesat.compare.risk.queues import Links, Queued, Transfer, network_of, queued
-from pipesat.core.checker import check
-from pipesat.core.linear_order import LinearOrder
-from pipesat.core.ops import Pair, parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.schedule import Order, Schedule, Timed
-from pipesat.core.timing import earliest_ends, time_order
 from pipesat.heuristics import BASELINES
+from pipesat.problem.ops import Pair, parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.schedule.linear_order import LinearOrder
+from pipesat.schedule.schedule import Order, Schedule, Timed
+from pipesat.schedule.timing import earliest_ends, time_order
 from tests.support.problems import chain, problems
 
 

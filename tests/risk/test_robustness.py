@@ -23,14 +23,14 @@ from pipesat.compare.risk.noise import (
 )
 from pipesat.compare.risk.queues import Links, network_of
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Op, parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Order
-from pipesat.core.schedule_file import schedule_bytes
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
-from pipesat.profile.file import parse_profile
+from pipesat.layers.profile.profile_file import parse_profile
+from pipesat.problem.ops import Op, parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.schedule import Order
+from pipesat.schedule.schedule_file import schedule_bytes
+from pipesat.schedule.timing import time_order
 from tests.conftest import Run
 from tests.support.problems import chain, problems
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipesat.core.ops import parse_item
-from pipesat.core.schedule_file import write_schedule
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
+from pipesat.problem.ops import parse_item
+from pipesat.schedule.schedule_file import write_schedule
+from pipesat.schedule.timing import time_order
 from tests.support.problems import chain
 
 pytestmark = [

@@ -52,7 +52,7 @@ class Box:
 
 
 def test_a_receive_that_returns_early_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipesat.runtime import connection as clock
+    from pipesat.measure.processes import connection as clock
 
     ranks = [Rank(), Rank()]
     mine = threading.local()

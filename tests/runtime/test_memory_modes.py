@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from pipesat.core.checker import check
-from pipesat.core.ops import Op
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.schedule_file import write_schedule
-from pipesat.core.timing import time_order
-from pipesat.export.torch.adapt import adapt
-from pipesat.export.torch.companions import modes_text
-from pipesat.export.torch.csv_file import torch_csv
+from pipesat.check.checker import check
 from pipesat.heuristics import BASELINES
-from pipesat.runtime.answers import device_peaks
-from pipesat.runtime.run import check_parity
+from pipesat.measure.processes.answers import device_peaks
+from pipesat.measure.processes.run import check_parity
+from pipesat.problem.ops import Op
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.runtimes.torch.adapt import adapt
+from pipesat.runtimes.torch.companions import modes_text
+from pipesat.runtimes.torch.csv_file import torch_csv
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.schedule_file import write_schedule
+from pipesat.schedule.timing import time_order
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="needs torch: pip install 'pipesat[torch]'"
@@ -70,7 +70,7 @@ def mixed(problem: Problem, *, split: bool) -> Schedule:
 def test_live_storages_are_counted_once_and_while_they_live() -> None:
     import torch
 
-    from pipesat.runtime.meters import HostMeter
+    from pipesat.measure.processes.meters import HostMeter
 
     kept = torch.ones(1000)
     meter = HostMeter()
@@ -93,7 +93,7 @@ def test_what_autograd_saves_leaves_but_for_what_is_there_anyway() -> None:
     """Another host stands for the device: torch's own hooks are told to keep what they get."""
     import torch
 
-    from pipesat.runtime.memory_modes import offloading, storages_of
+    from pipesat.measure.processes.memory_modes import offloading, storages_of
 
     torch.manual_seed(0)
     layer, x = torch.nn.Linear(8, 8), torch.randn(16, 8)
@@ -113,7 +113,7 @@ def test_what_autograd_saves_leaves_but_for_what_is_there_anyway() -> None:
             return packed[1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipesat.runtime.memory_modes.save_on_cpu", Host)
+        patch.setattr("pipesat.measure.processes.memory_modes.save_on_cpu", Host)
         with offloading([*storages_of([layer, {"x": [x]}])]):
             y = layer(x).tanh().square().sum()
     y.backward()

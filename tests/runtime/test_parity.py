@@ -12,18 +12,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pipesat.compare.solve import solve
 from pipesat.core.errors import RunFailed
-from pipesat.core.ops import Op
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.schedule import Order
-from pipesat.core.schedule_file import write_schedule
-from pipesat.core.timing import time_order
-from pipesat.export.torch.adapt import adapt
-from pipesat.export.torch.csv_file import torch_csv
 from pipesat.heuristics import BASELINES
-from pipesat.runtime.run import ParityReport, check_parity
-from pipesat.workflows.solve import solve
+from pipesat.measure.processes.run import ParityReport, check_parity
+from pipesat.problem.ops import Op
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.runtimes.torch.adapt import adapt
+from pipesat.runtimes.torch.csv_file import torch_csv
+from pipesat.schedule.schedule import Order
+from pipesat.schedule.schedule_file import write_schedule
+from pipesat.schedule.timing import time_order
 from tests.support.problems import chain, document, problems, vee
 
 pytestmark = [

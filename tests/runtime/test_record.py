@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from pipesat.core.errors import BadInput
-from pipesat.timeline.file import read_timeline
-from pipesat.timeline.refit import refit
+from pipesat.measure.timeline.refit import refit
+from pipesat.runtimes.timeline_file import read_timeline
 from tests.support.paths import ROOT
 from tests.support.problems import chain
 

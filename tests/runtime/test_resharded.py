@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipesat.runtime.forks import Call
-from pipesat.runtime.launch import run_processes
+from pipesat.measure.processes.forks import Call
+from pipesat.measure.processes.launch import run_processes
 
 pytest.importorskip("torch", reason="needs torch: pip install 'pipesat[torch]'")
 
@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'pipesat[torch]'")
 @pytest.mark.usefixtures("warm")
 def test_split_backwards_lose_the_gradients_of_weights_that_fsdp_reshards() -> None:
     calls = {f"rank {n}": Call("tests.support.resharded:run_as_rank", (n,)) for n in (0, 1)}
-    load = "pipesat.runtime.launch:load_torch_api"
+    load = "pipesat.measure.processes.launch:load_torch_api"
     first, last = run_processes(calls, load=load, timeout=600).values()
     true = last["whole, kept"]
     assert None not in true.values()

@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule_file import write_schedule
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
-from pipesat.runtime.forks import Call
-from pipesat.runtime.job import Job
-from pipesat.runtime.launch import run_processes
-from pipesat.runtime.run import peaks_of
-from pipesat.timeline.file import read_timeline
+from pipesat.measure.processes.forks import Call
+from pipesat.measure.processes.job import Job
+from pipesat.measure.processes.launch import run_processes
+from pipesat.measure.processes.run import peaks_of
+from pipesat.problem.ops import parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.runtimes.timeline_file import read_timeline
+from pipesat.schedule.schedule_file import write_schedule
+from pipesat.schedule.timing import time_order
 from tests.support.paths import ROOT
 from tests.support.problems import chain, document
 from tests.support.timed_modes import MODES, ORDER, problem_with_modes
@@ -258,7 +258,7 @@ def test_a_shape_that_changes_is_refused(cli, files, output, tmp_path) -> None:
     ],
 )
 def test_models_that_cannot_be_taken(tmp_path, content, message) -> None:
-    from pipesat.runtime.models import load_model
+    from pipesat.measure.processes.models import load_model
 
     if content is not None:
         (tmp_path / "mine.py").write_text(content)
@@ -334,10 +334,10 @@ def test_a_rank_of_torchrun_that_dies(files, output, tmp_path) -> None:
 TRACED = """
 import torch
 from torch.profiler import ProfilerActivity, profile
-from pipesat.runtime.launch import load_torch_api
-from pipesat.runtime.connection import connected, local_rank, offsets
-from pipesat.runtime.job import Shape
-from pipesat.runtime.models import transformer
+from pipesat.measure.processes.launch import load_torch_api
+from pipesat.measure.processes.connection import connected, local_rank, offsets
+from pipesat.measure.processes.job import Shape
+from pipesat.measure.processes.models import transformer
 api, model, cpu = load_torch_api(), transformer(Shape(), 2), torch.device("cpu")
 with connected(60, **local_rank(folder, rank, 2)):
     stage = api.stage(model.build_stage(rank, 2), rank, 2, cpu)
@@ -360,7 +360,7 @@ def test_traces_of_torchs_profiler_can_be_imported(cli, files, output, tmp_path)
     assert cli("export", *files, "--to", "torch-csv", "-o", tmp_path / "order.csv").code == 0
     call = "tests.support.rank_code:run_code"
     calls = {f"rank {n}": Call(call, (tmp_path, f"rank = {n}\n{TRACED}")) for n in (0, 1)}
-    run_processes(calls, load="pipesat.runtime.launch:load_torch_api", timeout=600)
+    run_processes(calls, load="pipesat.measure.processes.launch:load_torch_api", timeout=600)
     traces = [tmp_path / "trace1.json", tmp_path / "trace0.json"]  # they know their rank
     outcome = cli("timeline", "import", files[0], *traces, "-o", output)
     assert outcome.code == 0, outcome.err
@@ -376,7 +376,7 @@ def test_traces_of_torchs_profiler_can_be_imported(cli, files, output, tmp_path)
 
 def compare_is_sound(problem: Problem, output: Path) -> bool:
     """Whether the comparison has the makespan that was measured."""
-    from pipesat.timeline.compare import compare
+    from pipesat.measure.timeline.against_prediction import compare
 
     timeline = read_timeline(output, problem)
     return compare(problem, timeline).measured == timeline.typical.makespan > 0

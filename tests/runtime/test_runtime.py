@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from pipesat.core.errors import BadInput, RunFailed
-from pipesat.core.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
-from pipesat.runtime.answers import Check, Deviation, relative_error
-from pipesat.runtime.forks import Call, Outcome, first_failed
-from pipesat.runtime.job import order_of_csv
-from pipesat.runtime.launch import load_torch_api, run_processes
-from pipesat.runtime.run import ParityReport, check_parity
+from pipesat.measure.processes.answers import Check, Deviation, relative_error
+from pipesat.measure.processes.forks import Call, Outcome, first_failed
+from pipesat.measure.processes.job import order_of_csv
+from pipesat.measure.processes.launch import load_torch_api, run_processes
+from pipesat.measure.processes.run import ParityReport, check_parity
+from pipesat.schedule.schedule_file import write_schedule
 from tests.support.paths import ROOT
 from tests.support.problems import chain
 
@@ -122,7 +122,7 @@ def test_the_time_limit_ends_all_and_says_where_they_were(tmp_path, monkeypatch)
         return time.monotonic() + (1000.0 if (tmp_path / "there").exists() else 0.0)
 
     clock = types.SimpleNamespace(monotonic=monotonic)
-    monkeypatch.setattr("pipesat.runtime.launch.time", clock)
+    monkeypatch.setattr("pipesat.measure.processes.launch.time", clock)
     there = "(folder / 'rank 0.progress').write_text('0F0\\n2F0\\n'); open('there', 'w')"
     with pytest.raises(RunFailed, match=r"not finished after 500 s") as error:
         run(tmp_path, f"{there}; time.sleep(600)", SLEEP, timeout=500.0)
@@ -227,7 +227,7 @@ def report(error, executed=AS_PLANNED, untrained=(), unused=()):
     ],
 )
 def test_what_the_command_prints(cli, save, monkeypatch, tmp_path, result, code, text):
-    monkeypatch.setattr("pipesat.runtime.run.check_parity", lambda *a, **k: [result])
+    monkeypatch.setattr("pipesat.measure.processes.run.check_parity", lambda *a, **k: [result])
     problem = chain(2, 1)
     schedule = tmp_path / "schedule.json"
     write_schedule(schedule, problem, BASELINES["zb-h1"](problem))
@@ -364,7 +364,7 @@ def test_a_package_that_torch_needs_is_named(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     for name, module in modules().items():
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr("pipesat.runtime.launch._PIPELINING", "lacking")
+    monkeypatch.setattr("pipesat.measure.processes.launch._PIPELINING", "lacking")
     with pytest.raises(BadInput, match=r"^torch 3\.0 cannot load lacking, .*needs no_such_package"):
         load_torch_api()
 
@@ -408,8 +408,8 @@ def test_a_signal_ends_all_ranks(files, fake_torch, tmp_path, temporary, number)
 def test_ranks_end_when_their_parent_is_killed(tmp_path):
     code = f"""
 from pathlib import Path
-from pipesat.runtime.forks import Call
-from pipesat.runtime.launch import run_processes
+from pipesat.measure.processes.forks import Call
+from pipesat.measure.processes.launch import run_processes
 call = Call("tests.support.rank_code:run_code", (Path.cwd(), {f"import time{chr(10)}{SLEEP}"!r}))
 run_processes({{"rank 0": call, "rank 1": call}}, load="os:getpid", timeout=600)
 """
@@ -426,7 +426,7 @@ run_processes({{"rank 0": call, "rank 1": call}}, load="os:getpid", timeout=600)
 
 @pytest.mark.slow
 def test_torch_drops_an_activation_in_its_backward(tmp_path: Path) -> None:
-    """What `check --runtime` says of such a send: KeyError (pipesat/hangs/verdict.py)."""
+    """What `check --runtime` says of such a send: KeyError (pipesat/runtimes/hangs/verdict.py)."""
     import torch
     from torch import distributed
     from torch.distributed.pipelining import PipelineStage

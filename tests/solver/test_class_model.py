@@ -7,12 +7,12 @@ from typing import Any, Literal
 import pytest
 from ortools.sat.python import cp_model
 
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
+from pipesat.compare.solve import solve
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.times import model_times, rounded
 from pipesat.solver.model.variables import Variables, add_variables
-from pipesat.workflows.solve import solve
 
 
 def two_classes(order: str, names: str = "ab") -> Problem:

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesat.bounds.feasibility import sure_order
-from pipesat.core.checker import check
-from pipesat.core.metrics import peak_memory
-from pipesat.core.ops import Kind, Op, Pair
-from pipesat.core.problem import Link, Overlap, Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Objective, Order, Schedule
-from pipesat.core.timing import time_order
+from pipesat.check.checker import check
 from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.problem.ops import Kind, Op, Pair
+from pipesat.problem.problem import Link, Overlap, Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.metrics import peak_memory
+from pipesat.schedule.schedule import Objective, Order, Schedule
+from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.assign import in_modes
 from pipesat.solver.growth.few_microbatches import few_of, grown_orders
 from pipesat.solver.growth.packing import justified

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import pipesat
-from pipesat.core.plain_problems import backward_excess
-from pipesat.core.problem_file import parse_problem
+from pipesat.problem.plain_problems import backward_excess
+from pipesat.problem.problem_file import parse_problem
 
 STAGE: dict[str, Any] = {"device": 0, "F": 1, "B": 1, "W": 1, "held_after_F": 3, "held_after_B": 5}
 ONE: dict[str, Any] = {"format": "pipesat.problem/1", "microbatches": 2, "devices": [{"memory": 9}]}

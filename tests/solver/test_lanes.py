@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 
 from pipesat.bounds.feasibility import sure_order
+from pipesat.check.checker import check
 from pipesat.core import children
-from pipesat.core.checker import check
 from pipesat.core.claims import Bound
-from pipesat.core.problem import Problem
-from pipesat.core.result import Improvement
-from pipesat.core.schedule import Schedule
-from pipesat.core.solving import study
-from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.problem.problem import Problem
+from pipesat.schedule.result import Improvement
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.solving import study
+from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes import portfolio
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent

@@ -13,14 +13,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pipesat.bounds.feasibility import sure_order
-from pipesat.core.checker import check
+from pipesat.check.checker import check
+from pipesat.compare.solve import solve
 from pipesat.core.errors import BadInput
-from pipesat.core.metrics import memory_profiles
-from pipesat.core.problem import Link, Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Objective, Schedule, Timed
-from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling
+from pipesat.problem.problem import Link, Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.metrics import memory_profiles
+from pipesat.schedule.schedule import Objective, Schedule, Timed
+from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
@@ -29,7 +30,6 @@ from pipesat.solver.model.model import build_model
 from pipesat.solver.model.times import model_times, rounded, unit_for
 from pipesat.solver.proof.short_runs import RunBounds, ShortRuns, step_model
 from pipesat.solver.windows.window_search import WindowSearch
-from pipesat.workflows.solve import solve
 from tests.oracle.exact import optimum
 from tests.support.optimum import most_work, solved
 from tests.support.problems import chain, document, problems, vee

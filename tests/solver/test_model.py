@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from ortools.sat.python import cp_model
 
-from pipesat.core.problem import Problem
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
+from pipesat.problem.problem import Problem
+from pipesat.schedule.timing import time_order
 from pipesat.solver.model.constraints import (
     add_constraints,
     add_dataflow,

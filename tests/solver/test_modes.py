@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 import pipesat
-from pipesat.core.checker import check
+from pipesat.check.checker import check
+from pipesat.compare.schedules import schedule_of
 from pipesat.core.errors import Deadlock
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.schedule import Objective
-from pipesat.core.timing import time_order
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.schedule.schedule import Objective
+from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.along import ModesAlong
 from pipesat.solver.growth.assign import fewest, in_modes
 from pipesat.solver.growth.mode_starts import orders_from, packer
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.proof.whole import WHOLE
-from pipesat.workflows.schedules import schedule_of
 from tests.oracle.exact import optimum
 from tests.oracle.generator import of_family
 

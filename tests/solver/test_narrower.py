@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.claims import Bound
-from pipesat.core.ops import Item, Op, Pair
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_order
+from pipesat.problem.ops import Item, Op, Pair
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.team import SearchReport

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipesat.core.checker import check
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective
-from pipesat.core.timing import time_order
+from pipesat.check.checker import check
 from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Objective
+from pipesat.schedule.timing import time_order
 from pipesat.solver.windows.choose import Chooser, WindowKind, draw_segments
 from pipesat.solver.windows.graph import Graph, graph_of
 from pipesat.solver.windows.window import Window, replaced

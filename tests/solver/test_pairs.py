@@ -8,11 +8,11 @@ import pytest
 
 from pipesat.bounds.feasibility import sure_order
 from pipesat.bounds.paired import with_least_times
-from pipesat.core.checker import check
-from pipesat.core.ops import Op, Pair
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.timing import time_order
+from pipesat.check.checker import check
+from pipesat.problem.ops import Op, Pair
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.timing import time_order
 from pipesat.solver import SolveOptions, solve
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent

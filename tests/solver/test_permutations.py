@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipesat.core.checker import check
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.timing import time_order
+from pipesat.check.checker import check
 from pipesat.heuristics import BASELINES
 from pipesat.kernels import compiled
 from pipesat.kernels.arrays import UNLIMITED
 from pipesat.kernels.permutations import exchange, improve, value_of
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.anneal import Annealing
 from pipesat.solver.growth.exchange_times import PermutedOrder
 from pipesat.solver.growth.exchanges import best_places, permutations_apply

@@ -7,8 +7,8 @@ from ortools.sat.python import cp_model
 
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.feasibility import sure_order
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.timing import time_order
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, Runner, new_solver

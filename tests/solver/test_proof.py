@@ -8,10 +8,10 @@ import pytest
 from ortools.sat.python import cp_model
 
 from pipesat.core.claims import Bound
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective
-from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Objective
+from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner

@@ -9,13 +9,13 @@ from hypothesis import assume, given, settings
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.claims import Bound
-from pipesat.core.ops import Op
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling
+from pipesat.problem.ops import Op
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Objective, Schedule
+from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import PROOFS, Runner

@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pipesat.core.claims import Bound
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective
 from pipesat.heuristics.list_scheduling import list_scheduling
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Objective
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import PROOFS, Runner

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from pipesat.core.checker import check
+from pipesat.check.checker import check
+from pipesat.compare.hand_written import baseline
 from pipesat.core.claims import Bound
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
-from pipesat.core.schedule import Schedule
 from pipesat.heuristics.microbatch_orders import RULES
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.schedule.schedule import Schedule
 from pipesat.solver import SolveOptions, solve
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
@@ -21,7 +22,6 @@ from pipesat.solver.lanes.team import SearchReport
 from pipesat.solver.narrower import SHARES, Level
 from pipesat.solver.options import ALL_PARTS
 from pipesat.solver.proof.search import proofs_for
-from pipesat.workflows.hand_written import baseline
 
 
 def drawn(seed: int, microbatches: int = 6) -> Problem:

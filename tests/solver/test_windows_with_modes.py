@@ -7,10 +7,10 @@ import random
 import pytest
 
 from pipesat.bounds.feasibility import sure_order
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import Infeasible
-from pipesat.core.problem import Problem
-from pipesat.core.timing import retime, time_order
+from pipesat.problem.problem import Problem
+from pipesat.schedule.timing import retime, time_order
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.windows.choose import Chooser, WindowKind, draw_segments
 from pipesat.solver.windows.graph import graph_of

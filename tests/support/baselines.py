@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipesat.core.ops import Item, Op, Pair
+from pipesat.problem.ops import Item, Op, Pair
 
 
 def has_counts_of_the_picture(items: Sequence[Item], rank: int) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import distributed
 from torch.overrides import TorchFunctionMode
 
-from pipesat.runtime.meters import HostMeter
+from pipesat.measure.processes.meters import HostMeter
 
 NAME = "a stand-in"
 _NS_PER_CYCLE = 0.5

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
 from pipesat.heuristics.greedy_pairs import GreedySetting, pairing_policies
 from pipesat.heuristics.list_scheduling import ListScheduler, list_schedules, policies
 from pipesat.heuristics.registry import never
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Schedule
 
 
 def by_each_policy(problem: Problem) -> Iterator[Schedule]:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from pipesat.core.claims import Bound
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Schedule
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.lane import Seat

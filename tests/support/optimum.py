@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.memory_counts import Knapsack
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective, Schedule
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Objective, Schedule
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.runner import Runner
-from pipesat.solver.proof.devices import DeviceAlone
+from pipesat.solver.proof.device_alone import DeviceAlone
 from pipesat.solver.proof.whole import WHOLE, WholeModel
 
 

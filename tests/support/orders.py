@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from pipesat.core.ops import Op, parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order
+from pipesat.problem.ops import Op, parse_item
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Order
 
 
 def order_of(*rows: str) -> Order:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipesat.choose.comparison import compared
-from pipesat.choose.plan import Plan, concluded
-from pipesat.choose.question import Question
-from pipesat.choose.search import Search
-from pipesat.core.problem import Problem
-from pipesat.core.result import Solution
-from pipesat.core.solving import Deadline
-from pipesat.layers.file import parse_layers
+from pipesat.advise.comparison import compared
+from pipesat.advise.plan import Plan, concluded
+from pipesat.advise.plan_search import Search
+from pipesat.advise.question import Question
 from pipesat.layers.layer import FORMAT, Layers
+from pipesat.layers.layers_file import parse_layers
 from pipesat.layers.pipeline import Pipeline
+from pipesat.problem.problem import Problem
+from pipesat.schedule.result import Solution
+from pipesat.schedule.solving import Deadline
 from pipesat.solver import SolveOptions
 from pipesat.solver import solve as solve_itself
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import FORMAT, parse_problem
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import FORMAT, parse_problem
 from tests.oracle.generator import of_family
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipesat.profile.file import FORMAT
+from pipesat.layers.profile.profile_file import FORMAT
 
 MIB = 1 << 20
 ACTIVATION, TOKENS = 256 * MIB, 1 * MIB

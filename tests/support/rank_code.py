@@ -1,4 +1,4 @@
-"""Python code as a call of :mod:`pipesat.runtime.launch`."""
+"""Python code as a call of :mod:`pipesat.measure.processes.launch`."""
 
 from __future__ import annotations
 

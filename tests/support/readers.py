@@ -136,11 +136,11 @@ def _done(*_: object, **__: object) -> None:
 _LONG_WORK = (
     "pipesat.solver.solve",
     "pipesat.compare.frontier.points.trace",
-    "pipesat.choose.hand_written_rows.Trials.run",
-    "pipesat.choose.search.Search.run",
+    "pipesat.advise.hand_written_rows.Trials.run",
+    "pipesat.advise.plan_search.Search.run",
     "pipesat.compare.frontier.least_memory.least_memory",
-    "pipesat.runtime.run.check_parity",
-    "pipesat.runtime.run.run_order",
+    "pipesat.measure.processes.run.check_parity",
+    "pipesat.measure.processes.run.run_order",
 )
 
 

@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
-from pipesat.runtime.connection import connected, local_rank
+from pipesat.measure.processes.connection import connected, local_rank
 
 ORDERS = {
     "in turn": "0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1I1,1W1\n",

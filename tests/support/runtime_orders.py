@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pipesat.core.ops import Pair
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_order
-from pipesat.workflows.hand_written import baseline
+from pipesat.compare.hand_written import baseline
+from pipesat.problem.ops import Pair
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.timing import time_order
 from tests.support.problems import chain, loop, vee
 
 COSTS: Final[dict[str, Any]] = {"F": 4, "B": 5, "W": 3}

@@ -12,9 +12,9 @@ Without its copies it would take 140: 0BW1 80-100, 0BW2 110-130, 0F2 20-30.
 
 from __future__ import annotations
 
-from pipesat.core.ops import Item, Op, parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
+from pipesat.problem.ops import Item, Op, parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
 
 MODES = {(0, 1): "offload", (1, 0): "recompute"}
 _DEVICE_0 = "0F0 0 10, 0F1 10 20, 0F2 35 45, 0BW0 50 70, 0BW1 115 135, 0BW2 135 155"

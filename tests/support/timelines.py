@@ -6,8 +6,8 @@ import gzip
 import json
 from pathlib import Path
 
-from pipesat.core.ops import parse_item
-from pipesat.timeline.timeline import DeviceRun, Ran, TrainingStep, TransferCall
+from pipesat.problem.ops import parse_item
+from pipesat.runtimes.timeline import DeviceRun, Ran, TrainingStep, TransferCall
 
 
 def ran(text: str, start: float, end: float, waited: float = 0.0) -> Ran:

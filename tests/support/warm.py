@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipesat.runtime.forks import Host
+from pipesat.measure.processes.forks import Host
 
 
 class WarmHosts:

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from pipesat.bounds import paired, paired_memory
 from pipesat.bounds.paired_memory import Around, least_end_in_memory
 from pipesat.bounds.paired_waiting import Course
-from pipesat.core.problem import Problem
+from pipesat.problem.problem import Problem
 
 
 @contextmanager

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
+from pipesat.check.checker import check
 from pipesat.compare.sweep import row_file
 from pipesat.compare.sweep import runs as run_module
 from pipesat.compare.sweep.row_file import FORMAT, NAME, SweepRow, opened
 from pipesat.compare.sweep.runs import SweepJob, run_case, run_task
 from pipesat.compare.sweep.sources import NumbersModel, ProfileModel
 from pipesat.compare.sweep.spec import GridModel, RunModel, Spec, cases_of, problem_of, read_spec
-from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
-from pipesat.core.problem_file import parse_problem, read_problem
-from pipesat.core.schedule_file import read_schedule
+from pipesat.problem.problem_file import parse_problem, read_problem
+from pipesat.schedule.schedule_file import read_schedule
 from tests.conftest import Run
 from tests.support.outcomes import listing, one_bad_line
 from tests.support.paths import ROOT
@@ -340,7 +340,7 @@ def test_an_exception_is_a_row_with_its_place(monkeypatch: pytest.MonkeyPatch) -
     def fails(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by hand")
 
-    monkeypatch.setattr("pipesat.workflows.solve.solve", fails)
+    monkeypatch.setattr("pipesat.compare.solve.solve", fails)
     found = run_case(SweepJob(chain(1, 1), {}))
     assert found["status"] == "error"
     assert found["why"].startswith("ZeroDivisionError: by hand (test_sweep.py:")

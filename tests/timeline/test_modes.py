@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Copy
-from pipesat.timeline.compare import compare
-from pipesat.timeline.file import read_timeline
-from pipesat.timeline.observed import measured_delays
-from pipesat.timeline.timeline import DeviceRun, Ran, RanCopy, Timeline, TrainingStep
+from pipesat.measure.timeline.against_prediction import compare
+from pipesat.measure.timeline.observed import measured_delays
+from pipesat.problem.ops import Copy
+from pipesat.runtimes.timeline import DeviceRun, Ran, RanCopy, Timeline, TrainingStep
+from pipesat.runtimes.timeline_file import read_timeline
 from tests.support.timed_modes import MODES, ORDER, TIMES, problem_with_modes
 
 PROBLEM = problem_with_modes("ms")

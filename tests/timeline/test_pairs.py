@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.timing import time_order
-from pipesat.timeline.compare import compare
-from pipesat.timeline.file import read_timeline
-from pipesat.timeline.observed import measured_delays, sources_of
-from pipesat.timeline.refit import refit
-from pipesat.timeline.timeline import Timeline, TrainingStep
-from pipesat.timeline.trace import import_traces
+from pipesat.measure.timeline.against_prediction import compare
+from pipesat.measure.timeline.observed import measured_delays, sources_of
+from pipesat.measure.timeline.refit import refit
+from pipesat.measure.timeline.trace import import_traces
+from pipesat.problem.ops import parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.runtimes.timeline import Timeline, TrainingStep
+from pipesat.runtimes.timeline_file import read_timeline
+from pipesat.schedule.timing import time_order
 from tests.support.problems import chain, document
 from tests.support.timelines import files, step, trace
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pipesat.core.ops import Op, parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.rules import one_of_each
-from pipesat.core.timing import time_order
-from pipesat.timeline.refit import refit
-from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
+from pipesat.measure.timeline.refit import refit
+from pipesat.problem.ops import Op, parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.problem.rules import one_of_each
+from pipesat.runtimes.timeline import DeviceRun, Ran, Timeline, TrainingStep
+from pipesat.schedule.timing import time_order
 
 US = 1000.0  # per time unit
 

@@ -12,17 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.ops import parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem
-from pipesat.core.timing import time_order
-from pipesat.export.torch.companions import OwnWords
 from pipesat.heuristics import BASELINES
-from pipesat.timeline.compare import compare
-from pipesat.timeline.file import read_timeline
-from pipesat.timeline.observed import gaps_of
-from pipesat.timeline.refit import refit
-from pipesat.timeline.timeline import (
+from pipesat.measure.timeline.against_prediction import compare
+from pipesat.measure.timeline.observed import gaps_of
+from pipesat.measure.timeline.refit import refit
+from pipesat.measure.timeline.trace import import_traces
+from pipesat.problem.ops import parse_item
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.runtimes.timeline import (
     DeviceRun,
     Ran,
     Timeline,
@@ -31,7 +29,9 @@ from pipesat.timeline.timeline import (
     assemble,
     us_per_unit,
 )
-from pipesat.timeline.trace import import_traces
+from pipesat.runtimes.timeline_file import read_timeline
+from pipesat.runtimes.torch.companions import OwnWords
+from pipesat.schedule.timing import time_order
 from tests.support.problems import chain, document, problems
 from tests.support.timelines import TRACES, files, ran, step, trace
 
@@ -43,7 +43,7 @@ ORDER = (("0F0", "0F1", "0BW0", "0BW1"), ("1F0", "1BW0", "1F1", "1BW1"))
 
 
 def problem(**changes: object) -> Problem:
-    from pipesat.core.problem_file import parse_problem
+    from pipesat.problem.problem_file import parse_problem
 
     plain = chain(2, 2, F=2, B=2, W=2, comm=1)
     return parse_problem(document(plain, time_unit="ms", name="two") | changes)

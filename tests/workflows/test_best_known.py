@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipesat.compare.best_known import with_hand_written
+from pipesat.compare.compare import Comparison
+from pipesat.compare.hand_written import row_of, with_ratios
+from pipesat.compare.result import Result
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Contradiction
-from pipesat.core.result import Baseline
 from pipesat.heuristics import BASELINES
-from pipesat.workflows.best_known import with_hand_written
-from pipesat.workflows.compare import Comparison
-from pipesat.workflows.hand_written import row_of, with_ratios
-from pipesat.workflows.result import Result
+from pipesat.schedule.result import Baseline
 from tests.conftest import Run
 from tests.support.problems import chain
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 import pipesat
-from pipesat.core.checker import check
+from pipesat.check.checker import check
+from pipesat.compare.hand_written import baseline
 from pipesat.core.errors import BadInput
-from pipesat.core.lengths import microbatches_from_lengths
-from pipesat.core.microbatch_order import relabelled
-from pipesat.core.problem_file import read_problem
-from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.microbatch_orders import RULES
-from pipesat.workflows.hand_written import baseline
+from pipesat.problem.lengths import microbatches_from_lengths
+from pipesat.problem.problem_file import read_problem
+from pipesat.schedule.microbatch_order import relabelled
+from pipesat.schedule.timing import time_order
 from tests.conftest import Run
 
 LENGTHS = [5, 1, 3, 1, 2]

@@ -11,16 +11,16 @@ import pytest
 import pipesat
 import pipesat.solver
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.core.checker import check
+from pipesat.check.checker import check
+from pipesat.compare.solve import solve
 from pipesat.core.claims import Bound
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import parse_problem, read_problem
-from pipesat.core.schedule import Schedule
 from pipesat.heuristics import BASELINES
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem, read_problem
+from pipesat.schedule.schedule import Schedule
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.starts import StartingSchedules
-from pipesat.workflows.solve import solve
 from tests.oracle.exact import optimum
 from tests.support.paths import ROOT
 from tests.support.problems import chain, document

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from pipesat.core.checker import check
+from pipesat.check.checker import check
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import members
-from pipesat.core.problem_file import parse_problem, read_problem
-from pipesat.core.schedule_file import read_schedule
 from pipesat.heuristics import BASELINES
-from pipesat.timeline.readers import read_trace
-from pipesat.timeline.readers.rows import TraceStatement
-from pipesat.timeline.steps import steps_of
-from pipesat.timeline.trace_costs import TraceCosts
-from pipesat.timeline.trace_problem import predict
-from pipesat.workflows.trace_answer import TraceAnswer
-from pipesat.workflows.traces import import_trace
+from pipesat.measure.timeline.readers import read_trace
+from pipesat.measure.timeline.readers.rows import TraceStatement
+from pipesat.measure.timeline.steps import steps_of
+from pipesat.measure.timeline.trace_costs import TraceCosts
+from pipesat.measure.timeline.trace_problem import predict
+from pipesat.measure.trace_answer import TraceAnswer
+from pipesat.measure.traces import import_trace
+from pipesat.problem.ops import members
+from pipesat.problem.problem_file import parse_problem, read_problem
+from pipesat.schedule.schedule_file import read_schedule
 from tests.support import traced
 from tests.support.traced import Traced, made_up
 

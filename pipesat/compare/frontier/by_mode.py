@@ -17,12 +17,12 @@ from pipesat.compare.frontier.points import Frontier
 from pipesat.core.amounts import memory_text, time_text
 from pipesat.core.claims import Standing, against
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Op, with_ops
-from pipesat.core.problem import Problem
-from pipesat.core.problem_checks import changed
-from pipesat.core.schedule import Schedule
 from pipesat.core.showing import Facts, Table, table_of
-from pipesat.core.stage import KEEP
+from pipesat.problem.ops import Op, with_ops
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_checks import changed
+from pipesat.problem.stage import KEEP
+from pipesat.schedule.schedule import Schedule
 
 Curves = Mapping[str | None, Frontier]
 """By placement or lever; ``None`` for the problem as it is."""

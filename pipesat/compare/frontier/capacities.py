@@ -17,10 +17,10 @@ from typing import TypeAlias
 
 from pipesat.bounds.feasibility import capacities_by_order, preflight, smallest_capacities
 from pipesat.core.amounts import rounded_up
-from pipesat.core.costs import activations_of_1f1b
 from pipesat.core.errors import BadInput, Infeasible
-from pipesat.core.problem import Problem
 from pipesat.core.strict_json import MOST
+from pipesat.problem.costs import activations_of_1f1b
+from pipesat.problem.problem import Problem
 
 Cap: TypeAlias = int | None
 

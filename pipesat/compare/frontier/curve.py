@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.check.checker import check
 from pipesat.compare.frontier.capacities import Cap, at_cap
-from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing, tenable
 from pipesat.core.errors import Fault
-from pipesat.core.metrics import peak_memory
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.timing import retime
+from pipesat.problem.problem import Problem
+from pipesat.schedule.metrics import peak_memory
+from pipesat.schedule.schedule import Objective, Schedule
+from pipesat.schedule.timing import retime
 
 
 @dataclass(frozen=True)

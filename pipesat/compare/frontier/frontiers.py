@@ -22,9 +22,9 @@ from pipesat.compare.frontier.staircases import frontier_figure, staircases
 from pipesat.core.amounts import memory_text, rounded, time_text
 from pipesat.core.claims import excess, percent
 from pipesat.core.folder import json_file, write_folder
-from pipesat.core.schedule_file import schedule_bytes
 from pipesat.core.showing import Displayed, Facts, Table, csv_of, frame_of, table_of
-from pipesat.core.summary import statement_of, units_of
+from pipesat.schedule.schedule_file import schedule_bytes
+from pipesat.schedule.summary import statement_of, units_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -190,7 +190,7 @@ class Frontiers(Displayed):
 
     def pictures(self) -> dict[str, bytes]:
         """Return the picture's files by name."""
-        from pipesat.picture.figures import files_of
+        from pipesat.draw.figures import files_of
 
         drawn = files_of(self.plot())
         return {f"frontier.{kind}": data for kind, data in drawn.items()}

@@ -24,11 +24,11 @@ from pipesat.core.amounts import memory_text, time_text
 from pipesat.core.claims import Bound, Standing, as_given, tenable
 from pipesat.core.errors import Infeasible
 from pipesat.core.folder import json_file, write_folder
-from pipesat.core.problem import Problem
-from pipesat.core.schedule_file import schedule_bytes
 from pipesat.core.showing import Displayed, Facts, Table, table_of
+from pipesat.draw.gantt import gantt
 from pipesat.heuristics.registry import Build
-from pipesat.picture.gantt import gantt
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule_file import schedule_bytes
 from pipesat.solver.options import SolveOptions
 
 Reference: TypeAlias = Literal["unlimited", "file"]

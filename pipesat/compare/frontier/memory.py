@@ -8,24 +8,24 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
+from pipesat.compare.hand_written import published
+from pipesat.compare.studies import versions
 from pipesat.core.amounts import one_in_unit, share
 from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
-from pipesat.core.other_placements import stated_layers
-from pipesat.core.remarks import documents_of
-from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Placement, Seconds, Seed, Target, Within, Workers
-from pipesat.core.solving import Deadline, named, study
-from pipesat.export import problem_for
-from pipesat.workflows.hand_written import published
-from pipesat.workflows.studies import versions
+from pipesat.problem.other_placements import stated_layers
+from pipesat.problem.remarks import documents_of
+from pipesat.runtimes import problem_for
+from pipesat.schedule.schedule import Objective
+from pipesat.schedule.solving import Deadline, named, study
 
 if TYPE_CHECKING:
     from pipesat.compare.frontier.frontiers import Frontiers
     from pipesat.compare.frontier.least_memory import LeastMemory
     from pipesat.compare.frontier.points import Frontier
-    from pipesat.core.problem import Problem
-    from pipesat.core.solving import Listener
+    from pipesat.problem.problem import Problem
+    from pipesat.schedule.solving import Listener
     from pipesat.solver import SolveOptions
 
 Points: TypeAlias = Annotated[int, Within(2, 200)]
@@ -233,7 +233,7 @@ def min_memory(
 
 
 def _cap(given: int | Fraction | str, unit: str) -> int | Fraction:
-    from pipesat.core.making import share_of_1f1b
+    from pipesat.problem.making import share_of_1f1b
 
     if not isinstance(given, str):
         return given
@@ -251,8 +251,8 @@ def _placed(
     problem: Problem, names: Sequence[Placement] | None, layers: Sequence[int]
 ) -> dict[str | None, Problem]:
     """The problem, or its layers in the placements asked for."""
-    from pipesat.core.geometry import Geometry
-    from pipesat.core.other_placements import same_layers_elsewhere
+    from pipesat.problem.geometry import Geometry
+    from pipesat.problem.other_placements import same_layers_elsewhere
 
     if names is None:
         return {None: problem}

@@ -22,11 +22,11 @@ from pipesat.compare.frontier.capacities import (
 from pipesat.compare.frontier.curve import Curve, KnownSchedule, size
 from pipesat.compare.frontier.solves import Study
 from pipesat.core.claims import Bound, Standing
-from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
-from pipesat.core.result import Baseline
-from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import Build
+from pipesat.problem.problem import Problem
+from pipesat.schedule.result import Baseline
+from pipesat.schedule.schedule import Schedule
 from pipesat.solver.options import SolveOptions
 
 _FIRST_ROUND = 0.35  # of the time

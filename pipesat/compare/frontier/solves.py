@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
+from pipesat.check.checker import check
 from pipesat.compare.frontier.capacities import Cap, at_cap, scale_of
 from pipesat.compare.frontier.curve import Curve, Interval, KnownSchedule, words
-from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import NotApplicable
-from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
-from pipesat.core.result import Baseline, Improvement, Solution
-from pipesat.core.schedule import Schedule
-from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Starts
 from pipesat.heuristics.registry import Build
+from pipesat.problem.problem import Problem
+from pipesat.schedule.result import Baseline, Improvement, Solution
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.solving import LEAST_SECONDS, Deadline, EitherStop, Starts
 from pipesat.solver import SolveOptions
 from pipesat.solver import solve as search
 

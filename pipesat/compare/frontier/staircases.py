@@ -16,7 +16,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.compare.frontier.capacities import attainable, rounded_down
-from pipesat.picture.style import FAINT_INK, GRID, HELD
+from pipesat.draw.style import FAINT_INK, GRID, HELD
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from pipesat.compare.frontier.by_mode import Curves
     from pipesat.compare.frontier.capacities import Scale1F1B
-    from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Objective
+    from pipesat.problem.problem import Problem
+    from pipesat.schedule.schedule import Objective
 
 _STYLES: Final = (("#1b6ca8", "o"), ("#c1440e", "s"), ("#187f5e", "D"), ("#6a3d9a", "^"))
 _FEW_TICKS: Final = 4  # times the least value: up to here ticks at equal distances
@@ -98,7 +98,7 @@ def frontier_figure(
     title: str,
 ) -> Figure:
     """Draw the curves into one figure. The problem gives the units."""
-    from pipesat.picture.figures import figure_of
+    from pipesat.draw.figures import figure_of
 
     return figure_of(lambda: _drawn(problem, objective, curves, scale, title))
 
@@ -111,7 +111,7 @@ def _drawn(
     title: str,
 ) -> Figure:
     """Draw the one filled area, then every curve as lines and points, in units that suit them."""
-    from pipesat.picture.figures import blank_figure, in_brackets, unit_of_memory, unit_of_time
+    from pipesat.draw.figures import blank_figure, in_brackets, unit_of_memory, unit_of_time
 
     peaks = [peak for one in given for _, peak, _ in one.published]
     right = max([1, *peaks, *(cap for one in given for cap in one.caps)])

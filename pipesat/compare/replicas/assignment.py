@@ -13,13 +13,13 @@ from pydantic import Field
 from pipesat.core.claims import Bound, Standing, against, change, plural
 from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput
-from pipesat.core.schedule import Objective
 from pipesat.core.showing import Column, Displayed, Facts, Line, Table
 from pipesat.core.strict_json import Count, StrictModel
+from pipesat.schedule.schedule import Objective
 
 if TYPE_CHECKING:
     from pipesat.compare.replicas.dealer import TriedDeal
-    from pipesat.core.problem import Problem
+    from pipesat.problem.problem import Problem
 
 FORMAT: Final = "pipesat.assignment/1"
 LARGEST: Final = 1 << 30

@@ -16,14 +16,14 @@ from pipesat.compare.replicas.exchanges import ExchangeRounds, by_shares
 from pipesat.compare.replicas.replay import Replay, costs_of_lengths, problem_of, require_exact
 from pipesat.core.arrays import Floats, Ints
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.lengths import Factors
 from pipesat.core.names import named
-from pipesat.core.plain_problems import without_modes
-from pipesat.core.problem import Route
 from pipesat.heuristics import BASELINES
+from pipesat.problem.lengths import Factors
+from pipesat.problem.plain_problems import without_modes
+from pipesat.problem.problem import Route
 
 if TYPE_CHECKING:
-    from pipesat.core.problem import Problem
+    from pipesat.problem.problem import Problem
 
 _ROUNDS: Final = 60
 _PATIENCE: Final = 120  # rounds in vain, at most, before sequences change places at random

@@ -26,14 +26,14 @@ from pipesat.compare.replicas.replay import costs_of_lengths, costs_of_list
 from pipesat.core.atomic import digest
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Contradiction, Infeasible
-from pipesat.core.lengths import microbatches_from_lengths
-from pipesat.core.microbatch_list import MOST_CLASSES
-from pipesat.core.problem_file import problem_text
 from pipesat.core.progress import doing
+from pipesat.problem.lengths import microbatches_from_lengths
+from pipesat.problem.microbatch_list import MOST_CLASSES
+from pipesat.problem.problem_file import problem_text
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Ints
-    from pipesat.core.problem import Problem
+    from pipesat.problem.problem import Problem
     from pipesat.solver.lanes.clock import Clock
 
 _CHECKED: Final = 5_000  # ops: the slowest replicas pass the checker, as many as have so many

@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipesat.check.checker import check
 from pipesat.compare.replicas.assignment import LARGEST, Assignment, parse_assignment
 from pipesat.core.atomic import digest
-from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Violation
-from pipesat.core.lengths import read_lengths
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Objective
 from pipesat.core.strict_json import read_json
-from pipesat.core.timing import retime
+from pipesat.problem.lengths import read_lengths
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Objective
+from pipesat.schedule.timing import retime
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Ints

@@ -21,7 +21,7 @@ from pipesat.solver.proof.place_prices import Prices, place_prices
 
 if TYPE_CHECKING:
     from pipesat.compare.replicas.deal import Load
-    from pipesat.core.problem import Problem
+    from pipesat.problem.problem import Problem
 
 _ERROR: Final = 1e-11  # of sums of floats, at most: rounding cannot lift a bound
 _MOST_OPS: Final = 2048  # of a replica in the programme: a few seconds

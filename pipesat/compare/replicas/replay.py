@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pipesat.core.arrays import Floats, Ints
-from pipesat.core.arrays_of import arrays_of
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.lengths import DEN, Factors, factors_of
-from pipesat.core.ops import KINDS, Op
-from pipesat.core.problem import MicrobatchClass, Route
-from pipesat.core.rules import awaited
 from pipesat.core.settings import MOST_AMOUNT
-from pipesat.core.stage import AMOUNTS, HELD
-from pipesat.core.timing import linearize
 from pipesat.kernels.replicas import RouteOps, ends_in_cases, excess_in_cases
+from pipesat.problem.lengths import DEN, Factors, factors_of
+from pipesat.problem.ops import KINDS, Op
+from pipesat.problem.problem import MicrobatchClass, Route
+from pipesat.problem.rules import awaited
+from pipesat.problem.stage import AMOUNTS, HELD
+from pipesat.schedule.arrays_of import arrays_of
+from pipesat.schedule.timing import linearize
 
 if TYPE_CHECKING:
-    from pipesat.core.problem import Link, Problem, Stage
-    from pipesat.core.schedule import Order
+    from pipesat.problem.problem import Link, Problem, Stage
+    from pipesat.schedule.schedule import Order
 
 COLUMNS: Final = (*AMOUNTS, "delay F", "delay B")
 """What a microbatch costs, stage by stage: times, held amounts, delays to and from the next."""

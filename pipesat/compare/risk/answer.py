@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
+from pipesat.compare.hand_written import best_orders
 from pipesat.compare.risk.queues import LINKS, Links
+from pipesat.compare.schedules import valid_schedule
 from pipesat.core.amounts import share, time_text
 from pipesat.core.arguments import public
 from pipesat.core.claims import difference, percent
 from pipesat.core.errors import BadInput
-from pipesat.core.schedule import Objective
 from pipesat.core.settings import Seed, Within
 from pipesat.core.showing import Displayed, Facts, Table, table_of
-from pipesat.workflows.hand_written import best_orders
-from pipesat.workflows.schedules import valid_schedule
+from pipesat.schedule.schedule import Objective
 
 if TYPE_CHECKING:
+    from pipesat.compare.result import Result
     from pipesat.compare.risk.noise import Noise, NoisyGain, Spread
     from pipesat.compare.risk.queues import Queued
-    from pipesat.core.ops import Phase
-    from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Order, Schedule
-    from pipesat.profile.file import Profile
-    from pipesat.workflows.result import Result
+    from pipesat.layers.profile.profile_file import Profile
+    from pipesat.problem.ops import Phase
+    from pipesat.problem.problem import Problem
+    from pipesat.schedule.schedule import Order, Schedule
 
 OURS: Final = "schedule"
 NOISE: Final = "5%"
@@ -75,7 +75,7 @@ def rows_of(
     BadInput
         If times are too long for floating point (from 2^53 units on).
     Deadlock, ValueError
-        As :func:`pipesat.core.timing.time_order`.
+        As :func:`pipesat.schedule.timing.time_order`.
     """
     from pipesat.compare.risk.noise import gain_of, sample_values, spread_of, value_without_noise
     from pipesat.compare.risk.queues import network_of, queued
@@ -253,7 +253,7 @@ def _noise(
 
     if profile is not None:
         from pipesat.compare.risk.noise import noise_of_profile
-        from pipesat.profile.file import read_profile
+        from pipesat.layers.profile.profile_file import read_profile
 
         if given is not None:
             raise BadInput("expected it, or a profile, not both", where="noise", value=given)

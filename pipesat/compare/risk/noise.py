@@ -23,19 +23,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pipesat.compare.risk.queues import Transfer
 from pipesat.core.errors import BadInput
-from pipesat.core.linear_order import LinearOrder
-from pipesat.core.ops import PHASE_OF, Phase, members
-from pipesat.core.rules import duration
-from pipesat.core.schedule import Objective
-from pipesat.core.timing import earliest_ends
+from pipesat.problem.ops import PHASE_OF, Phase, members
+from pipesat.problem.rules import duration
+from pipesat.schedule.linear_order import LinearOrder
+from pipesat.schedule.schedule import Objective
+from pipesat.schedule.timing import earliest_ends
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Floats, Ints
-    from pipesat.core.problem import Problem, Stage
-    from pipesat.profile.costs_file import MeasuredCostsModel
-    from pipesat.profile.costs_file import Samples as Measured
-    from pipesat.profile.cut import Statistic
-    from pipesat.profile.file import Profile
+    from pipesat.layers.profile.costs_file import MeasuredCostsModel
+    from pipesat.layers.profile.costs_file import Samples as Measured
+    from pipesat.layers.profile.cut import Statistic
+    from pipesat.layers.profile.profile_file import Profile
+    from pipesat.problem.problem import Problem, Stage
 
 _PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
 _EXACT = 1 << 53
@@ -189,8 +189,8 @@ def value_of(network: LinearOrder, times: Floats, objective: Objective) -> float
     """Makespan of items that take these times, or the minimum span, not rounded up.
 
     With ``L[d, e]`` the longest path from the start of device d's first item to the end of device
-    e's last one, the span is the largest mean of a cycle of L (:mod:`pipesat.core.timing` has the
-    proof), by Karp (Discrete Mathematics 23, 1978, theorem 1): ``max over v of min over k of
+    e's last one, the span is the largest mean of a cycle of L (:mod:`pipesat.schedule.timing` has
+    the proof), by Karp (Discrete Mathematics 23, 1978, theorem 1): ``max over v of min over k of
     (D[n, v] - D[k, v]) / (n - k)``, where ``D[k, v]`` is the longest walk of k edges that ends in
     v, from anywhere. A path joins every device's own first and last item, so walks of every length
     exist.
@@ -261,7 +261,7 @@ def noise_of_profile(
 
 def _layers(problem: Problem, profile: Profile, source: str) -> Sequence[range]:
     """Layers of every stage: the cut and statistic that give the problem's forward times."""
-    from pipesat.profile.cut import layers_of_stages
+    from pipesat.layers.profile.cut import layers_of_stages
 
     stages = problem.routes[0].stages
     if len(problem.routes) == 1 and len(stages) <= len(profile.layers):

@@ -25,16 +25,16 @@ from collections import Counter, defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
-from pipesat.core.copies import offloads_anything
 from pipesat.core.errors import NotApplicable
-from pipesat.core.linear_order import LinearOrder
-from pipesat.core.ops import Op, members
-from pipesat.core.rules import awaited
-from pipesat.core.schedule import Order
-from pipesat.core.timing import earliest_ends, linearize
+from pipesat.problem.ops import Op, members
+from pipesat.problem.rules import awaited
+from pipesat.schedule.copies import offloads_anything
+from pipesat.schedule.linear_order import LinearOrder
+from pipesat.schedule.schedule import Order
+from pipesat.schedule.timing import earliest_ends, linearize
 
 if TYPE_CHECKING:
-    from pipesat.core.problem import Problem
+    from pipesat.problem.problem import Problem
 
 Links: TypeAlias = Literal["independent", "pair", "rank"]
 """How transfers queue: not at all, per unordered pair of ranks, or per rank."""
@@ -91,7 +91,7 @@ def network_of(problem: Problem, order: Order, links: Links) -> LinearOrder:
     Raises
     ------
     Deadlock, ValueError
-        As :func:`pipesat.core.timing.time_order`.
+        As :func:`pipesat.schedule.timing.time_order`.
     """
     linear = linearize(problem, order)
     if offloads_anything(problem, linear):

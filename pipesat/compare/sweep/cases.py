@@ -37,8 +37,8 @@ from pipesat.core.atomic import write_files
 from pipesat.core.errors import BadInput, Contradiction
 from pipesat.core.settings import Seconds, Within
 from pipesat.core.showing import Displayed, Facts, Table, table_of
-from pipesat.core.solving import EitherStop
 from pipesat.core.usable_cores import usable_cores
+from pipesat.schedule.solving import EitherStop
 
 MOST_CASES: Final = 5000
 _START: Final = 1.0  # seconds around a solve, for the estimate

@@ -18,7 +18,7 @@ from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 from pipesat.core import children
 from pipesat.core.errors import BadInput, NotApplicable, RunFailed
-from pipesat.core.problem import Problem
+from pipesat.problem.problem import Problem
 
 _ONE_THREAD: Final = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"
@@ -57,8 +57,8 @@ def answer(status: str, why: str | None, result: Mapping[str, Any] | None = None
 
 def run_case(job: SweepJob) -> Answer:
     """Solve, in this process; what goes wrong is an answer, too."""
-    from pipesat.core.schedule_file import schedule_bytes
-    from pipesat.workflows.solve import solve
+    from pipesat.compare.solve import solve
+    from pipesat.schedule.schedule_file import schedule_bytes
 
     began = time.monotonic()
     try:

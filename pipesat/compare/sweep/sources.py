@@ -9,18 +9,18 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
+from pipesat.compare.from_profile import problem_from_profile
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.making import made, share_of_1f1b
-from pipesat.core.problem import Problem
-from pipesat.core.problem_file import read_problem
-from pipesat.core.stage import COSTS
 from pipesat.core.strict_json import MOST, Amount, Count, StrictModel
-from pipesat.profile.cut import Statistic
-from pipesat.profile.file import read_links, read_profile
-from pipesat.profile.problem import SPLIT_LIMIT
-from pipesat.profile.static import Number, Optimizer, Receive
-from pipesat.workflows.from_profile import problem_from_profile
+from pipesat.layers.profile.cut import Statistic
+from pipesat.layers.profile.profile_file import read_links, read_profile
+from pipesat.layers.profile.stages_of import SPLIT_LIMIT
+from pipesat.layers.profile.static import Number, Optimizer, Receive
+from pipesat.problem.making import made, share_of_1f1b
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import read_problem
+from pipesat.problem.stage import COSTS
 
 UNLIMITED: Final = "unlimited"
 

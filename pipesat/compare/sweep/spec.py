@@ -29,9 +29,9 @@ from pipesat.compare.sweep.sources import (
 )
 from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.problem import Problem
 from pipesat.core.settings import MOST_SECONDS, Placement, Target
 from pipesat.core.strict_json import MOST_DEVICES, Amount, Count, StrictModel, read_text
+from pipesat.problem.problem import Problem
 
 FORMAT: Final = "pipesat.sweep/1"
 LARGEST_FILE: Final = 16 << 20
@@ -238,7 +238,7 @@ class Case:
     axes
         What the grid says, by axis; ``None`` where it says nothing.
     solve
-        Keyword arguments of :func:`pipesat.workflows.solve.solve`.
+        Keyword arguments of :func:`pipesat.compare.solve.solve`.
     problem_sha256, ops
         Of the problem; ``None`` and 0 where there is none.
     refused

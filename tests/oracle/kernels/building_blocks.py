@@ -6,12 +6,12 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 
-from pipesat.core.geometry import Ranks
-from pipesat.core.ops import Item, Op
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order
 from pipesat.heuristics.shared.building_blocks import Slots
 from pipesat.heuristics.shared.rows import full_backward, split_backward
+from pipesat.problem.geometry import Ranks
+from pipesat.problem.ops import Item, Op
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Order
 
 PERIOD: Final = 6
 

@@ -7,12 +7,12 @@ from collections import deque
 from typing import NamedTuple
 
 from pipesat.bounds.closed_form import least_warm_ups
-from pipesat.core.geometry import Ranks
-from pipesat.core.ops import Item, Kind, Op
-from pipesat.core.problem import Problem
-from pipesat.core.rules import link_delay, round_trip
-from pipesat.core.schedule import Order
 from pipesat.heuristics.shared.gap_filling import Switches
+from pipesat.problem.geometry import Ranks
+from pipesat.problem.ops import Item, Kind, Op
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import link_delay, round_trip
+from pipesat.schedule.schedule import Order
 
 
 class _Step(NamedTuple):

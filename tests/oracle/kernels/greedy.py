@@ -12,11 +12,11 @@ from itertools import combinations, islice
 from typing import NamedTuple
 
 from pipesat.bounds.feasibility import capacities_by_order, further_need, holding_of
-from pipesat.core.ops import PHASE_OF, Item, Kind, Op, Pair, members
-from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited, duration, in_order, memory_change, pair_time
-from pipesat.core.schedule import Order
 from pipesat.heuristics.list_scheduling import Policy
+from pipesat.problem.ops import PHASE_OF, Item, Kind, Op, Pair, members
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import awaited, duration, in_order, memory_change, pair_time
+from pipesat.schedule.schedule import Order
 
 
 class Ready(NamedTuple):

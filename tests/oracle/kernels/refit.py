@@ -6,10 +6,10 @@ import heapq
 from collections import deque
 from collections.abc import Sequence
 
-from pipesat.core.ops import Event, Kind, Op
-from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited, duration, memory_change, one_of_each
-from pipesat.core.schedule import Order
+from pipesat.problem.ops import Event, Kind, Op
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import awaited, duration, memory_change, one_of_each
+from pipesat.schedule.schedule import Order
 
 _FAR = 64
 

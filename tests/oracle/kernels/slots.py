@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pipesat.core.ops import Item, Kind, Op, OpKind, Pair, Phase
-from pipesat.core.problem import Problem
-from pipesat.core.rules import duration, in_order, link_delay, memory_change, time_together
-from pipesat.core.schedule import Order
+from pipesat.problem.ops import Item, Kind, Op, OpKind, Pair, Phase
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import duration, in_order, link_delay, memory_change, time_together
+from pipesat.schedule.schedule import Order
 
 Microbatch: TypeAlias = tuple[int, int]
 """Route and number."""

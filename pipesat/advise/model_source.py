@@ -1,0 +1,239 @@
+"""What is asked, from what users give: layers from a file, a profile, or a published model.
+
+Arguments become one question in the layers' units; what is wrong with one is said of it by name.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pipesat.advise.bounds import why_nothing_fits
+from pipesat.advise.comparison import Hand
+from pipesat.advise.plan_search import require_possible
+from pipesat.advise.question import Choice, Question
+from pipesat.compare.from_profile import estimate_layers
+from pipesat.core.amounts import SECONDS, amount, rate
+from pipesat.core.errors import BadInput, said_of
+from pipesat.core.progress import doing
+from pipesat.core.settings import RecomputeChoice, Runtime
+from pipesat.core.strict_json import read_json
+from pipesat.layers.from_profile import layers_of_document, layers_of_profile
+from pipesat.layers.layer import Layers
+from pipesat.layers.layers_file import LARGEST_FILE
+from pipesat.layers.layout import (
+    layout_of_partition,
+    parse_layout,
+    partition_of_layout,
+    partition_of_names,
+    without_letter,
+)
+from pipesat.layers.megatron import partition_of_pattern
+from pipesat.layers.pipeline import Delay, Pipeline, link_delay, no_delay
+from pipesat.layers.profile.profile_file import Profile
+from pipesat.layers.profile.published import SHAPES, named_gpu, named_shape
+from pipesat.layers.roofline import LIKELY
+from pipesat.layers.rules import check_partition
+
+_MODULE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_MOST_AMOUNT: Final = 10**12
+RESERVED: Final = Fraction(1, 20)
+"""Of the memory, kept free unless a reserve is given."""
+
+
+_SIZES: Final[Mapping[str, int | None]] = {"length": None, "batch": 1, "tensor_parallel": 1}
+"""In which microbatches a published model runs, unless that is given."""
+
+
+class Given(NamedTuple):
+    """Layers, and what is known of the machine and the microbatches besides.
+
+    ``memory`` is in MiB.
+    """
+
+    layers: Layers
+    memory: int | None = None
+    bandwidth: Fraction | None = None
+    tokens: int | None = None
+
+
+@doing("reading costs")
+def given(model: Layers | Profile | str | Path, gpu: str | None, sizes: Mapping[str, Any]) -> Given:
+    """Return the layers that are meant."""
+    if isinstance(model, Layers):
+        return Given(model)
+    if isinstance(model, Profile):
+        return Given(layers_of_profile(model))
+    if gpu is not None:
+        if os.path.exists(model):
+            text = "a file has its costs: expected the name of a published model"
+            raise BadInput(text, where="gpu", value=gpu)
+        return _estimated(str(model), gpu, sizes)
+    for name, unset in _SIZES.items():
+        if sizes[name] != unset:
+            text = "only a published model with its GPU is estimated"
+            raise BadInput(text, where=name, value=sizes[name])
+    return _of_file(model)
+
+
+def _of_file(path: str | Path) -> Given:
+    if not os.path.exists(path):
+        if str(path) in SHAPES:
+            raise BadInput("a published model needs a GPU to estimate its costs for", where="gpu")
+        if _MODULE.fullmatch(str(path)):
+            raise BadInput(
+                f"a model is measured first: pipesat profile --model {path} -o profile.json, then "
+                "pipesat advise profile.json",
+                where="model",
+                value=str(path),
+            )
+    document = read_json(Path(path), LARGEST_FILE)
+    kind = document.get("format") if isinstance(document, dict) else None
+    if kind == "pipesat.problem/1":
+        raise BadInput(
+            "a problem is cut already: pipesat compare answers for it, advise takes layers",
+            source=str(path),
+        )
+    return Given(layers_of_document(document, Path(path)))
+
+
+def _estimated(model: str, gpu: str, sizes: Mapping[str, Any]) -> Given:
+    """Costs of a published model by the roofline; memory and links are the GPU's."""
+    each, device = sizes["length"] or named_shape(model).length, named_gpu(gpu)
+    carried = Fraction(str(device.link_bandwidth * LIKELY.traffic)) * 1000  # 10^9/s: bytes per us
+    layers = estimate_layers(model, gpu, **sizes)
+    return Given(layers, device.memory // 2**20, carried, each * sizes["batch"])
+
+
+def with_reserve(layers: Layers, reserve: int | None, memory: int | None = None) -> Layers:
+    """Return layers with a reserve on top of their own; ``None``: 5 % of the memory."""
+    if reserve is None:
+        reserve = 0 if memory is None else ceil(RESERVED * memory)
+    if memory is not None and reserve > memory:
+        raise BadInput(f"expected 0 to {memory}, the memory", where="reserve", value=reserve)
+    if not 0 <= reserve <= _MOST_AMOUNT - layers.reserve:
+        raise BadInput(
+            f"expected 0 or more, with the layers' own {layers.reserve} at most 10^12",
+            where="reserve",
+            value=reserve,
+        )
+    return replace(layers, reserve=layers.reserve + reserve)
+
+
+def require_units(**amounts: int | str | None) -> None:
+    """Refuse bare numbers where no file says what they are of."""
+    for name, text in amounts.items():
+        if isinstance(text, str) and text.strip().isdecimal() and int(text):
+            expected = f"expected an amount with its unit, as {text.strip()}GiB"
+            raise BadInput(expected, where=name, value=text)
+
+
+def copy_rate(given: float | Fraction | str, layers: Layers) -> Fraction:
+    """Return memory units per time unit; a text is an amount per second."""
+    where, second = "copy_bandwidth", SECONDS.get(layers.time_unit)
+    if not isinstance(given, str):
+        return rate(where, given)
+    if second is None:
+        expected = f"a time unit of seconds is needed, the layers have {layers.time_unit!r}"
+        raise BadInput(expected, where=where, value=given)
+    each = amount("memory_unit", f"1{layers.memory_unit}")
+    copied = Fraction(amount(where, given), each) * second
+    if not copied:
+        raise BadInput("expected more than 0", where=where, value=given)
+    return copied
+
+
+def asked(
+    known: Given,
+    devices: int,
+    microbatches: int,
+    reserve: int | None,
+    latency: int,
+    overlap: tuple[int, int] | None,
+    runtime: Runtime,
+    copy_bandwidth: float | Fraction | str | None,
+) -> Question:
+    """Return the question of an advice; what stays free is taken off the memory."""
+    layers, memory = known.layers, known.memory
+    kept = with_reserve(layers, reserve, memory).reserve - layers.reserve
+    free = not latency and known.bandwidth is None
+    pipeline = Pipeline(
+        devices=devices,
+        microbatches=microbatches,
+        memory=None if memory is None else memory - kept,
+        delay=no_delay if free else link_delay(latency, known.bandwidth),
+        overlap=overlap,
+    )
+    rate = None if copy_bandwidth is None else copy_rate(copy_bandwidth, layers)
+    choice: Choice = "choose" if memory is not None and layers.recomputable else "never"
+    question = Question(layers, pipeline, (), choice, "makespan", runtime, kept)
+    return replace(question, tokens=known.tokens, copy_rate=rate)
+
+
+def require_room(question: Question) -> None:
+    """Pass unless memory surely cannot hold a layer, or all of them: no search is needed then.
+
+    Raises
+    ------
+    Infeasible
+        With the layer, and what it needs.
+    BadInput
+        If the layers can be cut for no placement.
+    """
+    asked, _ = question.searched()
+    why_not = {shape: why_nothing_fits(question.layers, shape) for shape in asked.shapes}
+    require_possible(asked, {shape: why for shape, why in why_not.items() if why})
+
+
+def require_choice(layers: Layers, recompute: RecomputeChoice, source: str) -> None:
+    """Pass if layers have the costs that a choice of recomputation needs."""
+    if recompute != "never" and not layers.recomputable:
+        raise BadInput(
+            f"no layer has costs with recomputation, which recompute={recompute} needs: "
+            'give some layers the key "recompute"',
+            source=source,
+            where="layers",
+        )
+
+
+def delay_of(latency: int, bandwidth: float | Fraction | str | None, layers: Layers) -> Delay:
+    """Return the delay of links; what no problem can state is refused."""
+    delay = link_delay(latency, None if bandwidth is None else rate("bandwidth", bandwidth))
+    longest = max(delay(layer.output) for layer in layers.layers)
+    if longest > _MOST_AMOUNT:
+        raise BadInput(
+            f"a transfer would take {longest} time units, expected at most 10^12",
+            where="latency" if bandwidth is None else "bandwidth",
+            value=latency if bandwidth is None else str(bandwidth),
+        )
+    return delay
+
+
+def hand_of(text: str, layers: Layers, some: Pipeline) -> Hand:
+    """Return a layout as a partition; its number of stages says in which shape."""
+    with said_of(text if text.endswith(".json") else ""):
+        if layers.hybrid and not text.endswith(".json"):
+            partition, name = partition_of_pattern(text, layers), text
+        else:
+            name = text
+            if text.endswith(".json"):
+                partition = partition_of_names(read_json(Path(text), 64 << 20), layers)
+                if without_letter(layers) is None:
+                    name = layout_of_partition(layers, partition).text
+            else:
+                found = parse_layout(text, devices=some.devices)
+                partition, name = partition_of_layout(found, layers), found.text
+        chunks, rest = divmod(len(partition), some.devices)
+        if rest:
+            expected = f"expected a multiple of {some.devices}, the devices"
+            raise BadInput(f"{len(partition)} stages, {expected}", value=text)
+        shape = replace(some, placement="chain" if chunks == 1 else "loop")
+        shape = shape if chunks == 1 else replace(shape, chunks=chunks)
+        check_partition(layers, partition, shape.homes)
+        return f"layout {name}", shape, partition

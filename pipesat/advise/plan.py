@@ -1,0 +1,402 @@
+"""The plan: the best partition with its schedule, and what is proven about both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pipesat.advise.candidates import Candidate, Flags
+from pipesat.advise.comparison import SplitRow, gains
+from pipesat.advise.plan_search import Search
+from pipesat.advise.plan_tables import (
+    better_outside,
+    devices_of,
+    layout_text,
+    module_names,
+    split_table,
+    stage_table,
+    stages_of,
+)
+from pipesat.advise.question import Question
+from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.check.checker import check
+from pipesat.compare.result import Result
+from pipesat.compare.studies import versions
+from pipesat.core.amounts import rounded_down, time_text
+from pipesat.core.claims import Bound, Standing, Status, percent, ratio, require_best, tenable
+from pipesat.core.errors import Fault
+from pipesat.core.folder import json_file, write_folder
+from pipesat.core.progress import doing
+from pipesat.core.showing import Displayed, Facts, Table, sentences
+from pipesat.core.usable_cores import usable_cores
+from pipesat.layers.pipeline import shape_name
+from pipesat.layers.stages import problem_with_recompute, untold
+from pipesat.problem.ops import Op, with_ops
+from pipesat.problem.remarks import Remark, documents_of, text_of
+from pipesat.runtimes.result_folder import result_files
+from pipesat.schedule.metrics import peak_memory
+from pipesat.schedule.result import Solution
+from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.summary import peak_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMAT: Final = "pipesat.plan/1"
+_ROOM: Final = 0.03  # of a device's memory, less than this free is told
+_NOT_COMPLETE: Final = (
+    "some partitions are only known by the bound of a simpler question: too many, or too many ways "
+    "to recompute, or not reached in time"
+)
+
+
+@dataclass(frozen=True, repr=False, slots=True)
+class Plan(Displayed):
+    """What a search found.
+
+    Attributes
+    ----------
+    result
+        Of the best partition's problem: its ``status`` speaks of the orders of this partition.
+    status
+        ``optimal``: no schedule of any partition of any shape that was considered is better.
+    bound
+        What none of them is below.
+    complete
+        Whether, in every shape, every partition was solved, bounded by itself or left out because
+        of its stages' closed forms; else the bound is that of a simpler question.
+    contradictions
+        Proofs that a checked schedule refutes: faults of pipesat. Then no bound is claimed at all.
+    """
+
+    known: Search
+    result: Result | None
+    bound: Bound | None
+    rows: tuple[SplitRow, ...]
+    left_out: tuple[tuple[str, str], ...]
+    seconds: float
+    contradictions: tuple[str, ...] = ()
+
+    @property
+    def question(self) -> Question:
+        """What was searched."""
+        return self.known.question
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The best partition."""
+        return self.known.best
+
+    @property
+    def value(self) -> int | None:
+        """Value of the best schedule."""
+        return self.known.value
+
+    @property
+    def standing(self) -> Standing:
+        """What is proven of the value over all partitions."""
+        bound = None if self.bound is None else self.bound.value
+        return Standing(self.value, bound, of="all partitions")
+
+    @property
+    def status(self) -> Status:
+        """What is proven over all partitions."""
+        return self.standing.status
+
+    @property
+    def complete(self) -> bool:
+        """Whether every partition of every shape is accounted for."""
+        return self.known.complete
+
+    def facts(self) -> Facts:
+        """Return what was found, what is proven over all partitions, and what it gains."""
+        if self.chosen is None or self.result is None or self.value is None:
+            return [("Take", "nothing: no plan was found in time, none is proven impossible")]
+        problem, schedule, own = self.result.problem, self.result.schedule, self.chosen
+        time, order = time_text(self.value, problem.time_unit), own.schedules[0].source
+        doubts = [
+            *self.doubts,
+            *([] if self.complete or self.status == "optimal" else [_NOT_COMPLETE]),
+        ]
+        loads, limit = [device["load"] for device in devices_of(own)], ""
+        if own.shape.overlap is None:  # else ops run together, and loads are more than their time
+            busy = percent(ratio(max(loads), self.value), 1)
+            limit = f"the bottleneck is device {loads.index(max(loads))}, busy {busy} of the time"
+        sizes = ", ".join(str(len(part)) for part in own.partition)
+        layout, no_layout = layout_text(own, self.question.layers)
+        return [
+            (
+                "Take",
+                f"{shape_name(own.shape)} on {own.shape.devices} devices, order of {order}: {time}"
+                f" a step ({self.question.objective})",
+            ),
+            ("Layers", layout or f"{sizes} per stage"),
+            ("No layout", no_layout),
+            ("Proof", self._proof()),
+            ("This split", "" if self.status == "optimal" else self.result.proof()),
+            ("Gain", sentences(self.gains)),
+            ("Limit", limit),
+            (
+                "Memory",
+                "" if schedule is None else peak_text(problem, peak_memory(problem, schedule)),
+            ),
+            ("Doubt", sentences(doubts)),
+            ("Remark", text_of(self.remarks)),
+            ("Searched", f"{len(self.known.candidates)} partitions, {self.seconds:.1f} s"),
+        ]
+
+    def _proof(self) -> str:
+        """Say what is proven over all partitions of the placements that were searched."""
+        least = ""
+        if self.bound is not None:
+            least = time_text(self.bound.value, self.question.layers.time_unit, rounded_down)
+        over = ", ".join(dict.fromkeys(map(shape_name, self.known.shapes)))
+        over = f"over all partitions of {over}"
+        return self.standing.proof(least, of=over) + (f", {over}" if self.standing.proven else "")
+
+    def details(self) -> Facts:
+        """Return what proves it, how it was found, and what was left out."""
+        own, chosen = None if self.result is None else self.result.bound, self.chosen
+        left = [(shape_name(shape), why) for shape, why in self.known.why_not.items()]
+        return [
+            ("proven by", "" if self.bound is None else self.bound.source),
+            ("of this split", "" if own is None else own.source),
+            ("partition", "" if chosen is None else chosen.proposed_by),
+            ("solves", str(self.known.solves)),
+            *(("left out", f"{name}: {why}") for name, why in (*left, *self.left_out)),
+        ]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield the stages, then the splits of frameworks beside the plan's."""
+        if self.chosen is not None:
+            yield stage_table(self.chosen, self.question.layers)
+        if self.rows:
+            yield split_table(self.rows, free=self.question.free)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per stage: device, layers, costs."""
+        return stages_of(self.chosen, self.question.layers)
+
+    def plot(self) -> Figure | None:
+        """Draw time and memory of every stage; return a matplotlib figure."""
+        from pipesat.advise.picture import plan_figure  # matplotlib is slow to import
+
+        if self.chosen is None:
+            return None
+        return plan_figure(self.question.layers, self.chosen, self.standing)
+
+    def save(self, folder: str | Path, log: Sequence[str] = ()) -> str | None:
+        """Write what ``pipesat plan -o`` writes; return the path of its schedule, if there is one.
+
+        ``log`` are lines of ``solver.log``.
+
+        Raises
+        ------
+        BadInput
+            If the folder cannot be written.
+        Contradiction
+            If the plan contradicts itself; then its schedule is written all the same.
+        """
+        folder, result, chosen, layers = (
+            Path(folder),
+            self.result,
+            self.chosen,
+            self.question.layers,
+        )
+        made = None if result is None else result_files(folder, result, log)
+        files = {} if made is None else made.files
+        path = None if made is None else made.schedule
+        if (text := layout_text(chosen, layers)[0]) is not None:
+            files["layout.txt"] = f"{text}\n".encode()
+        if (names := module_names(chosen, layers)) is not None:
+            files["module_fqns.json"] = json_file(names)
+
+        def claims() -> dict[str, bytes]:
+            return {"plan.json": json_file(self.document(path))}
+
+        def pictures() -> dict[str, bytes]:
+            from pipesat.advise.picture import plan_pictures  # matplotlib is slow to import
+
+            if made is None or chosen is None:
+                return {}
+            return plan_pictures(layers, chosen, self.standing) | made.pictures()
+
+        write_folder(folder, files, claims=claims, pictures=pictures)
+        return path
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What layers and memory state and perhaps do not mean."""
+        shape = self.question.shapes[0]
+        return self.question.layers.remarks(next(filter(None, shape.capacities), None))
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What the numbers do not say."""
+        layers, own = self.question.layers, self.chosen
+        if own is None:
+            return ()
+        said = (f"all times and memory are an estimate: {layers.estimate}",)
+        dropped = (f"no bound is claimed: {text}" for text in self.contradictions)
+        return (
+            *(said if layers.estimate else ()),
+            *untold(layers, own.partition, own.shape),
+            *self._too_full(),
+            *dropped,
+            *self._better_elsewhere(),
+        )
+
+    def _too_full(self) -> Iterator[str]:
+        """A device that a real run may not fit on: little is free for what no layer says."""
+        layers = self.question.layers
+        for number, device in enumerate(devices_of(self.chosen)):
+            memory, peak = device["memory"], device["peak"]
+            if memory and memory - peak + layers.reserve < _ROOM * memory:
+                unit = f" {layers.memory_unit}".rstrip()
+                yield (
+                    f"device {number} fills {percent(peak / memory, 1)} of its memory, "
+                    f"{memory - peak}{unit} are left. Fragments and communication buffers have no "
+                    "room. A reserve keeps some free"
+                )
+                return
+
+    def _better_elsewhere(self) -> Iterator[str]:
+        """Splits that were no part of the search, and are better than its best."""
+        for row in better_outside(self.rows):
+            yield (
+                f"{row.name} ({row.placement}), with {row.best}, is better than the plan, and is "
+                f"not taken: {row.outside}"
+            )
+
+    @property
+    def gains(self) -> tuple[str, ...]:
+        """Which part of the gain comes from placement, from cut and from order."""
+        return tuple(gains(self.rows)) if len(self.rows) > 1 else ()
+
+    def document(self, schedule_path: str | None = None) -> dict[str, Any]:
+        """Return ``pipesat.plan/1``, ready for JSON."""
+        chosen, layers = self.chosen, self.question.layers
+        keys = ("placement", "stages", "devices", "microbatches")
+        return {
+            "format": FORMAT,
+            "name": layers.name,
+            "status": self.status,
+            "objective": self.question.objective,
+            "value": self.value,
+            "lower_bound": None if self.bound is None else self.bound.value,
+            "lower_bound_source": None if self.bound is None else self.bound.source,
+            "every_partition_accounted_for": self.complete,
+            "gap": self.standing.gap,
+            "shape": None if chosen is None else {key: getattr(chosen.shape, key) for key in keys},
+            "proposed_by": None if chosen is None else chosen.proposed_by,
+            "recompute": self.question.choice,
+            "stages": stages_of(chosen, layers),
+            "devices": devices_of(chosen),
+            "layout": layout_text(chosen, layers)[0],
+            "no_layout": layout_text(chosen, layers)[1] or None,
+            "module_fqns_per_model_part": module_names(chosen, layers),
+            "considered": [*self._considered()],
+            "comparison": [row.document(self.rows) for row in self.rows],
+            "gains": [*self.gains],
+            "doubts": [*self.doubts],
+            "remarks": documents_of(self.remarks),
+            "result": None if self.result is None else self.result.document(schedule_path),
+            "wall_s": round(self.seconds, 3),
+        }
+
+    def _considered(self) -> Iterator[dict[str, Any]]:
+        """Yield shapes that were searched, each with its bound, and those that were left out."""
+        known = self.known
+        for shape in self.question.shapes:
+            bound = None if self.contradictions else known.bound_of(shape)
+            yield {
+                "shape": shape_name(shape),
+                "backward": shape.backward,
+                "lower_bound": None if bound is None else bound.value,
+                "lower_bound_source": None if bound is None else bound.source,
+                "partitions": len(known.candidates_of(shape)),
+                "every_partition_accounted_for": known.accounted_for(shape),
+                "why_not": known.why_not.get(shape),
+            }
+        for name, why in self.left_out:
+            yield {
+                "shape": name,
+                "backward": None,
+                "lower_bound": None,
+                "lower_bound_source": None,
+                "partitions": 0,
+                "every_partition_accounted_for": True,
+                "why_not": why,
+            }
+
+
+@doing("checking the answer")
+def concluded(
+    known: Search,
+    rows: Sequence[SplitRow] = (),
+    left_out: Iterable[tuple[str, str]] = (),
+    *,
+    seed: int = 0,
+    workers: int | None = 1,
+) -> Plan:
+    """Put together what a search has found.
+
+    A proof that a checked schedule refutes is dropped, and all others with it; the schedules stay.
+
+    Raises
+    ------
+    Contradiction
+        If a split of the table that was searched is better than the plan.
+    """
+    others = ((row.name, row.best) for row in rows if not row.outside)
+    require_best("the plan", known.value, others)
+    question, chosen, bound = known.question, known.best, known.bound
+    refuted = [*known.contradictions]
+    for one in (*known.candidates, *(row.candidate for row in rows)):
+        refuted += [] if one is None else tenable(one.value, one.bound)[1]
+    refuted += tenable(known.value, bound)[1]
+    if refuted:
+        bound = None
+    result, seconds = None, known.deadline.seconds
+    if chosen is not None:
+        problem, schedule, own = chosen.problem, chosen.schedules[0], chosen.bound
+        of_all = known.bound
+        if question.free:
+            # with recomputing as a mode: what is proven of these stages says nothing of others
+            problem = problem_with_recompute(question.own, chosen.partition, chosen.shape)
+            schedule = _in_modes(schedule, chosen.flags)
+            if violations := check(problem, schedule):
+                raise Fault(f"with recomputing as a mode, a plan is not valid: {violations[0]}")
+            own = closed_form_bound(problem, question.objective)
+            of_all = known.bound_of(chosen.shape)
+        best = max((b for b in (own, of_all) if b is not None), key=lambda proof: proof.value)
+        proof = None if refuted else best
+        found = Solution(
+            problem=problem,
+            status=Standing(chosen.value, None if proof is None else proof.value).status,
+            objective=question.objective,
+            schedule=schedule,
+            bound=proof,
+            baseline=chosen.baseline,
+            wall_s=seconds,
+            seed=seed,
+            workers=workers or usable_cores(),
+            versions=versions(),
+            history=chosen.history,
+        )
+        result = Result.of(found)
+    told = tuple(dict.fromkeys(refuted))
+    return Plan(known, result, bound, tuple(rows), tuple(left_out), seconds, told)
+
+
+def _in_modes(schedule: Schedule, flags: Flags) -> Schedule:
+    def op_of(op: Op) -> Op:
+        return op._replace(mode=int(flags[op.stage]))
+
+    rows = (
+        tuple(timed._replace(item=with_ops(timed.item, op_of)) for timed in row)  # type: ignore[arg-type]
+        for row in schedule.devices
+    )
+    return replace(schedule, devices=tuple(rows))

@@ -1,0 +1,277 @@
+"""The two questions, as users ask them: the best plan of layers, and which schedule to take."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pipesat.core.amounts import factor, in_unit, one_in_unit, rate
+from pipesat.core.arguments import public, require_once
+from pipesat.core.errors import BadInput, said_of
+from pipesat.core.settings import (
+    Amount,
+    Chunks,
+    Devices,
+    Microbatches,
+    RecomputeChoice,
+    Runtime,
+    Seconds,
+    Seed,
+    Target,
+    Tokens,
+    Workers,
+)
+from pipesat.problem.geometry import PlacementChoice
+from pipesat.schedule.schedule import Objective
+from pipesat.schedule.solving import Deadline, Listener, study
+
+if TYPE_CHECKING:  # what a question needs is imported once it is asked: help is for reading
+    from pipesat.advise.files import Advice
+    from pipesat.advise.plan import Plan
+    from pipesat.layers.layer import Layers
+    from pipesat.layers.profile.profile_file import Profile
+
+QUICK: Final = 20.0
+"""Seconds with ``quick``."""
+_SEARCHING: Final = 0.92  # of the time limit; then rows are timed again, checked and shown
+_TIMED_AGAIN: Final = 0.97
+
+
+@public
+@study()
+def plan(
+    layers: Layers | str | Path,
+    devices: Devices,
+    microbatches: Microbatches,
+    *,
+    memory: int | str | Sequence[int | str] | None = None,
+    reserve: int | str = 0,
+    placement: PlacementChoice = "chain",
+    chunks: Sequence[Chunks] = (),
+    latency: Amount = 0,
+    bandwidth: float | Fraction | str | None = None,
+    overlap: str | None = None,
+    recompute: RecomputeChoice = "never",
+    layouts: Sequence[str] = (),
+    compare: bool = True,
+    target: Target | None = None,
+    objective: Objective = "makespan",
+    time_limit: Seconds = 120.0,
+    workers: Workers | None = None,
+    seed: Seed = 0,
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+) -> Plan:
+    """Cut uneven layers into stages, place and order them: all three together, with a bound.
+
+    Parameters
+    ----------
+    layers
+        The layers or profile file (JSON). Or what :func:`pipesat.read` returns.
+    devices
+        Pipeline ranks.
+    microbatches
+        Microbatches.
+    memory
+        Capacity of every device, static memory included, one for all or one each, in the layers'
+        memory unit, or as 80GiB; ``None``: unlimited.
+    reserve
+        Memory that every device keeps free for fragments and communication buffers. On top of the
+        layers' own ``reserve``.
+    placement
+        Where stages may lie. With ``any``, all three are tried.
+    chunks
+        Stages per device of a loop, as many shapes as values; ``None``: 2.
+    latency
+        Delay of every link, in time units.
+    bandwidth
+        Size units per time unit that links carry: 50, 0.5 or 1/3; ``None``: unlimited.
+    overlap
+        Allow pairs of F and BW of one device, which take NUM/DEN of both.
+    recompute
+        Which stages may compute activations again.
+    layouts
+        A split to compare with, can be repeated: Megatron-LM's string, or a .json file of module
+        names per stage.
+    compare
+        Compare with the even and the balanced split, in each placement.
+    target
+        Plan only what this runtime runs: whole backwards on the first stage and where stages
+        recompute, all others split or none where it must be so; ``None``: any order. See
+        :func:`for_runtime`.
+
+    Raises
+    ------
+    Infeasible
+        If no partition of any shape fits into memory.
+    BadInput
+        If a value is wrong, or the layers cannot be cut so.
+    """
+    from pipesat.advise.comparison import compared
+    from pipesat.advise.model_source import delay_of, hand_of, require_choice, with_reserve
+    from pipesat.advise.plan import concluded
+    from pipesat.advise.plan_search import Search
+    from pipesat.advise.question import Question
+    from pipesat.advise.splits import for_runtime, in_each_way, shapes_to_try, shipped_by
+    from pipesat.compare.studies import solver_of
+    from pipesat.layers.from_profile import read_layers_or_profile
+    from pipesat.layers.pipeline import Pipeline
+
+    source = ""
+    if isinstance(layers, str | Path):
+        source, layers = str(layers), read_layers_or_profile(Path(layers))
+    require_once("chunks", chunks)
+    require_once("layouts", layouts)
+    unit = layers.memory_unit
+    layers = with_reserve(layers, one_in_unit("reserve", reserve, unit))
+    require_choice(layers, recompute, source)
+    capacity = None if memory is None else in_unit("memory", memory, unit)
+    delay = delay_of(latency, bandwidth, layers)
+    with said_of(source):
+        some = Pipeline(devices=devices, microbatches=microbatches, memory=capacity, delay=delay)
+        some = replace(some, overlap=None if overlap is None else factor("overlap", overlap))
+        some = replace(some, memory=some.capacities)  # refuses a list of another length
+        shapes, left_out = shapes_to_try(layers, some, placement, chunks)
+    if target is not None:
+        layers, shapes = for_runtime(layers, shapes, target)
+        shapes = in_each_way(layers, shapes, target)
+    hand = [hand_of(text, layers, shapes[0]) for text in layouts]
+    beside = shipped_by(target, shapes[0])
+    question = Question(layers, some, tuple(shapes), recompute, objective)
+    deadline = Deadline(time_limit, stop or threading.Event())
+    search = Search(question, solver_of(objective, workers, seed), deadline, listener)
+    rows = compared(search, hand, beside, plain=compare)
+    return concluded(search, rows, left_out.items(), seed=seed, workers=workers)
+
+
+@public
+@study()
+def advise(
+    model: Layers | Profile | str | Path,
+    devices: Devices,
+    microbatches: Microbatches,
+    *,
+    gpu: str | None = None,
+    length: Tokens | None = None,
+    batch: Tokens = 1,
+    tensor_parallel: Tokens = 1,
+    overlap: str | None = None,
+    memory: int | str | None = None,
+    reserve: int | str | None = None,
+    target: Runtime = "torch",
+    latency: Amount = 0,
+    bandwidth: float | Fraction | str | None = None,
+    tokens: Tokens | None = None,
+    copy_bandwidth: float | Fraction | str | None = None,
+    quick: bool = False,
+    time_limit: Seconds = 75.0,
+    workers: Workers | None = None,
+    seed: Seed = 0,
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+    note: Callable[[str], None] | None = None,
+) -> Advice:
+    """Answer which schedule, split and memory for this model, in one table and a few lines.
+
+    Parameters
+    ----------
+    model
+        A layers or profile file (JSON), or the name of a published model as llama3-8b, with
+        its ``gpu``: costs are estimated. Or what was read from such a file.
+    devices
+        Pipeline ranks.
+    microbatches
+        Microbatches.
+    gpu
+        For a published model: a100, h100, h200, b200, l40s or mi300x. Memory and links are its own
+        if they are not given.
+    length
+        For a published model: tokens per sequence; ``None``: the model's.
+    batch
+        For a published model: sequences per microbatch.
+    tensor_parallel
+        For a published model: GPUs that share every layer.
+    overlap
+        Allow pairs of F and BW of one device, which take NUM/DEN of both: schedules that overlap
+        the communication of one with the compute of the other are compared too.
+    memory
+        Capacity of a device, as 40GiB, or a number in the file's memory unit; ``None``: the GPU's,
+        else unlimited.
+    reserve
+        Memory that stays free for fragments and communication buffers; ``None``: 5 %.
+    target
+        The runtime it is for: marks what runs there today.
+    latency
+        Delay of every link, in time units.
+    bandwidth
+        Size units per time unit that links carry; ``None``: 70 % of the GPU's, unlimited with a
+        file.
+    tokens
+        For a file: tokens of a microbatch, to show tokens per second; ``None``: unknown.
+    copy_bandwidth
+        What a device copies to the host per second, as 20GiB: shows what offloading would bring;
+        ``None``: nothing is offloaded. Or a number of memory units per time unit.
+    quick
+        Answer within 20 seconds.
+    time_limit
+        Seconds until the answer. What was not done by then, it names.
+    note
+        Called with what is to be said before the search: that costs are an estimate.
+
+    Raises
+    ------
+    Infeasible
+        If no partition fits into memory, even recomputing.
+    BadInput
+        If a value is wrong.
+
+    Examples
+    --------
+    >>> advice = pipesat.advise("tiny", gpu="h100", devices=2, microbatches=4, memory="1GiB")
+    >>> print(advice)
+    >>> advice.save("advice")
+    """
+    from pipesat.advise.advice_table import shown_rows
+    from pipesat.advise.advising import advised
+    from pipesat.advise.estimate_ends import ends_of
+    from pipesat.advise.files import Advice
+    from pipesat.advise.model_source import asked, given, require_room, require_units
+    from pipesat.advise.plan import concluded
+    from pipesat.compare.studies import solver_of
+
+    if gpu is not None and tokens is not None:
+        text = "a published model has them: expected `length` and `batch`"
+        raise BadInput(text, where="tokens", value=tokens)
+    whole = Deadline(min(QUICK, time_limit) if quick else time_limit, stop or threading.Event())
+    sizes = {"length": length, "batch": batch, "tensor_parallel": tensor_parallel}
+    known = given(model, gpu, sizes)
+    if known.layers.estimate and note is not None:
+        note(f"pipesat: all costs are an estimate: {known.layers.estimate}")
+    if gpu is not None:
+        require_units(memory=memory, reserve=reserve)
+    unit = known.layers.memory_unit
+    if memory is not None:
+        known = known._replace(memory=one_in_unit("memory", memory, unit, up=False))
+    if bandwidth is not None:
+        known = known._replace(bandwidth=rate("bandwidth", bandwidth))
+    if tokens is not None:
+        known = known._replace(tokens=tokens)
+    free = None if reserve is None else one_in_unit("reserve", reserve, unit)
+    pairs = None if overlap is None else factor("overlap", overlap)
+    question = asked(known, devices, microbatches, free, latency, pairs, target, copy_bandwidth)
+    require_room(question)
+    deadline = Deadline(_SEARCHING * whole.limit, whole.stop)
+    solver = solver_of("makespan", workers, seed)
+    trials, search = advised(question, deadline, solver, listener)
+    over = partial(whole.past, _TIMED_AGAIN)
+    ends = tuple(ends_of(question, shown_rows(trials.rows), over))
+    if over():
+        trials.left_out["times at the ends of the estimate's range"] = "not all in time"
+    found = concluded(search, seed=seed, workers=workers)
+    rows, left = tuple(trials.rows), tuple(trials.left_out.items())
+    return Advice(question, rows, found, left, whole.seconds, trials.settings, ends)

@@ -1,0 +1,170 @@
+"""A problem from costs of stages or layers, as somebody types them; lengths of microbatches too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pipesat.core.amounts import factor, share
+from pipesat.core.arguments import public
+from pipesat.core.errors import BadInput
+from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches, Placement
+from pipesat.problem.building import Backward, Split
+from pipesat.problem.geometry import Geometry, chunks_of
+from pipesat.problem.lengths import microbatches_from_lengths, read_lengths
+from pipesat.problem.making import made
+from pipesat.problem.ops import KINDS, Kind
+from pipesat.problem.problem import Problem
+from pipesat.problem.stated import warned
+
+_PAIR_TIME: Final = re.compile(r"(?:(F|BW|B|W)\+(F|BW|B|W)=)?([0-9]{1,18})(?:/([0-9]{1,18}))?")
+
+
+@public
+def problem_from_numbers(
+    *,
+    devices: Devices,
+    F: Amount | Sequence[Amount],
+    B: Amount | Sequence[Amount],
+    W: Amount | Sequence[Amount],
+    microbatches: Microbatches | None = None,
+    lengths: Sequence[int] | Path | None = None,
+    reference: Amount | None = None,
+    quadratic: float | str = 0,
+    tolerance: float | str = 0,
+    order: Literal["given", "same", "free"] | None = None,
+    BW: Amount | Sequence[Amount] | None = None,
+    held_after_F: int | str | Sequence[int | str] = 0,
+    held_after_B: int | str | Sequence[int | str] = 0,
+    layers: Count | None = None,
+    split: Split = "even",
+    placement: Placement = "chain",
+    chunks: Chunks | None = None,
+    link_delay: Amount = 0,
+    memory: int | str | Sequence[int | str] | None = None,
+    static: int | str | Sequence[int | str] = 0,
+    backward: Backward = "either",
+    overlap: str | None = None,
+    pair_time: Sequence[str] = (),
+    name: str = "",
+    time_unit: str = "",
+    memory_unit: str = "",
+) -> Problem:
+    """Make a problem of costs of stages, or of layers.
+
+    A cost is one number for every stage (with ``layers``: for every layer), or a list with one
+    each. Lists that are longer than there are stages are of layers.
+
+    Parameters
+    ----------
+    F
+        Forward time.
+    B
+        Time of the backward for the input gradient.
+    W
+        Time of the backward for the weight gradient.
+    microbatches
+        How many, of both directions together; ``None``: of ``lengths``.
+    lengths
+        Microbatches that differ, a length each, none waits for another. A file has a JSON list or
+        one per line.
+    reference
+        Length that the costs are of.
+    quadratic
+        Share of the time that grows with the square of the length, as attention's.
+    tolerance
+        Lengths whose factors differ by less become one class.
+    order
+        Order of microbatches that differ: as given, the same on every stage, or free.
+    BW
+        Time of both backwards in one op; ``None``: B + W.
+    held_after_F
+        Memory from F to the end of B.
+    held_after_B
+        Memory from B to the end of W.
+    layers
+        Costs are those of so many layers.
+    link_delay
+        Delay of every link.
+    memory
+        Capacity, one for all devices or one each. 1f1b*0.75 is that share of 1F1B's peak; ``None``:
+        unlimited.
+    static
+        Memory that is always taken, as ``memory``.
+    backward
+        Which backwards may run.
+    overlap
+        Allow pairs of F and BW, which take NUM/DEN of both.
+    pair_time
+        Time of a pair of two kinds on one device, F+BW unless named, or NUM/DEN of what they take
+        alone.
+    time_unit
+        Of all times: us, ms, s.
+    memory_unit
+        Of all memory amounts: MiB, GiB.
+    """
+    given = dict(locals())
+    listed = _listed(lengths, reference, quadratic, tolerance, order, microbatches)
+    laps = chunks_of(placement, chunks)
+    pairs = _pairs(pair_time, Geometry(placement, devices, laps).homes)
+    pairing: dict[str, Any] = {} if overlap is None else {"FB": factor("overlap", overlap)}
+    pairing |= {"pairs": pairs} if pairs else {}
+    given |= {"microbatches": listed or microbatches, "comm": link_delay}
+    given |= {"overlap": pairing or None}
+    return warned(made(given))
+
+
+def _listed(
+    lengths: Sequence[int] | Path | None,
+    reference: int | None,
+    quadratic: float | str,
+    tolerance: float | str,
+    order: str | None,
+    microbatches: int | None,
+) -> list[dict[str, Any]]:
+    """Return the list of microbatches that lengths make; empty without any."""
+    if (lengths is None) == (microbatches is None):
+        both = "" if lengths is None else ", not both"
+        raise BadInput(f"expected it, or `lengths`{both}", where="microbatches")
+    q, slack = share("quadratic", quadratic), share("tolerance", tolerance, 1000)
+    if lengths is None:
+        if reference is not None or order is not None or q or slack:
+            text = "`reference`, `quadratic`, `tolerance` and `order` go with it"
+            raise BadInput(text, where="lengths")
+        return []
+    if reference is None:
+        raise BadInput("expected the length that the costs are of", where="reference")
+    source = str(lengths) if isinstance(lengths, Path) else "lengths"
+    values = read_lengths(lengths) if isinstance(lengths, Path) else lengths
+    return microbatches_from_lengths(values, reference, q, slack, source)
+
+
+def _pairs(texts: Sequence[str], homes: Sequence[int]) -> list[dict[str, Any]]:
+    """Read ``F+BW=129``, or ``129`` for these two kinds: an entry for every two stages of a device.
+
+    ``F+BW=3/4`` is a factor of what the two take alone. A stage is combined with itself, too.
+    """
+    found: dict[tuple[Kind, Kind], dict[str, Any]] = {}
+    for text in texts:
+        match = _PAIR_TIME.fullmatch(text)
+        if match is None:
+            expected = (
+                "expected KIND+KIND=TIME or =NUM/DEN, kinds of F, B, W and BW, as in F+BW=129"
+            )
+            raise BadInput(expected, where="pair_time", value=text)
+        named = [kind for kind in KINDS if kind in (match[1] or "F", match[2] or "BW")]
+        kinds = named[0], named[-1]
+        if kinds in found:
+            expected = f"expected each combination once; {kinds[0]}+{kinds[1]} is there already"
+            raise BadInput(expected, where="pair_time", value=text)
+        num, den = int(match[3]), match[4]
+        found[kinds] = {"time": num} if den is None else {"factor": [num, int(den)]}
+    return [
+        {"ops": [f"{stage}{one}", f"{other}{two}"]} | said
+        for (one, two), said in found.items()
+        for stage, other in product(range(len(homes)), repeat=2)
+        if homes[stage] == homes[other] and (one != two or stage <= other)
+    ]

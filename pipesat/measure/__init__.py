@@ -1,0 +1,1 @@
+"""What is measured: runs in torch, profiles, timelines and traces, against what was predicted."""

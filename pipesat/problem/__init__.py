@@ -1,0 +1,1 @@
+"""What a pipeline is: stages, devices, routes, microbatches, variants; made, read and written."""

@@ -1,0 +1,145 @@
+"""What a schedule can be exported to: one format, one function, and the options that it takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
+
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.names import named, spelled
+from pipesat.problem.ops import members
+from pipesat.problem.problem import Problem
+from pipesat.runtimes import adapters, frameworks, megatron, reading
+from pipesat.runtimes.options import Options
+from pipesat.runtimes.reading import Meaning, require_as_meant
+from pipesat.runtimes.runtime import Runtime, restricted
+from pipesat.runtimes.torch import target as torch_target
+from pipesat.runtimes.trace import trace_bytes, trace_notes
+from pipesat.schedule.microbatch_order import microbatch_order
+from pipesat.schedule.schedule import Exported, Schedule
+
+RUNTIMES: Final[dict[str, Runtime]] = {
+    runtime.name: runtime
+    for runtime in (
+        torch_target.RUNTIME,
+        *frameworks.RUNTIMES,
+        megatron.RUNTIME,
+        *adapters.RUNTIMES,
+    )
+}
+"""The one table of runtimes: a record stands beside what writes its file."""
+OLD_NAMES: Final = {
+    "torch-csv": "torch",
+    "nemo-automodel": "automodel",
+    "megatron-layout": "megatron",
+}
+"""What formats were called that are a runtime's: still understood."""
+
+
+def problem_for(problem: Problem, target: str | None) -> Problem:
+    """Return the problem that is to be solved for a runtime: every schedule of it runs there."""
+    one, *others = problems_for(problem, target)
+    if others:
+        raise NotApplicable(
+            f"{target} splits all backwards but the first stage's or none, and neither is always "
+            'better: say "backward": "split" or "fused" in every stage but the first'
+        )
+    return one
+
+
+def problems_for(problem: Problem, target: str | None) -> tuple[Problem, ...]:
+    """Return the problems of which one is to be chosen and solved for a runtime.
+
+    Every schedule of each runs there, and every order that runs there is one of some of them.
+    """
+    if target is None:
+        return (problem,)
+    known = [name for name, runtime in RUNTIMES.items() if runtime.any_order]
+    return restricted(problem, RUNTIMES[named("target", target, known, ", or None")])
+
+
+Exporter: TypeAlias = Callable[..., Exported]
+"""Called with problem, schedule and, if there are any, :class:`Options`."""
+
+
+def _export_trace(problem: Problem, schedule: Schedule) -> Exported:
+    """Return a trace for Perfetto."""
+    notes, means = tuple(trace_notes(problem, schedule)), reading.trace_means(schedule)
+    return Exported(trace_bytes(problem, schedule), notes=notes, means=means)
+
+
+def _export_schedule(problem: Problem, schedule: Schedule) -> Exported:
+    """Return a schedule file."""
+    from pipesat.schedule.schedule_file import schedule_bytes  # pydantic, which no help needs
+
+    ops = sum(len(members(item)) for row in schedule.order for item in row)  # a pair is two
+    told = f"{ops} ops, makespan {schedule.makespan}, span {schedule.span}"
+    means = reading.schedule_means(schedule)
+    return Exported(schedule_bytes(problem, schedule), notes=(told,), means=means)
+
+
+def _export_order(problem: Problem, schedule: Schedule) -> Exported:
+    """Return the order of the microbatches as JSON: a list of indices, or one per route.
+
+    That of the first stage's forwards: what a data loader has to hand out first, second and so on.
+    """
+    orders = microbatch_order(problem, schedule)
+    what = orders[0] if len(orders) == 1 else orders
+    told = "the microbatches' own numbers, by the first stage's forwards"
+    if len(orders) > 1:
+        told += "; one list per route"
+    means = reading.order_means(problem, schedule)
+    return Exported((json.dumps(what) + "\n").encode(), notes=(told,), means=means)
+
+
+class _Other(NamedTuple):
+    """A file for no runtime: its name, what writes it, and what reads it back."""
+
+    file: str
+    write: Callable[[Problem, Schedule], Exported]
+    read: Callable[[Problem, Exported, Options], Meaning]
+
+
+_OTHERS: Final = {
+    "order": _Other("order.json", _export_order, reading.read_order),
+    "schedule": _Other("schedule.json", _export_schedule, reading.read_schedule_file),
+    "trace": _Other("trace.json", _export_trace, reading.read_trace),
+}
+FILE_NAMES: Final = {name: runtime.file for name, runtime in RUNTIMES.items()} | {
+    name: other.file for name, other in _OTHERS.items()
+}
+"""What the file is called in a folder that is given in its place."""
+
+
+def _export(
+    name: str, problem: Problem, schedule: Schedule, options: Options | None = None
+) -> Exported:
+    """Export a schedule and read the file back; options without a meaning there are refused.
+
+    The one way to any file for another program.
+    """
+    options, runtime = options or Options(), RUNTIMES.get(name)
+    for where in ("layers", "exact", "remark", "checkpointing", "pattern", "flags"):
+        known = runtime is not None and where in runtime.takes
+        if not known and getattr(options, where) not in (None, False, "", ()):
+            raise BadInput(f"{name} has no place for it: leave it out", where=where)
+    if runtime is None:
+        made, read = _OTHERS[name].write(problem, schedule), _OTHERS[name].read
+    else:
+        made = runtime.write(runtime, problem, schedule, options)
+        read = partial(runtime.read, runtime)
+    require_as_meant(name, made, lambda: read(problem, made, options))
+    return made
+
+
+EXPORTERS: Final[dict[str, Exporter]] = {
+    name: partial(_export, name) for name in sorted(FILE_NAMES)
+}
+
+
+def format_of(name: str) -> str:
+    """Return what a format is called now."""
+    old = spelled(name, OLD_NAMES)
+    return named("to", name, EXPORTERS) if old is None else OLD_NAMES[old]

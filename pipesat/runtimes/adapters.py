@@ -1,0 +1,268 @@
+"""Orders for runtimes in Python: what each file says first, and the adapter below its data."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pipesat.runtimes.programs import program, read_back
+from pipesat.runtimes.runtime import Runtime
+
+# An order for AMD Primus: an algorithm in the place of a built-in one.
+#
+# Primus, commit fd1eeabb (v26.5.1): a table of nodes per rank, sends and receives among them. The
+# launcher takes no name but its own, and both the V and the layers that split their weights'
+# gradient know schedules by name, so the order takes a built-in one's place. Data are handed out in
+# the order of execution, so the first and the last stage run forwards alike, by number. A combined
+# node leaves the weights' gradient for a W of its own, so it pairs an F with a B.
+#
+# Sends and receives of one time step are posted together, and before that step's compute: the steps
+# are those of a run in which every op takes one. So both ends post the same ones in the same order.
+
+_PRIMUS_NOTE: Final = (
+    "import the file before Primus builds its pipeline, with patch_primus_pipeline: true and "
+    "pp_algorithm as the file says"
+)
+_PRIMUS_HEADER: Final = """It takes the place of the built-in {algorithm}. Import it before
+training starts, in a patch of phase before_train say, and set
+
+    patch_primus_pipeline: true
+    pp_algorithm: {algorithm}
+    overlap_moe_expert_parallel_comm: {combined}
+    overlap_grad_reduce: false
+    overlap_param_gather: false
+    offload: false
+
+It assumes: {ranks} pipeline ranks, {chunks} stage(s) per rank, {microbatches} microbatches; layers
+that hand their weights' gradient to WGradRunningCache where a backward is split (Transformer Engine
+and Megatron's own do; Primus-Turbo's only under the names zero-bubble and zbv-formatted).
+"""
+_PRIMUS_ADAPTER: Final = r"""
+import re
+
+from primus.core.pipeline_parallel.scheduler import schedule_table_factory
+from primus.core.pipeline_parallel.scheduler.algorithms.base import PipelineScheduleAlgo
+from primus.core.pipeline_parallel.scheduler.scheduler_node import FuncType, SchedulerNode
+
+OP = re.compile(r"(\d+)([FBW]+)(\d+)")
+ROWS = [[OP.findall(item) for item in row.split()] for row in ORDER["rows"]]
+HOMES = ORDER["placement"]
+AT = {stage: (rank, HOMES[:stage].count(rank)) for stage, rank in enumerate(HOMES)}
+STAGE = {at: stage for stage, at in AT.items()}
+
+
+class Pipesat(PipelineScheduleAlgo):
+    def __init__(self, pp_size, vpp_size, micro_batches, offload=False, **options):
+        super().__init__(pp_size, vpp_size, micro_batches)
+        wanted = len(ROWS), len(HOMES) // len(ROWS), ORDER["microbatches"]
+        if (pp_size, vpp_size, micro_batches, offload) != (*wanted, False):
+            raise ValueError(f"expected ranks, chunks, microbatches {wanted}, and no offload")
+
+    def last_pp_stage_rank(self):
+        return HOMES[-1]
+
+    def direction_map(self, rank, chunk, func_type):
+        ahead = 1 if func_type == FuncType.F else -1
+        before, after = (AT.get(STAGE[rank, chunk] + by, (None, None)) for by in (-ahead, ahead))
+        receive, send = (FuncType.RF, FuncType.SF) if ahead > 0 else (FuncType.RB, FuncType.SB)
+        chunks = {"recv_from_chunk": before[1], "send_to_chunk": after[1]}
+        return {"prev": (before[0], receive), "next": (after[0], send), **chunks}
+
+    def generate_schedule_table(self):
+        table, left, step = [[] for _ in ROWS], [row[::-1] for row in ROWS], 0
+        done = {(-1, "F", str(number)) for number in range(self.micro_batches)}
+        while any(left):  # every rank runs its next item a step after all that it waits for
+            ready = [rank for rank, row in enumerate(left) if row and runs(row[-1], done)]
+            for rank, ops in [(rank, left[rank].pop()) for rank in ready]:
+                done |= {(int(stage), kind[0], number) for stage, kind, number in ops}
+                nodes = [SchedulerNode(FuncType[k], int(m), AT[int(s)][1], {}) for s, k, m in ops]
+                for node in nodes:
+                    node.args |= {"combined_group": [*map(str, nodes)]} if nodes[1:] else {}
+                    for late, on, one in [(0, rank, node), *self.messages(rank, node)]:
+                        one.args["time_step"] = step + late
+                        table[on].append((step + late, 1 - late, one))
+            step += 1
+        return [[node for *_, node in sorted(row, key=lambda entry: entry[:2])] for row in table]
+
+    def messages(self, rank, node):
+        at = rank, node.mini_batch, node.chunk, node.func_type
+        found = self.generate_send_recv_nodes_comm_pair(*at) if node.func_type != FuncType.W else []
+        return [(1, *there) for there in found if there]
+
+
+def runs(ops, done):
+    last = str(len(HOMES) - 1)
+    before = {"F": (-1, "F"), "W": (0, "B"), "B": (1, "B"), "BW": (1, "B")}
+    by = [(0, "F") if stage == last and kind[0] == "B" else before[kind] for stage, kind, _ in ops]
+    return all((int(op[0]) + ahead, what, op[2]) in done for op, (ahead, what) in zip(ops, by))
+
+
+schedule_table_factory.pp_algorithm_map["{algorithm}"] = Pipesat
+"""
+
+# An order for d9d: a program builder under a configuration of its own.
+#
+# d9d 0.16.0, commit f155a8d: a program is a list of actions per rank, from which
+# ``add_communication_ops`` derives sends and receives. A rank holds stages in a loop or a V. Its
+# ``ComposeAction`` runs its members one after the other and sends after both, so no pair is
+# written. The first stage does nothing in its input half and all in its weight half, as torch does.
+
+_D9D_NOTE: Final = (
+    "hand it to d9d in Python: import the file, then "
+    "build_schedule(..., schedule_config=PipesatSchedule()); a configuration file cannot name it"
+)
+_D9D_HEADER: Final = """A configuration file of d9d cannot name it, so give it in Python:
+
+    from {stem} import PipesatSchedule
+    build_schedule(..., schedule_config=PipesatSchedule())
+
+It assumes: {ranks} pipeline ranks, {microbatches} microbatches, stages in a {style}; that a whole
+backward takes as long as the problem says (d9d splits backwards in eager autograd, without
+activation checkpointing and torch.compile, as torch does).
+"""
+_D9D_ADAPTER: Final = r'''
+import re
+
+from d9d.pipelining.factory.registry import PIPELINE_PROGRAM_REGISTRY
+from d9d.pipelining.infra.schedule.component.program import (
+    PipelineProgramBuilder,
+    ScheduleStyle,
+    add_communication_ops,
+    build_stage_to_host_rank_topology,
+)
+from d9d.pipelining.infra.schedule.component.runtime import (
+    BackwardFullInputComputeAction,
+    BackwardWeightComputeAction,
+    ForwardComputeAction,
+)
+
+OP = re.compile(r"(\d+)([FBW]+)(\d+)")
+
+
+class PipesatSchedule:
+    """The schedule_config that stands for this order."""
+
+
+@PIPELINE_PROGRAM_REGISTRY.register_program(PipesatSchedule)
+class PipesatProgram(PipelineProgramBuilder):
+    num_stages_per_rank = ORDER["stages"] // len(ORDER["rows"])
+    topology_style = ScheduleStyle("{style}")
+
+    def __init__(self, config=None):
+        pass
+
+    def compose(self, num_microbatches, pp_size):
+        wanted = ORDER["microbatches"], len(ORDER["rows"])
+        if (num_microbatches, pp_size) != wanted:
+            raise ValueError(f"expected microbatches, ranks {wanted}")
+        stages = ORDER["stages"]
+        homes = build_stage_to_host_rank_topology(pp_size, stages, self.topology_style)
+        if [homes[stage] for stage in range(stages)] != ORDER["placement"]:
+            raise ValueError(f"d9d places stages otherwise: {homes}")
+        actions = {rank: [*map(action, row.split())] for rank, row in enumerate(ORDER["rows"])}
+        return add_communication_ops(actions, stage_to_rank=homes, num_stages=stages)
+
+
+def action(op):
+    stage, kind, microbatch = OP.fullmatch(op).groups()
+    at = int(stage), int(microbatch)
+    if kind == "F":
+        return ForwardComputeAction(*at)
+    if kind == "W":
+        return BackwardWeightComputeAction(*at)
+    return BackwardFullInputComputeAction(*at, full_backward=kind == "BW")
+'''
+
+# An order for JaxPP: a schedule class for ``treduce``.
+#
+# JaxPP 0.9.2, commit cf9e3862: tasks per rank, whose transfers it derives from the data that they
+# pass on. Split backwards are a property of the whole schedule. The first stage's two halves are
+# one task there, so its W directly follows its B. Gradients are added up in the order of the
+# numbers. A ``FusedTask`` is one compiled unit: whether its members overlap is up to XLA.
+
+_JAXPP_NOTE: Final = (
+    "hand it to JaxPP: jaxpp.treduce(function, batch, schedule=Pipesat()) with Pipesat of this "
+    "file, and mark the ends of its stages in the model"
+)
+_JAXPP_HEADER: Final = """Give it to JaxPP, in a function that mpmd_jit_with_loop compiles:
+
+    from {stem} import Pipesat
+    losses, gradients = jaxpp.treduce(function, batch, schedule=Pipesat())
+
+It assumes: {ranks} MPMD groups, {microbatches} microbatches, {stages} stages that mark_stage_end
+ends; that a pair takes as long as the problem says (JAXPP_DISABLE_SCHEDULE_TASK_FUSION unset: it is
+one compiled unit, whose members XLA may overlap).
+"""
+_JAXPP_ADAPTER: Final = r"""
+import re
+from dataclasses import dataclass
+
+from jaxpp.schedules import BaseSchedule, FusedTask, Task
+from jaxpp.types import MpmdIdx, TaskType
+
+OP = re.compile(r"(\d+)([FBW]+)(\d+)")
+ROWS = [[OP.findall(item) for item in row.split()] for row in ORDER["rows"]]
+SPLIT = any(kind == "B" for row in ROWS for item in row for _, kind, _ in item)
+WHOLE = ["BWD_I", "BWD_W"] if SPLIT else ["BWD"]  # all backwards alike
+TYPES = {"F": ["FWD"], "B": ["BWD_I"], "W": ["BWD_W"], "BW": WHOLE}
+
+
+@dataclass(eq=True, frozen=True)
+class Pipesat(BaseSchedule):
+    num_stages: int = ORDER["stages"]
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "is_partial_bwd", SPLIT)
+
+    def get_mpmd_idx(self, stage_id):
+        return MpmdIdx(ORDER["placement"][stage_id])
+
+    def tasks(self, n_mubatches):
+        if n_mubatches != ORDER["microbatches"]:
+            raise ValueError(f"expected {ORDER['microbatches']} microbatches")
+        return [[task for item in row for task in tasks_of(item)] for row in ROWS]
+
+
+def tasks_of(item):
+    tasks = [
+        Task.make(int(stage), int(microbatch), TaskType[name])
+        for stage, kind, microbatch in item
+        for name in TYPES[kind]
+    ]
+    return tasks if len(item) == 1 else [FusedTask(tasks)]
+"""
+
+RUNTIMES: Final = (
+    Runtime(
+        "primus",
+        "AMD Primus",
+        "v26.5.1 (commit fd1eeabb)",
+        "primus_order.py",
+        program(_PRIMUS_HEADER, _PRIMUS_ADAPTER, _PRIMUS_NOTE),
+        read_back,
+        first_whole=False,
+        pairs=(("B", "F"),),
+        number_order=True,
+    ),
+    Runtime(
+        "d9d",
+        "d9d",
+        "0.16.0",
+        "d9d_order.py",
+        program(_D9D_HEADER, _D9D_ADAPTER, _D9D_NOTE),
+        read_back,
+        pairs=(),
+    ),
+    Runtime(
+        "jaxpp",
+        "JaxPP",
+        "0.9.2 (commit cf9e3862)",
+        "jaxpp_order.py",
+        program(_JAXPP_HEADER, _JAXPP_ADAPTER, _JAXPP_NOTE),
+        read_back,
+        all_or_none=True,
+        pairs=None,
+        any_placement=True,
+        number_order=True,
+    ),
+)

@@ -1,0 +1,189 @@
+"""What a runtime can run, as a record that all read, and problems reduced to that.
+
+The optimum of a reduced problem is optimal for what will run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from pipesat.core.errors import NotApplicable
+from pipesat.problem.ops import OpKind
+from pipesat.problem.plain_problems import require_no_modes
+from pipesat.problem.problem import Overlap, Problem
+from pipesat.problem.problem_checks import changed
+from pipesat.runtimes.options import Options, loader_for
+from pipesat.runtimes.torch.adapt import require_torch_pipeline
+
+if TYPE_CHECKING:
+    from pipesat.runtimes.reading import Meaning
+    from pipesat.schedule.schedule import Exported, Schedule
+
+    Write: TypeAlias = Callable[["Runtime", Problem, Schedule, Options], Exported]
+    Read: TypeAlias = Callable[["Runtime", Problem, Exported, Options], Meaning]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime: what of an order it can run, and what it is handed.
+
+    Attributes
+    ----------
+    title, release
+        What its makers call it, and the release that is written for.
+    file
+        What the file for it is called in a folder.
+    write, read
+        Writes it; reads what was written by the rules that are known of the program.
+    takes
+        What of :class:`~pipesat.runtimes.options.Options` it can say.
+    any_order
+        Whether it runs an order that it is given; else it runs its own.
+    first_whole
+        Whether the first stage's backward is whole: there is nobody to send a gradient to.
+    all_or_none
+        Whether all other stages split their backwards, or none.
+    pairs
+        Kinds of ops that run together as one, ``None``: any two.
+    in_turn
+        What is to be done by hand for a pair, whose members run in turn otherwise.
+    any_placement
+        Whether stages may lie anywhere; else in a loop, or in a V of two per rank.
+    number_order
+        Whether each stage runs its forwards, its backwards and its Ws by number.
+    one_switch
+        Whether its configuration checkpoints all layers or none.
+    takes_layers
+        Whether its file says how many layers each stage has.
+    built_in
+        Hand-written schedules that it has itself.
+    refuse
+        Raises where its configuration cannot say a problem's stages.
+    """
+
+    name: str
+    title: str
+    release: str
+    file: str
+    write: Write
+    read: Read
+    takes: tuple[str, ...] = ("exact", "remark")
+    any_order: bool = True
+    first_whole: bool = True
+    all_or_none: bool = False
+    pairs: tuple[tuple[str, str], ...] | None = (("BW", "F"),)
+    in_turn: str = ""
+    any_placement: bool = False
+    number_order: bool = False
+    one_switch: bool = False
+    takes_layers: bool = False
+    built_in: tuple[str, ...] = ()
+    refuse: Callable[[Problem, Options], object] = lambda *_: None
+
+    @property
+    def in_python(self) -> bool:
+        """Whether the order itself stands in a Python file; else in torch's CSV, or nowhere."""
+        return self.file.endswith("_order.py")
+
+    def runs_pair(self, *kinds: str) -> bool:
+        """Whether it runs two ops of these kinds as one."""
+        return self.pairs is None or tuple(sorted(kinds)) in self.pairs
+
+    def require(self, problem: Problem) -> None:
+        """Pass if it can run a pipeline of this shape."""
+        require_torch_pipeline(problem, self.title)
+        if self.any_placement:
+            return
+        loader = loader_for(problem)
+        if loader.schedule_name is None:
+            raise NotApplicable(f"{self.title} cannot load this placement: {loader.reason}")
+
+    def why_not(self, problem: Problem, options: Options) -> str | None:
+        """Why it runs no order of a problem that its rules restrict; ``None``: it runs them all."""
+        try:
+            self.require(problem)
+            self.refuse(problem, options)
+        except NotApplicable as error:
+            return str(error)
+        return None
+
+
+def restricted(problem: Problem, runtime: Runtime) -> tuple[Problem, ...]:
+    """Return the problem with what a runtime cannot run ruled out, in each way to do so.
+
+    Every schedule of each way is one of the problem, and is exported without a loss (for the order
+    of microbatches that are alike, docs/proofs/model.md; where they differ, Ws may come in another
+    order than a runtime of ``number_order`` needs). What it runs is the union: two ways where it
+    splits all backwards but the first stage's or none, and neither is surely as good.
+    """
+    require_no_modes(problem, f"the target {runtime.name}")
+    runtime.require(problem)
+    first = problem.routes[0].stages[0]
+    if runtime.first_whole and not problem.stages[first].may_fuse:
+        raise NotApplicable(
+            f'stage {first} says "backward": "split", but {runtime.title} runs the first stage\'s '
+            'backward whole: say "either" or "fused"'
+        )
+    if runtime.number_order and not problem.alike:
+        problem = replace(problem, order="given")
+    ways = _all_or_none(problem, first, runtime) if runtime.all_or_none else [{}]
+    own = {"backward": "fused"} if runtime.first_whole else {}
+    numbers = range(len(problem.stages))
+    backwards = ([own if number == first else way for number in numbers] for way in ways)
+    return tuple(with_pairs_of(changed(problem, each), runtime) for each in backwards)
+
+
+def with_pairs_of(problem: Problem, runtime: Runtime) -> Problem:
+    """Return the problem with those pairs alone that a runtime runs as one."""
+    overlap = problem.overlap
+    if overlap is None or runtime.pairs is None:
+        return problem
+
+    def kept(listed: Mapping[tuple[OpKind, OpKind], T]) -> dict[tuple[OpKind, OpKind], T]:
+        return {
+            two: took for two, took in listed.items() if runtime.runs_pair(two[0][1], two[1][1])
+        }
+
+    factor = overlap.factor if runtime.runs_pair("BW", "F") else None
+    pairs = Overlap(factor, kept(overlap.times), kept(overlap.factors))
+    return changed(problem, overlap=pairs if factor or pairs.listed else None)
+
+
+def _all_or_none(problem: Problem, first: int, runtime: Runtime) -> list[dict[str, str]]:
+    """Return what all stages but the first say; one way where no other can be shorter."""
+    others = [stage for s, stage in enumerate(problem.stages) if s != first]
+    split, whole = (all(getattr(s, may) for s in others) for may in ("may_split", "may_fuse"))
+    if not (split or whole):
+        raise NotApplicable(
+            f"{runtime.title} splits all backwards but the first stage's or none, and here one "
+            'stage says "backward": "split", another "fused": say "either"'
+        )
+    costs_nothing = problem.plain and all(
+        stage.BW >= stage.B + stage.W and stage.held_after_B <= stage.held_after_F
+        for stage in others
+    )
+    if split and costs_nothing:
+        return [{}]
+    if not (split and whole):
+        return [{"backward": "split" if split else "fused"}]
+    if _pairs_whole(problem, first):
+        raise NotApplicable(
+            f"{runtime.title} splits all backwards or none, but for whole ones in pairs, and here "
+            'neither is always better: say "backward": "split" or "backward": "fused" in every '
+            "stage but the first, and solve both"
+        )
+    return [{"backward": "split"}, {"backward": "fused"}]
+
+
+def _pairs_whole(problem: Problem, first: int) -> bool:
+    """Whether another stage's whole backward may run in a pair, also where all are split."""
+    if problem.overlap is None:
+        return False
+    listed = chain.from_iterable((*problem.overlap.times, *problem.overlap.factors))
+    some = any(kind == "BW" and stage != first for stage, kind in listed)
+    return problem.overlap.factor is not None or some

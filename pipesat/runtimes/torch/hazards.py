@@ -1,0 +1,165 @@
+"""What the user of an order for torch has to know: what was changed, costs, and can go wrong.
+
+torch 2.13 looks up the weights of a split backward when its I starts (``stage_backward_input`` in
+``torch.distributed.pipelining._backward``), among ``stage.submod.parameters()``. The graph has
+others if FSDP has resharded a module since its forward: that microbatch's gradients of them are
+lost without an error. A whole backward is autograd's own and loses none; so is the first stage's W.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from pipesat.problem.ops import Pair, members
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import awaited, duration
+from pipesat.runtimes.options import loader_for
+from pipesat.runtimes.torch.adapt import Adapted
+from pipesat.schedule.metrics import peak_memory
+from pipesat.schedule.schedule import Order, Schedule
+from pipesat.schedule.timing import linearize
+
+SUFFIX: Final = ".hazards.txt"
+
+
+def hazards(problem: Problem, schedule: Schedule) -> Iterator[str]:
+    """Yield the hazards that this order has in torch 2.13's pipeline runtime, worst first."""
+    items = [item for row in schedule.order for item in row]
+    split = split_in(problem, schedule)
+    yield from lost_gradients(split)
+    if split.any:
+        yield (
+            "It splits backwards: in torch's file I is the backward for the input (B elsewhere), W "
+            "for the weights, and B both at once (BW elsewhere). Do not combine it with activation "
+            "checkpointing (W then recomputes per parameter group; torchtitan issue 773) or "
+            "torch.compile (I and W each cost about a whole backward; pytorch issue 161904). "
+            "torchtitan checkpoints by "
+            'default: switch it off, or solve with stages that say "backward": "fused".'
+        )
+        if split.first:
+            yield (
+                "The first stage may not fuse its backward here, so its I and W are written as "
+                "they are; torch does nothing in that I and the whole backward in W."
+            )
+        yield "DDP does not reduce gradients of split backwards (pytorch issue 144530): use FSDP."
+    if any(isinstance(item, Pair) for item in items):
+        yield (
+            "Overlapped pairs run their members in turn unless a function is registered for "
+            f"OVERLAP_F_B: makespan {makespan_in_turn(problem, schedule.order)} then, "
+            f"{schedule.makespan} only if they overlap as predicted."
+        )
+    loader = loader_for(problem)
+    if loader.schedule_name is None:
+        yield f"torchtitan and NeMo AutoModel cannot load it: {loader.reason}."
+    else:
+        yield (
+            f'torchtitan and NeMo AutoModel: set the schedule name to "{loader.schedule_name}" '
+            f"({loader.reason}); any other name gives another placement, and the run hangs."
+        )
+    yield "Do not set defer_pp_recv=True: it silently gives wrong gradients with several stages."
+    yield "Do not pass device_id to init_process_group: all sends of a rank then run one by one."
+    yield (
+        "Pass stages in ascending order on each rank, equally shaped microbatches, and "
+        f"n_microbatches={problem.routes[0].microbatches}."
+    )
+    yield (
+        "With weights shared between stages, or several step() calls per zero_grad(), use "
+        "scale_grads=False and scale the loss: torch scales shared or old gradients twice."
+    )
+
+
+def hazards_text(problem: Problem, schedule: Schedule, remark: str = "") -> str:
+    """Return the list as a text file, after what its user was told besides."""
+    told = [remark] if remark else []
+    return "".join(f"- {hazard}\n" for hazard in [*told, *hazards(problem, schedule)])
+
+
+class SplitBackwards(NamedTuple):
+    """Whether backwards of any stage are split, of the first, of the last."""
+
+    any: bool
+    first: bool
+    last: bool
+
+
+def split_in(problem: Problem, schedule: Schedule) -> SplitBackwards:
+    """Say which backwards a schedule splits."""
+    route = problem.routes[0].stages
+    stages = {
+        op.stage for row in schedule.order for item in row for op in members(item) if op.kind == "B"
+    }
+    return SplitBackwards(bool(stages), route[0] in stages, route[-1] in stages)
+
+
+def lost_gradients(split: SplitBackwards) -> Iterator[str]:
+    """Yield the hazards of split backwards that train nothing, without an error."""
+    if split.any:
+        yield (
+            "A split backward loses the gradients of all weights that FSDP has resharded since "
+            "its forward, of some or all microbatches and without an error: torch 2.13 looks "
+            "weights up when I starts, and finds others. Use "
+            "fully_shard(..., reshard_after_forward=False) for every module; the files for "
+            "torchtitan and NeMo AutoModel do."
+        )
+    if split.last:
+        yield (
+            "It splits the last stage's backward: the loss must not reshard a module of that "
+            "stage either. torchtitan's ChunkedLossWrapper does (from 0.3.0, the default of its "
+            "Llama 3), and the final norm is never trained. The Python file for torchtitan takes "
+            "the loss out of the wrapper: one microbatch's logits are then held whole. To keep "
+            'the wrapper, solve with "backward": "fused" in the last stage.'
+        )
+
+
+def makespan_in_turn(problem: Problem, order: Order) -> int:
+    """Makespan of an order whose overlapped cells run as in torch's runtime without an override.
+
+    The members of a cell run one after the other, each as soon as its own input is there; both
+    results are sent after the cell (torch puts its sends behind it), so what waits for the forward
+    waits for the whole cell.
+    """
+    sequence = linearize(problem, order)
+    free = [0] * len(problem.devices)
+    ends: list[int] = []
+    for device, item, inputs in zip(sequence.device, sequence.item, sequence.inputs, strict=True):
+        arrivals = iter([ends[source] + delay for source, delay in inputs])
+        end = free[device]
+        for op in members(item):
+            arrival = 0 if awaited(problem, op) is None else next(arrivals)
+            end = max(end, arrival) + duration(problem, op)
+        free[device] = end
+        ends.append(end)
+    return max(ends, default=0)
+
+
+_STAGES_SHOWN = 8
+
+
+def notes(problem: Problem, schedule: Schedule, adapted: Adapted) -> Iterator[str]:
+    """Yield each change of a schedule for torch, then what is left of its makespan.
+
+    Of an order with overlapped pairs both makespans are named, changed or not: as stock torch runs
+    it, and if the pairs overlap.
+    """
+    yield from adapted.changes
+    stages = problem.routes[0].stages
+    if list(stages) != sorted(stages):
+        names = ", ".join(
+            f"{stage} is {number}" for number, stage in enumerate(stages[:_STAGES_SHOWN])
+        )
+        more = ", ..." if len(stages) > _STAGES_SHOWN else ""
+        yield f"stages renumbered along the route: {names}{more}"
+    now = adapted.schedule
+    pairs = sum(isinstance(item, Pair) for row in now.order for item in row)
+    if not adapted.changes and not pairs:
+        return
+    planned = f"makespan {now.makespan} (was {schedule.makespan})"
+    if pairs:
+        stock = makespan_in_turn(adapted.problem, now.order)
+        planned = (
+            f"makespan {stock} in stock torch, which runs the members of its overlapped pairs "
+            f"({pairs}) in turn; {planned} only with a function of yours for OVERLAP_F_B that "
+            "overlaps them"
+        )
+    yield f"torch's order: {planned}; peak memory {max(peak_memory(adapted.problem, now))}"

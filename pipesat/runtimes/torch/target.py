@@ -1,0 +1,227 @@
+"""torch's CSV with its hazards beside it, and configurations of frameworks that read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
+
+from pipesat.core.errors import BadInput
+from pipesat.core.strict_json import decoded
+from pipesat.layers.layout import layout_of_module_names
+from pipesat.problem.geometry import Geometry
+from pipesat.problem.problem import Problem
+from pipesat.runtimes.options import Cut, Options, told_of
+from pipesat.runtimes.reading import Meaning, rows_of
+from pipesat.runtimes.runtime import Runtime
+from pipesat.runtimes.torch.adapt import adapt
+from pipesat.runtimes.torch.companions import MODES_SUFFIX, ORDER_SUFFIX, modes_text
+from pipesat.runtimes.torch.csv_file import order_of_texts, torch_csv
+from pipesat.runtimes.torch.hazards import SUFFIX as HAZARDS_SUFFIX
+from pipesat.runtimes.torch.hazards import SplitBackwards, hazards_text, notes, split_in
+from pipesat.schedule.microbatch_order import relabelled
+from pipesat.schedule.schedule import Exported, Schedule
+
+WriteFragments: TypeAlias = Callable[
+    [Problem, Options, SplitBackwards], tuple[dict[str, str], list[str]]
+]
+ReadFragments: TypeAlias = Callable[[Exported], Iterable["Fragment"]]
+
+
+def export_torch_csv(
+    problem: Problem, schedule: Schedule, options: Options | None = None
+) -> Exported:
+    """Return torch's ``compute_only`` CSV, with its hazards beside it.
+
+    Where the order had to be changed for torch, the notes say how, and what it costs; and of
+    overlapped pairs, what stock torch makes of them. An exact one is not changed. A remark is the
+    first of the hazards.
+    """
+    options = options or Options()
+    adapted = adapt(problem, schedule, exact=options.exact)
+    beside = {
+        HAZARDS_SUFFIX: hazards_text(adapted.problem, adapted.schedule, options.remark).encode()
+    }
+    told = [*notes(problem, schedule, adapted)]
+    if problem.has_lists:
+        beside[ORDER_SUFFIX] = (json.dumps(adapted.entering) + "\n").encode()
+        told.append(
+            "microbatches differ: hand them to torch in the order of the .order.json beside it, "
+            "which has their own numbers, and padded to one shape"
+        )
+    if modes := modes_text(adapted.problem, adapted.schedule):
+        beside[MODES_SUFFIX] = modes.encode()
+        told.append(
+            f"the order alone keeps every microbatch: {len(adapted.schedule.modes)} (stage, "
+            f"microbatch) run in other memory modes, listed in the file that ends in {MODES_SUFFIX}"
+        )
+    changed = ""
+    if adapted.schedule.makespan != schedule.makespan:
+        less = "less than " if adapted.schedule.makespan < schedule.makespan else ""
+        changed = (
+            f"torch's order takes {adapted.schedule.makespan}, {less}the schedule "
+            f"{schedule.makespan}: "
+            'solve with target="torch" (--for torch) for the best of the orders that torch runs'
+        )
+    data = torch_csv(adapted.problem, adapted.schedule).encode()
+    order = adapted.schedule.order
+    if problem.has_lists:
+        order = relabelled(adapted.problem, order, [adapted.entering])
+    return Exported(data, beside, tuple(told), changed, means={"order": rows_of(order)})
+
+
+def read_torch(
+    _: Runtime, problem: Problem, exported: Exported, __: Options, csv: str = ""
+) -> Meaning:
+    """Read torch's CSV, the file itself or the one of that suffix beside it, and what is beside."""
+
+    def text(suffix: str) -> str | None:
+        data = exported.beside.get(suffix)
+        return None if data is None else decoded(data, suffix)
+
+    data = exported.beside[csv] if csv else exported.data
+    beside = text(ORDER_SUFFIX), text(MODES_SUFFIX)
+    order = order_of_texts(problem, decoded(data, ".csv"), *beside, ".csv")
+    return {"order": rows_of(order)}
+
+
+RUNTIME: Final = Runtime(
+    "torch",
+    "torch",
+    "2.13",
+    "schedule.csv",
+    lambda _, *given: export_torch_csv(*given),
+    read_torch,
+    in_turn="register a function for OVERLAP_F_B: torch runs the two ops of a pair in turn",
+    any_placement=True,
+    built_in=(
+        *("1f1b", "gpipe", "interleaved-1f1b", "looped-bfs"),
+        *("interleaved-zb", "zb-v", "dualpipev"),
+    ),
+)
+
+
+def framework(
+    name: str,
+    title: str,
+    release: str,
+    file: str,
+    write: WriteFragments,
+    read: ReadFragments,
+    cut: Callable[[Problem, Options], Cut],
+) -> Runtime:
+    """Return the record of a framework that runs torch's CSV and places stages by a name.
+
+    ``write`` makes its files by suffix, its own first, and says what is to be known. ``read`` reads
+    them, each for itself. ``cut`` refuses stages that it cannot have.
+    """
+    return replace(
+        RUNTIME,
+        name=name,
+        title=title,
+        release=release,
+        file=file,
+        write=partial(export_framework, write),
+        read=partial(read_framework, read),
+        refuse=cut,
+        takes=("layers", "exact", "remark", "checkpointing"),
+        any_placement=False,
+        one_switch=True,
+        takes_layers=True,
+    )
+
+
+def export_framework(
+    write: WriteFragments,
+    _: Runtime,
+    problem: Problem,
+    schedule: Schedule,
+    options: Options,
+) -> Exported:
+    """Return a framework's configuration, with the CSV and its hazards beside it.
+
+    Each file is for a version of the framework that the notes name.
+    """
+    split = split_in(problem, adapt(problem, schedule, exact=options.exact).schedule)
+    files, notes_of = write(problem, options, split)
+    first, *others = files.items()
+    order = export_torch_csv(problem, schedule, options)
+    beside = {suffix: text.encode() for suffix, text in others} | {".csv": order.data}
+    told = (*order.notes, *notes_of, *_set_for(problem, options, split))
+    means = {
+        **order.means,
+        "csv": options.csv,
+        "microbatches": problem.routes[0].microbatches,
+        "placement": [problem.stages[stage].device for stage in problem.routes[0].stages],
+        "layers": options.layers_of(problem),
+    }
+    beside |= order.beside
+    return Exported(first[1].encode(), beside, told, order.changed, means=means)
+
+
+class Fragment(NamedTuple):
+    """What a framework's configuration says of the pipeline; ``parts``: modules of every stage."""
+
+    ranks: int
+    schedule: str
+    csv: str
+    microbatch_size: int
+    batch: int
+    parts: list[list[str]] | None
+
+
+def read_framework(
+    fragments: ReadFragments,
+    _: Runtime,
+    problem: Problem,
+    exported: Exported,
+    options: Options,
+) -> Meaning:
+    """Read a framework's configurations and the CSV: all say the same, stages lie by its rule.
+
+    A class for single stages makes one per rank, others two, unless modules are listed.
+    """
+    meanings = []
+    for one in fragments(exported):
+        single = one.schedule == "PipelineScheduleSingle"
+        stages = one.ranks * (2 - single) if one.parts is None else len(one.parts)
+        vee = one.schedule == "ZBVZeroBubble"
+        chunks, rest = divmod(stages, one.ranks)
+        if (
+            rest
+            or (chunks == 1) != single
+            or (vee and chunks != 2)
+            or one.batch % one.microbatch_size
+        ):
+            raise BadInput("it cannot place or feed these stages", value=str(one))
+        place = Geometry("vee", one.ranks) if vee else Geometry("loop", one.ranks, chunks)
+        found = {
+            "csv": one.csv,
+            "microbatches": one.batch // one.microbatch_size,
+            "placement": [*place.homes],
+            "layers": None if one.parts is None else layout_of_module_names(one.parts).counts,
+        }
+        meanings.append(found)
+    if any(other != meanings[0] for other in meanings):
+        raise BadInput("its files do not say the same", value=str(meanings))
+    return meanings[0] | dict(read_torch(_, problem, exported, options, ".csv"))
+
+
+def _set_for(problem: Problem, options: Options, split: SplitBackwards) -> Iterator[str]:
+    """What a framework's fragment sets besides the schedule, or leaves to the framework."""
+    m = problem.routes[0].microbatches
+    yield f"a microbatch is set to one sequence, {m} to the local batch: change both together"
+    if split.any:
+        yield (
+            "activation checkpointing is switched off there, because backwards are split: leave "
+            "torch.compile off too"
+        )
+        yield "FSDP is told not to reshard after forwards: split backwards would lose gradients"
+    if (layers := options.layers_of(problem)) is not None:
+        yield told_of(layers)
+    else:
+        yield (
+            "without `layers` the framework cuts the model itself: measured stages may be others"
+        )

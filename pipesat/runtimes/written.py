@@ -1,0 +1,108 @@
+"""An order as a file in a format, checked, with what belongs beside it."""
+
+from __future__ import annotations
+
+import os.path
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pipesat.check.checker import check
+from pipesat.core.atomic import digest, prepare_folder, require_writable
+from pipesat.core.errors import BadInput, NotValid
+from pipesat.core.folder import add_files
+from pipesat.core.strict_json import read_bytes
+from pipesat.problem.problem import Problem
+from pipesat.runtimes import EXPORTERS, FILE_NAMES, format_of
+from pipesat.runtimes.options import Options
+from pipesat.runtimes.torch.companions import SUFFIXES
+from pipesat.runtimes.torch.csv_file import LARGEST_FILE
+from pipesat.runtimes.torch.hazards import SUFFIX as HAZARDS
+from pipesat.schedule.schedule import Exported, Schedule
+
+
+def require_valid(problem: Problem, schedule: Schedule, name: str | Path) -> Schedule:
+    """Return a schedule that keeps every rule of a problem.
+
+    Raises
+    ------
+    NotValid
+        With all violations, if it breaks some.
+    """
+    if violations := check(problem, schedule):
+        raise NotValid(f"{name} is not a valid schedule", violations)
+    return schedule
+
+
+def warned(made: Exported, stacklevel: int = 3) -> Exported:
+    """Return an order; warn, at a line of the user's, if it is another one than the schedule's."""
+    if made.changed:
+        warnings.warn(made.changed, stacklevel=stacklevel)
+    return made
+
+
+def exported(
+    problem: Problem,
+    schedule: Schedule,
+    to: str,
+    path: str | Path | None,
+    *,
+    name: str | Path = "the schedule",
+    **options: Any,
+) -> Exported:
+    """Return a schedule that is checked in a format, and write it if there is a path.
+
+    ``name`` is what a user calls it; the options are those of :class:`pipesat.runtimes.options`.
+    """
+    to = format_of(to)
+    file = None if path is None else file_of(path, to)
+    asked = Options(**options) if file is None else Options(file, **options)
+    made = EXPORTERS[to](problem, require_valid(problem, schedule, name), asked)
+    if file is None:
+        return made
+    told = list(made.notes)
+    if file.name == f"{to}.py":
+        told.append(f"rename it before you import it: as {file.name} it hides the package {to}")
+    if gone := _write(made, file):
+        told.append(f"removed {', '.join(gone)}: of an earlier order under this name")
+    return replace(made, path=file, notes=tuple(told))
+
+
+def file_of(path: str | Path, to: str) -> Path:
+    """Return the file that an export is written to.
+
+    A folder, or a text that ends in ``/`` (then the folder is made), has it under the format's own
+    name: ``schedule.csv``, ``schedule.toml``, ``trace.json``, ...
+    """
+    to = format_of(to)
+    file = Path(path)
+    if str(path).endswith("/") or os.path.isdir(file):
+        prepare_folder(file)
+        file /= FILE_NAMES[to]
+    require_writable(file)
+    return file
+
+
+def files_beside(made: Exported, path: Path) -> dict[str, bytes]:
+    """Return what belongs beside a file, by name."""
+    beside = {path.with_suffix(suffix).name: text for suffix, text in made.beside.items()}
+    if path.name in beside:
+        raise BadInput(
+            "this name is needed for a file beside it: choose another suffix",
+            where="path",
+            value=path.name,
+        )
+    return beside
+
+
+def _write(made: Exported, path: Path) -> list[str]:
+    """Write an order and what belongs beside it; remove what lies there of another, by name."""
+    files = {path.name: made.data, **files_beside(made, path)}
+    stale: dict[str, str] = {}
+    if HAZARDS in made.beside:  # no picture, say
+        beside = [path.with_suffix(suffix) for suffix in SUFFIXES if suffix not in made.beside]
+        there = [file for file in beside if os.path.isfile(file)]
+        stale = {file.name: digest(read_bytes(file, LARGEST_FILE)) for file in there}
+    add_files(path.parent, files, stale)
+    return [*stale]

@@ -1,0 +1,188 @@
+"""Schedule files, ``pipesat.schedule/1``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+
+from pipesat.core.arguments import public
+from pipesat.core.arrays import nothing_collected
+from pipesat.core.atomic import write_file
+from pipesat.core.complaint import Says, validated
+from pipesat.core.errors import BadInput, said_of
+from pipesat.core.strict_json import parse_json, read_json
+from pipesat.problem.ops import Item, Pair, Unreadable, parse_copy, parse_item, with_ops
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import in_order
+from pipesat.problem.stage import KEEP
+from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
+
+FORMAT = "pipesat.schedule/1"
+LARGEST_FILE = 1 << 30
+
+Time = Annotated[StrictInt, Field(ge=-(10**18), le=10**18)]
+
+
+ModeEntry: TypeAlias = tuple[StrictInt, StrictInt, StrictStr]
+"""A (stage, microbatch) and the name of its mode."""
+
+ModeEntries: TypeAlias = Annotated[
+    list[ModeEntry],
+    Says("a list of [stage, microbatch, mode], two integers and a mode's name"),
+]
+Rows: TypeAlias = list[list[tuple[StrictStr, Time, Time]]]
+_TIMES: Final = "a string, times integers of at most 10^18"
+Modes: TypeAlias = Mapping[tuple[int, int], int]
+"""Modes of the (stage, microbatch) that are not kept."""
+
+
+class ScheduleModel(BaseModel):
+    """The whole document; op texts are judged by the checker, not here."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal["pipesat.schedule/1"]
+    problem_sha256: Annotated[StrictStr, Says("the problem's digest, a string")]
+    source: StrictStr = ""
+    devices: Annotated[Rows, Says(f"one list per device of [op, start, end], op {_TIMES}")]
+    modes: ModeEntries = []
+    copies: Annotated[Rows, Says(f"one list per device of [copy, start, end], copy {_TIMES}")] = []
+
+
+def schedule_bytes(problem: Problem, schedule: Schedule) -> bytes:
+    """Return the file's content: one line per device, so that it can be read and compared."""
+    head = {"format": FORMAT, "problem_sha256": problem.sha256, "source": schedule.source}
+    rows = [[(_text(problem, item), *times) for item, *times in row] for row in schedule.devices]
+    text = f'{json.dumps(head)[:-1]}, "devices": {_lines(rows)}'
+    if problem.has_modes and (modes := schedule.modes):  # those that are not kept
+        entries = [
+            (stage, microbatch, problem.stages[stage].modes[mode - 1].name)
+            for (stage, microbatch), mode in modes.items()
+        ]
+        text += f', "modes": {json.dumps(entries, separators=(",", ":"))}'
+    if any(schedule.copies):
+        copies = [[(str(copy), *times) for copy, *times in row] for row in schedule.copies]
+        text += f', "copies": {_lines(copies)}'
+    return f"{text}}}\n".encode()
+
+
+def _lines(rows: Sequence[object]) -> str:
+    body = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    return f"[\n{body}\n]"
+
+
+@public
+def write_schedule(path: str | Path, problem: Problem, schedule: Schedule) -> None:
+    """Write a schedule file, whole or not at all.
+
+    Raises
+    ------
+    BadInput
+        If it cannot be written.
+    """
+    write_file(Path(path), schedule_bytes(problem, schedule))
+
+
+@public
+@nothing_collected()
+def read_schedule(path: str | Path, problem: Problem) -> Schedule:
+    """Read a schedule of ``problem``; its ops are as they stand in the file, not yet checked.
+
+    Raises
+    ------
+    BadInput
+        If the file is no schedule file or belongs to another problem.
+    """
+    source = str(path)
+    return _of_document(read_json(Path(path), LARGEST_FILE), problem, source)
+
+
+def schedule_of_text(text: str, problem: Problem, source: str) -> Schedule:
+    """Read a schedule file's text; see :func:`read_schedule`."""
+    return _of_document(parse_json(text, source), problem, source)
+
+
+def _of_document(document: object, problem: Problem, source: str) -> Schedule:
+    with said_of(source):
+        return _schedule(validated(document, ScheduleModel, source), problem)
+
+
+def _schedule(model: ScheduleModel, problem: Problem) -> Schedule:
+    if model.problem_sha256 != problem.sha256:
+        raise BadInput(
+            f"a schedule of another problem, expected the digest {problem.sha256} "
+            f"of {problem.name or 'the given problem'}",
+            where="problem_sha256",
+            value=model.problem_sha256,
+        )
+    modes = modes_of_entry(model.modes, problem)
+    items = {text: _item(problem, modes, text) for row in model.devices for text, _, _ in row}
+    rows = tuple(
+        tuple(Timed(items[text], start, end) for text, start, end in row) for row in model.devices
+    )
+    copies = tuple(
+        tuple(TimedCopy(_parsed(parse_copy, text), start, end) for text, start, end in row)
+        for row in model.copies
+    )
+    return Schedule(rows, model.source, copies if any(copies) else ())
+
+
+def modes_of_entry(listed: Sequence[ModeEntry], problem: Problem) -> dict[tuple[int, int], int]:
+    """Return the mode of every (stage, microbatch) that a file's ``modes`` list."""
+    modes: dict[tuple[int, int], int] = {}
+    for number, (stage, microbatch, name) in enumerate(listed):
+        where = f"modes[{number}]"
+        if not 0 <= stage < len(problem.stages):
+            text = f"expected a stage from 0 to {len(problem.stages) - 1}"
+            raise BadInput(text, where=f"{where}[0]", value=stage)
+        if not 0 <= microbatch < problem.microbatches[stage]:
+            last = problem.microbatches[stage] - 1
+            text = f"expected a microbatch of stage {stage}, from 0 to {last}"
+            raise BadInput(text, where=f"{where}[1]", value=microbatch)
+        names = [mode.name for mode in problem.stages[stage].modes]
+        if name not in names:
+            kept = "; what is kept is not listed" if name == KEEP else ""
+            one_of = f"one of {', '.join(names)}" if names else "none: the stage has no modes"
+            text = f"expected a mode of stage {stage}, {one_of}{kept}"
+            raise BadInput(text, where=f"{where}[2]", value=name)
+        if (stage, microbatch) in modes:
+            text = "the mode of this stage and microbatch is given already"
+            raise BadInput(text, where=where, value=[stage, microbatch, name])
+        modes[stage, microbatch] = 1 + names.index(name)
+    return modes
+
+
+def in_mode(item: Item, modes: Modes) -> Item:
+    """Return an item in the modes of its (stage, microbatch)."""
+    return (
+        with_ops(item, lambda op: op._replace(mode=modes.get((op.stage, op.microbatch), 0)))
+        if modes
+        else item
+    )
+
+
+def _item(problem: Problem, modes: Modes, text: str) -> Item | Unreadable:
+    item = _parsed(parse_item, text)
+    if isinstance(item, Unreadable):
+        return item
+    if isinstance(item, Pair) and item.first.event[1] != item.second.event[1]:
+        item = in_order(problem, item)  # two of one phase send in the order of the text
+    return in_mode(item, modes)
+
+
+ParsedT = TypeVar("ParsedT")
+
+
+def _parsed(parse: Callable[[str], ParsedT], text: str) -> ParsedT | Unreadable:
+    try:
+        return parse(text)
+    except ValueError:
+        return Unreadable(text)
+
+
+def _text(problem: Problem, item: Item | Unreadable) -> str:
+    return str(in_order(problem, item) if isinstance(item, Pair) else item)

@@ -1,5 +1,0 @@
-"""Measured timelines: what really ran when, against what was predicted, and new costs from it.
-
-Nothing here needs torch: :mod:`pipesat.runtime` and torch's profiler traces make timelines, files
-carry them.
-"""
