@@ -11,6 +11,7 @@ from pipesat.compare.schedules import name_of, read_order, schedule_of
 from pipesat.core.arguments import public
 from pipesat.core.errors import NotValid
 from pipesat.core.settings import Count
+from pipesat.runtimes import format_of
 from pipesat.runtimes.options import Checkpointing
 from pipesat.runtimes.written import exported, warned
 
@@ -77,6 +78,7 @@ def export(
     BadInput
         If there is no such format, or a file cannot be written.
     """
+    to = format_of(to)  # a format that does not exist is said before files are read
     made = exported(
         problem,
         schedule_of(problem, schedule),

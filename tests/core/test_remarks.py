@@ -162,7 +162,7 @@ def test_python_warns_once_at_the_line_that_made_it(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         again = read.with_memory(5)  # nothing is said twice
-        answer = again.solve(time_limit=5, target=None)
+        answer = pipesat.solve(again, time_limit=5, target=None)
     assert "Remark" in dict(answer.facts())
     assert answer.document()["remarks"][0]["path"] == "devices[0].memory"
     page = pipesat.report(answer, baselines=False).html.decode()
