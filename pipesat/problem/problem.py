@@ -423,9 +423,10 @@ class Problem:
             return cast("Document", frozen(self._document()))
         read, said = self.read_as
         routes = "routes" in read
-        return cast(
-            "Document", frozen(changed(read, said._document(routes), self._document(routes)))
-        )
+        document = changed(read, said._document(routes), self._document(routes))
+        if not self.has_lists:
+            document.pop("order", None)  # it may stand beside lists alone
+        return cast("Document", frozen(document))
 
     def _document(self, routes: bool = False) -> dict[str, Any]:
         """Write what is not by default; ``routes``: also where one passes all stages in order."""

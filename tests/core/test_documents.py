@@ -40,6 +40,24 @@ def test_what_is_written_reads_back_as_the_same_problem(seed: int) -> None:
     assert with_idle_keys(again) == with_idle_keys(problem)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_changed_document_reads_back_as_the_changed_problem(seed: int) -> None:
+    drawn_one = drawn(seed, held=0.5, lists=("", *RULES), pairs=("", "factor"), modes=("", *MODES))
+    problem = parse_problem({"mode_choice": "microbatch", **drawn_one})
+    changes = [
+        problem.with_memory(9),
+        problem.with_backward("fused"),
+        problem.with_comm(3),
+        problem.with_overlap(None),
+        problem.with_microbatches(6),
+        problem.with_microbatches(6).with_name("six").with_static(1),
+    ]
+    for changed in changes:
+        again = parse_problem(changed.document)
+        assert with_idle_keys(again) == with_idle_keys(changed)
+        assert again.sha256 == changed.sha256
+
+
 def test_a_document_that_was_read_stays() -> None:
     problem = parse_problem(READ)
     assert [*problem.document.items()] == [*READ.items()]
