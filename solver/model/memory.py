@@ -30,7 +30,8 @@ from ortools.sat.python.cp_model import IntVar
 
 from pipesat.bounds.feasibility import passes_in_an_instant
 from pipesat.problem.ops import Phase
-from pipesat.problem.problem import Problem, Stage
+from pipesat.problem.problem import Problem
+from pipesat.problem.variants import variants
 from pipesat.solver.model.alternatives import Literal
 from pipesat.solver.model.before import Before, changed_by, taken_at
 from pipesat.solver.model.pairing import gains
@@ -133,18 +134,13 @@ def add_memory_of_backwards(v: Variables, device: int, literals: _Before | None 
             _bound_at(v, device, literals, task)
 
 
-def _amounts(problem: Problem, stage: int, microbatch: int) -> Stage:
-    return problem.resulting(stage, 0, problem.class_of(stage, microbatch))
-
-
 def _always_fits(problem: Problem, device: int) -> bool:
     room = problem.devices[device].room
-    held = (
-        _amounts(problem, stage, microbatch)
+    most = sum(
+        max(v.most for v in variants(problem, stage, problem.class_of(stage, microbatch)))
         for stage in problem.stages_on[device]
         for microbatch in range(problem.microbatches[stage])
     )
-    most = sum(max(x.held_after_F, x.held_after_B, x.held_in_backward) for x in held)
     return room is None or most <= room
 
 
@@ -198,15 +194,7 @@ class _Before(Before[Task]):
 
     def share(self, x: Task, event: Task) -> bool:
         """Whether both may have length zero, and so run in one instant."""
-        return self._may_take_no_time(x) and self._may_take_no_time(event)
-
-    def _may_take_no_time(self, x: Task) -> bool:
-        here = x.stage, x.microbatch
-        if x.phase != "B":
-            return not self.v.length(x.phase, *here)
-        split = self.v.split[x.stage][x.microbatch]
-        may_run_b = split is not False and not self.v.length("B", *here)
-        return may_run_b or (split is not True and not self.v.length("BW", *here))
+        return all(any(not one.length for one in task.alternatives) for task in (x, event))
 
     def _turn(self, x: Task, event: Task) -> Literal | None:
         """Literal for "x's microbatch comes first", where all stages have one order."""

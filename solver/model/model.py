@@ -8,7 +8,7 @@ from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.problem.ops import Event, Kind, Op
+from pipesat.problem.ops import Event, Op
 from pipesat.problem.problem import Problem, Stage
 from pipesat.schedule.schedule import Objective, Order
 from pipesat.solver.model.alternatives import Literal, joined
@@ -16,7 +16,7 @@ from pipesat.solver.model.constraints import add_constraints, add_objective
 from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import latest_end, model_times
-from pipesat.solver.model.variables import Task, Variables, add_variables
+from pipesat.solver.model.variables import Variables, add_variables
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,6 @@ class Model:
     def order(self, value: Callable[[cp_model.IntVar], int]) -> Order:
         """Read the order out of a solution; ``value`` evaluates a variable."""
         v = self.variables
-        position = {s: i for route in v.problem.routes for i, s in enumerate(route.stages)}
 
         def truth(literal: Literal) -> bool:
             return literal if isinstance(literal, bool) else bool(value(literal))
@@ -65,17 +64,16 @@ class Model:
             for task in v.on_device(device):
                 if not truth(task.present):
                     continue
-                kind = _kind(task, truth(v.split[task.stage][task.microbatch]))
-                place = position[task.stage]
+                op, length, *_ = next(one for one in task.alternatives if truth(one.chosen))
+                place = v.problem.place_of[task.stage]
                 # ops of length zero that share an instant: earlier microbatches first, so that
                 # what they free is free, and each microbatch in the order of the data flow
                 flow = ("FBW".index(task.phase), place if task.phase == "F" else -place)
                 start = value(task.start)
-                end = start + v.length(kind, task.stage, task.microbatch)
+                end = start + length
                 if v.pairs.partners(task):
                     end = value(cast(cp_model.IntVar, task.end))
-                key = (start, end, turn[task.stage][task.microbatch], *flow)
-                items.append((key, Op(task.stage, kind, task.microbatch)))
+                items.append(((start, end, turn[task.stage][task.microbatch], *flow), op))
             rows.append(joined(v.problem, [op for _, op in sorted(items)], partner))
         return tuple(rows)
 
@@ -119,12 +117,6 @@ def _turns(v: Variables, value: Callable[[cp_model.IntVar], int]) -> list[list[i
                 place[later] += 1
         places.append(place)
     return [places[route] for route in v.problem.route_of]
-
-
-def _kind(task: Task, split: bool) -> Kind:
-    if task.phase == "B":
-        return "B" if split else "BW"
-    return task.phase
 
 
 def model_size(problem: Problem, devices: Collection[int] | None = None) -> int:

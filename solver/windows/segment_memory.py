@@ -18,7 +18,6 @@ from typing import NamedTuple
 from ortools.sat.python import cp_model
 
 from pipesat.problem.ops import PHASE_OF, Op, members
-from pipesat.problem.rules import MemoryChange
 from pipesat.problem.variants import Variant
 from pipesat.solver.growth.assign import Key
 from pipesat.solver.model.alternatives import COPIES, Literal, Part, Sum
@@ -34,12 +33,16 @@ def add_memory(segment: Segment) -> None:
     room = segment.problem.devices[segment.device].room
     if room is None:
         return
-    changes, longer = segment.changes, segment.otherwise
-    held = Sum(sum(change.net for change in changes))
+    longer = segment.otherwise
+    held = Sum(0)
+    levels = []
+    for place, change in enumerate(segment.changes):
+        levels.append((place, held.constant + max(change.at_start, change.net)))
+        held.constant += change.net
+    _add_earlier(cp, room, levels, longer, len(levels))
+    most = held.constant + sum(max(0, more) for _, more, _ in longer)
     for _, more, literal in longer:
         held.add(more, literal)
-    most = held.constant + sum(max(0, more) for _, more, _ in longer)
-    _add_earlier(cp, room, changes, longer)
     if most + sum(max(x.memory.at_start for x in slot.alternatives) for slot in slots) <= room:
         return
     before = _SegmentBefore(segment)
@@ -57,23 +60,23 @@ def add_memory(segment: Segment) -> None:
 def _add_earlier(
     cp: cp_model.CpModel,
     room: int,
-    changes: Sequence[MemoryChange],
+    levels: Sequence[tuple[int, int]],
     longer: Sequence[Otherwise],
+    end: int,
 ) -> None:
-    """What F's before the segment hold otherwise must have fitted from their starts on."""
+    """What F's before the segment hold otherwise must have fitted from their starts on.
+
+    ``levels`` has what was held at most from when on; the segment begins at ``end``.
+    """
     if not any(more > 0 for _, more, _ in longer):
         return
-    slack, held = [], 0
-    for change in changes:
-        slack.append(room - held - max(change.at_start, change.net))
-        held += change.net
-    places = sorted({place for place, _, _ in longer})
-    for begin, end in pairwise([*places, len(changes)]):
+    for since, until in pairwise([*sorted({since for since, *_ in longer}), end]):
         total = Sum(0)
-        for place, more, literal in longer:
-            if place <= begin:
+        for start, more, literal in longer:
+            if start <= since:
                 total.add(more, literal)
-        total.at_most(cp, min(slack[begin:end]), True)
+        held = [level for when, level in levels if since <= when < until]
+        total.at_most(cp, room - max(held, default=0), True)
 
 
 def add_memory_over_time(
@@ -118,7 +121,7 @@ class _OverTime:
             for op in members(item):
                 here.setdefault(op[::2], {})[PHASE_OF[op.kind]] = op
         before: list[tuple[int, int]] = []  # what changes in the past, and when
-        more: list[tuple[int, int, Literal]] = []  # what F's there may hold besides, and since when
+        longer: list[Otherwise] = []
         for key, ops in here.items():
             now = now_of(self.problem, ops.get("B", ops["F"]))
             choice = self.segment.choices.get(key)
@@ -129,11 +132,14 @@ class _OverTime:
                 start = self.graph.start[self.graph.number[*key[:1], "F", key[1]]]
                 for variant, chosen in choice.chosen.items():
                     if variant.held != now.held:
-                        more.append((start, variant.held - now.held, chosen))
+                        longer.append(Otherwise(start, variant.held - now.held, chosen))
             before += self._in_the_past(key, now)
         self.cp.add_cumulative(self.intervals, self.amounts, self.room)
-        if any(amount > 0 for _, amount, _ in more):
-            self._add_earlier(sorted(before), more)
+        levels, held = [], 0
+        for time, amount in sorted(before):
+            held += amount
+            levels.append((time, held))
+        _add_earlier(self.cp, self.room, levels, longer, self.begin)
 
     def _number(self, key: Key, part: Part) -> int | None:
         return self.graph.number.get((key[0], part, key[1]))
@@ -194,25 +200,6 @@ class _OverTime:
                 yield begin, holding.amount
                 if isinstance(end, int):
                     yield end, -holding.amount
-
-    def _add_earlier(
-        self, before: Sequence[tuple[int, int]], more: Sequence[tuple[int, int, Literal]]
-    ) -> None:
-        """What F's before the window hold besides must have fitted from their starts on."""
-        since = sorted({start for start, *_ in more})
-        for begin, end in pairwise([*since, max(self.begin, since[-1])]):
-            held = most = 0
-            for time, amount in before:
-                if time >= end:
-                    break
-                if time > begin:
-                    most = max(most, held)
-                held += amount
-            total = Sum(0)
-            for start, amount, literal in more:
-                if start <= begin:
-                    total.add(amount, literal)
-            total.at_most(self.cp, self.room - max(most, held), True)
 
 
 class _SegmentBefore(Before[Slot]):

@@ -57,9 +57,9 @@ class Slot(Running, Node):
 
 
 class Otherwise(NamedTuple):
-    """An F before a segment, by place in its row: how much more it holds if so chosen."""
+    """An F before a segment, by place in its row or by time: how much more it holds if chosen."""
 
-    place: int
+    since: int
     more: int
     literal: Literal
 
@@ -202,7 +202,7 @@ class Segment(FreeRow):
         self.choices = self._choices(freedom, copied)
         self.slots = list(self._slots())
         self.changes = [memory_in_order(problem, item) for item in self.items(self.earlier)]
-        self.otherwise = sorted(self._otherwise(), key=lambda one: one.place)
+        self.otherwise = sorted(self._otherwise(), key=lambda one: one.since)
         self.set_known()
 
     @property
