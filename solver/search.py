@@ -100,7 +100,7 @@ class OneSolve:
             wall_s=self.clock.seconds,
             seed=options.seed,
             workers=options.lanes,
-            versions=versions(),
+            versions=versions() | {"python": platform.python_version()},
             history=tuple(incumbent.history),
             explanation="; ".join(said),
             baselines_left_out=cut,
@@ -169,7 +169,6 @@ def _noted(schedules: Iterable[Schedule], notes: list[Schedule]) -> Iterator[Sch
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that results depend on."""
+    """Return the versions of packages that results depend on."""
     names = ("pipesat", "ortools", "numpy")
-    found = {name: importlib.metadata.version(name) for name in names}
-    return found | {"python": platform.python_version()}
+    return {name: importlib.metadata.version(name) for name in names}

@@ -17,7 +17,8 @@ from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.progress import doing
 from pipesat.layers.pipeline import shape_name
-from pipesat.schedule.solving import LEAST_SECONDS, Deadline, Listener, Solve
+from pipesat.schedule.solving import LEAST_SECONDS, Deadline, Listener
+from pipesat.solver.options import SolveOptions
 
 # Shares of the time limit that the search keeps for what comes later
 _OFFLOADING: Final = 0.2
@@ -27,7 +28,7 @@ _ADVISED: Final = 0.6  # of that, for the first of several
 
 
 def advised(
-    question: Question, deadline: Deadline, solver: Solve, listener: Listener | None
+    question: Question, deadline: Deadline, options: SolveOptions, listener: Listener | None
 ) -> tuple[Trials, Search]:
     """Return all rows, and the search behind them.
 
@@ -39,27 +40,29 @@ def advised(
     trials.run()
     alike = question.may_recompute and question.record.one_switch
     kept = _SETTLING + _OFFLOADING * question.may_offload
-    search = _searched(trials, solver, kept + _ALIKE * alike)
+    search = _searched(trials, options, kept + _ALIKE * alike)
     best = best_of(trials.rows)
     if alike and best is not None and best.by_hand:
         try:
-            _searched(trials, solver, kept, "never")
+            _searched(trials, options, kept, "never")
         except Infeasible:
-            _searched(trials, solver, kept, "always")
+            _searched(trials, options, kept, "always")
     search.deadline = deadline
     _offload(trials, search)
     _settle(trials, search)
     return trials, search
 
 
-def _searched(trials: Trials, solver: Solve, kept: float, choice: Choice | None = None) -> Search:
+def _searched(
+    trials: Trials, options: SolveOptions, kept: float, choice: Choice | None = None
+) -> Search:
     """Search from what is known; add the best, and what users know on its split."""
     question, deadline, best = trials.question, trials.deadline, best_of(trials.rows)
     chunks = 2 if best is None else max(2, best.shape.stages // question.devices)
     asked, _ = question.searched(sorted({2, chunks}), choice)
     seconds = max(LEAST_SECONDS, deadline.left - kept * deadline.limit)
     hear = partial(trials.hear, of_all=choice is None)
-    search = Search(asked, solver, Deadline(seconds, deadline.stop), hear)
+    search = Search(asked, options, Deadline(seconds, deadline.stop), hear)
     fit = [row for row in trials.rows if row.fits and row.candidate.first is None]
     search.run(known=[(question.in_any_order(row.candidate), row.schedule) for row in fit])
     if search.best is not None:

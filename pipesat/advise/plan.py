@@ -23,14 +23,12 @@ from pipesat.advise.question import Question
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.check.checker import check
 from pipesat.compare.result import Result
-from pipesat.compare.studies import versions
 from pipesat.core.amounts import rounded_down, time_text
 from pipesat.core.claims import Bound, Standing, Status, percent, ratio, require_best, tenable
 from pipesat.core.errors import Fault
 from pipesat.core.folder import json_file, write_folder
 from pipesat.core.progress import doing
 from pipesat.core.showing import Displayed, Facts, Table, sentences
-from pipesat.core.usable_cores import usable_cores
 from pipesat.layers.pipeline import shape_name
 from pipesat.layers.stages import problem_with_recompute, untold
 from pipesat.problem.ops import Op, with_ops
@@ -40,6 +38,7 @@ from pipesat.schedule.metrics import peak_memory
 from pipesat.schedule.result import Solution
 from pipesat.schedule.schedule import Schedule
 from pipesat.schedule.summary import peak_text
+from pipesat.solver.search import versions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -337,9 +336,6 @@ def concluded(
     known: Search,
     rows: Sequence[SplitRow] = (),
     left_out: Iterable[tuple[str, str]] = (),
-    *,
-    seed: int = 0,
-    workers: int | None = 1,
 ) -> Plan:
     """Put together what a search has found.
 
@@ -381,8 +377,8 @@ def concluded(
             bound=proof,
             baseline=chosen.baseline,
             wall_s=seconds,
-            seed=seed,
-            workers=workers or usable_cores(),
+            seed=known.options.seed,
+            workers=known.options.lanes,
             versions=versions(),
             history=chosen.history,
         )

@@ -118,9 +118,9 @@ def plan(
     from pipesat.advise.plan_search import Search
     from pipesat.advise.question import Question
     from pipesat.advise.splits import for_runtime, in_each_way, shapes_to_try, shipped_by
-    from pipesat.compare.studies import solver_of
     from pipesat.layers.from_profile import read_layers_or_profile
     from pipesat.layers.pipeline import Pipeline
+    from pipesat.solver.options import SolveOptions
 
     source = ""
     if isinstance(layers, str | Path):
@@ -144,9 +144,10 @@ def plan(
     beside = shipped_by(target, shapes[0])
     question = Question(layers, some, tuple(shapes), recompute, objective)
     deadline = Deadline(time_limit, stop or threading.Event())
-    search = Search(question, solver_of(objective, workers, seed), deadline, listener)
+    options = SolveOptions(objective=objective, workers=workers, seed=seed)
+    search = Search(question, options, deadline, listener)
     rows = compared(search, hand, beside, plain=compare)
-    return concluded(search, rows, left_out.items(), seed=seed, workers=workers)
+    return concluded(search, rows, left_out.items())
 
 
 @public
@@ -242,7 +243,7 @@ def advise(
     from pipesat.advise.files import Advice
     from pipesat.advise.model_source import asked, given, require_room, require_units
     from pipesat.advise.plan import concluded
-    from pipesat.compare.studies import solver_of
+    from pipesat.solver.options import SolveOptions
 
     if gpu is not None and tokens is not None:
         text = "a published model has them: expected `length` and `batch`"
@@ -266,12 +267,12 @@ def advise(
     question = asked(known, devices, microbatches, free, latency, pairs, target, copy_bandwidth)
     require_room(question)
     deadline = Deadline(_SEARCHING * whole.limit, whole.stop)
-    solver = solver_of("makespan", workers, seed)
-    trials, search = advised(question, deadline, solver, listener)
+    options = SolveOptions(workers=workers, seed=seed)
+    trials, search = advised(question, deadline, options, listener)
     over = partial(whole.past, _TIMED_AGAIN)
     ends = tuple(ends_of(question, shown_rows(trials.rows), over))
     if over():
         trials.left_out["times at the ends of the estimate's range"] = "not all in time"
-    found = concluded(search, seed=seed, workers=workers)
+    found = concluded(search)
     rows, left = tuple(trials.rows), tuple(trials.left_out.items())
     return Advice(question, rows, found, left, whole.seconds, trials.settings, ends)

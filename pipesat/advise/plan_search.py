@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from itertools import chain, product, zip_longest
 from math import prod
 from typing import Final
 
+from pipesat import solver
 from pipesat.advise.bounds import flags_below, partitions_below, shape_bound
 from pipesat.advise.candidates import GREEDY, PUBLISHED, SOLVED, Candidate, Flags, Key
 from pipesat.advise.cut_terms import cheapest
@@ -33,8 +34,9 @@ from pipesat.layers.stages import problem_of_split
 from pipesat.problem.split import LARGEST_COST
 from pipesat.schedule.result import Baseline, Improvement
 from pipesat.schedule.schedule import Schedule
-from pipesat.schedule.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve, Starts
+from pipesat.schedule.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Starts
 from pipesat.schedule.timing import retime
+from pipesat.solver.options import SolveOptions
 
 # Shares of the time limit by which each is over in the first pass
 _PROPOSING: Final = 0.25
@@ -74,7 +76,7 @@ class Search:
     """
 
     question: Question
-    solver: Solve
+    options: SolveOptions
     deadline: Deadline
     listener: Listener | None = None
     memo: dict[Key, Candidate | None] = field(default_factory=dict)
@@ -446,8 +448,8 @@ class Search:
             if value is not None and searched and self.beatable(value):
                 self._tell(candidate, value, improvement.source)
 
-        result = self.solver(
-            candidate.problem,
+        options = replace(
+            self.options,
             starts=starts or ("greedy" if candidate.effort < SOLVED else "none"),
             time_limit=max(LEAST_SECONDS, min(seconds, self.deadline.left)),
             schedules=candidate.schedules,
@@ -455,6 +457,7 @@ class Search:
             listener=listen,
             stop=enough,
         )
+        result = solver.solve(candidate.problem, options)
         self.solves += 1
         self.contradictions += result.contradictions
         candidate.effort = SOLVED

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeAlias, TypedDict, Unpack
+from typing import Final, Literal, TypeAlias
 
-from pipesat.core.claims import Bound
-from pipesat.problem.problem import Problem
-from pipesat.schedule.result import Improvement, Solution
-from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.result import Improvement
 
 Listener: TypeAlias = Callable[[Improvement], None]
 
@@ -44,23 +41,6 @@ def studying(end: Callable[[], None]) -> bool:
     if end not in _AFTER:
         _AFTER.append(end)
     return bool(_DEPTH)
-
-
-class Told(TypedDict):
-    """What each solve of a study is told, as parameters of :func:`pipesat.solve`."""
-
-    time_limit: float
-    schedules: Sequence[Schedule]
-    known_bound: Bound | None
-    listener: Listener
-    stop: threading.Event
-
-
-class Solve(Protocol):
-    """A solve as :func:`pipesat.solve`, which is told what to start from."""
-
-    def __call__(self, problem: Problem, *, starts: Starts, **told: Unpack[Told]) -> Solution:
-        """Solve."""
 
 
 @dataclass

@@ -23,9 +23,10 @@ from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
 from pipesat.problem.partition import partition_of
+from pipesat.solver import SolveOptions, solve
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
-from tests.support.plans import deterministic, entry, layers_of
+from tests.support.plans import entry, layers_of
 
 # F and BW take 4, and together 4 too
 LAYERS = layers_of([entry(4, 4, 0)] * 4, time_unit="ms")
@@ -142,6 +143,9 @@ def test_offloading_goes_with_pairs() -> None:
     assert row.problem.overlap is not None
 
 
+GLANCE = SolveOptions(deterministic=True, starts="none", time_limit=0.05)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_no_bound_over_partitions_is_above_a_schedule_with_pairs(seed: int) -> None:
     """Every partition of four layers, its pairs and its memory, solved: no value is below."""
@@ -159,7 +163,7 @@ def test_no_bound_over_partitions_is_above_a_schedule_with_pairs(seed: int) -> N
     found = {}
     for partition in map(partition_of, cuts):
         problem = problem_of_split(layers, partition, shape)
-        result = deterministic(problem, starts="greedy", time_limit=0.05)
+        result = solve(problem, GLANCE)
         assert problem.overlap is not None
         if result.value is not None:
             found[partition] = result.value

@@ -12,11 +12,8 @@ from pipesat.advise.question import Question
 from pipesat.layers.layer import FORMAT, Layers
 from pipesat.layers.layers_file import parse_layers
 from pipesat.layers.pipeline import Pipeline
-from pipesat.problem.problem import Problem
-from pipesat.schedule.result import Solution
 from pipesat.schedule.solving import Deadline
 from pipesat.solver import SolveOptions
-from pipesat.solver import solve as solve_itself
 
 
 def layers_of(entries: Sequence[dict[str, Any]], **more: Any) -> Layers:
@@ -27,21 +24,12 @@ def entry(F: int, B: int, W: int, held: int = 1, **more: Any) -> dict[str, Any]:
     return {"F": F, "B": B, "W": W, "held_after_F": held, "held_after_B": held // 2} | more
 
 
-def deterministic(problem: Problem, **options: Any) -> Solution:
-    """The solver as a search calls it, one result for one seed."""
-    options["starts"] = "none"
-    return solve_itself(problem, SolveOptions(deterministic=True, **options))
-
-
 def searched(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Search:
     objective = options.pop("objective", "makespan")
-
-    def solver(problem: Problem, **given: Any) -> Solution:
-        return deterministic(problem, objective=objective, **given)
-
+    exact = SolveOptions(objective=objective, deterministic=True)
     deadline = Deadline(options.pop("time_limit", 600.0))  # never reached: everything is proven
     choice = options.pop("recompute", "never")
-    return Search(Question(layers, shapes[0], tuple(shapes), choice, objective), solver, deadline)
+    return Search(Question(layers, shapes[0], tuple(shapes), choice, objective), exact, deadline)
 
 
 def planned(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Plan:

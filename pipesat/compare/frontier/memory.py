@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from pipesat.compare.hand_written import published
-from pipesat.compare.studies import versions
 from pipesat.core.amounts import one_in_unit, share
 from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
@@ -85,6 +84,7 @@ def frontier(
     from pipesat.compare.frontier.capacities import least_feasible_cap, readable_caps
     from pipesat.compare.frontier.frontiers import Frontiers
     from pipesat.solver import SolveOptions  # slow to import
+    from pipesat.solver.search import versions
 
     stated = stated_layers(layers_per_stage, placements)
     if caps is not None and count is not None:
@@ -206,6 +206,7 @@ def min_memory(
     """
     from pipesat.compare.frontier.least_memory import least_memory
     from pipesat.solver import SolveOptions  # slow to import
+    from pipesat.solver.search import versions
 
     accepted, remarks = share("within", within, 10_000), documents_of(problem.remarks)
     caps = None if capacity_of is None else [device.memory for device in capacity_of.devices]

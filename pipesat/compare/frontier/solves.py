@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
+from pipesat import solver
 from pipesat.check.checker import check
 from pipesat.compare.frontier.capacities import Cap, at_cap, scale_of
 from pipesat.compare.frontier.curve import Curve, Interval, KnownSchedule, words
@@ -20,8 +21,7 @@ from pipesat.problem.problem import Problem
 from pipesat.schedule.result import Baseline, Improvement, Solution
 from pipesat.schedule.schedule import Schedule
 from pipesat.schedule.solving import LEAST_SECONDS, Deadline, EitherStop, Starts
-from pipesat.solver import SolveOptions
-from pipesat.solver import solve as search
+from pipesat.solver.options import SolveOptions
 
 _MOST_GIVEN: Final = 6  # schedules, of different sources
 _AUTOMATIC: Final = {"makespan": "zb-auto", "span": "zb-auto-span"}  # by objective
@@ -147,7 +147,7 @@ class Study:
                 listener=listen,
                 stop=enough,
             )
-            result = search(problem, options)
+            result = solver.solve(problem, options)
         self.curve.contradictions += result.contradictions
         if result.schedule is not None:
             self.curve.know(result.schedule)
