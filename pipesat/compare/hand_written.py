@@ -49,7 +49,7 @@ class ScheduleRow:
     ratio_to_best: float | None = None
     ratio_to_bound: float | None = None
     placement: str | None = None
-    schedule: Schedule | None = field(default=None, repr=False, compare=False)
+    schedule: own.Schedule | None = field(default=None, repr=False, compare=False)
 
     def document(self) -> dict[str, Any]:
         """Return the line ready for JSON, without the schedule."""
@@ -66,7 +66,7 @@ class ScheduleRow:
         return self.makespan if objective == "makespan" else self.span
 
 
-def solver_row(result: Solution) -> ScheduleRow:
+def solver_row(result: own.Result) -> ScheduleRow:
     """Return the answer's own row."""
     if result.schedule is None:
         return ScheduleRow(SOLVER_ROW, why_not=result.explanation or "no schedule found in time")
@@ -83,6 +83,7 @@ def row_of(
     violations = check(problem, earliest)
     if not violations and by_span.devices != earliest.devices:
         violations = check(problem, by_span)
+    timed = earliest if objective == "makespan" else by_span
     return ScheduleRow(
         name,
         makespan=earliest.makespan,
@@ -91,7 +92,7 @@ def row_of(
         peak_memory=peak_memory(problem, earliest),
         valid=not violations,
         why_not=_summary(violations) if violations else None,
-        schedule=replace(earliest if objective == "makespan" else by_span, source=name),
+        schedule=own.Schedule.of_problem(replace(timed, source=name), problem),
     )
 
 

@@ -210,7 +210,8 @@ def test_the_problem_of_a_result_is_its_schedules(result: Result) -> None:
     assert (again.value, again.lower_bound, again.gap) == (6, 6, 0)  # one device: 2 x 3
     assert again.lower_bound_source
     table = pipesat.compare(result.problem, search=False)
-    assert table["1f1b"].makespan == 6
+    row = table["1f1b"]
+    assert (row.makespan, row.schedule and row.schedule.check()) == (6, [])
 
 
 def test_a_search_in_a_notebook_shows_its_progress(
