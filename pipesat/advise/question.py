@@ -189,8 +189,8 @@ class Question:
         if self.choice == "where-needed":
             flags = where_needed(self.layers, shape, partition)
         else:
-            wanted = wanted or (self.choice == "always",) * len(partition)
-            pairs = zip(wanted, partition, strict=True)
+            every = (self.choice == "always",) * len(partition)
+            pairs = zip(every if any(every) else wanted or every, partition, strict=True)
             flags = tuple(flag and has_variant(self.layers, part) for flag, part in pairs)
         return flags if any(flags) else ()
 

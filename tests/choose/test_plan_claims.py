@@ -84,7 +84,7 @@ BETTER_AGAIN = {"recompute": {"F": 1, "B": 1, "W": 1, "held_after_F": 0}}
 TEMPTING = [entry(2, 3, 1, 4) | BETTER_AGAIN for _ in range(4)]  # shorter and smaller
 
 
-@pytest.mark.parametrize("choice", ["never", "where-needed", "choose"])
+@pytest.mark.parametrize("choice", ["never", "always", "where-needed", "choose"])
 def test_a_candidate_has_the_flags_that_the_choice_allows(choice: str) -> None:
     """Three layers, the middle one without a variant, alone on a stage; 1F1B's first stage is full.
 
@@ -101,6 +101,7 @@ def test_a_candidate_has_the_flags_that_the_choice_allows(choice: str) -> None:
         flags
         == {
             "never": {(False, False, False)},
+            "always": {(True, False, True)},
             "where-needed": {(True, False, False)},
             "choose": {(one, False, last) for one in (False, True) for last in (False, True)},
         }[choice]
