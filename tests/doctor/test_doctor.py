@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import math
 import os
@@ -43,7 +44,7 @@ def test_a_package_that_does_not_load_fails(
     cli: Run, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setitem(sys.modules, "ortools", None)  # so that its import fails
-    monkeypatch.setattr("pipesat.compare.solve.solve", raising)
+    monkeypatch.setattr(importlib.import_module("pipesat.compare.solve"), "solve", raising)
     monkeypatch.setenv("COLUMNS", str(width))
     outcome = cli("--doctor")
     assert outcome.code == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import os
 import signal
@@ -340,7 +341,7 @@ def test_an_exception_is_a_row_with_its_place(monkeypatch: pytest.MonkeyPatch) -
     def fails(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by hand")
 
-    monkeypatch.setattr("pipesat.compare.solve.solve", fails)
+    monkeypatch.setattr(importlib.import_module("pipesat.compare.solve"), "solve", fails)
     found = run_case(SweepJob(chain(1, 1), {}))
     assert found["status"] == "error"
     assert found["why"].startswith("ZeroDivisionError: by hand (test_sweep.py:")
