@@ -35,6 +35,7 @@ from typing import NamedTuple, TypeAlias
 from pipesat.problem.ops import Kind, Op, Phase
 from pipesat.problem.problem import Problem, Route, Stage
 from pipesat.problem.rules import duration, link_delay, memory_change
+from pipesat.problem.variants import variants
 
 
 class CourseStep(NamedTuple):
@@ -230,11 +231,10 @@ def need_of(problem: Problem, stages: Sequence[int]) -> int:
 def takes_time(problem: Problem, stages: Sequence[int]) -> bool:
     """Whether F and backward of these stages take time in every mode and class."""
     return all(
-        amounts.F and amounts.shortest_backward
+        variant.forward and variant.backward
         for stage in stages
         for of_class in classes_of(problem.routes[problem.route_of[stage]])
-        for mode in problem.modes_of(stage)
-        for amounts in [problem.resulting(stage, mode, of_class)]
+        for variant in variants(problem, stage, of_class)
     )
 
 

@@ -12,6 +12,7 @@ from pipesat.core.errors import NotApplicable
 from pipesat.problem.building import Backward
 from pipesat.problem.problem import Link, MicrobatchClass, Problem, Stage
 from pipesat.problem.stage import AMOUNTS, MORE, Keys, stated_amounts
+from pipesat.problem.variants import variants
 
 _NO_MORE: Final[dict[str, Any]] = dict.fromkeys(MORE, 0)
 
@@ -132,13 +133,10 @@ def backward_excess(problem: Problem, stage: int) -> int:
 
     A backward that takes no time holds nothing; with another op it may take some.
     """
-    most, together = 0, problem.overlap is not None
-    for s in _resulting(problem, stage, problem.modes_of(stage)):
-        if s.may_fuse and (s.BW or together):
-            most = max(most, s.held_in_backward - s.held_after_F)
-        if s.may_split and (s.B or together):
-            most = max(most, s.held_in_backward - max(s.held_after_F, s.held_after_B))
-    return most
+    together = problem.overlap is not None
+    found = (v for of_class in _classes(problem, stage) for v in variants(problem, stage, of_class))
+    held = (v.most - max(v.held, v.after) for v in found if v.backward or together)
+    return max(held, default=0)
 
 
 def what_differs(problem: Problem) -> str:

@@ -56,7 +56,7 @@ class ModesAlong:
         self._ends: dict[Event, cp_model.LinearExpr] = {}
         latest = latest_end(problem, objective, less_than - 1)
         self._starts = [[self.cp.new_int_var(0, latest, "") for _ in row] for row in order]
-        self._runs = [[[*self._ways(item)] for item in row] for row in order]
+        self._runs = [[[*self._runs_of(item)] for item in row] for row in order]
         self.value = self.cp.new_int_var(0, less_than - 1, "")
         for device in range(len(order)):
             self._add_row(device, by_span=objective == "span")
@@ -80,7 +80,7 @@ class ModesAlong:
         self.modes[key] = known
         return known
 
-    def _ways(self, item: Item) -> Iterator[_Run]:
+    def _runs_of(self, item: Item) -> Iterator[_Run]:
         """Yield an item in all modes of its microbatches, the first ones first."""
         keys = [op[::2] for op in members(item)]
         literals = [self._literals(key) for key in keys]
@@ -157,8 +157,8 @@ class ModesAlong:
                         before[source.event].append((source.delay - begin, run.chosen))
                     copies = offload_of(self.problem, op) if op.kind in ("B", "BW") else None
                     if copies is not None:
-                        way = copies.time_out + copies.time_in - begin
-                        before[op.stage, "F", op.microbatch].append((way, run.chosen))
+                        wait = copies.time_out + copies.time_in - begin
+                        before[op.stage, "F", op.microbatch].append((wait, run.chosen))
         for event, terms in before.items():
             self.cp.add(start >= self._ends[event] + _total(terms))
 

@@ -213,7 +213,7 @@ def replaced(order: Order, segments: Segments, new: dict[int, list[Item]]) -> Or
         low, high = segments[device]
         before = rows[device][:low]
         known, modes = _modes(rows[device][low:high]), _modes(own)
-        if changed := {cell: mode for cell, mode in modes.items() if known.get(cell) != mode}:
+        if changed := {key: mode for key, mode in modes.items() if known.get(key) != mode}:
             before = [_in_mode(item, changed) for item in before]
         rows[device] = (*before, *own, *rows[device][high:])
     return tuple(map(tuple, rows))

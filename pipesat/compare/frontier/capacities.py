@@ -21,6 +21,7 @@ from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.strict_json import MOST
 from pipesat.problem.costs import activations_of_1f1b
 from pipesat.problem.problem import Problem
+from pipesat.problem.variants import variants
 
 Cap: TypeAlias = int | None
 
@@ -121,13 +122,8 @@ def _held(problem: Problem, stage: int) -> Counter[int]:
     route = problem.routes[problem.route_of[stage]]
     found = Counter[int]()
     for kind, count in Counter(route.classes or (0,) * route.microbatches).items():
-        amounts: set[int] = set()
-        for mode in problem.modes_of(stage):
-            data = problem.resulting(stage, mode, kind)
-            own = [data.held_after_F, *([data.held_after_B] if data.may_split else [])]
-            amounts |= {*own, *(max(one, data.held_in_backward) for one in own)}
-            if data.offload is not None:
-                amounts.add(data.offload.held)
+        held = ((v.held, v.rest, v.most, v.after) for v in variants(problem, stage, kind))
+        amounts = {amount for each in held for amount in each}
         found.update(dict.fromkeys(amounts - {0}, count))
     return found
 
