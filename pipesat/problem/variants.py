@@ -7,11 +7,15 @@ read them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from pipesat.problem.problem import Problem
     from pipesat.problem.stage import Stage
+
+
+Key: TypeAlias = tuple[int, int]
+"""A stage and a microbatch of it: what runs in a variant."""
 
 
 class Variant(NamedTuple):

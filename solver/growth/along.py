@@ -18,8 +18,9 @@ from ortools.sat.python import cp_model
 from pipesat.problem.ops import PHASE_OF, Event, Item, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import awaited, duration, memory_in_order, offload_of
+from pipesat.problem.variants import Key
 from pipesat.schedule.schedule import Objective, Order
-from pipesat.solver.growth.assign import Key, in_items, in_modes
+from pipesat.solver.growth.assign import in_items, in_modes
 from pipesat.solver.lanes.runner import FOUND, Runner
 from pipesat.solver.model.alternatives import Literal, conjunction
 from pipesat.solver.model.times import latest_end

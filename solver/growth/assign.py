@@ -8,11 +8,8 @@ from typing import TypeAlias
 from pipesat.problem.ops import Item, Op, Pair, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import memory_in_order, pair_time
-from pipesat.problem.variants import variants
+from pipesat.problem.variants import Key, variants
 from pipesat.schedule.schedule import Order
-
-Key: TypeAlias = tuple[int, int]
-"""A stage and a microbatch of it."""
 
 Modes: TypeAlias = Mapping[Key, int]
 """Mode of each (stage, microbatch) that is not kept."""

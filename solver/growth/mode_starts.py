@@ -22,9 +22,10 @@ from pipesat.kernels.packing import Jobs
 from pipesat.kernels.timing import makespan_of
 from pipesat.problem.ops import Item, Pair
 from pipesat.problem.problem import Problem
+from pipesat.problem.variants import Key
 from pipesat.schedule.arrays_of import coded
 from pipesat.schedule.schedule import Order, Schedule
-from pipesat.solver.growth.assign import Key, Lever, fewest, in_modes, in_modes_of_stages
+from pipesat.solver.growth.assign import Lever, fewest, in_modes, in_modes_of_stages
 from pipesat.solver.growth.packing import Walk, jobs_of
 
 

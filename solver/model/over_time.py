@@ -16,9 +16,8 @@ from ortools.sat.python import cp_model
 from pipesat.problem.ops import Copy, Op, Pair
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import awaited, duration, in_order
-from pipesat.problem.variants import Variant
+from pipesat.problem.variants import Key, Variant
 from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
-from pipesat.solver.growth.assign import Key
 from pipesat.solver.model.alternatives import (
     OPS,
     Candidate,

@@ -18,8 +18,7 @@ from typing import NamedTuple
 from ortools.sat.python import cp_model
 
 from pipesat.problem.ops import PHASE_OF, Op, members
-from pipesat.problem.variants import Variant
-from pipesat.solver.growth.assign import Key
+from pipesat.problem.variants import Key, Variant
 from pipesat.solver.model.alternatives import COPIES, Literal, Part, Sum
 from pipesat.solver.model.before import Before, changed_by, taken_at
 from pipesat.solver.model.passages import Holding, holdings
@@ -36,9 +35,9 @@ def add_memory(segment: Segment) -> None:
     longer = segment.otherwise
     held = Sum(0)
     levels = []
-    for place, change in enumerate(segment.changes):
-        levels.append((place, held.constant + max(change.at_start, change.net)))
-        held.constant += change.net
+    for place, earlier in enumerate(segment.changes):
+        levels.append((place, held.constant + max(earlier.at_start, earlier.net)))
+        held.constant += earlier.net
     _add_earlier(cp, room, levels, longer, len(levels))
     most = held.constant + sum(max(0, more) for _, more, _ in longer)
     for _, more, literal in longer:
@@ -51,8 +50,8 @@ def add_memory(segment: Segment) -> None:
         for total, condition in taken_at(event, pairs):
             total.add_all(held)
             for slot in changing:
-                if slot is not event and (earlier := before(slot, event)) is not False:
-                    for change, literal in changed_by(cp, slot, earlier):
+                if slot is not event and (ended := before(slot, event)) is not False:
+                    for change, literal in changed_by(cp, slot, ended):
                         total.add(change, literal)
             total.at_most(cp, room, condition)
 

@@ -13,8 +13,7 @@ from ortools.sat.python import cp_model
 from pipesat.problem.ops import PHASE_OF, Item, Kind, Op, Pair, Phase, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import duration, memory_in_order
-from pipesat.problem.variants import Variant, variant_of
-from pipesat.solver.growth.assign import Key
+from pipesat.problem.variants import Key, Variant, variant_of
 from pipesat.solver.model.alternatives import (
     COPIES,
     Candidate,

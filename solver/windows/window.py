@@ -17,8 +17,8 @@ from ortools.sat.python import cp_model
 
 from pipesat.problem.ops import Copy, Event, Item, Op, members
 from pipesat.problem.problem import Problem
+from pipesat.problem.variants import Key
 from pipesat.schedule.schedule import Order, Schedule, Timed, TimedCopy
-from pipesat.solver.growth.assign import Key
 from pipesat.solver.model.alternatives import COPIES, Literal, joined
 from pipesat.solver.model.pairing import NO_GAINS, Gains
 from pipesat.solver.windows.graph import Done, Graph, between, channel_of
