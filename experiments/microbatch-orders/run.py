@@ -88,12 +88,13 @@ def problem_of(case: Case) -> pipesat.Problem:
 
 def solved(case: Case, limit: float) -> dict[str, int]:
     """Makespans under the rules, from which a search starts, and its bound."""
-    from pipesat.solver.driver import solve
+    from pipesat.solver import SolveOptions, solve
 
     problem = problem_of(case)
     under = {rule: best_under(problem, rule) for rule in RULES}
     starts = sorted(under.values(), key=lambda schedule: schedule.makespan)
-    result = solve(problem, time_limit=limit, warm_starts=starts, deterministic=True)
+    options = SolveOptions(time_limit=limit, deterministic=True, starts="none", schedules=starts)
+    result = solve(problem, options)
     assert result.value is not None
     assert result.lower_bound is not None
     makespans = {rule: schedule.makespan for rule, schedule in under.items()}
