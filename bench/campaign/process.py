@@ -47,7 +47,7 @@ def load() -> None:
     import pipesat.cli.terminal
     import pipesat.compare.compare
     import pipesat.compare.frontier.memory
-    import pipesat.runtimes.result_folder
+    import pipesat.compare.result_folder
     import pipesat.solver
 
     del pipesat

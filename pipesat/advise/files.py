@@ -13,10 +13,10 @@ from pipesat.advise.picture import plan_pictures
 from pipesat.advise.table_rows import Row, options_of, published_in, stages_text
 from pipesat.compare.report.study import report
 from pipesat.compare.result import Result
+from pipesat.compare.result_folder import result_files
 from pipesat.core.claims import Standing
 from pipesat.core.folder import json_file, write_folder
 from pipesat.runtimes import EXPORTERS, FILE_NAMES
-from pipesat.runtimes.result_folder import result_files
 from pipesat.schedule.result import Baseline, Solution
 from pipesat.schedule.schedule_file import schedule_bytes
 

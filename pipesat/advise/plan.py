@@ -23,6 +23,7 @@ from pipesat.advise.question import Question
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.check.checker import check
 from pipesat.compare.result import Result
+from pipesat.compare.result_folder import result_files
 from pipesat.core.amounts import rounded_down, time_text
 from pipesat.core.claims import Bound, Standing, Status, percent, ratio, require_best, tenable
 from pipesat.core.errors import Fault
@@ -33,7 +34,6 @@ from pipesat.layers.pipeline import shape_name
 from pipesat.layers.stages import problem_with_recompute, untold
 from pipesat.problem.ops import Op, with_ops
 from pipesat.problem.remarks import Remark, documents_of, text_of
-from pipesat.runtimes.result_folder import result_files
 from pipesat.schedule.metrics import peak_memory
 from pipesat.schedule.result import Solution
 from pipesat.schedule.schedule import Schedule

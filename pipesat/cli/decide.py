@@ -81,7 +81,7 @@ def solve(asked: Asked) -> int:
 
     Ends early when the schedule is proven optimal. Ctrl-C keeps the best schedule so far.
     """
-    from pipesat.runtimes.result_folder import write_result_folder
+    from pipesat.compare.result_folder import write_result_folder
 
     result: Result = asked.answer(
         lambda found, folder, lines: write_result_folder(folder, found, lines)

@@ -191,7 +191,7 @@ class Comparisons(Displayed):
 
     def save(self, folder: str | Path, log: Sequence[str] = ()) -> None:
         """Write what ``pipesat solve -o`` writes; several placements have a folder each."""
-        from pipesat.runtimes.result_folder import write_result_folder
+        from pipesat.compare.result_folder import write_result_folder
 
         homes: list[str] = []
         for one in self.comparisons:  # each has a folder of its own: loop-v2, vee

@@ -125,7 +125,7 @@ class Result(Displayed, Solution):
     @classmethod
     def of(cls, found: Solution, **changes: Any) -> Self:
         """Return what a search has found as the answer, compared with what most runs use."""
-        from pipesat.heuristics.usual import usual  # slow to import
+        from pipesat.compare.usual import usual  # slow to import
 
         known = {one.name: getattr(found, one.name) for one in fields(found)} | changes
         known["usual"] = usual(known["problem"], known["objective"])
@@ -247,7 +247,7 @@ class Result(Displayed, Solution):
         BadInput
             If the folder cannot be written.
         """
-        from pipesat.runtimes.result_folder import write_result_folder
+        from pipesat.compare.result_folder import write_result_folder
 
         written = write_result_folder(Path(folder), self, log)
         if written.told:

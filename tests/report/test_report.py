@@ -23,13 +23,13 @@ from pipesat.compare.report.page import page
 from pipesat.compare.report.result_file import read_result
 from pipesat.compare.report.tables import ordered, plain, script_json
 from pipesat.compare.result import Result
+from pipesat.compare.result_folder import write_result_folder
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput
 from pipesat.heuristics import BASELINES
 from pipesat.problem.ops import Op, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import FORMAT, parse_problem
-from pipesat.runtimes.result_folder import write_result_folder
 from pipesat.schedule.schedule import Schedule
 from pipesat.schedule.timing import time_order
 from tests.conftest import Run
