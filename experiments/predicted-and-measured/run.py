@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -57,32 +58,21 @@ def measure(problem: Path, schedules: dict[str, Path], rounds: int, *options: ob
             text = pipesat("run", problem, schedule, "-o", timeline, "--json", *options)
             runs[name].append(json.loads(text) | {"load": load})
             print(f"{name}, round {number}: {runs[name][-1]['measured'] / 1000:.1f} ms", flush=True)
-    results = {}
-    for name, done in runs.items():
-        middle = sorted(done, key=lambda run: run["measured"])[len(done) // 2]
-        results[name] = middle | {"least": min(done, key=lambda run: run["shortest"])}
-    return results
-
-
-def undisturbed(problem: Path, results: dict[str, Any]) -> None:
-    """Compare the shortest step of all rounds too: others use the machine at the same time."""
-    for run in results.values():
-        least = run["least"]
-        arguments = ("timeline", "compare", problem, least["timeline"], "--shortest", "--json")
-        run["quiet"] = json.loads(pipesat(*arguments)) | {
-            "load": least["load"],
-            "timeline": least["timeline"],
-        }
+    return {
+        name: sorted(done, key=itemgetter("measured"))[rounds // 2] for name, done in runs.items()
+    }
 
 
 def show(title: str, results: dict[str, Any]) -> None:
+    """Median step and shortest one, each against the prediction."""
     rows = []
     for name, run in results.items():
-        largest = sorted(run["parts"].items(), key=lambda part: -abs(part[1]))[:2]
-        parts = ", ".join(f"{part} {us / 1000:+.1f} ms" for part, us in largest)
-        times = [f"{run[key] / 1000:.1f}" for key in ("predicted", "measured")]
-        rows.append([name, *times, f"{100 * run['error']:+.1f} %", parts, f"{run['load']:.1f}"])
-    heads = ("order", "predicted ms", "measured ms", "error", "largest parts of it", "load")
+        cells = [name, f"{run['predicted'] / 1000:.1f}"]
+        for key in ("measured", "shortest"):
+            off = run["predicted"] / run[key] - 1
+            cells += [f"{run[key] / 1000:.1f}", f"{100 * off:+.1f} %"]
+        rows.append([*cells, f"{run['load']:.1f}"])
+    heads = ("order", "predicted ms", "measured ms", "error", "shortest ms", "error", "load")
     print(f"\n{title}\n\n{table(heads, rows)}")
 
 
@@ -109,10 +99,8 @@ def main() -> None:
             pipesat("problem", "from-profile", PROFILE, *words)
             options = ["--model", f"{PROFILE},cut=balanced", "--verify", "--steps", "25"]
             results = measure(problem, orders(problem, baselines, folder), rounds, *options)
-            undisturbed(problem, results)
             refitted(problem, results, baselines[0])
             show(title, results)
-            show(f"{title}: the shortest of all steps", {n: r["quiet"] for n, r in results.items()})
             print(f"\nwith costs refit from {baselines[0]}'s timeline:")
             for order, run in results.items():
                 again = run["refit"]
