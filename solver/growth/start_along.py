@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pipesat.core.errors import Deadlock
 from pipesat.kernels.timing import makespan_of
@@ -19,7 +20,7 @@ from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.model.times import LARGEST
 
 _STARTS = 0.2  # of the time left, at most, goes into starts along guides
-_MODELS, _MODEL = 0.25, 0.5  # into models of modes along them, and of that into one at most
+_MODELS, _MODEL = 0.3, 0.6  # into models of modes along them, and of that into one at most
 _PACKED, _PACKING = 12, 0.12  # starts that are packed, and the share of the time left for that
 _PER_OP = 3  # constraints of such a model, per op
 _MOST = 4  # times a guide's length without modes, where nothing is known
@@ -42,6 +43,7 @@ def _start_along(incumbent: Incumbent, guides: Sequence[Schedule], seed: int) ->
     problem = incumbent.problem
     clock = incumbent.clock.part(_STARTS * incumbent.clock.left, stop=lambda: incumbent.proven)
     best: list[tuple[int, Order]] = []
+    reached: dict[str, int] = {}  # least length by the guide's source
 
     def worth(length: int) -> bool:
         value = incumbent.value
@@ -54,7 +56,9 @@ def _start_along(incumbent: Incumbent, guides: Sequence[Schedule], seed: int) ->
         clock.count_ops(problem.op_count, checked=True)
         if length is not None and length not in [known for known, _ in best]:
             best = sorted([*best, (length, start.order)], key=lambda found: found[0])[:_PACKED]
-    for start in _modelled(incumbent, guides, seed):
+            guide = start.source.rpartition(", ")[0]
+            reached[guide] = min(length, reached.get(guide, length))
+    for start in _modelled(incumbent, guides, reached, seed):
         length = _offer(problem, incumbent, start)
         if length is not None:
             best = [(length, start.order), *best[: _PACKED - 1]]
@@ -68,16 +72,21 @@ def _start_along(incumbent: Incumbent, guides: Sequence[Schedule], seed: int) ->
     pack_by_turns(problem, [order for _, order in best], chance, offer, lambda: clock.over)
 
 
-def _modelled(incumbent: Incumbent, guides: Sequence[Schedule], seed: int) -> Iterator[Start]:
-    """Yield guides in their best modes by a model, those first that are shortest without modes."""
+def _modelled(
+    incumbent: Incumbent, guides: Sequence[Schedule], reached: Mapping[str, int], seed: int
+) -> Iterator[Start]:
+    """Yield guides in their best modes by a model, those first of which most has come."""
     problem, objective = incumbent.problem, incumbent.objective
     clock = incumbent.clock.part(_MODELS * incumbent.clock.left, stop=lambda: incumbent.proven)
     runner, least = Runner(clock), _PER_OP * problem.op_count / CONSTRAINTS_PER_SECOND
-    for length, guide in by_length(problem, guides):
+    known = by_length(problem, guides)
+    known.sort(key=lambda one: reached.get(one[1].source, math.inf))
+    for length, guide in known:
         value = incumbent.value or _MOST * length
-        hopeless = objective == "makespan" and length >= value
-        if hopeless or clock.over or clock.left < least or value > LARGEST:
+        if clock.over or clock.left < least or value > LARGEST:
             return
+        if objective == "makespan" and length >= value:
+            continue
         model = ModesAlong(problem, guide.order, value, objective)
         order = model.solved(runner, limit=_MODEL * clock.left, seed=seed)
         if order is not None:
