@@ -14,6 +14,7 @@ import pipesat
 from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.bounds.feasibility import sure_order
 from pipesat.check.checker import check
+from pipesat.core.claims import Bound
 from pipesat.core.errors import Infeasible
 from pipesat.problem.ops import parse_copy, parse_item
 from pipesat.problem.problem import Problem
@@ -21,7 +22,12 @@ from pipesat.problem.problem_file import parse_problem
 from pipesat.schedule.schedule import Objective, Schedule, Timed, TimedCopy
 from pipesat.schedule.schedule_file import in_mode
 from pipesat.schedule.timing import time_order
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.model.model import build_model
+from pipesat.solver.proof.search import ProofSearch
+from pipesat.solver.proof.whole import Whole
 from tests.oracle.exact import Found, Undecided, optimum, solve
 from tests.oracle.reading import KINDS, Document, Pipe
 from tests.oracle.rules import Timed as Judged
@@ -212,10 +218,43 @@ def wrong_of_models_over_time(document: Document, objective: Objective) -> Itera
             yield f"device {device} alone takes longer than {value}"
 
 
+def wrong_of_proofs(document: Document, objective: Objective, steps: int = 40) -> Iterator[str]:
+    """The proof search from no bound and a schedule that is sure, so that there is much to prove.
+
+    In as many steps; then the whole model, which small problems with modes are asked as well.
+    """
+    problem = parse_problem(document)
+    clock = Clock(60.0, deterministic=True)
+    incumbent = Incumbent(problem, objective, clock)
+    incumbent.raise_bound(Bound(0, "nothing"))
+    try:
+        incumbent.offer(sure_order(problem), "sure")
+    except Infeasible:
+        return
+    if incumbent.value is None:  # where ops of no time share an instant
+        return
+    proofs, runner = ProofSearch(problem, incumbent, seed=0), Runner(clock)
+    while steps and not (proofs.finished or incumbent.proven):
+        steps -= 1
+        proofs.step(runner)
+    if problem.has_modes:
+        whole = Whole(problem, incumbent, runner=runner, seed=0)
+        while steps and whole.step():
+            steps -= 1
+    yield from incumbent.faults
+    assert incumbent.schedule is not None
+    yield from judged(document, incumbent.schedule)[0]
+    bound, value = incumbent.bound.value, incumbent.value
+    possible, _ = least(document, objective, bound - 1)
+    if possible is not None or bound > value:
+        yield f"{incumbent.bound}, {possible if possible is not None else value} is possible"
+
+
 CLAIMS = {
     "bounds": wrong_of_bounds,
     "solve": wrong_of_solve,
     "checker": wrong_of_checker,
     "model": wrong_of_model,
+    "proofs": wrong_of_proofs,
 }
 """What is held against the oracle, by name; ``model`` knows no modes and no x of backwards."""

@@ -9,6 +9,7 @@ from tests.oracle.claims import (
     OBJECTIVES,
     wrong_of_model,
     wrong_of_models_over_time,
+    wrong_of_proofs,
     wrong_of_solve,
 )
 from tests.oracle.generator import FAMILIES, of_family
@@ -37,3 +38,10 @@ def test_models_with_memory_over_time_are_exact(family: str, seed: int) -> None:
     """In one order they have a part of all schedules; one device alone a part of the rules."""
     document = of_family(family, 4000 + seed, ops=9)
     assert [*wrong_of_models_over_time(document, OBJECTIVES[seed % 2])] == []
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seed", seeds(6, quick=2))
+def test_no_proof_is_false(family: str, seed: int) -> None:
+    """Relaxations, places, stretches, devices alone and whole models, asked of a poor schedule."""
+    assert [*wrong_of_proofs(of_family(family, 5000 + seed), OBJECTIVES[seed % 2])] == []
