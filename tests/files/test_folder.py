@@ -17,12 +17,13 @@ import pytest
 import pipesat
 from pipesat.advise.files import PLAIN
 from pipesat.check.checker import check
+from pipesat.compare import result_folder
 from pipesat.core.atomic import finish, write_files
 from pipesat.core.errors import BadInput, Contradiction
 from pipesat.core.folder import FILES, FOLDERS, LIST, add_files, listed, write_folder
 from pipesat.core.strict_json import read_bytes
 from pipesat.problem.problem_file import read_problem
-from pipesat.runtimes import RUNTIMES, result_folder
+from pipesat.runtimes import RUNTIMES
 from pipesat.runtimes.torch.companions import SUFFIXES
 from pipesat.runtimes.torch.hazards import SUFFIX as HAZARDS
 from pipesat.schedule.schedule_file import read_schedule
