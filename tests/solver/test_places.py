@@ -17,7 +17,7 @@ from pipesat.solver.proof.places import PlacesProofs
 from tests.oracle.exact import optimum
 from tests.oracle.generator import of_family
 
-SEEDS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12)
+SEEDS = (3, 5, 6, 7, 8, 9, 10, 11, 12, 18, 23, 28)  # to which the models apply
 
 
 def answer(problem: places.Problem, kept: tuple[int, ...], upper: int) -> cp_model.CpSolverStatus:
@@ -28,14 +28,14 @@ def answer(problem: places.Problem, kept: tuple[int, ...], upper: int) -> cp_mod
 def test_a_schedule_of_the_optimum_is_never_ruled_out(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    document = of_family("tight lists", seed, lists=("same",))
+    document = of_family("tight lists", seed, lists=("same",), microbatches=(3, 6))
     problem, best = parse_problem(document), optimum(document, "makespan")
-    if best is None or not places.places_apply(problem):
-        return
+    assert best is not None
+    assert places.places_apply(problem)
     every = tuple(range(len(problem.stages)))
     for kept in ((0,), every):
         assert answer(problem, kept, best) in FOUND
-    if document["stages"][0]["backward"] == "fused":
+    if all(stage["backward"] == "fused" for stage in document["stages"]):
         assert answer(problem, every, best - 1) == cp_model.INFEASIBLE
     monkeypatch.setattr(places, "_STEPS", 7)  # times are rounded
     model = places.places_model(problem, every, best)
