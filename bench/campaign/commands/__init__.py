@@ -13,6 +13,7 @@ from bench.campaign.commands import (
     files,
     folders,
     frontier,
+    lanes,
     relations,
     solve,
 )
@@ -22,6 +23,7 @@ LISTS = ("lists", "tight-lists", "lengths", "plain", "uniform")
 
 COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "solve": (solve.case, EVERY),
+    "lanes": (lanes.case, EVERY),
     "compare": (compare.case, EVERY),
     "baseline": (check.baseline, EVERY),
     "check": (check.case, EVERY),

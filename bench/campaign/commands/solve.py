@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from bench.campaign.case import Case
@@ -13,16 +14,31 @@ CODES = (0, 3)
 
 def case(case: Case) -> None:
     """Run it and hold all it says against the truth."""
+    deterministic = case.rng.random() < 0.15
+    workers = 1 if deterministic else case.rng.choice([1, 1, 1, 2, 3])
+    judged_solve(case, workers, case.limit(), deterministic=deterministic)
+
+
+def judged_solve(
+    case: Case,
+    workers: int,
+    seconds: float,
+    *,
+    deterministic: bool = False,
+    before: Callable[[], None] | None = None,
+) -> None:
+    """Solve with so many workers, and hold all it says against the truth."""
     rng, document, objective = case.rng, case.problem(), case.objective()
-    deterministic, restricted = (rng.random() < 0.15 for _ in range(2))
-    workers, seconds = 1 if deterministic else rng.choice([1, 1, 1, 2, 3]), case.limit()
+    restricted = rng.random() < 0.15
     words = ["--objective", objective, "--time-limit", seconds, "--seed", rng.randint(0, 5)]
     words += ["--workers", workers, *["--deterministic"] * deterministic]
     words += ["--for", "torch"] * restricted  # refuses what torch cannot run at all
     as_json = rng.random() < 0.8
     words += ["--json"] * as_json
     codes = (*CODES, 2) if restricted else CODES
-    ran = case.run("solve", "problem.json", *words, "-o", "out", codes=codes, cores=workers)
+    ran = case.run(
+        "solve", "problem.json", *words, "-o", "out", codes=codes, cores=workers, before=before
+    )
     path = case.folder / "out" / "result.json"
     if ran.code not in CODES or not case.expect(path.exists(), "no result.json"):
         return
