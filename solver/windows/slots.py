@@ -151,9 +151,10 @@ class FreeRow:
                 cp.add_hint(slot.start, self.graph.start[slot.item])
         candidates = self.candidates()
         self.pairs = add_pair_choices(cp, candidates, self.slots, lambda slot: slot.high)
-        for slot in self.slots:
-            for alone in [] if self.pairs.partners(slot) else slot.alternatives:
-                if alone.length > slot.least:  # of what may pair, the end has the limit
+        for slot in self.slots:  # of what may pair, the end has the limit; an absent one needs none
+            limited = slot.present is True and not self.pairs.partners(slot)
+            for alone in slot.alternatives if limited else []:
+                if alone.length > slot.least:
                     cp.add(slot.start + alone.length <= slot.high).only_enforce_if(alone.chosen)
         for choice in self.pairs.all:
             one, other = choice.both
