@@ -46,7 +46,7 @@ def schedule_of(problem: Problem, found: Found) -> Schedule:
         for (s, m), name in found.modes.items()
     }
     rows = (
-        tuple(Timed(in_mode(parse_item(x), modes), a, b) for x, a, b in row)  # type: ignore[arg-type]
+        tuple(Timed(in_mode(parse_item(x), modes), a, b) for x, a, b in row)
         for row in found.devices
     )
     copies = (tuple(TimedCopy(parse_copy(x), a, b) for x, a, b in row) for row in found.copies)

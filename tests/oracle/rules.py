@@ -152,7 +152,7 @@ def _lengths(timed: Timed) -> Iterator[str]:
         amounts = [timed.amounts(*op[::2]) for op in slot.ops]
         length: int | None
         if len(slot.ops) == 2:
-            length = timed.pipe.together(*slot.ops, *amounts)  # type: ignore[call-arg]
+            length = timed.pipe.together(*slot.ops, *amounts)
             if length is None:
                 yield f"pair: {slot.text} is not allowed"
                 continue

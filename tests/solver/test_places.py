@@ -7,6 +7,7 @@ from ortools.sat.python import cp_model
 
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.feasibility import sure_order
+from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
 from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import Clock
@@ -20,7 +21,7 @@ from tests.oracle.generator import of_family
 SEEDS = (3, 5, 6, 7, 8, 9, 10, 11, 12, 18, 23, 28)  # to which the models apply
 
 
-def answer(problem: places.Problem, kept: tuple[int, ...], upper: int) -> cp_model.CpSolverStatus:
+def answer(problem: Problem, kept: tuple[int, ...], upper: int) -> cp_model.CpSolverStatus:
     return new_solver(0).solve(places.places_model(problem, kept, upper).cp)
 
 
