@@ -35,7 +35,7 @@ def with_time(value: object) -> dict[str, Any]:
     return document
 
 
-# What is wrong with a file is held by tests/files; here, that every command says so.
+# What is wrong with a file is held by tests/problem; here, that every command says so.
 BAD = (
     ("hello", "not JSON"),
     (b"\xff\xfe", "not UTF-8"),

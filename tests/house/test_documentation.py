@@ -43,9 +43,9 @@ FEWER = (r"time_limit=\d+", "time_limit=0.3")  # the same for Python
 
 # Commands of pipesat that are read, and their options and values checked, but that do not run.
 ONLY_READ = {
-    "profile": "measures a model for minutes: tests/profile/test_profile.py",
-    "run": "starts a process per rank: tests/runtime/test_run.py, test_parity.py",
-    "timeline import": "needs traces of a training job: tests/timeline/test_timeline.py",
+    "profile": "measures a model for minutes: tests/layers/profile/test_profile.py",
+    "run": "starts a process per rank: tests/measure/processes/test_run.py, test_parity.py",
+    "timeline import": "needs traces of a training job: tests/measure/timeline/test_timeline.py",
 }
 
 # Words that stand for the reader's own files.
@@ -93,22 +93,22 @@ NOT_RUN = {
     "bash": "installs from a registry: CI runs scripts/test; here: the script is there and parses",
     "pip": "installs from a registry; here: the extra is there",
     "source": "acts on the reader's shell",
-    "torchrun": "starts a process per rank: tests/runtime/test_run.py; here: it is there",
+    "torchrun": "starts a process per rank: tests/measure/processes/test_run.py; here: it is there",
 }
 
 NEEDS_TORCH = {
     (
         "docs/memory.md",
         "from pipesat.measure.processes.memory_modes import",
-    ): "in a rank: tests/runtime/test_memory_modes.py",
+    ): "in a rank: tests/measure/processes/test_memory_modes.py",
     (
         "docs/python.md",
         "import pipesat\nfrom pipesat.measure.timeline.refit",
-    ): "starts processes: tests/runtime/test_python_page.py",
+    ): "starts processes: tests/measure/processes/test_python_page.py",
     (
         "docs/runtimes.md",
         "from torch.distributed.pipelining",
-    ): "in a rank: tests/export/test_torch_itself.py",
+    ): "in a rank: tests/runtimes/test_torch_itself.py",
 }
 
 

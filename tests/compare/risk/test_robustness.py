@@ -271,7 +271,7 @@ def files(save: Save, problem: Problem = TWO) -> tuple[Path, Path]:
 
 
 def test_risk_prints_both_sections(cli: Run, save: Save) -> None:
-    """The links of tests/risk/test_links.py: 26, and 28 where transfers queue: 7.69 % lost."""
+    """The links of test_links.py: 26, and 28 where transfers queue: 7.69 % lost."""
     outcome = cli("compare", *files(save), "--noise", "5%")
     assert (outcome.code, outcome.err) == (0, "")
     line = next(x for x in outcome.out.splitlines() if x.startswith("schedule"))

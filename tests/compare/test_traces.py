@@ -222,7 +222,7 @@ ARGUMENTS = """
 """
 
 
-MEGATRON = Path(__file__).parents[1] / "timeline" / "megatron-core-0.16.1-timers.log"
+MEGATRON = Path(__file__).parents[1] / "measure" / "timeline" / "megatron-core-0.16.1-timers.log"
 
 
 def test_a_log_that_megatron_core_wrote_is_laid_out_by_its_order() -> None:

@@ -75,7 +75,7 @@ def test_stages_on_one_device_hand_over_without_communication() -> None:
 def end_of(problem: Problem, steps: Steps) -> int:
     """When the last rank ends; both sides of a transfer, which takes no time, wait for each other.
 
-    That lists finish and carry what is needed, tests/hangs holds against its simulator.
+    That lists finish and carry what is needed, tests/runtimes/hangs holds against its simulator.
     """
     clock, left = [0] * len(steps), [[*row] for row in steps]
     while any(left):
