@@ -66,7 +66,7 @@ class Schedule(plain.Schedule):
             If nothing says which one it is.
         """
         if self.problem is None:
-            raise BadInput("this schedule does not know its problem: schedule.on(problem) does")
+            raise BadInput("this schedule does not know its problem: pipesat.schedule_of(problem, schedule) does")
         return self.problem
 
     @property

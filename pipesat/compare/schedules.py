@@ -58,10 +58,9 @@ def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> own.
     if isinstance(given, Result):
         if given.schedule is None:
             raise BadInput(f"the result has no schedule: it is {given.status}")
-        return given.schedule.on(problem)
-    if not isinstance(given, str | Path):
-        return own.Schedule.of_problem(given, problem)
-    return own.Schedule.of_problem(_read(problem, given), problem)
+        given = given.schedule
+    made = _read(problem, given) if isinstance(given, str | Path) else given
+    return own.Schedule.of_problem(made, problem)
 
 
 def _read(problem: Problem, given: str | Path) -> Schedule:
