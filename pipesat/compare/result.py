@@ -66,7 +66,7 @@ class Schedule(plain.Schedule):
             If nothing says which one it is.
         """
         if self.problem is None:
-            raise BadInput("this schedule does not know its problem: pipesat.schedule_of(problem, schedule) does")
+            raise BadInput("no problem is known: pipesat.schedule_of(problem, schedule) has one")
         return self.problem
 
     @property
