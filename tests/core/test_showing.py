@@ -199,7 +199,7 @@ def test_a_schedule_knows_its_problem(tmp_path: Path) -> None:
     assert "over its capacity of 1" in order.on(tight).check()[0].message
     assert order.problem is problem  # on() returns another one
     assert order.export("torch-csv").data.count(b"\n") == 2
-    with pytest.raises(BadInput, match="does not know its problem"):
+    with pytest.raises(BadInput, match="no problem is known"):
         Schedule(order.devices).check()
 
 
