@@ -30,8 +30,7 @@ from pipesat.solver.model.model import build_model
 from pipesat.solver.model.times import model_times, rounded, unit_for
 from pipesat.solver.proof.short_runs import RunBounds, ShortRuns, step_model
 from pipesat.solver.windows.window_search import WindowSearch
-from tests.oracle.exact import optimum
-from tests.support.optimum import most_work, solved
+from tests.support.optimum import decided, most_work, solved
 from tests.support.problems import chain, document, problems, vee
 
 Sizes = st.sampled_from([3, 7, 20, 50])
@@ -115,8 +114,7 @@ def test_no_rounded_bound_is_above_the_least_makespan(
     assume(devices and not problem.has_modes)
     set_limit(size)
     upper = list_scheduling(problem).makespan
-    best = optimum(document(problem))
-    assert best is not None
+    best = decided(problem)
     assert least_value(problem, "makespan", upper, devices) <= best
     # what a target below the optimum proves by having no schedule is no more than the optimum
     for target in range(best, upper + 1):
@@ -132,8 +130,7 @@ def test_no_rounded_bound_is_above_the_least_span(
     devices = {d for d in devices if d < len(problem.devices) and problem.stages_on[d]}
     assume(devices and not problem.has_modes)
     set_limit(size)
-    best = optimum(document(problem), "span")
-    assert best is not None
+    best = decided(problem, "span")
     assert least_value(problem, "span", best, devices) <= best
     assert least_value(problem, "span", 2 * best, devices) <= best
 
@@ -169,8 +166,7 @@ def test_rounded_short_runs_end_below_the_optimum(problem: Problem, size: int) -
     search, runner = ShortRuns(problem, incumbent, seed=0), Runner(incumbent.clock)
     for _ in range(12):
         search.step(runner)
-    best = optimum(document(problem))
-    assert best is not None
+    best = decided(problem)
     assert incumbent.bound.value <= best
     assert not incumbent.faults
 
@@ -192,8 +188,7 @@ def test_upper_bounds_on_work_are_exact_where_floats_are_not() -> None:
 def test_a_solve_with_rounded_models(problem: Problem, size: int) -> None:
     set_limit(size)
     result = solve(problem, time_limit=0.1, workers=1, deterministic=True)
-    best = optimum(document(problem))
-    assert best is not None
+    best = decided(problem)
     assert result.schedule is not None
     assert check(problem, result.schedule) == []
     assert result.lower_bound is not None

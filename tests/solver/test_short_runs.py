@@ -21,8 +21,8 @@ from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import PROOFS, Runner
 from pipesat.solver.model.left_out import first_microbatches, with_microbatches
 from pipesat.solver.proof.short_runs import SOURCE, RunBounds, ShortRuns, is_long, step_model
-from tests.oracle.exact import optimum
 from tests.oracle.trying import Trying
+from tests.support.optimum import decided
 from tests.support.problems import chain, document, problems, vee
 
 
@@ -103,13 +103,13 @@ def test_no_step_is_above_the_least_one(problem: Problem) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(problems())
 def test_the_end_is_the_optimum(problem: Problem) -> None:
     assume(len(problem.routes) == 1 and not problem.has_modes)
     search = search_of(problem)
     runner = Runner(search.incumbent.clock)
-    best = optimum(document(problem))
+    best = decided(problem)
     while not search.finished:
         search.step(runner)
         assert search.incumbent.bound is not None
@@ -125,8 +125,7 @@ def test_no_window_of_the_first_device_is_above_the_least_span(problem: Problem)
     assume(len(problem.routes) == 1 and not problem.has_modes)
     search = search_of(problem, "span")
     runner = Runner(search.incumbent.clock)
-    best = optimum(document(problem), "span")
-    assert best is not None
+    best = decided(problem, "span")
     while not search.finished:
         search.step(runner)
         assert search.incumbent.bound.value <= best

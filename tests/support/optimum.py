@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from hypothesis import reject
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.memory_counts import Knapsack
@@ -14,6 +15,8 @@ from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.proof.device_alone import DeviceAlone
 from pipesat.solver.proof.whole import WHOLE, WholeModel
+from tests.oracle.exact import Undecided, optimum
+from tests.support.problems import document
 
 
 def solved(cp: cp_model.CpModel) -> cp_model.CpSolver:
@@ -22,6 +25,16 @@ def solved(cp: cp_model.CpModel) -> cp_model.CpSolver:
     solver.parameters.num_workers = 1
     assert solver.solve(cp) == cp_model.OPTIMAL
     return solver
+
+
+def decided(problem: Problem, objective: Objective = "makespan") -> int:
+    """Return the oracle's optimum of a drawn problem; one that it finds hard is drawn in vain."""
+    try:
+        best = optimum(document(problem), objective, effort=0.5)
+    except Undecided:
+        reject()
+    assert best is not None
+    return best
 
 
 def _least(cp: cp_model.CpModel, value: cp_model.IntVar) -> cp_model.CpSolver | None:
