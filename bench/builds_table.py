@@ -80,7 +80,10 @@ def of(name: str, each: str | None = None) -> Figure:
 def values(part: str, runs: Runs) -> Iterator[Line]:
     """Values after some seconds, over the old build's at 60 s; and against public tools'."""
     last = {case: middle(builds["old"], at(60)) for case, builds in runs.items()}
-    shortest = min(row["limit"] for builds in runs.values() for row in builds["new"])
+    shortest, compared = (
+        min(row["limit"] for builds in runs.values() for row in builds[build])
+        for build in BUILDS[::-1]
+    )
     moments = {seconds: goal for seconds, goal in MOMENTS.items() if seconds <= shortest}
     for seconds, goal in moments.items() if part == "values" else ():
         cells = []
@@ -89,7 +92,7 @@ def values(part: str, runs: Runs) -> Iterator[Line]:
             ratios = [found[case] / last[case] for case in runs if found[case] < math.inf]
             kept = sum(found[case] <= last[case] for case in runs)
             cells.append(f"no longer {kept}, mean {fmean(ratios or [math.nan]):.4f}")
-        yield f"value at {seconds} s over old at {min(60, shortest):g} s, {len(runs)}", *cells, goal
+        yield f"value at {seconds} s over old at {min(60, compared):g} s, {len(runs)}", *cells, goal
     reference = json.loads((PEERS / ("others" * (part == "others")) / "reference.json").read_text())
     tools = {
         case: reference[name]["peers"] for case in runs if (name := case.split()[0]) in reference
