@@ -410,7 +410,7 @@ class Search:
         if worse or check(candidate.problem, schedule):
             return False
         candidate.keep(schedule)
-        if self._take(candidate, known=candidate.key in self.memo):
+        if self._take(candidate, known=self.memo.get(candidate.key) is candidate):
             self._tell(candidate, value, schedule.source)
         return True
 

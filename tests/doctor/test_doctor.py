@@ -96,7 +96,8 @@ def test_a_schedule_that_breaks_a_rule_or_is_not_proven_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert doctor.solve_line().status == "ok"
-    monkeypatch.setattr("pipesat.check.checker.check", lambda *_: ["too much memory"])
+    checker = importlib.import_module("pipesat.check.checker")
+    monkeypatch.setattr(checker, "check", lambda *_: ["too much memory"])
     assert "too much memory" in doctor.solve_line().detail
     monkeypatch.undo()
     monkeypatch.setattr(doctor, "OPTIMUM", 35)

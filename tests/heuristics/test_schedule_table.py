@@ -96,7 +96,7 @@ def points(placement: str) -> Iterator[Point]:
             for v in (2, 3) if placement == "loop" else (1,):
                 # all numbers of ranks and microbatches, each with some of the times, in turn
                 costs = itertools.product(TIMES, OVERLAPS)
-                for (F, B, W), overlap in itertools.islice(costs, (number + p) % 3, None, 8):
+                for (F, B, W), overlap in itertools.islice(costs, (number + p) % 3, None, 4):
                     yield Point(p, m, v, F, B, W, overlap)
 
 

@@ -173,15 +173,15 @@ def violations(case: Case, code: int, found: Any, messages: str) -> Iterator[str
     if code != 0 or found is None:
         yield f"exit {code}, but {min(values)} is possible: {messages}"
         return
-    yield from _overall(found, min(values))
+    yield from _overall(case, found, min(values))
     yield from _stages(case, found)
     yield from _shapes(found, optima)
     yield from _rows(case, found)
 
 
-def _overall(found: Any, best: int) -> Iterator[str]:
+def _overall(case: Case, found: Any, best: int) -> Iterator[str]:
     value, bound, gap = found["value"], found["lower_bound"], found["gap"]
-    if value is None or value < best:
+    if value is None or (value < best and not case.left_open):
         yield f"value {value}, the optimum is {best}"
     if bound is None or bound > best:
         yield f"bound {bound} over all partitions, the optimum is {best}"

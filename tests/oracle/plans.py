@@ -51,6 +51,7 @@ class Case:
     latency: int = 0
     bandwidth: Fraction | None = None
     known: dict[Choice, int | None] = field(default_factory=dict)
+    left_open: bool = False
 
     # The layers
 
@@ -216,7 +217,7 @@ class Case:
         return self.known[choice]
 
     def best(self, shape: Shape) -> int | None:
-        """Least value over all problems of a shape."""
+        """Least value over all problems of a shape; with ``left_open``, one that some have."""
         least: int | None = None
         for choice in self.choices(shape):
             if choice in self.known:
@@ -226,7 +227,7 @@ class Case:
                 try:
                     found = optimum(self.problem(choice), self.objective, most, 0.02)
                 except Undecided as undecided:
-                    found = undecided.found  # what is left open counts as none
+                    found, self.left_open = undecided.found, True
             if found is not None and (least is None or found < least):
                 least = found
         return least
