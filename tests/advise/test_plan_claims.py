@@ -12,6 +12,7 @@ from pipesat.advise.plan_search import Search
 from pipesat.check.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
+from pipesat.heuristics.list_scheduling import list_scheduling
 from pipesat.layers.pipeline import Pipeline
 from pipesat.problem.partition import partition_of
 from tests.oracle.plan_claims import PLACEMENTS, RECOMPUTE, judged, violations
@@ -211,3 +212,19 @@ def test_a_refuted_proof_is_dropped_and_the_schedule_kept() -> None:
     (text,) = plan.contradictions
     assert f"a wrong argument says at least {search.value + 1}" in text
     assert any("no bound is claimed" in remark for remark in plan.doubts)
+
+
+def test_a_candidate_of_rows_alone_is_never_the_plan() -> None:
+    """Its first microbatches recompute, or it offloads: the search's own has the same key."""
+    layers, shape = layers_of(TEMPTING), Pipeline(devices=2, microbatches=2)
+    search = searched(layers, [shape])
+    partition = partition_of((0, 2, 4))
+    own = search.consider(shape, partition, (False, False), "")
+    assert own is not None
+    other = search.question.candidate(shape, partition, first=1)
+    assert (other.key, other is own) == (own.key, False)
+    search.offer(other, list_scheduling(other.problem))
+    assert other.value is not None
+    assert search.best is None
+    search.offer(own, list_scheduling(own.problem))
+    assert search.best is own
