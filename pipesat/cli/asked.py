@@ -14,10 +14,8 @@ from click.core import ParameterSource
 from pipesat.cli.derived import function_of, with_members
 from pipesat.cli.exits import INFEASIBLE, note, prepared, refuse_contradictions
 from pipesat.cli.process import Interrupts
-from pipesat.cli.terminal import console, print_answer, print_json
 from pipesat.core.arguments import wanted_of
 from pipesat.core.errors import BadInput
-from pipesat.problem.remarks import documents_of, text_of
 
 if TYPE_CHECKING:
     from pipesat.cli.progress import Progress
@@ -119,6 +117,9 @@ class Asked:
         The document may be a function that makes it. Remarks on the problem stand in both. A list
         has no room for them: then they are on stderr.
         """
+        from pipesat.cli.terminal import print_answer, print_json
+        from pipesat.problem.remarks import documents_of, text_of
+
         problem: Problem | None = self.read.get("problem")
         remarks = () if problem is None else problem.remarks
         if not self["as_json"]:
@@ -160,6 +161,7 @@ class Asked:
     def progress(self) -> Progress:
         """Return the progress line of a search, whose lines are kept in ``lines``."""
         from pipesat.cli.progress import Progress
+        from pipesat.cli.terminal import console
 
         found = Progress(console(err=True), quiet=self["quiet"], limit=self.limit or None)
         self.lines = found.lines
@@ -193,6 +195,8 @@ def listing(name: str, text: str, answer: Callable[[], Displayed]) -> click.Opti
     def shown(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
         del param
         if wanted:
+            from pipesat.cli.terminal import print_answer
+
             print_answer(answer())
             ctx.exit()
 

@@ -19,7 +19,6 @@ from pipesat.cli.terminal import console, print_json
 from pipesat.core.arguments import require_once
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Displayed, Said, table_of
-from pipesat.problem.ops import members
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
@@ -147,6 +146,7 @@ def _show_schedule(asked: Asked, given: Path, files: Mapping[Path, str]) -> dict
 
 def _step_documents(problem: Problem, ranks: Steps) -> list[dict[str, Any]]:
     """Each rank's steps; a compute step in a mode says which."""
+    from pipesat.problem.ops import members
 
     def modes(step: RankStep) -> dict[str, str]:
         found = [
