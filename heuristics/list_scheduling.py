@@ -23,8 +23,10 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pipesat.bounds.feasibility import capacities_by_order, lacking, preflight, sure_order
+from pipesat.bounds.graphs import one_at_a_time
 from pipesat.core.arrays import ints
 from pipesat.core.errors import Fault, Infeasible, NotApplicable
+from pipesat.heuristics.graphs import graph_orders
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
 from pipesat.problem.plain_problems import without_modes
 from pipesat.problem.problem import Problem
@@ -119,6 +121,9 @@ def list_schedules(
     still pass if ops of length zero share instants; the one schedule is then that of one microbatch
     after the other, or none if the problem is infeasible.
     """
+    if not problem.chains_only:
+        yield from _on_graphs(problem, give_up)
+        return
     scheduler = ListScheduler(problem)
     if scheduler.applies:
         if chosen is None:
@@ -129,7 +134,19 @@ def list_schedules(
         yield time_order(problem, sure_order(scheduler.problem), source=NAME)
 
 
-@published(NAME, placement="any", splits=True, source="pipesat", slow=True)
+def _on_graphs(problem: Problem, give_up: GiveUp) -> Iterator[Schedule]:
+    """As :func:`list_schedules`, where routes are more than chains."""
+    best: tuple[int, int] | None = None
+    for order in takewhile(lambda _: not give_up(), graph_orders(without_modes(problem))):
+        timed = time_order(problem, order, source=NAME)
+        if best is None or (timed.makespan, timed.span) < best:
+            best = timed.makespan, timed.span
+            yield timed
+    if best is None and (sure := one_at_a_time(problem)) is not None:
+        yield time_order(problem, sure, source=NAME)
+
+
+@published(NAME, placement="any", splits=True, source="pipesat", slow=True, graphs=True)
 def list_scheduling(problem: Problem, give_up: GiveUp = never) -> Schedule:
     """Return the portfolio's schedule of least makespan; among equals that of least span."""
     try:
@@ -138,6 +155,8 @@ def list_scheduling(problem: Problem, give_up: GiveUp = never) -> Schedule:
         raise NotApplicable(f"no schedule fits into memory: {error}") from error
     made = list(list_schedules(problem, give_up))
     unless_given_up(give_up)
+    if not made:
+        raise NotApplicable("no order was found that fits into memory")
     return made[-1]
 
 

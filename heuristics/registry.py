@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, TypeVar
 from pipesat.core.arrays import nothing_collected
 from pipesat.core.errors import NotApplicable
 from pipesat.core.settings import Placement
-from pipesat.problem.plain_problems import typical_problem
+from pipesat.problem.plain_problems import more_than_chains, typical_problem
 from pipesat.problem.problem import Problem
 from pipesat.schedule.microbatch_order import Permutation, permuted, relabelled
 from pipesat.schedule.schedule import Schedule
@@ -69,6 +69,8 @@ class Published:
     equal
         Whether it needs equal microbatches: where they differ, its order is made for typical ones
         (:func:`pipesat.problem.plain_problems.typical_problem`).
+    graphs
+        Whether it is for more than chains: graphs, slices and stages without a backward.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Published:
     source: str
     slow: bool = False
     equal: bool = False
+    graphs: bool = False
 
     @nothing_collected()
     def __call__(
@@ -92,6 +95,8 @@ class Published:
         ``permutation`` has each route's microbatches in the order in which they enter; by default
         that of their numbers. Whether the problem's ``order`` allows it, the checker says.
         """
+        if not (self.graphs or problem.chains_only):
+            raise NotApplicable(more_than_chains(problem))
         entering = problem if permutation is None else permuted(problem, permutation)
         built_for = typical_problem(entering) if self.equal else entering
         arguments = (built_for, give_up) if self.slow else (built_for,)
@@ -116,11 +121,12 @@ def published(
     pairs: bool = False,
     slow: bool = False,
     equal: bool = False,
+    graphs: bool = False,
 ) -> Callable[[BuildT], Published]:
     """Decorate a function with what is known about it; see :class:`Published`."""
 
     def decorate(build: BuildT) -> Published:
-        entry = Published(name, build, placement, splits, pairs, source, slow, equal)
+        entry = Published(name, build, placement, splits, pairs, source, slow, equal, graphs)
         object.__setattr__(entry, "__doc__", build.__doc__)
         return entry
 

@@ -29,7 +29,7 @@ from typing import NamedTuple
 from pipesat.bounds.closed_form import closed_forms
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.core.claims import Bound
-from pipesat.core.errors import Infeasible
+from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.progress import doing
 from pipesat.core.settings import MicrobatchOrder
 from pipesat.problem.plain_problems import memory_varies, with_modes_of_stages
@@ -123,7 +123,7 @@ class Level:
         mine = self.incumbent
         if mine.schedule is None:
             self.offer_sure()
-        if mine.schedule is None and mine.problem.has_modes:
+        if mine.schedule is None and (mine.problem.has_modes or not mine.problem.chains_only):
             report.failed.extend(offer_any(mine))
         if mine.schedule is None:
             return report
@@ -146,6 +146,8 @@ class Level:
             self.incumbent.offer(sure_order(self.incumbent.problem), ONE_BY_ONE)
         except Infeasible as error:
             self.incumbent.impossible = str(error)
+        except NotApplicable:
+            return
 
     @property
     def baseline(self) -> Baseline | None:
@@ -185,7 +187,7 @@ def few_alone(problem: Problem) -> Iterator[Narrower]:
 
     Where microbatches are alike and have no modes, growth looks for one with better means.
     """
-    few = None if problem.plain else few_of(problem)
+    few = None if problem.plain or not problem.chains_only else few_of(problem)
     if few is not None:
         yield Narrower("few microbatches", few.problem, few.orders, 1 / 6)
 
@@ -259,7 +261,7 @@ def search_narrower(
             own.raise_bound(bound)
         if hopeless():
             continue
-        with suppress(Infeasible):
+        with suppress(Infeasible, NotApplicable):
             own.offer(sure_order(narrow.problem), ONE_BY_ONE)
         if own.schedule is None:
             continue

@@ -50,8 +50,17 @@ class StartingSchedules:
         self.all_made = self.kind != "all"
 
     def __iter__(self) -> Iterator[Schedule]:
-        if self.kind != "none":
+        if not self.problem.chains_only and self.kind != "none":
+            yield from self._on_graphs()
+        elif self.kind != "none":
             yield from self._hand_written() if self.kind == "all" else self._greedy()
+
+    def _on_graphs(self) -> Iterator[Schedule]:
+        named = (entry for entry in BASELINES.values() if entry.name != LIST_SCHEDULING)
+        if self.kind == "all":
+            yield from self._made(named, {GIVEN: ()})
+        yield from list_schedules(self.problem, self.give_up)
+        self.all_made = not self.give_up()
 
     def of(self, other: Problem) -> StartingSchedules:
         """Return those of another problem that the search comes to, of which some are valid.

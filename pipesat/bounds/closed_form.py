@@ -19,6 +19,7 @@ from typing import NamedTuple
 from pipesat.bounds.devices import classes_of, terms_of
 from pipesat.bounds.feasibility import certain_activations
 from pipesat.bounds.given_order import bounds_of_given_order
+from pipesat.bounds.graph_paths import chain_of, graph_bounds
 from pipesat.bounds.memory_counts import Number
 from pipesat.bounds.modes import counted_bounds
 from pipesat.bounds.own_ways import bounds_of_own_ways
@@ -49,6 +50,9 @@ def closed_forms(problem: Problem, objective: Objective) -> Iterator[Bound]:
     What takes longest comes last, so whoever has no time for all takes the first.
     """
     yield Bound(0, "closed form: nothing takes less than no time")
+    if not problem.chains_only:
+        yield from _of_graphs(problem, objective)
+        return
     overlap = problem.overlap
     if overlap is None or not overlap.listed:  # pairs of any other time have an argument of theirs
         yield from _of_devices(problem, objective)
@@ -59,6 +63,23 @@ def closed_forms(problem: Problem, objective: Objective) -> Iterator[Bound]:
     if overlap is not None:
         yield from paired_bounds(problem, objective)
     yield from counted_bounds(problem, objective)
+
+
+def _of_graphs(problem: Problem, objective: Objective) -> Iterator[Bound]:
+    """Yield those of graphs, and of a chain that has less to do and to obey."""
+    yield from graph_bounds(problem, objective)
+    found = chain_of(problem)
+    if found is not None:
+        chain, kept = found
+        whole = len(kept) == len(problem.stages)
+        way = "without the slices' rule" if whole else f"on the way through stages {_few(kept)}"
+        for bound in closed_forms(chain, objective):
+            yield Bound(bound.value, f"{bound.source}, {way}")
+
+
+def _few(stages: Sequence[int]) -> str:
+    most = 8
+    return ", ".join(map(str, stages[:most])) + (" ..." if len(stages) > most else "")
 
 
 def _of_devices(problem: Problem, objective: Objective) -> Iterator[Bound]:

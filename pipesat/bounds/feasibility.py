@@ -21,6 +21,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from pipesat.bounds.graphs import one_at_a_time, peaks_one_at_a_time, require_memory
 from pipesat.bounds.one_microbatch import (
     PassageAlone,
     modes_that_fit,
@@ -32,7 +33,7 @@ from pipesat.bounds.one_microbatch import (
     takes_time,
 )
 from pipesat.core.arguments import public
-from pipesat.core.errors import Infeasible
+from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.problem.ops import Item, Kind, Op
 from pipesat.problem.plain_problems import of_each_class
 from pipesat.problem.problem import Problem, Stage, once
@@ -117,7 +118,10 @@ def smallest_capacities(problem: Problem) -> list[Need]:
     """Smallest capacity of every device with which a schedule exists, if all others have enough.
 
     These are sufficient together, too, unless ops of length zero on several devices share instants.
+    Of more than chains, they are what one sequence after the other needs: enough, maybe not least.
     """
+    if not problem.chains_only:
+        return capacities_one_at_a_time(problem)
     least = _most([_smallest_capacities(one) for one in of_each_class(problem)])
     if not problem.has_modes:
         return least
@@ -165,12 +169,25 @@ def _smallest_capacities(problem: Problem) -> list[Need]:
     return _needs(problem, room)
 
 
+def capacities_one_at_a_time(problem: Problem) -> list[Need]:
+    """Capacity of every device for one sequence after the other, as they hold least."""
+    peaks = peaks_one_at_a_time(problem)
+    return [
+        Need(device, data.static + peak, stages)
+        for device, (data, peak, stages) in enumerate(
+            zip(problem.devices, peaks, problem.stages_on, strict=True)
+        )
+    ]
+
+
 def capacities_by_order(problem: Problem) -> list[Need]:
     """Capacity of every device with which one microbatch may pause after any op.
 
     That is all it takes for those who count memory op by op: they are on the safe side where ops of
     length zero share an instant.
     """
+    if not problem.chains_only:
+        return capacities_one_at_a_time(problem)
     if problem.has_modes:
         return _capacities_by_modes(problem)
     return _most([_capacities_by_order(one) for one in of_each_class(problem)])
@@ -193,6 +210,9 @@ def preflight(problem: Problem) -> None:
     Infeasible
         Naming every device that is too small: its need, its capacity, the stages responsible.
     """
+    if not problem.chains_only:
+        require_memory(problem)
+        return
     if not lacking(problem, capacities_by_order(problem)):
         return
     if short := lacking(problem, smallest_capacities(problem)):
@@ -212,8 +232,14 @@ def sure_order(problem: Problem) -> Order:
     ------
     Infeasible
         If there is none.
+    NotApplicable
+        If routes are more than chains, and none was found.
     """
     preflight(problem)
+    if not problem.chains_only:
+        if (order := one_at_a_time(problem)) is None:
+            raise NotApplicable("no order was found in which one sequence after the other fits")
+        return order
     if problem.has_modes:
         return _sure_order_in_modes(problem)
     rows: list[list[Item]] = [[] for _ in problem.devices]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesat.check.check_ops import (
+    BACKWARDS,
     CheckedOps,
     Complaint,
     CopyAmounts,
@@ -187,11 +188,13 @@ def _held(ops: CheckedOps) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
     columns = (OpColumn.held_after_F, OpColumn.held_after_B, OpColumn.held_in_backward)
     after_f, after_b, during = map(ops.of_cells, columns)
     backward = np.where(f < 0, -1, np.where(b >= 0, b, bw))
+    alone = ops.of_cells(OpColumn.backward) == BACKWARDS.index("none")
+    last_of_held = np.where(alone, f, backward)
     most = np.where(b >= 0, np.maximum(after_b, during), during)
     for begins, first, last, amounts in (
-        (ops.start, f, backward, after_f),
-        (ops.start, backward, backward, most - after_f),
-        (ops.end, b, w, after_b),
+        (ops.start, f, last_of_held, after_f),
+        (ops.start, np.where(alone, -1, backward), backward, most - after_f),
+        (ops.end, np.where(alone, -1, b), w, after_b),
     ):
         cells = np.flatnonzero((first >= 0) & (last >= 0) & (amounts > 0))
         yield ops.stage_of[cells], begins[first[cells]], ops.end[last[cells]], amounts[cells]

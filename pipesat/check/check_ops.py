@@ -68,7 +68,8 @@ def restated(problem: Problem, op: Op) -> Stage | CheckedAmounts:
         stated = dict(mode.stated)
         own |= stated
         is_sum = "BW" not in stated and (is_sum or "B" in stated or "W" in stated)
-        backward = mode.backward or backward
+        if stage.backward != "none":
+            backward = mode.backward or backward
     if of_class is not None:
         outright = dict(next((amounts for s, amounts in of_class.outright if s == op.stage), ()))
         for key, amount in own.items():
@@ -116,7 +117,7 @@ def _rounded_up(amount: int, factor: tuple[int, int]) -> int:
     return (amount * num + den - 1) // den
 
 
-BACKWARDS: Final = ("split", "fused", "either")
+BACKWARDS: Final = ("split", "fused", "either", "none")
 
 
 class OpColumn(IntEnum):
@@ -125,9 +126,7 @@ class OpColumn(IntEnum):
     held_after_F = 4
     held_after_B = 5
     held_in_backward = 6
-    delay_of_input = 7
-    delay_of_gradient = 8
-    backward = 9
+    backward = 7
 
 
 _EXACT_IN_INT64: Final = 1 << 60  # what is larger is added up as Python integers
@@ -215,17 +214,10 @@ class CheckedOps:
         rows = []
         for cell in first.tolist():
             op = self.op(cell)
-            amounts, stage = restated(problem, op), op.stage
-            before, after = problem.previous[stage], problem.next[stage]
-            delays = (
-                0
-                if before is None
-                else restated_delay(problem, (before, stage), "F", op.microbatch),
-                0 if after is None else restated_delay(problem, (stage, after), "B", op.microbatch),
-            )
+            amounts = restated(problem, op)
             held = (amounts.held_after_F, amounts.held_after_B, amounts.held_in_backward)
             times = (amounts.F, amounts.B, amounts.W, amounts.BW)
-            rows.append((*times, *held, *delays, BACKWARDS.index(amounts.backward)))
+            rows.append((*times, *held, BACKWARDS.index(amounts.backward)))
         self.table = np.array([integers(row) for row in rows])
 
     def op(self, cell: int, kind: Kind = "F") -> Op:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise, product
+from typing import Literal
 
 import numpy as np
 
@@ -16,8 +18,10 @@ from pipesat.check.check_ops import (
     OpColumn,
     crowded,
     in_turn,
+    integers,
     one_at_a_time,
     plain,
+    restated_delay,
 )
 from pipesat.core.arrays import Ints
 from pipesat.core.errors import Violation
@@ -58,7 +62,9 @@ def _completeness(problem: Problem, ops: CheckedOps) -> Iterator[Violation]:
     allowed = ops.of_cells(OpColumn.backward)
     split = has_b & has_w & ~has_bw & (allowed != BACKWARDS.index("fused"))
     fused = has_bw & ~has_b & ~has_w & (allowed != BACKWARDS.index("split"))
-    for cell in np.flatnonzero(~(has_f & (split | fused))):
+    alone = ~(has_b | has_w | has_bw)
+    backward = np.where(allowed == BACKWARDS.index("none"), alone, split | fused)
+    for cell in np.flatnonzero(~(has_f & backward)):
         yield from _incomplete(problem, ops, int(cell))
 
 
@@ -70,7 +76,11 @@ def _incomplete(problem: Problem, ops: CheckedOps, cell: int) -> Iterator[Violat
     allowed = BACKWARDS[ops.of_cells(OpColumn.backward)[cell]]
     where = f"on {problem.device_name(stage.device)}"
     missing = [] if has_f else [str(f)]
-    if has_bw:
+    if allowed == "none":
+        for op in [b] * has_b + [w] * has_w + [bw] * has_bw:
+            text = f"{op} {where}, but stage {f.stage} has no backward"
+            yield Violation("kind", text, stage.device, ops.time(op)[0])
+    elif has_bw:
         for op in [b] * has_b + [w] * has_w:
             text = f"{op} {where}, but {bw} already is the whole backward"
             yield Violation("kind", text, stage.device, ops.time(op)[0])
@@ -90,29 +100,74 @@ def _incomplete(problem: Problem, ops: CheckedOps, cell: int) -> Iterator[Violat
 
 
 class CheckedWaits:
-    """What each op waits for: ``source`` is its number, -1 if there is none or it is missing."""
+    """Who waits for what: by number, an op, one that it waits for, and the delay of that input.
+
+    Missing ops are left out: they are reported as missing.
+    """
 
     def __init__(self, problem: Problem, ops: CheckedOps) -> None:
         self.problem, self.ops = problem, ops
-        f, b, w, bw = range(len(KINDS))
-        backward = np.where(ops.number[b] >= 0, ops.number[b], ops.number[bw])
-        before, after = _neighbours(problem.previous, ops), _neighbours(problem.next, ops)
-        sources = np.empty_like(ops.number)
-        sources[f] = np.where(before >= 0, ops.number[f][before], -1)
-        sources[b] = sources[bw] = np.where(after >= 0, backward[after], ops.number[f])
-        sources[w] = ops.number[b]
-        delays = np.zeros_like(ops.number, dtype=ops.table.dtype)
-        delays[f] = ops.of_cells(OpColumn.delay_of_input)
-        delays[b] = delays[bw] = ops.of_cells(OpColumn.delay_of_gradient)
-        self.source, self.delay = sources[ops.kind, ops.cell], delays[ops.kind, ops.cell]
+        rows = [row for rows in (self._of_routes(), self._of_slices()) for row in rows]
+        _, b, w, _ = range(len(KINDS))
+        rows.append((ops.number[w], ops.number[b], np.zeros_like(ops.number[b])))
+        later, source, delay = (np.concatenate(column) for column in zip(*rows, strict=True))
+        there = (later >= 0) & (source >= 0)
+        self.later, self.source, self.delay = later[there], source[there], delay[there]
+
+    def _of_routes(self) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Forwards along the edges of routes, backwards against them, the last after their F."""
+        ops = self.ops
+        forward, backward = self._phases()
+        for route in self.problem.routes:
+            numbers = np.arange(route.microbatches)
+            leads = {src for src, _ in route.edges}
+            for src, dst in route.edges:
+                here, there = ops.offset[src] + numbers, ops.offset[dst] + numbers
+                yield forward[there], forward[here], self._delays((src, dst), "F")
+                if self._has_backward(src):
+                    yield backward[here], backward[there], self._delays((src, dst), "B")
+            for stage in route.stages:
+                if stage not in leads and self._has_backward(stage):
+                    own = ops.offset[stage] + numbers
+                    yield backward[own], forward[own], np.zeros_like(own)
+
+    def _of_slices(self) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Within a sequence, forwards ascend and backwards descend, on every stage."""
+        forward, backward = self._phases()
+        for route in self.problem.routes:
+            numbers = np.arange(route.microbatches)
+            for stage in route.stages if route.slices > 1 else ():
+                earlier = self.ops.offset[stage] + numbers[(numbers + 1) % route.slices != 0]
+                none = np.zeros_like(earlier)
+                yield forward[earlier + 1], forward[earlier], none
+                if self._has_backward(stage):
+                    yield backward[earlier], backward[earlier + 1], none
+
+    def _phases(self) -> tuple[Ints, Ints]:
+        """Number of each cell's forward, and of its backward, B or BW."""
+        f, b, _, bw = self.ops.number
+        return f, np.where(b >= 0, b, bw)
+
+    def _has_backward(self, stage: int) -> bool:
+        return self.problem.stages[stage].backward != "none"
+
+    def _delays(self, hop: tuple[int, int], direction: Literal["F", "B"]) -> Ints:
+        """Delay of an edge's data for each microbatch of its route: alike within a class."""
+        route = self.problem.routes[self.problem.route_of[hop[0]]]
+        classes = np.array(route.classes or [0] * route.microbatches)
+        own, first = np.unique(classes, return_index=True)
+        found = np.zeros(1 + own.max(initial=0), dtype=object)
+        for of_class, number in zip(own.tolist(), first.tolist(), strict=True):
+            found[of_class] = restated_delay(self.problem, hop, direction, number)
+        return integers(found[classes].tolist())
 
     def violations(self) -> Iterator[Violation]:
-        """Nothing starts before its input has arrived. Missing inputs are reported as missing."""
+        """Nothing starts before its inputs have arrived."""
         ops = self.ops
-        late = ops.start < ops.end[self.source] + self.delay
-        for at in np.flatnonzero(late & (self.source >= 0) & ~ops.again):
-            op, needed = ops.ops[at], ops.ops[self.source[at]]
-            times = (ops.start[at], ops.end[self.source[at]], self.delay[at])
+        late = ops.start[self.later] < ops.end[self.source] + self.delay
+        for at in np.flatnonzero(late).tolist():
+            op, needed = ops.ops[self.later[at]], ops.ops[self.source[at]]
+            times = (ops.start[self.later[at]], ops.end[self.source[at]], self.delay[at])
             start, end, delay = map(int, times)
             travel = f" and takes {delay} to arrive" if delay else ""
             text = (
@@ -124,15 +179,29 @@ class CheckedWaits:
     def pairs_that_wait(self) -> Iterator[Violation]:
         """Neither member of a pair waits for the other, directly or through other ops."""
         ops = self.ops
-        routes = np.array(self.problem.route_of)[ops.stage_of[ops.cell]]
-        own = [ops.entry, routes, ops.microbatch_of[ops.cell]]
-        alike = np.all([column[:-1] == column[1:] for column in own], axis=0)
-        for at in np.flatnonzero(alike).tolist():
+        pairs = np.flatnonzero(ops.entry[:-1] == ops.entry[1:])
+        slices = np.array([self.problem.routes[r].slices for r in self.problem.route_of])
+        stage = ops.stage_of[ops.cell]
+        routes = np.array(self.problem.route_of)[stage]
+        sequence = ops.microbatch_of[ops.cell] // slices[stage]
+        own = [column[pairs] == column[pairs + 1] for column in (routes, sequence)]
+        pairs = pairs[np.all(own, axis=0)]
+        if not len(pairs):
+            return
+        by_op = np.argsort(self.later, kind="stable")
+        begin = np.searchsorted(self.later[by_op], np.arange(len(ops.ops) + 1))
+        sources = self.source[by_op]
+        for at in pairs.tolist():
             for here, there in ((at, at + 1), (at + 1, at)):
-                need, other = here, ops.ops[there][:3]
-                while need >= 0 and ops.ops[need][:3] != other:
-                    need = self.source[need]
-                if need >= 0 and ops.ops[here][:3] != other:
+                if ops.cell[here] == ops.cell[there]:
+                    continue  # reported as a pair of one stage and microbatch
+                seen, ahead = {here}, [here]
+                while ahead and there not in seen:
+                    one = ahead.pop()
+                    new = {*sources[begin[one] : begin[one + 1]].tolist()} - seen
+                    seen |= new
+                    ahead += new
+                if there in seen:
                     pair, start, _ = ops.timed[ops.entry[at]]
                     text = f"{pair}: {ops.ops[here]} waits for {ops.ops[there]}"
                     device = int(ops.devices[ops.entry[at]])
@@ -142,17 +211,12 @@ class CheckedWaits:
         """What each op of length zero waits for, and each copy and what waits for it."""
         ops = self.ops
         sources: dict[Op | Copy, list[Op | Copy]] = defaultdict(list)
-        for at in np.flatnonzero((ops.start == ops.end) & (self.source >= 0) & ~ops.again):
-            sources[plain(ops.ops[at])].append(plain(ops.ops[self.source[at]]))
-        for later, earlier in copies.waits():
-            sources[later].append(earlier)
+        for at in np.flatnonzero(ops.start[self.later] == ops.end[self.later]).tolist():
+            later, source = ops.ops[self.later[at]], ops.ops[self.source[at]]
+            sources[plain(later)].append(plain(source))
+        for later_one, earlier in copies.waits():
+            sources[later_one].append(earlier)
         return sources
-
-
-def _neighbours(stages: Sequence[int | None], ops: CheckedOps) -> Ints:
-    """Cell of the same microbatch in the stage before, or after, each cell's; -1: there is none."""
-    neighbour = np.array([-1 if stage is None else stage for stage in stages])[ops.stage_of]
-    return np.where(neighbour < 0, -1, ops.offset[neighbour] + ops.microbatch_of)
 
 
 def _turns(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
@@ -170,19 +234,21 @@ def _turns(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
     for route in problem.routes:
         if route.classes is None:
             continue
-        place = {microbatch: microbatch for microbatch in range(route.microbatches)}
+        place = {number: number for number in range(route.microbatches // route.slices)}
         against = "of the numbers"
         if problem.order == "same":
-            place = _one_order(turns, [(s, back) for s in route.stages for back in (False, True)])
+            rows = [(s, back) for s in route.stages for back in (False, True)]
+            place = _one_order(turns, rows, route.slices)
             against = f"of stage {route.stages[0]}'s forwards"
         for stage, backward in product(route.stages, (False, True)):
-            row = [[m for m in together if m in place] for together in turns[stage, backward]]
+            in_row = partial(_place_in_row, place, route.slices, backward)
+            row = [
+                [m for m in together if m // route.slices in place]
+                for together in turns[stage, backward]
+            ]
             for earlier, later in pairwise(filter(None, row)):
-                before, after = (
-                    max(earlier, key=place.__getitem__),
-                    min(later, key=place.__getitem__),
-                )
-                if place[after] < place[before]:
+                before, after = max(earlier, key=in_row), min(later, key=in_row)
+                if in_row(after) < in_row(before):
                     what = "backward" if backward else "forward"
                     text = (
                         f"stage {stage} runs the {what} of microbatch {before} before that of "
@@ -192,10 +258,24 @@ def _turns(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
                     break
 
 
+def _place_in_row(
+    place: Mapping[int, int], slices: int, backward: bool, microbatch: int
+) -> tuple[int, int]:
+    """Where a microbatch stands in a stage's row: its sequence's place, then its slice's."""
+    sequence, number = divmod(microbatch, slices)
+    return place[sequence], -number if backward else number
+
+
 def _one_order(
-    turns: Mapping[tuple[int, bool], list[list[int]]], rows: list[tuple[int, bool]]
+    turns: Mapping[tuple[int, bool], list[list[int]]], rows: list[tuple[int, bool]], slices: int
 ) -> dict[int, int]:
-    """Each microbatch's place in the order of the first row; rows after it order its pairs."""
+    """Each sequence's place in the order of the first row; rows after it order its pairs.
+
+    A sequence stands where its first slice does. Without slices, that is a microbatch.
+    """
+    if slices > 1:
+        first = [m for two in turns[rows[0]] for m in sorted(two) if not m % slices]
+        return {m // slices: at for at, m in enumerate(first)}
     place: dict[int, int] = {}
     later: dict[int, set[int]] = defaultdict(set)  # of two in a pair: what others run after it
     for row in rows[1:]:

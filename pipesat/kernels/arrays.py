@@ -38,22 +38,21 @@ class ProblemArrays(NamedTuple):
     Attributes
     ----------
     device, previous, following, route, place, microbatches, place_on_device
-        By stage: its device, the stages before and after it on its route (-1: none), its route and
+        By stage: its device, the stages before and after it on a chain (-1: none), its route and
         place there, how many microbatches pass it, and its place among its device's stages.
     first_cell
         By stage, and at the end the number of cells.
     stage_of, variant_of
         By cell: its stage, and the variant in mode 0; mode k's is k rows further.
-    awaited
-        By cell: the events that its forward and its backward wait for (-1: none). The end of a
-        cell's forward is event ``2 * cell``, that of its backward ``2 * cell + 1``.
+    begin, source, delay
+        The end of a cell's forward is event ``2 * cell``, that of its backward ``2 * cell + 1``.
+        From ``begin[e]`` to ``begin[e + 1]``: the events for which the op waits whose end is event
+        e, and how long each of these inputs travels.
     shift
         Bits of a code below the cell.
     time, taken, net
         By variant and kind: time; memory taken at the start; what is held more at the end. Copies
         count as done at once.
-    delay
-        By variant: how long the input of the forward travels, and that of the backward.
     copied
         By variant: 1 where its microbatches are offloaded.
     room
@@ -73,12 +72,13 @@ class ProblemArrays(NamedTuple):
     first_cell: Ints
     stage_of: Ints
     variant_of: Ints
-    awaited: Ints
+    begin: Ints
+    source: Ints
+    delay: Ints
     shift: int
     time: Ints
     taken: Ints
     net: Ints
-    delay: Ints
     copied: Ints
     room: Ints
     pair_by: Ints

@@ -107,7 +107,8 @@ def scheduled(
     """
     stage_of, variant_of, first_cell, shift = a.stage_of, a.variant_of, a.first_cell, a.shift
     device_of, previous, following, route = a.device, a.previous, a.following, a.route
-    times, taken, nets, delays, rooms = a.time, a.taken, a.net, a.delay, a.room
+    times, taken, nets, rooms = a.time, a.taken, a.net, a.room
+    first_input, delays = a.begin, a.delay  # of a chain: one each, or none
     pair_by, pair_num, pair_den, on_route = a.pair_by, a.pair_num, a.pair_den, a.place
     number_of, on_device = a.microbatches, a.place_on_device
     devices, cells, count = len(rooms), len(stage_of), len(device_of)
@@ -451,7 +452,7 @@ def scheduled(
                         known_backwards[event] += 1
                 if event >= 0:
                     cell, home = first_cell[event] + number, device_of[event]
-                    time = end + delays[variant_of[cell], there]
+                    time = end + delays[first_input[2 * cell + there]]
                     arrival[cell, there] = time
                     # a device that is busy for longer looks at its end
                     if time > busy_until[home] or busy_until[home] <= now:

@@ -31,8 +31,9 @@ def refitted(a: ProblemArrays, order: Coded, patience: float) -> Refitted:
     where the F's and B's of a row need more than the room though every W follows its B.
     """
     firsts, begins = order.first, order.begin
-    awaited, variant_of, stage_of, shift = a.awaited, a.variant_of, a.stage_of, a.shift
-    times, taken, net, delays, rooms = a.time, a.taken, a.net, a.delay, a.room
+    variant_of, stage_of, shift = a.variant_of, a.stage_of, a.shift
+    first_input, sources, delays = a.begin, a.source, a.delay
+    times, taken, net, rooms = a.time, a.taken, a.net, a.room
     modes, place_on = (1 << a.shift) - 1, a.place_on_device
     devices = len(begins) - 1
     ahead, row = np.empty(len(firsts), np.int64), np.zeros(devices + 1, np.int64)  # -1: overtook
@@ -77,10 +78,12 @@ def refitted(a: ProblemArrays, order: Coded, patience: float) -> Refitted:
             code = ahead[here]
             cell, kind = code >> shift, code & 3
             variant = variant_of[cell] + ((code & modes) >> 2)
-            event, delay = awaited[cell, kind & 1], delays[variant, kind & 1]
-            arrival = 0
-            if event >= 0:
-                arrival = ends[event] + delay if ends[event] >= 0 else NONE
+            own = 2 * cell + (kind & 1)
+            event, delay, arrival = NONE, 0, 0
+            for one in range(first_input[own], first_input[own + 1]):
+                if arrival >= 0:
+                    event, delay = sources[one], delays[one]
+                    arrival = max(arrival, ends[event] + delay) if ends[event] >= 0 else NONE
             if 0 <= arrival <= now:
                 if used[device] + taken[variant, kind] <= rooms[device]:
                     chosen, runs_weight = code, False
@@ -107,10 +110,10 @@ def refitted(a: ProblemArrays, order: Coded, patience: float) -> Refitted:
                     key = place_on[stage_of[cell]] * 4 + kind
                     more = net[variant, kind] + (net[variant, W] if kind == B else 0)
                     if at > here and seen[key] != turn and times[variant, kind] <= gap:
-                        source = awaited[cell, kind & 1]
-                        ready = source < 0 or (
-                            ends[source] >= 0 and ends[source] + delays[variant, kind & 1] <= now
-                        )
+                        ready, own = True, 2 * cell + (kind & 1)
+                        for one in range(first_input[own], first_input[own + 1]):
+                            end = ends[sources[one]]
+                            ready = ready and 0 <= end <= now - delays[one]
                         small = taken[variant, kind] <= now_free
                         if ready and small and (more <= 0 or most + more <= free):
                             chosen, ahead[at] = code, NONE

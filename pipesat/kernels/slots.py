@@ -158,8 +158,9 @@ def replayed(
     Returns the makespan, first and second codes of items (-1: none), device after device with
     gaps in between, and how many items each device has.
     """
-    device_of, stage_of, variant_of, awaited = a.device, a.stage_of, a.variant_of, a.awaited
-    times, taken, net, delay, room, shift = a.time, a.taken, a.net, a.delay, a.room, a.shift
+    device_of, stage_of, variant_of = a.device, a.stage_of, a.variant_of
+    first_input, source, delay = a.begin, a.source, a.delay  # of a chain: one each, or none
+    times, taken, net, room, shift = a.time, a.taken, a.net, a.room, a.shift
     pair_by, pair_num, pair_den, place_of = a.pair_by, a.pair_num, a.pair_den, a.place_on_device
     devices, cells = len(room), len(stage_of)
     first, second = np.full(3 * cells, NONE, np.int64), np.full(3 * cells, NONE, np.int64)
@@ -197,16 +198,17 @@ def replayed(
         while one >= 0 or two >= 0 or last:
             arrival, takes, change, time, code, other = 0, 0, 0, length, NONE, NONE
             if one >= 0 and (turn <= 0 or two < 0):
-                row, event, code = variant_of[one], awaited[one, 0], one << shift | F
-                if event >= 0:
-                    arrival = ends[event] + delay[row, 0]
+                row, at_input, code = variant_of[one], first_input[2 * one], one << shift | F
+                if at_input < first_input[2 * one + 1]:
+                    arrival = ends[source[at_input]] + delay[at_input]
                 takes, change = taken[row, F], net[row, F]
                 if length < 0:
                     time = times[row, F]
             if two >= 0 and (code < 0 or length >= 0):
                 kind = backward[stage_of[two]] if length < 0 else paired_kind
-                row, event, other = variant_of[two], awaited[two, 1], two << shift | kind
-                arrival = max(arrival, ends[event] + delay[row, 1])
+                row, other = variant_of[two], two << shift | kind
+                at_input = first_input[2 * two + 1]
+                arrival = max(arrival, ends[source[at_input]] + delay[at_input])
                 takes, change = takes + taken[row, kind], change + net[row, kind]
                 if length < 0:
                     time = times[row, kind]

@@ -60,13 +60,19 @@ def sequenced(a: ProblemArrays, order: Coded) -> Sequence:
     is woken when that one does.
     """
     firsts, seconds, begins = order.first, order.second, order.begin
-    awaited, variant_of, shift = a.awaited, a.variant_of, a.shift
-    times, delays, modes = a.time, a.delay, (1 << a.shift) - 1
+    first_input, sources, delays = a.begin, a.source, a.delay
+    times, variant_of, shift, modes = a.time, a.variant_of, a.shift, (1 << a.shift) - 1
     devices, items = len(begins) - 1, len(firsts)
     item, device_of = np.empty(items, np.int64), np.empty(items, np.int64)
     duration, before = np.empty(items, np.int64), np.empty(items, np.int64)
-    begin, source = np.zeros(items + 1, np.int64), np.empty(2 * items, np.int64)
-    delay, together = np.empty(2 * items, np.int64), np.full(items, NONE, np.int64)
+    most = 0
+    for codes in (firsts, seconds):
+        for at in range(items):
+            if codes[at] >= 0:
+                event = 2 * (codes[at] >> shift) + (codes[at] & 1)
+                most += 1 if codes[at] & 3 == W else first_input[event + 1] - first_input[event]
+    begin, source = np.zeros(items + 1, np.int64), np.empty(most, np.int64)
+    delay, together = np.empty(most, np.int64), np.full(items, NONE, np.int64)
     reached = np.zeros(devices, np.int64)
     done = np.full(2 * len(variant_of), NONE, np.int64)  # by event, the item that completes it
     asleep_for = np.full(devices, NONE, np.int64)  # by device, the event that it is asleep for
@@ -83,11 +89,14 @@ def sequenced(a: ProblemArrays, order: Coded) -> Sequence:
             inputs = begin[number]
             while code >= 0:
                 cell, kind = code >> shift, code & 3
+                own = 2 * cell + (kind & 1)
+                one, last_one = first_input[own], first_input[own + 1]
                 event, wait = 2 * cell + 1, np.int64(0)
-                if kind != W:
-                    event = awaited[cell, kind & 1]
-                    wait = delays[variant_of[cell] + ((code & modes) >> 2), kind & 1]
-                if event >= 0:
+                if kind == W:
+                    last_one = one + 1
+                while one < last_one:
+                    if kind != W:
+                        event, wait = sources[one], delays[one]
                     if done[event] < 0:
                         asleep_for[device] = event
                         asleep[sleeping] = device
@@ -95,6 +104,9 @@ def sequenced(a: ProblemArrays, order: Coded) -> Sequence:
                         break
                     source[inputs], delay[inputs] = done[event], wait
                     inputs += 1
+                    one += 1
+                if asleep_for[device] >= 0:
+                    break
                 code, other = other, NONE
             if asleep_for[device] >= 0:
                 break

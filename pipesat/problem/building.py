@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pipesat.problem.problem import Problem
 
 Backward: TypeAlias = Literal["split", "fused", "either"]
+StageBackward: TypeAlias = Literal["split", "fused", "either", "none"]
 Split: TypeAlias = Literal["even", "balanced"]
 # Texts, for `public` to read what they are made of
 Numbers: TypeAlias = "Amount | Sequence[Amount]"
@@ -58,7 +59,7 @@ def make(
     held_after_F: Amounts = 0,
     held_after_B: Amounts = 0,
     held_in_backward: Amounts = 0,
-    backward: Backward = "either",
+    backward: StageBackward = "either",
     modes: Sequence[Any] = (),
     mode_choice: ModeChoice | None = None,
     memory: Memory = None,
@@ -67,6 +68,7 @@ def make(
     comm: Comm = 0,
     overlap: OverlapGiven = None,
     order: MicrobatchOrder | None = None,
+    slices: Count | None = None,
     chunks: Chunks | None = None,
     layers: Count | None = None,
     split: Split = "even",
@@ -99,7 +101,8 @@ def make(
     held_in_backward
         Memory that it holds at least while B or BW runs.
     backward
-        ``"split"``: B and W alone; ``"fused"``: BW alone; ``"either"``: free choice.
+        ``"split"``: B and W alone; ``"fused"``: BW alone; ``"either"``: free choice; ``"none"``:
+        F alone, as in a log-prob pass or inference.
     modes
         Memory modes of every stage, as in a problem file; or a list of them per stage.
     mode_choice
@@ -119,6 +122,9 @@ def make(
         ``max(F, BW, ceil((F + BW) * num / den))``; or ``overlap`` of a problem file.
     order
         ``"given"``, ``"same"`` or ``"free"``: the order of microbatches that differ.
+    slices
+        How many microbatches that follow each other are the slices of one sequence: F of a slice
+        waits for that of the slice before it, its backward for that of the slice after it.
     layers
         How many layers the numbers are of, where each is one for all.
     split

@@ -30,7 +30,7 @@ from pipesat.problem.problem import (
 )
 from pipesat.problem.problem_checks import valid
 from pipesat.problem.problem_entries import modes_in, overlap_in
-from pipesat.problem.problem_file import CommModel, links_of, parse_problem
+from pipesat.problem.problem_file import CommModel, edges_of, links_of, parse_problem
 from pipesat.problem.stage import COSTS, HELD, MORE
 from pipesat.problem.stated import warned
 
@@ -68,6 +68,8 @@ def made(given: Mapping[str, Any]) -> Problem:
     require_few(geometry)
     layers = cut(_layers(said, geometry.parts), geometry.parts, said["split"])
     routes = _routes(said["microbatches"], geometry.routes, said["order"])
+    if said["slices"] is not None:
+        routes = tuple(replace(route, slices=said["slices"]) for route in routes)
     static, channels = (
         one_each(said[key] or other, geometry.devices, key)
         for key, other in (("static", 0), ("copy_channels", 2))
@@ -159,6 +161,12 @@ def from_parts(given: Mapping[str, Any]) -> Problem:
         "overlap": {"FB": overlap} if isinstance(overlap, list | tuple) else overlap,
     }
     document |= {key: given[key] for key in ("microbatches", "routes", "order", "mode_choice")}
+    graph = {key: value for key in ("edges", "slices") if (value := given[key]) is not None}
+    if graph:
+        if given["routes"] is not None:
+            raise BadInput("expected it in `routes`, beside their stages", where=min(graph))
+        own = {"stages": [*range(len(stages))], "microbatches": given["microbatches"]}
+        document |= {"routes": [own | graph], "microbatches": None}
     stated = {key: value for key, value in document.items() if value is not None}
     return warned(parse_problem(_plain(stated), "Problem.from_stages"))
 
@@ -179,18 +187,20 @@ def restated(problem: Problem, **given: Any) -> Problem:
 def _changes(problem: Problem, key: str, value: Any, order: str | None) -> dict[str, Any]:
     """The fields of a problem that say this."""
     homes = [stage.device for stage in problem.stages]
-    routes = [route.stages for route in problem.routes]
     match key:
         case "memory" | "static":
             return {"devices": _with_each(problem, key, value)}
         case "backward":
             return {"stages": tuple(replace(s, backward=value) for s in problem.stages)}
         case "comm":
-            return {"links": _links(value, homes, routes, len(problem.devices))}
+            return {"links": _links(value, homes, edges_of(problem.routes), len(problem.devices))}
         case "overlap":
             return {"overlap": overlap_in(value, homes)}
         case "microbatches":
-            return {"routes": _routes(value, routes, order), "order": order or "free"}
+            found = _routes(value, [route.stages for route in problem.routes], order)
+            both = zip(found, problem.routes, strict=True)
+            kept = (replace(own, graph=was.graph, slices=was.slices) for own, was in both)
+            return {"routes": tuple(kept), "order": order or "free"}
     return {key: value}
 
 

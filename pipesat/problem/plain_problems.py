@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any, Final
 
 from pipesat.core.errors import NotApplicable
-from pipesat.problem.building import Backward
+from pipesat.problem.building import StageBackward
 from pipesat.problem.problem import Link, MicrobatchClass, Problem, Stage
 from pipesat.problem.stage import AMOUNTS, MORE, Keys, stated_amounts
 from pipesat.problem.variants import variants
@@ -43,7 +43,7 @@ def with_choices(problem: Problem, modes: Sequence[int]) -> Problem:
         _resulting(problem, n, modes_of_n) for n, modes_of_n in zip(numbers, choices, strict=True)
     ]
     stages = [replace(_least_of(each), **_NO_MORE) for each in found]
-    return _plain(problem, stages, {hop: _least_link(problem, hop[0]) for hop in problem.links})
+    return _plain(problem, stages, {hop: _least_link(problem, *hop) for hop in problem.links})
 
 
 def _resulting(problem: Problem, stage: int, modes: Iterable[int]) -> list[Stage]:
@@ -54,7 +54,8 @@ def _resulting(problem: Problem, stage: int, modes: Iterable[int]) -> list[Stage
 
 def same_but_for_the_order(problem: Problem) -> bool:
     """Whether :func:`least_problem` has the same schedules, but for the rule about the order."""
-    return problem.alike and not memory_varies(problem)
+    sliced = any(route.slices > 1 for route in problem.routes) and problem.order != "free"
+    return problem.alike and not (sliced or memory_varies(problem))
 
 
 def memory_varies(problem: Problem) -> bool:
@@ -147,6 +148,19 @@ def what_differs(problem: Problem) -> str:
     if problem.has_modes:
         found.append("memory modes")
     found += dict.fromkeys(key for stage in problem.stages for key in stage.more)
+    found += [text] if (text := more_than_chains(problem)) else []
+    return " and ".join(found)
+
+
+def more_than_chains(problem: Problem) -> str:
+    """Say what keeps a problem from being one of chains alone; ``""`` if nothing does."""
+    found = []
+    if any(route.graph is not None for route in problem.routes):
+        found.append("routes are graphs")
+    if any(route.slices > 1 for route in problem.routes):
+        found.append("sequences have slices")
+    if not all(stage.has_backward for stage in problem.stages):
+        found.append("stages have no backward")
     return " and ".join(found)
 
 
@@ -223,7 +237,7 @@ def typical_problem(problem: Problem) -> Problem:
     return _plain(
         problem,
         [_typical_stage(problem, stage) for stage in range(len(problem.stages))],
-        {hop: _typical_link(problem, hop[0]) or link for hop, link in problem.links.items()},
+        {hop: _typical_link(problem, *hop) or link for hop, link in problem.links.items()},
     )
 
 
@@ -252,9 +266,9 @@ def _typical_stage(problem: Problem, number: int) -> Stage:
     return Stage(device=own.device, backward=own.backward, **typical | _NO_MORE)
 
 
-def _typical_link(problem: Problem, stage: int) -> Link | None:
+def _typical_link(problem: Problem, stage: int, after: int) -> Link | None:
     counted = _counted(problem, stage).items()
-    links = [(link, n) for c, n in counted if (link := problem.link_of_class(stage, c))]
+    links = [(link, n) for c, n in counted if (link := problem.link_of_class(stage, c, after))]
     if not links:
         return None
     return Link(_mean((link.F, n) for link, n in links), _mean((link.B, n) for link, n in links))
@@ -279,7 +293,7 @@ def _of_class(problem: Problem, of_class: int) -> Problem:
         mine = classes[problem.route_of[number]]
         stages.append(_least_of([problem.resulting(number, mode, mine) for mode in modes]))
     links = {
-        hop: problem.link_of_class(hop[0], classes[problem.route_of[hop[0]]]) or link
+        hop: problem.link_of_class(hop[0], classes[problem.route_of[hop[0]]], hop[1]) or link
         for hop, link in problem.links.items()
     }
     return _plain(problem, stages, links)
@@ -306,13 +320,15 @@ def _classes(problem: Problem, stage: int) -> range:
 def _least_of(found: Sequence[Stage]) -> Stage:
     """Return the least of each amount; either kind of backward if that of some is allowed."""
     split, fused = any(s.may_split for s in found), any(s.may_fuse for s in found)
-    backward: Backward = "either" if split and fused else "split" if split else "fused"
+    backward: StageBackward = "either" if split and fused else "split" if split else "fused"
+    if not found[0].has_backward:
+        backward = "none"
     least: dict[str, Any] = {key: min(getattr(s, key) for s in found) for key in AMOUNTS}
     least["held_after_F"] = min(s.offload.held if s.offload else s.held_after_F for s in found)
     return Stage(device=found[0].device, backward=backward, **least)
 
 
-def _least_link(problem: Problem, stage: int) -> Link:
-    links = [problem.link_of_class(stage, of_class) for of_class in _classes(problem, stage)]
+def _least_link(problem: Problem, stage: int, after: int) -> Link:
+    links = [problem.link_of_class(stage, c, after) for c in _classes(problem, stage)]
     there = [link for link in links if link is not None]
     return Link(min(link.F for link in there), min(link.B for link in there))

@@ -20,11 +20,11 @@ from pipesat.core.frozen import FrozenDict, changed, frozen
 from pipesat.core.settings import MicrobatchOrder, ModeChoice
 from pipesat.problem.building import (
     Amounts,
-    Backward,
     Comm,
     Memory,
     Microbatches,
     OverlapGiven,
+    StageBackward,
     make,
     placed,
 )
@@ -82,18 +82,30 @@ class Device:
         }
 
 
+Edges: TypeAlias = tuple[tuple[int, int], ...]
+"""Pairs of stages: the second one takes what the first one makes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The chain of stages that ``microbatches`` microbatches travel.
+    """The stages that ``microbatches`` microbatches travel, one after the other or as a graph.
 
     Where they are a list in the problem, ``classes`` has the class of each microbatch, an index of
-    ``definitions``; otherwise it is ``None``.
+    ``definitions``; otherwise it is ``None``. ``graph`` has the edges of a route that is no chain
+    of ``stages``. ``slices`` microbatches that follow each other are one sequence.
     """
 
     stages: tuple[int, ...]
     microbatches: int
     classes: tuple[int, ...] | None = None
     definitions: tuple[MicrobatchClass, ...] = ()
+    graph: Edges | None = None
+    slices: int = 1
+
+    @property
+    def edges(self) -> Edges:
+        """Its edges, those of the chain included."""
+        return tuple(pairwise(self.stages)) if self.graph is None else self.graph
 
     @property
     def listed(self) -> int | list[dict[str, Any]]:
@@ -110,12 +122,15 @@ class Route:
     @property
     def entry(self) -> dict[str, Any]:
         """The route as an entry of ``routes`` of a problem file."""
-        return {"stages": [*self.stages], "microbatches": self.listed}
+        entry: dict[str, Any] = {"stages": [*self.stages], "microbatches": self.listed}
+        if self.graph is not None:
+            entry["edges"] = [[*edge] for edge in self.graph]
+        return entry | ({"slices": self.slices} if self.slices > 1 else {})
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Delays between two consecutive stages, forward (F) and backward (B), in time units."""
+    """Delays of an edge between two stages, forward (F) and backward (B), in time units."""
 
     F: int
     B: int
@@ -184,8 +199,8 @@ class Overlap:
 class Problem:
     """A pipeline to schedule. ``Problem.chain``, ``loop``, ``vee`` and ``two_routes`` make one.
 
-    ``links[(s, t)]`` has the delays between consecutive stages ``s`` and ``t`` of a route that lie
-    on different devices; stages on one device hand over without delay. ``overlap`` says which ops
+    ``links[(s, t)]`` has the delays of every edge from ``s`` to ``t`` whose stages lie on
+    different devices; stages on one device hand over without delay. ``overlap`` says which ops
     may run as pairs; ``None``: none may. ``estimate`` says where the costs are from if nobody has
     measured them.
 
@@ -273,6 +288,8 @@ class Problem:
         overlap: OverlapGiven = None,
         order: MicrobatchOrder | None = None,
         mode_choice: ModeChoice | None = None,
+        edges: Sequence[Sequence[int]] | None = None,
+        slices: int | None = None,
         name: str = "",
         time_unit: str = "",
         memory_unit: str = "",
@@ -289,8 +306,13 @@ class Problem:
             Each a :class:`pipesat.Device`, or an entry of ``devices``; a number of them without
             limits; ``None``: as many as the stages name.
         routes
-            Entries of ``routes``: ``{"stages": [0, 1], "microbatches": 8}``; ``None``: one route
-            through all stages in order.
+            Entries of ``routes``: ``{"stages": [0, 1], "microbatches": 8}``, maybe with ``edges``
+            and ``slices``; ``None``: one route through all stages in order.
+        edges
+            Of the one route: ``(src, dst)`` of each edge, from an earlier to a later stage;
+            ``None``: every stage feeds the next.
+        slices
+            Of the one route: how many microbatches that follow each other are one sequence.
         comm
             Delay of every link, or ``comm`` of a problem file.
         overlap, order, mode_choice, name, time_unit, memory_unit
@@ -398,8 +420,11 @@ class Problem:
         return self._restated(comm=comm)
 
     @public
-    def with_backward(self, backward: Backward) -> Problem:
-        """Return the same problem whose stages run ``"split"``, ``"fused"`` or ``"either"``."""
+    def with_backward(self, backward: StageBackward) -> Problem:
+        """Return the same problem whose stages run ``"split"``, ``"fused"`` or ``"either"``.
+
+        With ``"none"`` all run F alone.
+        """
         return self._restated(backward=backward)
 
     def with_overlap(self, overlap: OverlapGiven) -> Problem:
@@ -434,7 +459,8 @@ class Problem:
         document: dict[str, Any] = {key: getattr(self, key) for key in stated}
         document["format"] = FORMAT
         document |= {key: text for key in TEXTS if (text := getattr(self, key))}
-        routes = routes or [r.stages for r in self.routes] != [(*range(len(self.stages)),)]
+        said = [(r.stages, r.graph, r.slices) for r in self.routes]
+        routes = routes or said != [((*range(len(self.stages)),), None, 1)]
         if not routes:
             document["microbatches"] = self.routes[0].listed
         document["devices"] = [device.entry for device in self.devices]
@@ -485,16 +511,36 @@ class Problem:
         return tuple(self.routes[route].microbatches for route in self.route_of)
 
     @cached_property
+    def before(self) -> tuple[tuple[int, ...], ...]:
+        """Stages with an edge to each stage."""
+        return _ends_at(len(self.stages), (edge for route in self.routes for edge in route.edges))
+
+    @cached_property
+    def after(self) -> tuple[tuple[int, ...], ...]:
+        """Stages that each stage has an edge to."""
+        turned = ((b, a) for route in self.routes for a, b in route.edges)
+        return _ends_at(len(self.stages), turned)
+
+    @cached_property
     def previous(self) -> tuple[int | None, ...]:
-        """Stage before each stage on its route; ``None`` for the first."""
-        before = {b: a for r in self.routes for a, b in zip(r.stages, r.stages[1:], strict=False)}
-        return tuple(before.get(stage) for stage in range(len(self.stages)))
+        """Stage before each stage on its route; ``None`` for the first. For chains alone."""
+        return tuple(_only(stages) for stages in self.before)
 
     @cached_property
     def next(self) -> tuple[int | None, ...]:
-        """Stage after each stage on its route; ``None`` for the last."""
-        after = {a: b for r in self.routes for a, b in zip(r.stages, r.stages[1:], strict=False)}
-        return tuple(after.get(stage) for stage in range(len(self.stages)))
+        """Stage after each stage on its route; ``None`` for the last. For chains alone."""
+        return tuple(_only(stages) for stages in self.after)
+
+    @cached_property
+    def chains_only(self) -> bool:
+        """Whether every route is a chain of stages with backwards, and no sequence has slices."""
+        ordinary = all(route.graph is None and route.slices == 1 for route in self.routes)
+        return ordinary and all(stage.has_backward for stage in self.stages)
+
+    @cached_property
+    def slices_of(self) -> tuple[int, ...]:
+        """How many microbatches that follow each other are one sequence, by stage."""
+        return tuple(self.routes[route].slices for route in self.route_of)
 
     @cached_property
     def place_of(self) -> tuple[int, ...]:
@@ -612,13 +658,16 @@ class Problem:
     def _resulting(self) -> dict[tuple[int, int, int], Stage]:
         return {}
 
-    def link(self, stage: int, microbatch: int) -> Link | None:
-        """Delays of one microbatch between a stage and the next; ``None`` within a device."""
-        return self.link_of_class(stage, self.class_of(stage, microbatch))
+    def link(self, stage: int, microbatch: int, after: int | None = None) -> Link | None:
+        """Delays of one microbatch from a stage to ``after``; ``None`` within a device.
 
-    def link_of_class(self, stage: int, of_class: int) -> Link | None:
+        Without ``after``: to the next stage of a chain.
+        """
+        return self.link_of_class(stage, self.class_of(stage, microbatch), after)
+
+    def link_of_class(self, stage: int, of_class: int, after: int | None = None) -> Link | None:
         """As :meth:`link`, for a class of the stage's route."""
-        after = self.next[stage]
+        after = self.next[stage] if after is None else after
         link = None if after is None else self.links.get((stage, after))
         definitions = self.routes[self.route_of[stage]].definitions
         if link is None or not definitions:
@@ -643,18 +692,33 @@ class Problem:
     def op_count(self) -> int:
         """Largest number of ops that a schedule can have: F, B and W of every microbatch."""
         return sum(
-            m * (3 if s.may_ever_split else 2)
+            m * (3 if s.may_ever_split else 1 + s.has_backward)
             for s, m in zip(self.stages, self.microbatches, strict=True)
         )
 
     @cached_property
     def one_stage_per_device(self) -> bool:
         """Whether every device holds exactly one stage of one route: a plain chain."""
-        return len(self.routes) == 1 and all(len(stages) == 1 for stages in self.stages_on)
+        single = len(self.routes) == 1 and all(len(stages) == 1 for stages in self.stages_on)
+        return single and self.chains_only
 
     def device_name(self, device: int) -> str:
         """Name of a device for messages: its own, or ``device 3``."""
         return self.devices[device].name or f"device {device}"
+
+
+def _ends_at(stages: int, edges: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    """By stage, where the edges that end there begin."""
+    found: list[list[int]] = [[] for _ in range(stages)]
+    for begin, end in edges:
+        found[end].append(begin)
+    return tuple(map(tuple, found))
+
+
+def _only(stages: tuple[int, ...]) -> int | None:
+    if len(stages) > 1:
+        raise AssertionError("a route that is a graph was taken for a chain")
+    return stages[0] if stages else None
 
 
 def links_between(
@@ -666,6 +730,8 @@ def links_between(
     ----------
     homes
         Each stage's device.
+    routes
+        Of a graph, each of its edges is one.
     delay
         The link of two such stages.
     """

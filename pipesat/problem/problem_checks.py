@@ -91,7 +91,38 @@ def checked(problem: Problem) -> Problem:
     if problem.has_lists:
         _check_times_of_pairs(problem)
         _check_classes(problem)
+    if not problem.chains_only:
+        _check_slices(problem)
+        _check_forward_only(problem)
     return without_idle_keys(problem)
+
+
+def _check_slices(problem: Problem) -> None:
+    """Check that every sequence of a route has all of its slices."""
+    for number, route in enumerate(problem.routes):
+        if route.microbatches % route.slices:
+            text = f"expected a divisor of the route's {route.microbatches} microbatches"
+            where = f"routes[{number}].slices"
+            raise BadInput(text, where=where, value=route.slices)
+
+
+def _check_forward_only(problem: Problem) -> None:
+    """Check that what comes before a stage without a backward has none, and that none offloads."""
+    for number, stage in enumerate(problem.stages):
+        if stage.has_backward:
+            continue
+        for before in problem.before[number]:
+            if problem.stages[before].has_backward:
+                text = f"stage {before} leads to it and has a backward, which it would wait for"
+                raise BadInput(text, where=f"stages[{number}].backward", value="none")
+        for place, mode in enumerate(stage.modes):
+            where = f"stages[{number}].modes[{place}]"
+            if mode.offload is not None:
+                text = "the stage has no backward and holds nothing after F: nothing to offload"
+                raise BadInput(text, where=f"{where}.offload")
+            if mode.backward is not None:
+                text = "the stage has no backward, and modes change nothing of that"
+                raise BadInput(text, where=f"{where}.backward", value=mode.backward)
 
 
 def _check_times_of_pairs(problem: Problem) -> None:
@@ -137,7 +168,7 @@ class _Amount(NamedTuple):
 
 def _amounts(problem: Problem, route: Route) -> Iterator[_Amount]:
     for stage in route.stages:
-        data, after = problem.stages[stage], problem.next[stage]
+        data = problem.stages[stage]
         for mode in (None, *data.modes):
             of = f"of stage {stage}" if mode is None else f"of stage {stage} in mode {mode.name}"
             for key, value in stated_amounts(data, mode).items():
@@ -145,9 +176,10 @@ def _amounts(problem: Problem, route: Route) -> Iterator[_Amount]:
             if mode is not None and mode.offload is not None:
                 yield _Amount(stage, "out", of, mode.offload.time_out, "held")
                 yield _Amount(stage, "in", of, mode.offload.time_in, "held")
-        if after is not None and (link := problem.links.get((stage, after))):
-            yield _Amount(stage, "delay F", f"from stage {stage}", link.F, "comm")
-            yield _Amount(stage, "delay B", f"from stage {stage}", link.B, "comm")
+        for after in problem.after[stage]:
+            if link := problem.links.get((stage, after)):
+                yield _Amount(stage, "delay F", f"from stage {stage}", link.F, "comm")
+                yield _Amount(stage, "delay B", f"from stage {stage}", link.B, "comm")
 
 
 def _check_names(problem: Problem, route: Route, definition: MicrobatchClass, place: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -19,15 +19,16 @@ from pipesat.core.frozen import frozen
 from pipesat.core.settings import MicrobatchOrder, ModeChoice
 from pipesat.core.strict_json import (
     LARGEST_FILE,
+    MOST,
     MOST_DEVICES,
     MOST_STAGES,
     Amount,
     StrictModel,
     read_json,
 )
-from pipesat.problem.building import Backward
+from pipesat.problem.building import StageBackward
 from pipesat.problem.microbatch_list import MOST_CLASSES, routes_in
-from pipesat.problem.problem import FORMAT, Device, Link, Problem, Stage
+from pipesat.problem.problem import FORMAT, Device, Edges, Link, Problem, Route, Stage
 from pipesat.problem.problem_checks import checked
 from pipesat.problem.problem_entries import (
     MOST_MODES,
@@ -63,17 +64,22 @@ class StageModel(AmountsModel, PlacedModel):  # type: ignore[misc]
     F: Amount
     B: Amount
     W: Amount
-    backward: Backward = "either"
+    backward: StageBackward = "either"
     modes: Annotated[list[ModeModel], Field(max_length=MOST_MODES)] = []
 
 
 _Microbatches: TypeAlias = Annotated[
     Any,
     Field(
-        description="How many, or a list of classes. They are independent of each other: slices of "
-        "one sequence, which wait for each other, cannot be stated as microbatches."
+        description="How many, or a list of classes. They are independent of each other, unless "
+        "the route's `slices` says how many that follow each other are one sequence."
     ),
 ]
+_MOST_EDGES: Final = 65_536
+
+
+_ABSENT: Any = None
+"""Of a key that may be left out, but not be null."""
 
 
 class RouteModel(StrictModel):
@@ -81,6 +87,8 @@ class RouteModel(StrictModel):
 
     stages: Annotated[list[Amount], Field(min_length=1)]
     microbatches: _Microbatches
+    edges: list[Annotated[list[Amount], Field(min_length=2, max_length=2)]] = _ABSENT
+    slices: Annotated[int, Field(ge=2, le=MOST)] = _ABSENT
 
 
 class EdgeModel(StrictModel):
@@ -153,6 +161,9 @@ def _problem(model: ProblemModel, document: Any, classes: int) -> Problem:
     routes = routes_in(listed, passed, key=key, ordered=ordered, classes=classes)
     _check_stages(model)
     _check_routes(model)
+    if model.routes:
+        own = zip(routes, map(_graph, model.routes, count()), model.routes, strict=True)
+        routes = tuple(replace(r, graph=graph, slices=e.slices or 1) for r, graph, e in own)
     stages = tuple(_stage(s, number) for number, s in enumerate(model.stages))
     homes = [stage.device for stage in stages]
     problem = Problem(
@@ -162,7 +173,7 @@ def _problem(model: ProblemModel, document: Any, classes: int) -> Problem:
         devices=tuple(Device(d.name, d.memory, d.static, d.copy_channels) for d in model.devices),
         stages=stages,
         routes=routes,
-        links=links_of(model.comm, homes, passed),
+        links=links_of(model.comm, homes, edges_of(routes)),
         overlap=parse_overlap(model.overlap, homes),
         order=model.order,
         mode_choice=model.mode_choice,
@@ -219,11 +230,48 @@ def _check_routes(model: ProblemModel) -> None:
                     value=stage,
                 )
             seen[stage] = where
+    if sum(len(route.edges or ()) for route in model.routes) > _MOST_EDGES:
+        text = f"expected at most {_MOST_EDGES} of all routes together"
+        raise BadInput(text, where="routes[0].edges")
     for stage in range(len(model.stages)) if model.routes else ():
         if stage not in seen:
             raise BadInput(
                 f"stage {stage} is on no route, expected every stage on one route", where="routes"
             )
+
+
+def _graph(route: RouteModel, number: int) -> Edges | None:
+    """Return the edges of a route; ``None`` for a chain, be its edges stated or not."""
+    if route.edges is None:
+        return None
+    place = {stage: at for at, stage in enumerate(route.stages)}
+    where = f"routes[{number}].edges"
+    seen: dict[tuple[int, int], str] = {}
+    joined = {stage: {stage} for stage in route.stages}
+    for at, (src, dst) in enumerate(route.edges):
+        here, edge = f"{where}[{at}]", [src, dst]
+        if src not in place or dst not in place or place[src] >= place[dst]:
+            text = "expected two stages of the route, from an earlier one in `stages` to a later"
+            raise BadInput(text, where=here, value=edge)
+        if (src, dst) in seen:
+            text = f"expected each edge once, but it also stands at {seen[src, dst]}"
+            raise BadInput(text, where=here, value=edge)
+        seen[src, dst] = here
+        one, other = sorted((joined[src], joined[dst]), key=len)
+        if one is not other:
+            other |= one
+            joined |= dict.fromkeys(one, other)
+    first = joined[route.stages[0]]
+    if apart := next((stage for stage in route.stages if stage not in first), None):
+        text = f"no edges connect stage {apart} with stage {route.stages[0]}, expected one graph"
+        raise BadInput(text, where=where)
+    chain = [*pairwise(route.stages)]
+    return None if {*seen} == {*chain} else tuple(seen)
+
+
+def edges_of(routes: Iterable[Route]) -> list[tuple[int, int]]:
+    """Return the edges of all routes."""
+    return [edge for route in routes for edge in route.edges]
 
 
 def links_of(
@@ -236,7 +284,8 @@ def links_of(
         hop, where = (edge.src, edge.dst), f"comm.edges[{number}]"
         if hop not in hops:
             raise BadInput(
-                f"{edge.src} -> {edge.dst} are not consecutive stages of a route, forward",
+                f"{edge.src} -> {edge.dst} are not consecutive stages of a route, forward, or no "
+                "edge of a graph",
                 where=where,
             )
         if hop in given:

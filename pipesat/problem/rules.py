@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, cast
 
 from pipesat.problem.ops import PHASE_OF, Event, Item, Op, OpKind, Pair, Phase, members, with_ops
-from pipesat.problem.problem import Problem
+from pipesat.problem.problem import Problem, once
 from pipesat.problem.stage import Offload
 from pipesat.problem.variants import variant_of
 
@@ -81,22 +81,51 @@ def why_no_pair(problem: Problem, pair: Pair) -> str:
 def waits_for(problem: Problem, op: Op, other: Op) -> bool:
     """Whether an op waits for another one, directly or through other ops, in every schedule.
 
-    A microbatch passes its route's forwards and then its backwards, so these form a line; each W
-    hangs on its own B, and nothing waits for it.
+    Forwards follow the edges of a route, backwards turn them, and the last stages' backwards wait
+    for their forwards. Within a sequence, forwards ascend and backwards descend, so a backward
+    waits for all slices of what is before a last stage that it leads to. Each W hangs on its own B,
+    and nothing waits for it.
     """
-    if other.kind == "W" or op.microbatch != other.microbatch:
+    slices = problem.slices_of[op.stage]
+    if other.kind == "W" or op.microbatch // slices != other.microbatch // slices:
         return False
     if problem.route_of[op.stage] != problem.route_of[other.stage]:
         return False
-    here, there = _place_in_line(problem, op), _place_in_line(problem, other)
-    return there < here or (op.kind == "W" and there == here)
+    if op.kind == "F":
+        sooner = other.kind == "F" and other.microbatch <= op.microbatch
+        return sooner and op.event != other.event and leads_to(problem, other.stage, op.stage)
+    if other.kind == "F":
+        last = last_stages(problem, op.stage)
+        return any(leads_to(problem, other.stage, stage) for stage in last)
+    later = other.microbatch >= op.microbatch
+    apart = op.kind == "W" or op.event != other.event
+    return later and apart and leads_to(problem, op.stage, other.stage)
 
 
-def _place_in_line(problem: Problem, op: Op) -> int:
-    """Place of an op, or of a W's own B, in the line of its microbatch's forwards and backwards."""
-    place = problem.place_of[op.stage]
-    length = len(problem.routes[problem.route_of[op.stage]].stages)
-    return place if op.kind == "F" else 2 * length - 1 - place
+def leads_to(problem: Problem, stage: int, other: int) -> bool:
+    """Whether there is a way along edges from a stage to another of its route, or to itself."""
+    if problem.routes[problem.route_of[stage]].graph is None:
+        return problem.place_of[stage] <= problem.place_of[other]
+    return bool(_ways(problem, problem.route_of[stage])[stage] >> problem.place_of[other] & 1)
+
+
+def last_stages(problem: Problem, stage: int) -> tuple[int, ...]:
+    """Stages without an edge to another that a stage leads to."""
+    route = problem.routes[problem.route_of[stage]]
+    if route.graph is None:
+        return route.stages[-1:]
+    return tuple(s for s in route.stages if not problem.after[s] and leads_to(problem, stage, s))
+
+
+@once
+def _ways(problem: Problem, route: int) -> dict[int, int]:
+    """By stage of a route, a set of places of stages, as bits: where its edges lead, and itself."""
+    found: dict[int, int] = {}
+    for stage in reversed(problem.routes[route].stages):
+        found[stage] = 1 << problem.place_of[stage]
+        for after in problem.after[stage]:
+            found[stage] |= found[after]
+    return found
 
 
 def in_order(problem: Problem, pair: Pair) -> Pair:
@@ -115,6 +144,10 @@ def in_order(problem: Problem, pair: Pair) -> Pair:
     return Pair(second, first) if turned else pair
 
 
+Source: TypeAlias = tuple[tuple[int, Phase], int]
+"""A stage's forwards or backwards, and how long what they make travels."""
+
+
 class Awaited(NamedTuple):
     """What an op waits for: the end of an event, and ``delay`` after it."""
 
@@ -122,18 +155,30 @@ class Awaited(NamedTuple):
     delay: int
 
 
-def awaited(problem: Problem, op: Op) -> Awaited | None:
-    """Return the one thing an op waits for besides its device, or ``None`` for a route's first F.
+def inputs_of(problem: Problem, op: Op) -> tuple[Awaited, ...]:
+    """Return what an op waits for besides its device; nothing for the F of a first stage.
 
-    F waits for the previous stage's F; the last stage's backward for its own F; any other backward
-    for the next stage's backward; W for its own B; all of the same microbatch. Delays are 0 within
-    a device.
+    F waits for F of every stage with an edge to its own; a last stage's backward for its own F; any
+    other backward for those of the stages that its own has an edge to; W for its own B; all of the
+    same microbatch. Of slices, F waits for that of the slice before it in its sequence, a backward
+    for that of the slice after it, of the same stage. Delays are 0 within a device.
     """
-    answers = _answers(problem, op)
-    if answers.source is None:
-        return None
-    stage, phase = answers.source
-    return Awaited((stage, phase, op.microbatch), answers.delay)
+    stage, kind, microbatch, _ = op
+    found = tuple(
+        Awaited((*source, microbatch), delay) for source, delay in sources_of(problem, op)
+    )
+    slices = problem.slices_of[stage]
+    if slices == 1 or kind == "W":
+        return found
+    other, phase = (microbatch - 1, "F") if kind == "F" else (microbatch + 1, "B")
+    if other // slices != microbatch // slices:
+        return found
+    return (*found, Awaited((stage, cast(Phase, phase), other), 0))
+
+
+def sources_of(problem: Problem, op: Op) -> tuple[Source, ...]:
+    """Return the stages and phases of its own microbatch that an op waits for, and the delays."""
+    return _answers(problem, op).sources
 
 
 class MemoryChange(NamedTuple):
@@ -211,8 +256,7 @@ class _Answers(NamedTuple):
 
     duration: int
     memory: MemoryChange
-    source: tuple[int, Phase] | None
-    delay: int
+    sources: tuple[Source, ...]
 
 
 def _answers(problem: Problem, op: Op) -> _Answers:
@@ -235,25 +279,30 @@ def _answers(problem: Problem, op: Op) -> _Answers:
 def _work_out(problem: Problem, op: Op) -> _Answers:
     data = problem.amounts(op.stage, op.microbatch, op.mode)
     v = variant_of(data, op.mode, split=op.kind != "BW")
+
+    def delay(src: int, dst: int) -> int:
+        return link_delay(problem, src, "F" if op.kind == "F" else "B", op.microbatch, dst)
+
+    sources: list[Source] = []
     if op.kind == "F":
-        before = problem.previous[op.stage]
-        source: tuple[int, Phase] | None = None if before is None else (before, "F")
-        delay = 0 if before is None else link_delay(problem, before, "F", op.microbatch)
-        return _Answers(v.forward, MemoryChange(v.held, 0), source, delay)
+        sources = [((one, "F"), delay(one, op.stage)) for one in problem.before[op.stage]]
+        freed = 0 if data.has_backward else -v.held
+        return _Answers(v.forward, MemoryChange(v.held, freed), tuple(sources))
     if op.kind == "W":
-        return _Answers(v.weight, MemoryChange(0, -v.after), (op.stage, "B"), 0)
-    after = problem.next[op.stage]
-    source = (op.stage, "F") if after is None else (after, "B")
-    delay = link_delay(problem, op.stage, "B", op.microbatch)
-    return _Answers(v.backward, MemoryChange(v.most - v.held, v.after - v.most), source, delay)
+        return _Answers(v.weight, MemoryChange(0, -v.after), (((op.stage, "B"), 0),))
+    sources = [((one, "B"), delay(op.stage, one)) for one in problem.after[op.stage]]
+    change = MemoryChange(v.most - v.held, v.after - v.most)
+    return _Answers(v.backward, change, tuple(sources) or (((op.stage, "F"), 0),))
 
 
-def link_delay(problem: Problem, stage: int, direction: Phase, microbatch: int = 0) -> int:
-    """Delay of a microbatch between a stage and the next one of its route.
+def link_delay(
+    problem: Problem, stage: int, direction: Phase, microbatch: int = 0, after: int | None = None
+) -> int:
+    """Delay of a microbatch between a stage and ``after``, else the next one of a chain.
 
     ``F`` forward, ``B`` backward; where microbatches are alike, number 0 stands for all.
     """
-    link = problem.link(stage, microbatch)
+    link = problem.link(stage, microbatch, after)
     if link is None:  # the route's last stage, or the two stages share a device
         return 0
     return link.F if direction == "F" else link.B

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Final, TypeAlias
 
-from pipesat.problem.building import Backward
+from pipesat.problem.building import Backward, StageBackward
 
 Factor: TypeAlias = tuple[int, int]
 """Numerator and denominator; what is multiplied by it is rounded up."""
@@ -106,7 +106,7 @@ class Stage:
     BW: int = field(default=None, metadata=_TIME)  # type: ignore[assignment]  # summed below
     held_after_F: int = field(default=0, metadata=_MEMORY)
     held_after_B: int = field(default=0, metadata=_MEMORY)
-    backward: Backward = "either"
+    backward: StageBackward = "either"
     held_in_backward: int = field(default=0, metadata=_ALONE)
     modes: tuple[Mode, ...] = ()
     offload: Offload | None = None
@@ -138,19 +138,25 @@ class Stage:
         return entry | ({"modes": [mode.entry for mode in self.modes]} if self.modes else {})
 
     @property
+    def has_backward(self) -> bool:
+        """Whether it runs more than F."""
+        return self.backward != "none"
+
+    @property
     def may_split(self) -> bool:
         """Whether B and W may run apart."""
-        return self.backward != "fused"
+        return self.backward in ("split", "either")
 
     @property
     def may_ever_split(self) -> bool:
         """Whether B and W may run apart in some mode."""
-        return self.may_split or any(m.backward in ("split", "either") for m in self.modes)
+        modes = (mode.backward in ("split", "either") for mode in self.modes)
+        return self.may_split or (self.has_backward and any(modes))
 
     @property
     def may_fuse(self) -> bool:
         """Whether the classic full backward BW may run."""
-        return self.backward != "split"
+        return self.backward in ("fused", "either")
 
     @property
     def fusing_may_pay(self) -> bool:
@@ -174,6 +180,8 @@ class Stage:
         return self._least(self.B + self.W, self.BW)
 
     def _least(self, split: int, fused: int) -> int:
+        if not self.has_backward:
+            return 0
         if not self.may_fuse:
             return split
         return min(split, fused) if self.may_split else fused
@@ -233,6 +241,6 @@ def resulting_amounts(
         if offload is not None:
             offload = Offload(*(scaled(part, of_class.held) for part in astuple(offload)))
     backward = stage.backward
-    if mode is not None and mode.backward is not None:
+    if mode is not None and mode.backward is not None and stage.has_backward:
         backward = mode.backward
     return Stage(device=stage.device, backward=backward, offload=offload, **stated)

@@ -7,6 +7,7 @@ read them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ class Variant(NamedTuple):
     mode, split
         Number of the mode (0: keep), and whether B and W run apart.
     forward, backward, weight
-        Times of F, of B or BW, and of W (0 if fused).
+        Times of F, of B or BW, and of W (0 if fused). Without a backward, both are 0: F frees what
+        it takes.
     held, most, after
         Memory after F, while the backward runs, and from its end until that of W.
     offloads, rest, out, back
@@ -65,6 +67,8 @@ class Variant(NamedTuple):
 
 def variant_of(amounts: Stage, mode: int = 0, *, split: bool) -> Variant:
     """Return the variant of a stage's amounts in a mode, for a class."""
+    if not amounts.has_backward:
+        amounts, split = replace(amounts, B=0, W=0, BW=0, held_in_backward=0), False
     a, copies = amounts.held_after_F, amounts.offload
     after = amounts.held_after_B if split else 0
     return Variant(
@@ -92,7 +96,7 @@ def variants(problem: Problem, stage: int, of_class: int = 0) -> tuple[Variant, 
             variant_of(amounts, mode, split=split)
             for amounts, mode in resulting
             for split in (True, False)
-            if (amounts.may_split if split else amounts.may_fuse)
+            if (amounts.may_split if split else not amounts.may_split or amounts.may_fuse)
         )
     found: tuple[Variant, ...] = problem.answers[key]
     return found

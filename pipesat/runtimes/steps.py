@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from pipesat.problem.ops import Event, Item, Op, members
-from pipesat.problem.rules import awaited
+from pipesat.problem.rules import inputs_of
 from pipesat.schedule.linear_order import LinearOrder
 from pipesat.schedule.timing import earliest_ends, linearize
 
@@ -177,8 +177,7 @@ def _transfers(problem: Problem, linear: LinearOrder) -> Iterator[_Transfer]:
     giver: dict[Event, tuple[int, Op]] = {}
     for number, (there, item) in enumerate(zip(linear.device, linear.item, strict=True)):
         for op in members(item):
-            need = awaited(problem, op)
-            if need is not None:
+            for need in inputs_of(problem, op):
                 producer, gives = giver[need.event]
                 if (here := linear.device[producer]) != there:
                     send: StepKind = "SendActivations" if op.kind == "F" else "SendGradient"

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from pipesat.problem.ops import PHASE_OF, Copy, Op, Unreadable, members
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import awaited
+from pipesat.problem.rules import inputs_of
 from pipesat.schedule.metrics import memory_profiles
 from pipesat.schedule.schedule import Schedule
 
@@ -152,10 +152,10 @@ def _flows(problem: Problem, ran: list[TraceEvent]) -> Iterator[TraceEvent]:
     by_event = {op.event: place for op, place in places.items()}
     number = 0
     for op, target in places.items():
-        need = awaited(problem, op)
-        source = need and by_event.get(need.event)
-        if source and source["pid"] != target["pid"]:
-            number += 1
-            arrow = {"name": PHASE_OF[op.kind], "cat": "transfer", "id": number}
-            yield {"ph": "s", **arrow, **source}
-            yield {"ph": "f", "bp": "e", **arrow, **target}
+        for need in inputs_of(problem, op):
+            source = by_event.get(need.event)
+            if source and source["pid"] != target["pid"]:
+                number += 1
+                arrow = {"name": PHASE_OF[op.kind], "cat": "transfer", "id": number}
+                yield {"ph": "s", **arrow, **source}
+                yield {"ph": "f", "bp": "e", **arrow, **target}

@@ -9,9 +9,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from pipesat.core.errors import BadInput
-from pipesat.problem.ops import KINDS, Item, Op, OpKind, Pair
+from pipesat.problem.ops import KINDS, Item, Kind, Op, OpKind, Pair
 from pipesat.problem.problem import Problem, once
-from pipesat.problem.rules import awaited, duration, in_order, memory_in_order, offload_of
+from pipesat.problem.rules import duration, in_order, memory_in_order, offload_of, sources_of
 from pipesat.schedule.schedule import Order
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pipesat.kernels.arrays import Coded, ProblemArrays
 
 _NUMBER_OF: Final = {kind: number for number, kind in enumerate(KINDS)}
+_STEPS: Final[tuple[tuple[Kind, int], ...]] = ("F", -1), ("B", 1)  # to the slice awaited
 _EXACT: Final = 1 << 61  # sums of times and memory, and products of times, stay below it
 
 
@@ -41,11 +42,9 @@ def arrays_of(problem: Problem) -> ProblemArrays:
     modes = 1 + max(len(stage.modes) for stage in problem.stages)
     first_cell = [*accumulate(problem.microbatches, initial=0)]
     variants: list[Ints] = []
-    events: list[Ints] = []
     time: list[list[int]] = []
     taken: list[list[int]] = []
     net: list[list[int]] = []
-    delay: list[list[int]] = []
     copied: list[bool] = []
     for stage, count in enumerate(problem.microbatches):
         classes = problem.routes[problem.route_of[stage]].classes or [0] * count
@@ -60,23 +59,17 @@ def arrays_of(problem: Problem) -> ProblemArrays:
                 time.append([duration(problem, op) for op in ops])
                 taken.append([change.at_start for change in changes])
                 net.append([change.net for change in changes])
-                needs = [awaited(problem, op) for op in ops[:2]]
-                delay.append([0 if need is None else need.delay for need in needs])
                 copied.append(offload_of(problem, ops[0]) is not None)
         variants.append(row_of[np.array(classes, np.int64)])
-        own_events = np.full((count, 2), -1)
-        for phase, need in enumerate(awaited(problem, Op(stage, k, 0)) for k in KINDS[:2] if count):
-            if need is not None:
-                source, kind, _ = need.event
-                own_events[:, phase] = 2 * (first_cell[source] + np.arange(count)) + (kind == "B")
-        events.append(own_events)
+    begin, source, delay = _inputs(problem, first_cell)
     pair_by, pair_num, pair_den = _pairs(problem)
-    longest, travel, most = (max(map(max, table), default=0) for table in (time, delay, taken))
+    longest, most = (max(map(max, table), default=0) for table in (time, taken))
+    travel = int(delay.max(initial=0))
     _refuse_large(problem, longest + travel, most, longest * int(pair_num.max(initial=1)))
     return ProblemArrays(
         device=ints(stage.device for stage in problem.stages),
-        previous=ints(problem.previous),
-        following=ints(problem.next),
+        previous=ints(max(stages, default=None) for stages in problem.before),
+        following=ints(min(stages, default=None) for stages in problem.after),
         route=ints(problem.route_of),
         place=ints(problem.place_of),
         microbatches=ints(problem.microbatches),
@@ -86,18 +79,59 @@ def arrays_of(problem: Problem) -> ProblemArrays:
         first_cell=ints(first_cell),
         stage_of=np.repeat(np.arange(len(problem.stages)), problem.microbatches),
         variant_of=np.concatenate(variants),
-        awaited=np.concatenate(events),
+        begin=begin,
+        source=source,
+        delay=delay,
         shift=2 + (modes - 1).bit_length(),
         time=np.array(time, np.int64),
         taken=np.array(taken, np.int64),
         net=np.array(net, np.int64),
-        delay=np.array(delay, np.int64),
         copied=np.array(copied, np.int64),
         room=ints(UNLIMITED if device.room is None else device.room for device in problem.devices),
         pair_by=pair_by,
         pair_num=pair_num,
         pair_den=pair_den,
     )
+
+
+def _inputs(problem: Problem, first_cell: Sequence[int]) -> tuple[Ints, Ints, Ints]:
+    """Return what forwards and backwards wait for, as :class:`ProblemArrays` has it."""
+    import numpy as np
+
+    counts: list[Ints] = []
+    sources: list[Ints] = []
+    delays: list[Ints] = []
+    for stage, count in enumerate(problem.microbatches):
+        numbers, slices = np.arange(count), problem.slices_of[stage]
+        classes = problem.routes[problem.route_of[stage]].classes
+        of_class = np.zeros(count, np.int64) if classes is None else np.array(classes)
+        _, first = np.unique(of_class, return_index=True)
+        both = []
+        for phase, (kind, step) in enumerate(_STEPS):
+            alike = [sources_of(problem, Op(stage, kind, number)) for number in first.tolist()]
+            if max((delay for own in alike for _, delay in own), default=0) >= _EXACT:
+                raise too_large()
+            events = [2 * (first_cell[s] + numbers) + (p == "B") for (s, p), _ in alike[0]]
+            travel = [np.array([own[at][1] for own in alike]) for at in range(len(events))]
+            travel = [delay[of_class] for delay in travel]
+            if slices > 1:
+                other = numbers + step
+                inside = other // slices == numbers // slices
+                events.append(np.where(inside, 2 * (first_cell[stage] + other) + phase, -1))
+                travel.append(np.zeros(count, np.int64))
+            shape = (count, len(events))
+            both.append((np.array(events, np.int64).T.reshape(shape), np.array(travel).T))
+        events_there = np.full((count, 2, max(own.shape[1] for own, _ in both)), -1)
+        travels = np.zeros_like(events_there)
+        for phase, (own, way) in enumerate(both):
+            events_there[:, phase, : own.shape[1]] = own
+            travels[:, phase, : own.shape[1]] = way.reshape(own.shape)
+        there = events_there >= 0
+        counts.append(there.sum(axis=2).ravel())
+        sources.append(events_there[there])
+        delays.append(travels[there])
+    begin = np.concatenate(([0], np.cumsum(np.concatenate(counts))))
+    return begin, np.concatenate(sources), np.concatenate(delays)
 
 
 def _pairs(problem: Problem) -> tuple[Ints, Ints, Ints]:

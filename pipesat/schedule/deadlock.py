@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from pipesat.core.errors import Deadlock
 from pipesat.problem.ops import Event, Item, Op, members
-from pipesat.problem.rules import awaited
+from pipesat.problem.rules import inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,8 +124,7 @@ def _places(order: Order, position: Sequence[int]) -> dict[Event, tuple[int, int
 
 
 def _awaited_events(problem: Problem, head: Item) -> list[Event]:
-    needs = [awaited(problem, op) for op in members(head)]
-    return [need.event for need in needs if need is not None]
+    return [need.event for op in members(head) for need in inputs_of(problem, op)]
 
 
 def _event_text(problem: Problem, event: Event) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pipesat.core.arguments import public
 from pipesat.problem.ops import KINDS, Copy, Event, Item, Op, Pair, members
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import awaited, copied_amount, duration, kept, memory_change
+from pipesat.problem.rules import copied_amount, duration, inputs_of, kept, memory_change
 from pipesat.problem.stage import KEEP
 from pipesat.schedule.schedule import Schedule, Timed
 
@@ -245,9 +245,9 @@ def _arrival(problem: Problem, item: Item, ends: dict[Event | Copy, int]) -> int
     """When the inputs of an item are all there."""
     arrival = 0
     for op in members(item):
-        need = awaited(problem, op)
-        if need is not None and (end := ends.get(need.event)) is not None:
-            arrival = max(arrival, end + need.delay)
+        for need in inputs_of(problem, op):
+            if (end := ends.get(need.event)) is not None:
+                arrival = max(arrival, end + need.delay)
         if op.mode and op.kind != "F":
             arrival = max(arrival, ends.get(Copy(op.stage, "L", op.microbatch), 0))
     return arrival

@@ -17,7 +17,7 @@ from ortools.sat.python import cp_model
 
 from pipesat.problem.ops import PHASE_OF, Event, Item, members
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import awaited, duration, memory_in_order, offload_of
+from pipesat.problem.rules import duration, inputs_of, memory_in_order, offload_of
 from pipesat.problem.variants import Key
 from pipesat.schedule.schedule import Objective, Order
 from pipesat.solver.growth.assign import in_items, in_modes
@@ -153,8 +153,7 @@ class ModesAlong:
         for run in runs:
             for item, begin in zip(run.items, run.begins, strict=False):
                 for op in members(item):
-                    source = awaited(self.problem, op) if op.kind != "W" else None
-                    if source is not None:
+                    for source in inputs_of(self.problem, op) if op.kind != "W" else ():
                         before[source.event].append((source.delay - begin, run.chosen))
                     copies = offload_of(self.problem, op) if op.kind in ("B", "BW") else None
                     if copies is not None:

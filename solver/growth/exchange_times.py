@@ -48,7 +48,9 @@ class PermutedOrder:
         route = arrays.route[stage]
         cells = arrays.first_cell[stage][:, None] + example[route]
         rows = arrays.variant_of[cells] + ((codes.first & (1 << arrays.shift) - 1) >> 2)[:, None]
-        delays = np.where(op == W, 0, arrays.delay[rows, op & 1])
+        at = arrays.begin[2 * cells + (op & 1)]  # of a chain: one input, or none
+        none = (op == W) | (at == arrays.begin[2 * cells + (op & 1) + 1])
+        delays = np.where(none, 0, np.append(arrays.delay, 0)[at])
         tables = (arrays.time[rows, op], arrays.taken[rows, op], arrays.net[rows, op], delays)
         mixed = [number for number, own in enumerate(classes) if len(set(own)) > 1]
         self.places = Places(

@@ -34,7 +34,7 @@ _PASSES = 12
 
 def permutations_apply(problem: Problem) -> bool:
     """Whether microbatches differ: they may change places, or where they are given ops may move."""
-    return not problem.alike
+    return problem.chains_only and not problem.alike
 
 
 def permuted_schedules(

@@ -84,7 +84,7 @@ class Lane:
         self.paired = bool(gains(self.problem))
         if self.proves:
             self.parts = replace(self.parts, packing=False, growth=False)
-        elif not self.problem.plain:
+        elif not (self.problem.plain and self.problem.chains_only):
             self.parts = replace(self.parts, growth=False)  # a few microbatches are not like all
 
     @cached_property

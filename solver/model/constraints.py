@@ -7,10 +7,9 @@ from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
-from pipesat.bounds.devices import time_until_forward
 from pipesat.problem.ops import Phase
 from pipesat.schedule.schedule import Objective
-from pipesat.solver.model.left_out import lag_before, tail_after
+from pipesat.solver.model.left_out import lags_before, tail_after
 from pipesat.solver.model.memory import (
     add_memory_by_order,
     add_memory_by_staircase,
@@ -44,18 +43,29 @@ def add_dataflow(v: Variables) -> None:
             if not tasks:
                 continue
             listed = v.problem.routes[v.problem.route_of[stage]].classes is not None
-            lags = [lag_before(least, v.kept, stage, phase) for least in v.least]
+            lags = [lags_before(least, v.kept, stage, phase) for least in v.least]
             for place, task in enumerate(tasks):
-                lag = lags[v.problem.class_of(stage, task.microbatch)]
-                delay = lag.delay // v.times.unit
-                if lag.stage is None:
-                    if listed or not place:
-                        v.cp.add(task.start >= delay)
-                    continue
-                source = v.tasks[lag.phase][lag.stage][task.microbatch]
-                constraint = v.cp.add(task.start >= source.end + delay)
-                if not isinstance(task.present, bool):
-                    constraint.only_enforce_if(task.present)
+                for lag in lags[v.problem.class_of(stage, task.microbatch)]:
+                    delay = lag.delay // v.times.unit
+                    if lag.stage is None:
+                        if listed or not place:
+                            v.cp.add(task.start >= delay)
+                        continue
+                    source = v.tasks[lag.phase][lag.stage][task.microbatch]
+                    constraint = v.cp.add(task.start >= source.end + delay)
+                    if not isinstance(task.present, bool):
+                        constraint.only_enforce_if(task.present)
+    _add_slices(v)
+
+
+def _add_slices(v: Variables) -> None:
+    """Within a sequence forwards ascend and backwards descend, on every stage."""
+    for stage, slices in enumerate(v.problem.slices_of):
+        for phase in _BY_SLICE if slices > 1 else ():
+            tasks, step = v.tasks[phase][stage], 1 if phase == "F" else -1
+            for before, after in pairwise(tasks[::step]):
+                if before.microbatch // slices == after.microbatch // slices:
+                    v.cp.add(after.start >= before.end)
 
 
 def add_microbatch_order(v: Variables) -> None:
@@ -83,12 +93,13 @@ def _add_chain(v: Variables, tasks: list[Task]) -> None:
 
 def _add_turns(v: Variables, stage: int, phase: Phase) -> None:
     """Run microbatches of different classes in the order that all stages have."""
-    tasks = v.tasks[phase][stage]
-    for one, other, literal in v.turns.of(v.problem.route_of[stage]) if tasks else ():
-        x, y = tasks[one], tasks[other]
-        apart = [~pair for pair in v.pairs.together(x, y)]
-        v.cp.add(y.start >= x.end).only_enforce_if(literal, *apart)
-        v.cp.add(x.start >= y.end).only_enforce_if(~literal, *apart)
+    tasks, route = v.tasks[phase][stage], v.problem.route_of[stage]
+    for one, other, literal in v.turns.of(route) if tasks else ():
+        for x, y, condition in ((one, other, literal), (other, one, ~literal)):
+            last = tasks[v.turns.ends(route, x, phase)[1]]
+            first = tasks[v.turns.ends(route, y, phase)[0]]
+            apart = [~pair for pair in v.pairs.together(last, first)]
+            v.cp.add(first.start >= last.end).only_enforce_if(condition, *apart)
 
 
 def _add_order(v: Variables, before: Task, after: Task, end: cp_model.LinearExprT) -> None:
@@ -112,13 +123,13 @@ def add_memory(v: Variables, *, staircase: bool = True) -> None:
             add_memory_by_order(v, device)
 
 
-_LAST_PHASES: tuple[Phase, ...] = ("B", "W")
+_BY_SLICE: tuple[Phase, ...] = ("F", "B")
 
 
 def add_objective(v: Variables, objective: Objective, lower: int, upper: int) -> cp_model.IntVar:
     """Minimise the makespan or the span, known to lie in ``[lower, upper]`` (model time)."""
     value = v.cp.new_int_var(lower, upper, objective)
-    if objective == "span" and len(v.problem.routes) == 1:
+    if objective == "span" and v.problem.chains_only and len(v.problem.routes) == 1:
         entry, *others = _begins(v)
         if not others:  # nothing comes before it, and nothing says when it is
             v.cp.add(entry == 0)
@@ -127,7 +138,7 @@ def add_objective(v: Variables, objective: Objective, lower: int, upper: int) ->
             continue
         begin = _first_start(v, device) if objective == "span" else 0
         for stage in stages:
-            for phase in _LAST_PHASES:
+            for phase in last_phases(v, stage):
                 for *_, task in v.chains(stage, phase):
                     if task.present is True:
                         v.cp.add(task.end - begin <= value)
@@ -141,6 +152,11 @@ def add_objective(v: Variables, objective: Objective, lower: int, upper: int) ->
     return value
 
 
+def last_phases(v: Variables, stage: int) -> tuple[Phase, ...]:
+    """Phases with which a stage may end."""
+    return ("B", "W") if v.problem.stages[stage].has_backward else ("F",)
+
+
 def _add_load(
     v: Variables, objective: Objective, stages: Sequence[int], value: cp_model.IntVar
 ) -> None:
@@ -151,8 +167,8 @@ def _add_load(
     """
     begin = 0
     if objective == "makespan":
-        starts = [time_until_forward(least, s) for s in stages for least in v.least]
-        begin = min(starts) // v.times.unit
+        ways = [lags_before(least, (), s, "F") for s in stages for least in v.least]
+        begin = min(lag.delay for (lag,) in ways) // v.times.unit
     work: list[cp_model.LinearExprT] = []
     for stage in stages:
         for m, split in enumerate(v.split[stage]):
@@ -174,6 +190,8 @@ def _add_what_is_left_out(
     For the span only with a single route: what goes on from its first F to its end there lies
     within the window of the device that holds its first stage.
     """
+    if not v.problem.stages[stage].has_backward:
+        return
     route = v.problem.routes[v.problem.route_of[stage]]
     entry = None if objective == "makespan" else v.problem.stages[route.stages[0]].device
     for *_, last in classes_of(route):
@@ -183,7 +201,7 @@ def _add_what_is_left_out(
         end = v.tasks["B"][stage][last].end + tail
         if objective == "makespan":
             v.cp.add(end <= value)
-        elif len(v.problem.routes) == 1 and not _reaches_kept(v, stage):
+        elif v.problem.chains_only and len(v.problem.routes) == 1 and not _reaches_kept(v, stage):
             for begin in _begins(v):
                 v.cp.add(end - begin <= value)
 
@@ -193,13 +211,13 @@ def _begins(v: Variables) -> Iterator[cp_model.LinearExpr]:
     (route,) = v.problem.routes
     lowest = next(s for s in route.stages if s in v.kept)
     for first, *_ in classes_of(route):
-        lag = lag_before(v.least_for(lowest, first), v.kept, lowest, "F")
+        (lag,) = lags_before(v.least_for(lowest, first), v.kept, lowest, "F")
         yield v.tasks["F"][lowest][first].start - lag.delay // v.times.unit
 
 
 def _reaches_kept(v: Variables, stage: int) -> bool:
     """Whether a kept stage lies before this one on its route."""
-    return lag_before(v.least[0], v.kept, stage, "F").stage is not None
+    return any(lag.stage is not None for lag in lags_before(v.least[0], v.kept, stage, "F"))
 
 
 def _first_start(v: Variables, device: int) -> cp_model.IntVar:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from pipesat.problem.ops import Item, Phase, members
+from pipesat.problem.ops import Item, Op, Phase, members
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import link_delay, round_trip
+from pipesat.problem.rules import link_delay, sources_of
 from pipesat.schedule.schedule import Order, Schedule
 
 
@@ -28,43 +28,69 @@ class Lag(NamedTuple):
     delay: int
 
 
-def lag_before(problem: Problem, kept: Collection[int], stage: int, phase: Phase) -> Lag:
-    """Return what an op of a kept stage waits for among kept stages, in time units."""
+def lags_before(problem: Problem, kept: Collection[int], stage: int, phase: Phase) -> list[Lag]:
+    """Return what an op of a kept stage waits for among kept stages, in time units.
+
+    On a chain that is one thing; of a graph each kept stage that ways of left-out ones lead from.
+    """
     if phase == "W":
-        return Lag(stage, "B", 0)
-    if phase == "F":
-        delay, here = 0, stage
-        while (before := problem.previous[here]) is not None:
-            delay += link_delay(problem, before, "F")
-            if before in kept:
-                return Lag(before, "F", delay)
-            delay += problem.stages[before].F
-            here = before
-        return Lag(None, "F", delay)
-    delay, here = 0, stage
-    while (after := problem.next[here]) is not None:
-        delay += link_delay(problem, here, "B")
-        if after in kept:
-            return Lag(after, "B", delay)
-        delay += problem.stages[after].shortest_backward
-        here = after
-    return Lag(stage, "F", round_trip(problem, stage))
+        return [Lag(stage, "B", 0)]
+    found = _reached(problem, kept, (stage, phase), {})
+    return [Lag(*source, delay) for source, delay in found.items()]
+
+
+_Source: TypeAlias = tuple[int | None, Phase]
+
+
+def _reached(
+    problem: Problem,
+    kept: Collection[int],
+    node: tuple[int, Phase],
+    known: dict[tuple[int, Phase], dict[_Source, int]],
+) -> dict[_Source, int]:
+    """Return where the ways to the start of an op begin, at kept ones or at none, and how long."""
+    waiting = [node]
+    while waiting:  # no recursion: there may be thousands of stages in a row
+        stage, phase = waiting[-1]
+        sources = sources_of(problem, Op(stage, phase, 0))
+        missing = [one for one, _ in sources if one[0] not in kept and one not in known]
+        if missing:
+            waiting += missing
+            continue
+        found: dict[_Source, int] = {} if sources else {(None, "F"): 0}
+        for source, delay in sources:
+            ways: dict[_Source, int] = {source: 0}
+            if source[0] not in kept:
+                data = problem.stages[source[0]]
+                own = data.F if source[1] == "F" else data.shortest_backward
+                ways = {begin: way + own for begin, way in known[source].items()}
+            for begin, way in ways.items():
+                found[begin] = max(found.get(begin, 0), way + delay)
+        known[stage, phase] = found
+        waiting.pop()
+    return known[node]
 
 
 def tail_after(problem: Problem, kept: Collection[int], stage: int, only: int | None = None) -> int:
     """Least time from the end of a kept stage's last backward to the end of what follows it.
 
-    That is the work of the stages before it on its route, down to the next kept one; with ``only``,
-    to the end of what follows on that device: a span does not wait for weight gradients elsewhere.
+    That is the work of the stages before it on its route, down to the next kept ones; with
+    ``only``, to the end of what follows on that device: a span does not wait for weight gradients
+    elsewhere.
     """
-    longest, way, here = 0, 0, stage
-    while (before := problem.previous[here]) is not None and before not in kept:
-        way += link_delay(problem, before, "B")
-        data = problem.stages[before]
-        if only is None or data.device == only:
-            longest = max(longest, way + data.least_backward_work)
-        way += data.shortest_backward
-        here = before
+    ways, longest = {stage: 0}, 0
+    route = problem.routes[problem.route_of[stage]]
+    for here in reversed(route.stages[: problem.place_of[stage] + 1]):
+        if here not in ways:
+            continue
+        for before in problem.before[here]:
+            data = problem.stages[before]
+            if before in kept or not data.has_backward:
+                continue
+            way = ways[here] + link_delay(problem, before, "B", after=here)
+            if only is None or data.device == only:
+                longest = max(longest, way + data.least_backward_work)
+            ways[before] = max(ways.get(before, 0), way + data.shortest_backward)
     return longest
 
 

@@ -23,13 +23,11 @@ for the other: the inequality is that of the instant's end.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from ortools.sat.python import cp_model
 from ortools.sat.python.cp_model import IntVar
 
 from pipesat.bounds.feasibility import passes_in_an_instant
-from pipesat.problem.ops import Phase
 from pipesat.problem.problem import Problem
 from pipesat.problem.variants import variants
 from pipesat.solver.model.alternatives import Literal
@@ -45,7 +43,8 @@ def staircase_applies(problem: Problem, device: int) -> bool:
     And microbatches that are not a list: a stair counts them.
     """
     stages = problem.stages_on[device]
-    if not problem.plain or len(stages) != 1 or passes_in_an_instant(problem, stages[0]):
+    ordinary = problem.plain and problem.chains_only
+    if not ordinary or len(stages) != 1 or passes_in_an_instant(problem, stages[0]):
         return False
     stage = problem.stages[stages[0]]
     mode = splits(problem, stages[0], gains(problem))
@@ -112,9 +111,6 @@ def _fused_stairs(a: int, room: int, forward: int) -> list[tuple[int, int]]:
     return [(0, b)] if b <= forward else []
 
 
-_LASTING: Final[tuple[Phase, Phase]] = ("F", "B")
-
-
 def add_memory_by_order(v: Variables, device: int) -> None:
     """Bound memory at every event of the device."""
     if _always_fits(v.problem, device):
@@ -161,9 +157,12 @@ def _changes(
     v: Variables, before: _Before, event: Task, stage: int, microbatch: int
 ) -> Iterator[tuple[int, Literal]]:
     """Yield what a microbatch has taken and freed on a stage before the event."""
-    f, b = (v.tasks[phase][stage][microbatch] for phase in _LASTING)
+    f = v.tasks["F"][stage][microbatch]
     if f is not event:
         yield from changed_by(v.cp, f, before(f, event))
+    if not v.tasks["B"][stage]:
+        return
+    b = v.tasks["B"][stage][microbatch]
     ended: Literal = True
     if b is not event:
         ended = before(b, event)

@@ -68,12 +68,15 @@ class Model:
                 place = v.problem.place_of[task.stage]
                 # ops of length zero that share an instant: earlier microbatches first, so that
                 # what they free is free, and each microbatch in the order of the data flow
-                flow = ("FBW".index(task.phase), place if task.phase == "F" else -place)
+                rank, slices = turn[task.stage][task.microbatch], v.problem.slices_of[task.stage]
+                number, at = divmod(rank, slices)
+                step = 1 if task.phase == "F" else -1
+                flow = ("FBW".index(task.phase), step * at, step * place)
                 start = value(task.start)
                 end = start + length
                 if v.pairs.partners(task):
                     end = value(cast(cp_model.IntVar, task.end))
-                items.append(((start, end, turn[task.stage][task.microbatch], *flow), op))
+                items.append(((start, end, number, *flow), op))
             rows.append(joined(v.problem, [op for _, op in sorted(items)], partner))
         return tuple(rows)
 
@@ -111,10 +114,12 @@ def _turns(v: Variables, value: Callable[[cp_model.IntVar], int]) -> list[list[i
         place = list(range(route.microbatches))
         chosen = [(x, y) if value(first) else (y, x) for x, y, first in v.turns.of(number)]
         if chosen:
-            own = route.classes or ()
-            place = [sum(own[m] == own[n] for m in range(n)) for n in place]
+            known = {frozenset(two) for two in chosen}
+            own = range(route.microbatches // route.slices)
+            ranks = [sum(frozenset((m, n)) not in known for m in range(n)) for n in own]
             for _, later in chosen:
-                place[later] += 1
+                ranks[later] += 1
+            place = [ranks[m // route.slices] * route.slices + m % route.slices for m in place]
         places.append(place)
     return [places[route] for route in v.problem.route_of]
 

@@ -15,7 +15,7 @@ from ortools.sat.python import cp_model
 
 from pipesat.problem.ops import Copy, Op, Pair
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import awaited, duration, in_order
+from pipesat.problem.rules import duration, in_order, inputs_of
 from pipesat.problem.variants import Key, Variant
 from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
 from pipesat.solver.model.alternatives import (
@@ -30,7 +30,7 @@ from pipesat.solver.model.alternatives import (
 )
 from pipesat.solver.model.pairing import Gains, gains, time_that_gains, useful_variants
 from pipesat.solver.model.passages import Holding, Passage, holdings, lengths
-from pipesat.solver.model.turns import Turns, add_turns, classes_of
+from pipesat.solver.model.turns import Turns, add_turns, chains, classes_of
 
 Time: TypeAlias = cp_model.LinearExpr | int
 """A sum of variables, or a time that is known."""
@@ -68,7 +68,8 @@ class OverTime:
         kind = problem.class_of(stage, microbatch)
         own = useful_variants(problem, stage, kind, self.known)
         passage = Passage(choice_of(cp, stage, microbatch, own))
-        for part in PARTS:
+        backward = problem.stages[stage].has_backward
+        for part in PARTS if backward else ("F",):
             if alternatives := passage.choice.alternatives(cp, problem, part):
                 present = passage.choice.present(cp, part)
                 task = Running(alternatives=alternatives, present=present)
@@ -88,11 +89,10 @@ class OverTime:
     def add_dataflow(self) -> None:
         """Every F and backward waits for its input and the input's travel."""
         for (stage, microbatch), passage in self.passages.items():
-            for kind in BY_RULE:
-                need = awaited(self.problem, Op(stage, kind, microbatch))
-                if need is not None:
-                    source = self.passages[need.event[0], microbatch].tasks[need.event[1]]
-                    self.cp.add(passage.tasks[kind].start >= source.end + need.delay)
+            for kind in (kind for kind in BY_RULE if kind in passage.tasks):
+                for event, delay in inputs_of(self.problem, Op(stage, kind, microbatch)):
+                    source = self.passages[event[0], event[2]].tasks[event[1]]
+                    self.cp.add(passage.tasks[kind].start >= source.end + delay)
 
     def add_rules(self, stages: Iterable[int]) -> None:
         """The file's rules for the order of microbatches, and for one mode per stage."""
@@ -135,14 +135,14 @@ class OverTime:
         number = self.problem.route_of[stage]
         if self.problem.routes[number].classes is None or self.problem.order == "free":
             return
-        given = self.problem.order == "given"
-        for part in BY_RULE:
-            for numbers in [None] if given else self.alike(stage):
+        for part in BY_RULE if self.problem.stages[stage].has_backward else BY_RULE[:1]:
+            for numbers in chains(self.problem, stage, part):
                 self.add_order(self.row(stage, numbers), part)
             for one, other, first in self.turns.of(number):
-                x, y = (self.passages[stage, m].tasks[part] for m in (one, other))
-                self._add_before(x, y, first)
-                self._add_before(y, x, cast(Literal, ~first))
+                for x, y, literal in ((one, other, first), (other, one, ~first)):
+                    last = self.passages[stage, self.turns.ends(number, x, part)[1]].tasks[part]
+                    then = self.passages[stage, self.turns.ends(number, y, part)[0]].tasks[part]
+                    self._add_before(last, then, cast(Literal, literal))
 
     def _add_one_mode(self, stage: int) -> None:
         """All microbatches of the stage run in one mode."""
@@ -214,7 +214,7 @@ class OverTime:
 
     def add_end(self, passage: Passage, end: Time) -> None:
         """Let nothing of a passage end later."""
-        self.cp.add(passage.tasks["B"].end <= end)
+        self.cp.add(passage.tasks["B" if "B" in passage.tasks else "F"].end <= end)
         if (weight := passage.tasks.get("W")) is not None:
             last = self.cp.add(weight.end <= end)
             if weight.present is not True:
@@ -262,8 +262,10 @@ class OverTime:
                     continue
                 if one.op in paired:
                     end = start + paired[one.op].time
-                flow = ("FBW".index(part), place if part == "F" else -place)
-                rows[device].append(((start, end, *flow, rank), one.op))
+                step = 1 if part == "F" else -1
+                number, at = divmod(rank, problem.slices_of[stage])
+                flow = ("FBW".index(part), step * place, number, step * at)
+                rows[device].append(((start, end, *flow), one.op))
 
         def items(row: list[tuple[tuple[int, ...], Op]]) -> Iterator[Timed]:
             for (start, end, *_), op in sorted(row):
@@ -280,12 +282,14 @@ class OverTime:
     def _rank(self, solver: cp_model.CpSolver, key: Key) -> int:
         """How many microbatches come before, by the one order of all stages or by number."""
         stage, m = key
-        rank = m
+        slices = self.problem.slices_of[stage]
+        own, at = divmod(m, slices)
+        rank = own
         for one, other, first in self.turns.of(self.problem.route_of[stage]):
             before = solver.boolean_value(first)
-            rank += (m == other and before) - (m == other)
-            rank += m == one and not before
-        return rank
+            rank += (own == other and before) - (own == other)
+            rank += own == one and not before
+        return rank * slices + at
 
 
 def _candidates(

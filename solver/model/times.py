@@ -63,7 +63,12 @@ def model_times(problem: Problem, longest: int, objective: Objective = "makespan
     stages = range(len(problem.stages))
     durations = {k: [duration(problem, Op(s, k, 0)) for s in stages] for k in KINDS}
     every = [op for op in one_of_each(problem) if not op.mode]
-    delays = [link_delay(problem, op.stage, d, op.microbatch) for op in every for d in _DIRECTIONS]
+    delays = [
+        link_delay(problem, op.stage, d, op.microbatch, after)
+        for op in every
+        for after in problem.after[op.stage]
+        for d in _DIRECTIONS
+    ]
     common = math.gcd(*delays, *(duration(problem, op) for op in every), *gains(problem).values())
     if problem.overlap is not None and problem.has_lists:
         common = 1  # pairs of other classes take other times
@@ -82,11 +87,11 @@ def latest_end(problem: Problem, objective: Objective, value: int) -> int:
     """
     if objective == "makespan":
         return value
-    if len(problem.routes) == 1:
+    if len(problem.routes) == 1 and problem.chains_only:
         return min(2, len(problem.devices)) * value
     links = (
-        problem.link_of_class(stage, kind)
-        for stage, _ in problem.links
+        problem.link_of_class(stage, kind, after)
+        for stage, after in problem.links
         for kind in range(max(1, len(problem.routes[problem.route_of[stage]].definitions)))
     )
     farthest = max((max(link.F, link.B) for link in links if link is not None), default=0)

@@ -137,7 +137,9 @@ def add_variables(
         ]
         v.split.append([choice.present(cp, "W") for choice in choices])
         for part, of_stages in v.tasks.items():
-            own = choices if problem.stages[number].may_split or part != "W" else []
+            data = problem.stages[number]
+            there = {"F": True, "B": data.has_backward, "W": data.may_split}
+            own = choices if there[part] else []
             of_stages.append([_task(v, choice, part) for choice in own])
     v.turns = add_turns(cp, problem)
     add_pairs(v, known)

@@ -12,7 +12,7 @@ from pipesat.bounds.paired import least_times_of_each_class
 from pipesat.problem.problem import Problem
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, Share
-from pipesat.solver.model.left_out import lag_before, tail_after
+from pipesat.solver.model.left_out import lags_before, tail_after
 from pipesat.solver.model.over_time import PARTS, OverTime
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.proof.questions import Questions
@@ -111,13 +111,13 @@ class DeviceAlone(OverTime):
         for microbatch, passage in enumerate(self.row(stage)):
             least = self.least[self.problem.class_of(stage, microbatch)]
             for part in ("F", "B"):
-                source, phase, delay = lag_before(least, kept, stage, part)
-                if source is not None:
-                    before = self.passages[source, microbatch].tasks[phase].end
-                    self.cp.add(passage.tasks[part].start >= before + delay)
-                elif absolute:
-                    self.heads.append(delay)
-                    self.cp.add(passage.tasks[part].start >= delay)
+                for source, phase, delay in lags_before(least, kept, stage, part):
+                    if source is not None:
+                        before = self.passages[source, microbatch].tasks[phase].end
+                        self.cp.add(passage.tasks[part].start >= before + delay)
+                    elif absolute:
+                        self.heads.append(delay)
+                        self.cp.add(passage.tasks[part].start >= delay)
             if absolute:
                 tail = tail_after(least, kept, stage)
                 self.cp.add(self.value >= passage.tasks["B"].end + tail)

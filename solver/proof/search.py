@@ -46,10 +46,13 @@ class ProofSearch:
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes
-            if latest_end(problem, incumbent.objective, incumbent.value or 0) <= LARGEST:
+            latest = latest_end(problem, incumbent.objective, incumbent.value or 0)
+            if problem.chains_only and latest <= LARGEST:
                 self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
         elif not _proofs_apply(problem, incumbent):
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
+        elif not problem.chains_only:
+            pass  # models of devices, and of all of them
         elif is_long(problem):
             stairs = parts.staircase
             if parts.stretches and problem.overlap is None:

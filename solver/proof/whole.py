@@ -15,7 +15,7 @@ from ortools.sat.python import cp_model
 
 from pipesat.check.checker import check
 from pipesat.problem.ops import Op
-from pipesat.problem.problem import Problem
+from pipesat.problem.problem import Problem, Route
 from pipesat.problem.variants import variants
 from pipesat.schedule.schedule import Objective, Schedule, Timed, TimedCopy
 from pipesat.schedule.timing import retime
@@ -100,7 +100,8 @@ class Whole(Questions):
 class WholeModel(OverTime):
     """Whether there is a schedule of at most ``most``; ``value`` is its objective, in a solution.
 
-    Alike microbatches of a route are numbered as the F's of its first stage come.
+    Alike microbatches of a route are numbered as the F's of its first stage come, alike sequences
+    as those of their first slices do.
     """
 
     def __init__(
@@ -113,10 +114,11 @@ class WholeModel(OverTime):
         self.add_dataflow()
         for stage in stages:
             for alike in self.alike(stage):
-                row = self.row(stage, alike)
-                if one_order or problem.previous[stage] is None:
+                row, slices = self.row(stage, alike), problem.slices_of[stage]
+                entry = stage == problem.routes[problem.route_of[stage]].stages[0]
+                if one_order or (entry and not alike[0] % slices):
                     self.add_order(row, "F")
-                if one_order:
+                if one_order and problem.stages[stage].has_backward:
                     self.add_order(row, "B")
             if one_order:
                 self.add_order_of_a_variant([stage], ("O", "L", "W"))
@@ -175,35 +177,50 @@ _IMPOSSIBLE = (
 
 
 def _alone(problem: Problem) -> Iterator[Problem]:
-    """Yield problems of a microbatch of each class; all in one where their modes depend on another.
+    """Yield problems of a sequence of each kind; all in one where their modes depend on another.
 
-    Where a route has no such class, its last.
+    Without slices, a sequence is a microbatch. Where a route has no such kind, its last.
     """
-    most = max(max(1, len(route.definitions)) for route in problem.routes)
+    kinds = [_kinds(route) for route in problem.routes]
+    most = max(map(len, kinds))
     together = problem.mode_choice == "stage"
-    for classes in [range(most)] if together else ([number] for number in range(most)):
+    for chosen in [range(most)] if together else ([number] for number in range(most)):
         routes = []
-        for route in problem.routes:
-            own = {min(number, len(route.definitions) - 1) for number in classes}
-            of = tuple(sorted(own)) if route.definitions else None
-            routes.append(replace(route, microbatches=len(of or [0]), classes=of))
+        for route, own in zip(problem.routes, kinds, strict=True):
+            numbers = sorted({min(number, len(own) - 1) for number in chosen})
+            classes = tuple(of_class for number in numbers for of_class in own[number])
+            count = route.slices * len(numbers)
+            of = classes if route.definitions else None
+            routes.append(replace(route, microbatches=count, classes=of))
         yield replace(problem, routes=tuple(routes), overlap=None, order="free")
 
 
+def _kinds(route: Route) -> list[tuple[int, ...]]:
+    """Classes of the sequences of a route, each kind once."""
+    if route.classes is None:
+        return [(0,) * route.slices]
+    firsts = range(0, route.microbatches, route.slices)
+    return [*dict.fromkeys(route.classes[first : first + route.slices] for first in firsts)]
+
+
 def _one_by_one(problem: Problem, found: Sequence[Schedule]) -> Schedule:
-    """Put a schedule together of those of :func:`_alone`: nothing of two microbatches meets."""
+    """Put a schedule together of those of :func:`_alone`: nothing of two sequences meets."""
     rows: list[list[Any]] = [[] for _ in problem.devices]
     copies: list[list[Any]] = [[] for _ in problem.devices]
     begin = 0
     for number, route in enumerate(problem.routes):
-        for microbatch in range(route.microbatches):
-            of_class = route.classes[microbatch] if route.classes else 0
-            own, place = (found[0], of_class) if len(found) == 1 else (found[of_class], 0)
+        kinds, slices = _kinds(route), route.slices
+        for sequence in range(route.microbatches // slices):
+            first = sequence * slices
+            classes = route.classes and route.classes[first : first + slices]
+            kind = 0 if classes is None else kinds.index(classes)
+            own, place = (found[0], kind) if len(found) == 1 else (found[kind], 0)
             for device in range(len(problem.devices)):
                 for row, one in ((rows, own.devices[device]), (copies, own.copies_of(device))):
                     for what, start, end in cast("Iterable[tuple[Op, int, int]]", one):
-                        if (problem.route_of[what.stage], what.microbatch) == (number, place):
-                            moved = what._replace(microbatch=microbatch)
+                        at, slice_ = divmod(what.microbatch, slices)
+                        if (problem.route_of[what.stage], at) == (number, place):
+                            moved = what._replace(microbatch=first + slice_)
                             row[device].append((moved, begin + start, begin + end))
             begin += own.makespan
     return Schedule(
@@ -220,6 +237,7 @@ def _all_in_a_row(problem: Problem) -> int:
         for k in range(microbatches):
             own = variants(problem, stage, problem.class_of(stage, k))
             total += max(v.work for v in own) + max(v.out + v.back for v in own)
-            if (link := problem.link(stage, k)) is not None:
-                total += link.F + link.B
+            for after in problem.after[stage]:
+                if (link := problem.link(stage, k, after)) is not None:
+                    total += link.F + link.B
     return total

@@ -12,7 +12,7 @@ import numpy as np
 from pipesat.kernels.timing import tails_of
 from pipesat.problem.ops import members
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import awaited
+from pipesat.problem.rules import inputs_of
 from pipesat.schedule.linear_order import LinearOrder
 from pipesat.schedule.schedule import Objective, Order, Schedule
 from pipesat.schedule.timing import earliest_ends, linearize, releases, schedule_of, sequence_of
@@ -131,5 +131,5 @@ def needs(problem: Problem, graph: Graph, item: int) -> set[tuple[Done, int]]:
     """Return what an item waits for by the data flow, and the delays after that."""
     if (copy := graph.sequence.copies.get(item)) is not None:
         return {((copy.stage, "F" if copy.kind == "O" else "O", copy.microbatch), 0)}
-    found = (awaited(problem, op) for op in members(graph.sequence.item[item]))
-    return {(need.event, need.delay) for need in found if need is not None}
+    ops = members(graph.sequence.item[item])
+    return {(event, delay) for op in ops for event, delay in inputs_of(problem, op)}

@@ -17,7 +17,7 @@ from pipesat.core.arrays import ints
 from pipesat.kernels import windows as kernel
 from pipesat.kernels.arrays import UNLIMITED
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import awaited
+from pipesat.problem.rules import inputs_of
 from pipesat.solver.model.alternatives import COPIES, Literal, Part
 from pipesat.solver.windows.graph import Done, Graph, needs
 from pipesat.solver.windows.node import Node
@@ -150,13 +150,13 @@ class Nodes:
     def _data_flow(self) -> Iterator[Wait]:
         """What free ops wait for; of what is not modelled the end is known."""
         for slot in self._free():
-            if slot.done[1] in COPIES or (need := awaited(self.problem, slot.op)) is None:
-                continue
-            if (source := self._modelled(need.event)) is not None:
-                yield Wait(source, slot, need.delay)
-            else:
-                end = self.graph.end(self.graph.number[need.event])
-                slot.low = max(slot.low, end + need.delay)
+            for event, delay in (
+                inputs_of(self.problem, slot.op) if slot.done[1] not in COPIES else ()
+            ):
+                if (source := self._modelled(event)) is not None:
+                    yield Wait(source, slot, delay)
+                else:
+                    slot.low = max(slot.low, self.graph.end(self.graph.number[event]) + delay)
 
     def _trips(self) -> Iterator[Wait]:
         """A copy out comes after its F, the copy back after that, the backward after that."""

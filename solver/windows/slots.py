@@ -12,7 +12,7 @@ from ortools.sat.python import cp_model
 
 from pipesat.problem.ops import PHASE_OF, Item, Kind, Op, Pair, Phase, members
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import duration, memory_in_order
+from pipesat.problem.rules import duration, memory_in_order, waits_for
 from pipesat.problem.variants import Key, Variant, variant_of
 from pipesat.solver.model.alternatives import (
     COPIES,
@@ -26,6 +26,7 @@ from pipesat.solver.model.alternatives import (
     choice_of,
 )
 from pipesat.solver.model.pairing import Gains, least_time, time_that_gains, useful_variants
+from pipesat.solver.model.turns import kind_of
 from pipesat.solver.windows.graph import Done, Graph, channel_of
 from pipesat.solver.windows.node import Node
 
@@ -289,7 +290,10 @@ class Segment(FreeRow):
         """
         op = slot.op
         phase, free = PHASE_OF[op.kind], self.problem.order == "free" or op.kind == "W"
-        return op.stage, phase, self.problem.class_of(*op[::2]) if free else 0
+        route = self.problem.routes[self.problem.route_of[op.stage]]
+        if not free and route.classes is not None:
+            return op.stage, phase, 0
+        return op.stage, phase, kind_of(route, op.microbatch)
 
     def candidates(self) -> Iterator[Candidate[Slot]]:
         """Yield what may run as a pair."""
@@ -336,8 +340,14 @@ class Segment(FreeRow):
             needed = [(route, x, op.microbatch) for x in _NEEDS[phase]]
             if phase == "W":
                 needed = [(-1 - op.stage, "B", op.microbatch)]
-            yield from ((last[key], at) for key in needed if key in last)
+            for key in needed:
+                if key in last and self._surely_later(op, self.slots[last[key]].op):
+                    yield last[key], at
             last[route, phase, op.microbatch] = last[-1 - op.stage, phase, op.microbatch] = at
+
+    def _surely_later(self, op: Op, other: Op) -> bool:
+        """Whether one of two of a microbatch comes after the other; of a graph not all do."""
+        return self.problem.chains_only or waits_for(self.problem, op, other)
 
     def may_be_together(self, op: Op) -> bool:
         """Whether two of a chain may run as a pair."""

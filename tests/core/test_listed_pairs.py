@@ -13,7 +13,7 @@ from pipesat.core.errors import Deadlock, NotApplicable
 from pipesat.problem.ops import PHASE_OF, Op, Pair, parse_item
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import FORMAT, parse_problem
-from pipesat.problem.rules import awaited, duration, in_order, pair_time, waits_for
+from pipesat.problem.rules import duration, in_order, inputs_of, pair_time, waits_for
 from pipesat.runtimes import problem_for
 from pipesat.runtimes.torch.adapt import adapt
 from pipesat.runtimes.torch.csv_file import torch_csv
@@ -105,12 +105,12 @@ def test_one_waits_for_the_other_exactly_if_a_walk_finds_it() -> None:
 
     def walk(op: Op, other: Op) -> bool:
         """Follow inputs; an input gradient may come from B or BW."""
-        need = awaited(problem, op)
+        need = next(iter(inputs_of(problem, op)), None)
         while need is not None:
             stage, phase, microbatch = need.event
             if (stage, phase) == (other.stage, PHASE_OF[other.kind]) and other.kind != "W":
                 return True
-            need = awaited(problem, Op(stage, phase, microbatch))
+            need = next(iter(inputs_of(problem, Op(stage, phase, microbatch))), None)
         return False
 
     ops = [Op(stage, kind, 0) for stage in range(5) for kind in PHASE_OF]

@@ -16,7 +16,7 @@ from pipesat.heuristics.microbatch_orders import RULES, permutation_by, permutat
 from pipesat.problem.ops import Op, parse_item
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
-from pipesat.problem.rules import awaited, duration, memory_change
+from pipesat.problem.rules import duration, inputs_of, memory_change
 from pipesat.schedule.microbatch_order import (
     in_number_order,
     microbatch_order,
@@ -44,7 +44,7 @@ def test_amounts_are_those_of_the_oracle(seed: int) -> None:
             assert duration(problem, op) == wanted.time[kind]
             taken, kept = wanted.change(kind)
             assert memory_change(problem, op) == (taken, kept - taken)
-            need = awaited(problem, op)
+            need = next(iter(inputs_of(problem, op)), None)
             assert (0 if need is None else need.delay) == pipe.waits(OracleOp(*op[:3]))[1]
 
 

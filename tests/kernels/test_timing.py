@@ -13,7 +13,7 @@ from pipesat.kernels.timing import ends_of, makespan_of, over_room, sequenced, t
 from pipesat.problem.ops import members
 from pipesat.problem.plain_problems import without_modes
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import awaited, duration, memory_in_order
+from pipesat.problem.rules import duration, inputs_of, memory_in_order
 from pipesat.schedule.arrays_of import arrays_of, coded, order_of
 from pipesat.schedule.schedule import Order
 from pipesat.schedule.timing import linearize
@@ -49,7 +49,11 @@ def latest(problem: Problem, order: Order) -> dict[object, int]:
         for row in order:
             for before, item in pairwise((None, *row)):
                 least = 0 if before is None else start[before] + duration(problem, before)
-                needs = [need for op in members(item) if (need := awaited(problem, op))]
+                needs = [
+                    need
+                    for op in members(item)
+                    if (need := next(iter(inputs_of(problem, op)), None))
+                ]
                 least = max([least, *(end_of[need.event] + need.delay for need in needs)])
                 if least > start[item]:
                     start[item], changed = least, True

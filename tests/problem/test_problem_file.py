@@ -259,7 +259,7 @@ def test_only_memory_may_be_null(path: str) -> None:
         (small(name=["x"]), "name", "a string"),
         (small(stages=[{"device": 0, "F": 1, "B": 1}]), "stages[0].W", "required"),
         (stage(device=1), "stages[0].device", "from 0 to 0"),
-        (stage(backward="both"), "stages[0].backward", "'split', 'fused' or 'either'"),
+        (stage(backward="both"), "stages[0].backward", "'split', 'fused', 'either' or 'none'"),
         (small(microbatches=None), "microbatches", "both are missing"),
         (small(routes=[{"stages": [0], "microbatches": 1}]), "microbatches", "not both"),
         (small(microbatches=None, routes=[{"stages": [0]}]), "routes[0].microbatches", "required"),

@@ -15,7 +15,7 @@ from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
-from pipesat.solver.model.left_out import Lag, lag_before, tail_after
+from pipesat.solver.model.left_out import Lag, lags_before, tail_after
 from pipesat.solver.model.model import build_model
 from pipesat.solver.proof.attempts import Attempt
 from pipesat.solver.proof.relaxations import first_of
@@ -38,12 +38,12 @@ def test_lags_by_hand() -> None:
     # F = 2, B = 3, delays 1, stages 1 and 2 left out of 0-1-2-3
     problem = chain(4, 1, F=2, B=3, W=5, comm=1)
     kept = {0, 3}
-    assert lag_before(problem, kept, 3, "F") == Lag(0, "F", 1 + 2 + 1 + 2 + 1)
-    assert lag_before(problem, kept, 0, "B") == Lag(3, "B", 1 + 3 + 1 + 3 + 1)
-    assert lag_before(problem, {1}, 1, "F") == Lag(None, "F", 2 + 1)
+    assert lags_before(problem, kept, 3, "F") == [Lag(0, "F", 1 + 2 + 1 + 2 + 1)]
+    assert lags_before(problem, kept, 0, "B") == [Lag(3, "B", 1 + 3 + 1 + 3 + 1)]
+    assert lags_before(problem, {1}, 1, "F") == [Lag(None, "F", 2 + 1)]
     # from 1F to 1B: out to stage 3 and back
-    assert lag_before(problem, {1}, 1, "B") == Lag(1, "F", 1 + 2 + 1 + 2 + 3 + 1 + 3 + 1)
-    assert lag_before(problem, kept, 3, "W") == Lag(3, "B", 0)
+    assert lags_before(problem, {1}, 1, "B") == [Lag(1, "F", 1 + 2 + 1 + 2 + 3 + 1 + 3 + 1)]
+    assert lags_before(problem, kept, 3, "W") == [Lag(3, "B", 0)]
     # after 3B: travel, 2B, travel, 1B and 1W; nothing is left out after 0B
     assert tail_after(problem, kept, 3) == 1 + 3 + 1 + 3 + 5
     assert tail_after(problem, kept, 0) == 0

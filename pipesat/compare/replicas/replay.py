@@ -21,7 +21,7 @@ from pipesat.kernels.replicas import RouteOps, ends_in_cases, excess_in_cases
 from pipesat.problem.lengths import DEN, Factors, factors_of
 from pipesat.problem.ops import KINDS, Op
 from pipesat.problem.problem import MicrobatchClass, Route
-from pipesat.problem.rules import awaited
+from pipesat.problem.rules import inputs_of
 from pipesat.problem.stage import AMOUNTS, HELD
 from pipesat.schedule.arrays_of import arrays_of
 from pipesat.schedule.timing import linearize
@@ -136,7 +136,7 @@ def column(stage: int, name: str) -> int:
 
 def _delay_of(problem: Problem, op: Op) -> int:
     """Column of the delay of an op's input; -1 where it has none for any microbatch."""
-    need = awaited(problem, op)
+    need = next(iter(inputs_of(problem, op)), None)
     if need is None or not need.delay:
         return -1
     forward = op.kind == "F"

@@ -22,7 +22,7 @@ from pipesat.core.amounts import SECONDS, SHARE, bytes_of
 from pipesat.draw.style import COPY_BACK, COPY_OUT, MEANING, TINTS, class_tints, fill, ink_on
 from pipesat.problem.ops import KINDS, PHASE_OF, Item, Kind, Op, Pair, members
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import awaited, copied_amount, duration, memory_change, one_of_each
+from pipesat.problem.rules import copied_amount, duration, inputs_of, memory_change, one_of_each
 from pipesat.problem.stage import KEEP
 from pipesat.schedule.metrics import measure
 from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
@@ -135,7 +135,9 @@ def _stages(problem: Problem) -> tuple[list[dict[str, Any]], list[dict[str, Any]
             of_class[kind] = known.setdefault(str(amounts), (len(known), amounts))[0]
     stages = []
     for number, stage in enumerate(problem.stages):
-        needs = {kind: awaited(problem, Op(number, kind, 0)) for kind in PHASE_OF}
+        needs = {
+            kind: next(iter(inputs_of(problem, Op(number, kind, 0))), None) for kind in PHASE_OF
+        }
         entry = {
             "device": stage.device,
             "route": problem.route_of[number],
@@ -153,7 +155,7 @@ def _stages(problem: Problem) -> tuple[list[dict[str, Any]], list[dict[str, Any]
 
 def _amounts(problem: Problem, forward: Op) -> dict[str, Any]:
     ops = [forward._replace(kind=kind) for kind in PHASE_OF]
-    needs = {op.kind: awaited(problem, op) for op in ops}
+    needs = {op.kind: next(iter(inputs_of(problem, op)), None) for op in ops}
     return {
         "length": {op.kind: duration(problem, op) for op in ops},
         "memory": {op.kind: list(memory_change(problem, op)) for op in ops},

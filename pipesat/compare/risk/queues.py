@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pipesat.core.errors import NotApplicable
 from pipesat.problem.ops import Op, members
-from pipesat.problem.rules import awaited
+from pipesat.problem.rules import inputs_of
 from pipesat.schedule.copies import offloads_anything
 from pipesat.schedule.linear_order import LinearOrder
 from pipesat.schedule.schedule import Order
@@ -136,7 +136,7 @@ def _outgoing(problem: Problem, linear: LinearOrder) -> dict[int, list[Transfer]
     giver = {op.event: op for item in linear.item for op in members(item)}
     result: dict[int, list[Transfer]] = defaultdict(list)
     for number, item in enumerate(linear.item):
-        needs = [(op, need) for op in members(item) if (need := awaited(problem, op))]
+        needs = [(op, need) for op in members(item) for need in inputs_of(problem, op)]
         for (op, need), (source, delay) in zip(needs, linear.inputs[number], strict=True):
             ranks = linear.device[source], linear.device[number]
             if ranks[0] != ranks[1]:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from pipesat.problem.ops import Event, Item, Kind, Op, members
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import awaited
+from pipesat.problem.rules import inputs_of
 from pipesat.runtimes.timeline import DeviceRun, Ran, Timeline, TrainingStep
 
 CostKey: TypeAlias = tuple[tuple[int, Kind, int, int], ...]
@@ -102,7 +102,7 @@ def _copied_meanwhile(step: TrainingStep, device: int, ran: Ran) -> bool:
 
 def sources_of(problem: Problem, item: Item) -> list[tuple[Op, Event]]:
     """Return what the ops of an item need from other devices: each op with what sends to it."""
-    needs = [(op, need.event) for op in members(item) if (need := awaited(problem, op))]
+    needs = [(op, need.event) for op in members(item) for need in inputs_of(problem, op)]
     return [
         (op, event)
         for op, event in needs

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from pipesat.problem.ops import Event, Op, Phase, members
-from pipesat.problem.rules import awaited
+from pipesat.problem.rules import inputs_of
 from pipesat.runtimes.steps import RankStep, StepKind, Steps
 from pipesat.schedule.deadlock import Spot, circle, stops
 
@@ -72,7 +72,7 @@ def _with_waits(row: tuple[RankStep, ...], buffers: int) -> Iterator[RankStep]:
 
 def crossing(problem: Problem, op: Op) -> Event | None:
     """Return what an op needs from another rank, if it needs anything."""
-    need = awaited(problem, op)
+    need = next(iter(inputs_of(problem, op)), None)
     home = [problem.stages[stage].device for stage in (op.stage, need.event[0])] if need else [0]
     return need.event if need and len({*home}) == 2 else None
 
@@ -224,8 +224,8 @@ class _Machine:
                 yield self.place[end][0], self.place[end][1] - 1  # first in its queue
         elif step.peer is None:
             for op in members(step.item):
-                need = awaited(self.problem, op)
-                if need and (rank, need.event, False) in self.posted:
-                    yield self.posted[rank, need.event, False]
+                for need in inputs_of(self.problem, op):
+                    if (rank, need.event, False) in self.posted:
+                        yield self.posted[rank, need.event, False]
         elif step.kind.startswith("Wait"):
             yield self.posted[rank, message(self.problem, step), True]

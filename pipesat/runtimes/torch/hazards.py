@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from pipesat.problem.ops import Pair, members
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import awaited, duration
+from pipesat.problem.rules import duration, inputs_of
 from pipesat.runtimes.options import loader_for
 from pipesat.runtimes.torch.adapt import Adapted
 from pipesat.schedule.metrics import peak_memory
@@ -126,7 +126,7 @@ def makespan_in_turn(problem: Problem, order: Order) -> int:
         arrivals = iter([ends[source] + delay for source, delay in inputs])
         end = free[device]
         for op in members(item):
-            arrival = 0 if awaited(problem, op) is None else next(arrivals)
+            arrival = max((next(arrivals) for _ in inputs_of(problem, op)), default=0)
             end = max(end, arrival) + duration(problem, op)
         free[device] = end
         ends.append(end)

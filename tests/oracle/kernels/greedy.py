@@ -15,7 +15,7 @@ from pipesat.bounds.feasibility import capacities_by_order, further_need, holdin
 from pipesat.heuristics.list_scheduling import Policy
 from pipesat.problem.ops import PHASE_OF, Item, Kind, Op, Pair, members
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import awaited, duration, in_order, memory_change, pair_time
+from pipesat.problem.rules import duration, in_order, inputs_of, memory_change, pair_time
 from pipesat.schedule.schedule import Order
 
 
@@ -180,7 +180,7 @@ class Greedy:
 
     def _announce(self, op: Op, end: int) -> None:
         """Note when the input of an F or a backward will be there; the op that sends it ends."""
-        need = awaited(self.problem, op)
+        need = next(iter(inputs_of(self.problem, op)), None)
         assert need is not None
         self.arrivals[op.kind][op.stage].append(end + need.delay)
         heapq.heappush(self.events, (end + need.delay, self.problem.stages[op.stage].device))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pipesat.problem.ops import Event, Kind, Op
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import awaited, duration, memory_change, one_of_each
+from pipesat.problem.rules import duration, inputs_of, memory_change, one_of_each
 from pipesat.schedule.schedule import Order
 
 _FAR = 64
@@ -39,7 +39,11 @@ class _Run:
         self.events = [(0, device) for device in range(len(order))]
         self.room, self.patience = room, patience
         ops = list(one_of_each(problem))
-        self.waits = {op[:2]: need for op in ops if (need := awaited(problem, op)) is not None}
+        self.waits = {
+            op[:2]: need
+            for op in ops
+            if (need := next(iter(inputs_of(problem, op)), None)) is not None
+        }
         self.length = {op[:2]: duration(problem, op) for op in ops}
         changes = {op[:2]: memory_change(problem, op) for op in ops}
         self.taken = {key: change.at_start for key, change in changes.items()}
