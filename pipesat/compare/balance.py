@@ -24,6 +24,7 @@ from pipesat.core.names import named
 from pipesat.core.progress import doing
 from pipesat.core.settings import Count, Seconds, Seed, Tokens
 from pipesat.problem.lengths import microbatches_from_lengths, read_lengths
+from pipesat.problem.plain_problems import require_chains
 from pipesat.schedule.microbatch_order import microbatch_order, relabelled
 from pipesat.schedule.schedule import Objective, has_pairs
 from pipesat.schedule.timing import retime, time_order
@@ -102,6 +103,7 @@ def balance(
         if objective != "makespan":
             text = "expected makespan with replicas: they end together"
             raise BadInput(text, where="objective", value=objective)
+        require_chains(problem, "balance")
         clock = Clock(time_limit, deterministic, (stop or threading.Event()).is_set)
         return dealt(
             problem,
@@ -118,6 +120,7 @@ def balance(
     from pipesat.bounds.feasibility import preflight
     from pipesat.solver.lanes.clock import Clock
 
+    require_chains(problem, "balance")
     free = replace(_with_lengths(problem, lengths, reference, quadratic), order="free")
     if not free.has_lists:
         text = (

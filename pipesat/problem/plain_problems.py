@@ -164,6 +164,20 @@ def more_than_chains(problem: Problem) -> str:
     return " and ".join(found)
 
 
+def require_chains(problem: Problem, what: str) -> None:
+    """Pass if a problem is one of chains alone; ``what`` knows no others.
+
+    Raises
+    ------
+    NotApplicable
+        With what keeps it from being one.
+    """
+    if more := more_than_chains(problem):
+        raise NotApplicable(
+            f"{what} takes chains of whole microbatches with backwards, here {more}"
+        )
+
+
 def require_plain(problem: Problem, what: str) -> None:
     """Pass if a problem is plain; ``what`` has been written for those alone.
 

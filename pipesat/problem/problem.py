@@ -242,7 +242,9 @@ class Problem:
         name = f" {self.name!r}" if self.name else ""
         counts = " + ".join(str(route.microbatches) for route in self.routes)
         counted = (f"{len(self.devices)} devices", f"{len(self.stages)} stages")
-        return f"<Problem{name}: {', '.join((*counted, f'{counts} microbatches'))}>"
+        sliced = sorted({route.slices for route in self.routes if route.slices > 1})
+        more = [f"{number} slices a sequence" for number in sliced]
+        return f"<Problem{name}: {', '.join((*counted, f'{counts} microbatches', *more))}>"
 
     @classmethod
     @placed(make, "chain")

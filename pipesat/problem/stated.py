@@ -111,6 +111,8 @@ def _of_rounding(problem: Problem, route: int, given: Route) -> Iterator[Remark]
 def _without_backward(problem: Problem, route: Route) -> Iterator[Remark]:
     """Yield the first stages of a route whose backwards take no time: they are frozen, or all."""
     for number in route.stages if len(route.stages) > 1 else ():
+        if not problem.stages[number].has_backward:
+            continue
         if _ever(problem, number, ("B", "W", "BW")) or not _ever(problem, number, "F"):
             return
         yield Remark(
@@ -118,7 +120,8 @@ def _without_backward(problem: Problem, route: Route) -> Iterator[Remark]:
             0,
             "B, W and BW are 0, and such a backward still runs",
             "",
-            "It waits for the next stage's backward. Span, delays and held_after_F last until then",
+            "It waits for the next stage's backward. Span, delays and held_after_F last until then."
+            ' A frozen stage says "backward": "none"',
             number=number,
         )
 

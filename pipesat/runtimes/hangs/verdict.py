@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.claims import plural
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.showing import Displayed, Facts
 from pipesat.core.strict_json import read_text
 from pipesat.problem.ops import Event, members
@@ -209,6 +209,9 @@ def verdict(
     problem: Problem, schedule: Schedule, asked: RuleChoice, posted: Steps | None = None
 ) -> Verdict:
     """Judge a valid schedule's order, or its step lists in ``posted``. O(n log n) for n ops."""
+    if any(route.graph is not None for route in problem.routes):
+        text = "whether sends and receives can hang is known of chains, here routes are graphs"
+        raise NotApplicable(text)
     rule, given = RULE_OF[asked], posted is not None
     posted = posted or late_steps(problem, schedule.order)
     found = replace(_judged(problem, posted, rule), given=given)
