@@ -14,14 +14,14 @@ import sys
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from subprocess import DEVNULL, PIPE, Popen
 from typing import IO, Any, Final, cast
 
+from pipesat.child import start
+
 _IDLE: Final = 10.0  # seconds without a loop to compile, after which the process ends
 _DONE: Final = b"."
-_ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class Compiler:
@@ -47,7 +47,14 @@ class Compiler:
 
     def _answered(self, asked: bytes) -> bool:
         if self._process is None:
-            self._process = _started()
+            self._process = start(
+                f"from {__name__} import main; main()",
+                bufsize=0,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=DEVNULL,
+                start_new_session=True,
+            )
             threading.Thread(target=self._process.wait, daemon=True).start()  # leaves no zombie
             if self._closed:
                 self._process.kill()
@@ -79,24 +86,6 @@ class Compiler:
 
 def _pipes(process: Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
     return cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-
-
-def _started() -> Popen[bytes]:
-    known = (os.path.abspath(path) for path in sys.path if path)
-    return Popen(  # noqa: S603  our own interpreter and module
-        [
-            sys.executable or "python is not known",
-            "-P",
-            "-c",
-            f"from {__name__} import main; main()",
-        ],
-        bufsize=0,
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([*known, str(_ROOT)])},
-        start_new_session=True,
-    )
 
 
 def main() -> None:

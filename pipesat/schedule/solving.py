@@ -84,12 +84,12 @@ def named(listener: Listener | None, name: str | None, began: float = 0.0) -> Li
 
 
 class EitherStop(threading.Event):
-    """Set when it is set itself, or when the other one is."""
+    """Set when it is set itself, or when the other one is, if there is one."""
 
-    def __init__(self, other: threading.Event) -> None:
+    def __init__(self, other: threading.Event | None = None) -> None:
         super().__init__()
         self.other = other
 
     def is_set(self) -> bool:
         """Whether to stop."""
-        return super().is_set() or self.other.is_set()
+        return super().is_set() or (self.other is not None and self.other.is_set())

@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 
-from pipesat.core import children
+from pipesat import child
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Objective, Schedule
 from pipesat.solver.lanes.clock import Clock
@@ -255,4 +255,4 @@ class _Lane:
 
 def main() -> None:
     """Be a lane, until the main process is gone."""
-    _Lane(children.parent()).run()
+    _Lane(child.parent()).run()

@@ -22,17 +22,15 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from subprocess import Popen
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from pipesat.core import children
+from pipesat.child import ONE_THREAD, Child, how_ended
 from pipesat.core.usable_cores import memory_left
 from pipesat.schedule.solving import studying
 from pipesat.solver.lanes.incumbent import Incumbent, failure_note
@@ -60,7 +58,7 @@ _SHARE_OF_MEMORY: Final = 0.8
 _LAST_WORDS: Final = 0.3  # seconds for lanes to end a job
 _LOOK: Final = 0.02
 _ENVIRONMENT: Final = {
-    **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    **ONE_THREAD,
     "MALLOC_ARENA_MAX": "1",  # else each thread keeps what its models have freed
     "MALLOC_TRIM_THRESHOLD_": "1000000",
 }
@@ -84,9 +82,8 @@ class _Member:
     """A lane's process as the main process has it; ``jobs`` are those that it has not ended."""
 
     number: int
-    process: Popen[bytes]
+    child: Child
     link: LaneLink
-    words: IO[bytes]
     again: bool
     ready: bool = False
     jobs: set[int] = field(default_factory=set)
@@ -158,17 +155,13 @@ class Team:
                 break
 
     def _start(self, number: int, *, again: bool) -> bool:
-        words = tempfile.TemporaryFile()  # noqa: SIM115  closed where the lane ends
         try:
             with _signals_blocked():
-                process, connection = children.start(
-                    "pipesat.solver.lanes.lane:main", words, _ENVIRONMENT, without=_NEEDLESS
-                )
+                child = Child("pipesat.solver.lanes.lane:main", _ENVIRONMENT, without=_NEEDLESS)
         except (OSError, ValueError) as error:
             self.notes.append(f"lane {number} could not be started: {error}")
-            words.close()
             return False
-        member = _Member(number, process, LaneLink(connection), words, again)
+        member = _Member(number, child, LaneLink(child.connection), again)
         member.listener = threading.Thread(
             target=_listen, args=(member,), name=f"hub of lane {number}", daemon=True
         )
@@ -180,7 +173,7 @@ class Team:
         with self._lock:
             member.number, member.team = number, self
             if self._closed:
-                member.process.kill()
+                member.child.process.kill()
                 return
             self.members[number] = member
             self.searched += member.ready
@@ -292,9 +285,8 @@ class Team:
             if not asked_for:
                 self.members.pop(member.number)
         if not (asked_for or self.asked.clock.over or self.asked.proven):
-            how = f"signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exit code {code}"
             then = "it was started again" if member.again else "the others went on"
-            self.lost.append(f"lane {member.number} ended by {how}, {then}{last}")
+            self.lost.append(f"lane {member.number} ended by {how_ended(code)}, {then}{last}")
             if member.again:
                 self._start(member.number, again=False)
 
@@ -332,7 +324,7 @@ def _end_spare() -> None:
 
 def _end(members: Sequence[_Member]) -> None:
     for member in members:
-        member.process.kill()
+        member.child.process.kill()
     for member in members:
         if member.listener is not None and member.listener.ident:
             member.listener.join(_LAST_WORDS)
@@ -340,10 +332,10 @@ def _end(members: Sequence[_Member]) -> None:
 
 def _listen(member: _Member) -> None:
     """Take what a lane says, for the team that it is in, until it ends."""
-    connection = member.link.connection
+    child = member.child
     with suppress(EOFError, OSError):
         while True:
-            message = connection.recv()
+            message = child.connection.recv()
             team = member.team
             if isinstance(message, Ready):
                 member.ready = True
@@ -359,12 +351,11 @@ def _listen(member: _Member) -> None:
     member.link.close()
     code, cpu = 0, 0.0
     with suppress(ChildProcessError):  # somebody else has waited for it
-        _, status, used = os.wait4(member.process.pid, 0)
+        _, status, used = os.wait4(child.process.pid, 0)
         code, cpu = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime - member.cpu
-    member.process.returncode = code
-    last = "".join(f": {line}" for line in children.last_lines(member.words)[-1:])
-    member.words.close()
-    connection.close()
+    child.process.returncode = code
+    last = "".join(f": {line}" for line in child.last_lines(1))
+    child.close()
     if member in _SPARE:
         _SPARE.remove(member)
     elif member.team is not None:

@@ -80,6 +80,7 @@ def test_all_three_folders_were_found() -> None:
 
 
 LAYERS = """
+child
 core kernels record
 problem
 schedule

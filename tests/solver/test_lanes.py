@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,7 +17,7 @@ import pytest
 
 from pipesat.bounds.feasibility import sure_order
 from pipesat.check.checker import check
-from pipesat.core import children
+from pipesat.child import Child
 from pipesat.core.claims import Bound
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.problem.problem import Problem
@@ -112,7 +111,7 @@ def test_two_lanes_run_at_the_same_time() -> None:
     def ours(seat: Seat, mine: Incumbent) -> list[str]:
         until(lambda: not seat.alone)
         for number in (signal.SIGINT, signal.SIGTERM):
-            team.members[1].process.send_signal(number)
+            team.members[1].child.process.send_signal(number)
         mine.raise_bound(Bound(2, "this lane"))
         until(lambda: mine.value == best)
         mine.raise_bound(Bound(3, "this lane"))
@@ -121,7 +120,7 @@ def test_two_lanes_run_at_the_same_time() -> None:
         return []
 
     team.begin(now=True)
-    pids = [member.process.pid for member in team.members.values()]
+    pids = [member.child.process.pid for member in team.members.values()]
     try:
         report = team.run(incumbent, answers, ours)
     finally:
@@ -136,10 +135,10 @@ def test_two_lanes_run_at_the_same_time() -> None:
 def test_a_lane_that_is_killed_loses_nothing_and_is_started_again_once() -> None:
     team = begun(report=lambda _: None)
     try:
-        team.members[1].process.kill()
+        team.members[1].child.process.kill()
         until(lambda: team.lost and any(one.ready for one in team.members.values()))
         assert team.asked.value == schedules()[-1].makespan
-        team.members[1].process.kill()
+        team.members[1].child.process.kill()
         until(lambda: len(team.lost) == 2)
     finally:
         team.close()
@@ -191,7 +190,7 @@ def test_where_no_process_can_be_started_one_lane_searches(
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no more processes")
 
-    monkeypatch.setattr("pipesat.core.children.start", refuse)
+    monkeypatch.setattr("pipesat.child.start", refuse)
     team, incumbent = team_of(lanes=3)
     team.begin(now=True)
     report = team.run(incumbent, offers_and_stays, lambda *_: ["lane 0 did it all"])
@@ -208,7 +207,7 @@ def test_there_are_as_many_lanes_as_memory_admits(monkeypatch: pytest.MonkeyPatc
         started.append(told)
         raise OSError("not in this test")
 
-    monkeypatch.setattr("pipesat.core.children.start", start)
+    monkeypatch.setattr("pipesat.child.start", start)
     monkeypatch.setattr("pipesat.solver.lanes.team.memory_left", lambda: 300 << 20)
     team, _ = team_of(lanes=4)
     team.begin(now=True)
@@ -218,11 +217,10 @@ def test_there_are_as_many_lanes_as_memory_admits(monkeypatch: pytest.MonkeyPatc
 
 def test_lanes_do_without_pandas() -> None:
     """OR-Tools loads it: 28 MiB and 0.15 s a lane."""
-    with tempfile.TemporaryFile() as words:
-        process, ours = children.start("pandas:any_name", words, {}, without=["pandas"])
-        ours.close()
-        assert process.wait() == 0
-    first = "from pipesat.core.children import do_without; do_without('pandas')"
+    child = Child("pandas:any_name", {}, without=["pandas"])
+    assert child.ended() == "exit code 0"
+    child.close()
+    first = "from pipesat.child import do_without; do_without('pandas')"
     then = "import sys, pipesat.solver.lanes.lane; del sys.modules['pandas']"
     assert not loaded_by(f"{first}; {then}") & {"pandas", "dateutil"}
 
@@ -231,7 +229,7 @@ def test_lanes_do_without_pandas() -> None:
 def test_short_and_deterministic_solves_have_one_lane(
     seconds: float, deterministic: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipesat.core.children.start", fail)
+    monkeypatch.setattr("pipesat.child.start", fail)
     incumbent = Incumbent(PROBLEM, "makespan", Clock(seconds, deterministic))
     team = Team(incumbent, 4)
     team.begin(now=True)
@@ -337,7 +335,7 @@ def test_lanes_serve_the_next_solve_of_a_study() -> None:
             until(lambda: team.members[1].ready)  # noqa: B023
             report = team.run(incumbent, offers_and_ends, waits_for_the_best)
             assert report.notes == ["waited", "offered"]
-            pids += [member.process.pid for member in team.members.values()]
+            pids += [member.child.process.pid for member in team.members.values()]
             team.close()
     assert pids[0] == pids[1]
     assert not alive(pids[0])

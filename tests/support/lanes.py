@@ -73,7 +73,7 @@ def begun(*, report: Callable[[list[int]], Any] = print) -> Team:
     team.hand(incumbent, offers_and_stays)
     team.begin(now=True)
     until(lambda: incumbent.value == value)
-    report([member.process.pid for member in team.members.values()])
+    report([member.child.process.pid for member in team.members.values()])
     return team
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import Annotated, Any, Final, TypeAlias
 from pipesat.compare.sweep.row_file import (
     FORMAT,
     NAME,
-    RowFile,
     SweepRow,
     opened,
     read_rows,
@@ -50,18 +50,21 @@ Listener: TypeAlias = Callable[[str], None]
 def _run(
     spec: Spec,
     todo: Sequence[Case],
-    rows: RowFile,
+    append: Callable[[SweepRow], None],
     place: Place,
     over: threading.Event,
     listener: Listener,
-    schedules: bool,
+    schedules: Path | None,
 ) -> None:
-    """Give cases their rows; ``over`` ends it early with the rows there are, and is set at last."""
+    """Give cases their rows; ``over`` ends it early with the rows there are, and is set at last.
+
+    ``schedules`` is the folder for problems and schedules, if they are kept.
+    """
 
     def run(case: Case) -> Answer:  # problems of thousands of cases are made as they run
         if case.refused:
             return answer("refused", case.refused)
-        return place.run(SweepJob(problem_of(spec, case), case.solve, schedules))
+        return place.run(SweepJob(problem_of(spec, case), case.solve, schedules is not None))
 
     with ThreadPoolExecutor(place.at_once) as threads:
         running = {threads.submit(run, case): case for case in todo}
@@ -70,11 +73,14 @@ def _run(
                 if over.is_set():
                     return
                 case, found = running[future], future.result()
-                if schedule := found.pop("schedule"):
-                    found["result"]["schedule"] = _write(spec, case, rows.path.parent, schedule)
+                schedule = found.pop("schedule")
+                if schedule and schedules:
+                    found["result"]["schedule"] = _write(spec, case, schedules, schedule)
                 row = row_of(case, found)
-                rows.append(row)
-                listener(f"[{number}/{len(todo)}] {_described(row)}")
+                append(row)
+                axes = " ".join(f"{k}={v}" for k, v in row["case"].items() if v is not None)
+                said = (row["result"] or {}).get("value") or row["why"] or ""
+                listener(f"[{number}/{len(todo)}] {axes}: {row['status']} {said}".rstrip())
         finally:
             over.set()
             threads.shutdown(cancel_futures=True)
@@ -82,17 +88,16 @@ def _run(
 
 def row_of(case: Case, found: Answer) -> SweepRow:
     """Return the row of a case of which this came."""
+    asked = {name: case.solve[name] for name in ("workers", "deterministic")}
     return {
         "format": FORMAT,
         "key": case.key,
         "status": found["status"],
         "why": found["why"],
-        "case": dict(case.axes) | {name: case.solve[name] for name in ("workers", "deterministic")},
+        "case": {**case.axes, **asked},
         "problem_sha256": case.problem_sha256,
         "ops": case.ops or None,
-        "result": found["result"],
-        "wall_s": found["wall_s"],
-        "host": found["host"],
+        **{name: found[name] for name in ("result", "wall_s", "host")},
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
@@ -106,20 +111,6 @@ def _write(spec: Spec, case: Case, folder: Path, schedule: str) -> str:
     return f"{home}/schedule.json"
 
 
-def _described(row: SweepRow) -> str:
-    case = " ".join(f"{name}={value}" for name, value in row["case"].items() if value is not None)
-    result = row["result"] or {}
-    return f"{case}: {row['status']} {result.get('value') or row['why'] or ''}".rstrip()
-
-
-def _plan(cases: int, todo: Sequence[Case], at_once: int) -> str:
-    seconds = sum(case.solve["time_limit"] + _START for case in todo if not case.refused)
-    return (
-        f"pipesat: {len(todo)} of {cases} cases to run, {at_once} at a time, "
-        f"in {int(-(-seconds // (60 * at_once)))} min at most"
-    )
-
-
 MOST_LINES: Final = 40  # of the table
 _SHOWN: Final = (
     *("status", "value", "lower_bound", "gap"),
@@ -129,6 +120,14 @@ _RESULT: Final = (
     *("value", "makespan", "span", "lower_bound", "lower_bound_source"),
     *("gap", "seed", "workers"),
 )
+
+
+def _plan(cases: int, todo: Sequence[Case], at_once: int) -> str:
+    seconds = sum(case.solve["time_limit"] + _START for case in todo if not case.refused)
+    return (
+        f"pipesat: {len(todo)} of {cases} cases to run, {at_once} at a time, "
+        f"in {int(-(-seconds // (60 * at_once)))} min at most"
+    )
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -150,11 +149,8 @@ class Sweep(Displayed):
         ends = ", ".join(f"{count} {end}" for end, count in self._ends().items())
         left = len(self.cases) - len(self.rows)
         missing = f", {left} to run" if left > 0 else ""
-        return [
-            ("cases", f"{len(self.cases) or len(self.rows)}{missing}"),
-            ("ended", ends),
-            ("rows", str(self.path)),
-        ]
+        cases = f"{len(self.cases) or len(self.rows)}{missing}"
+        return [("cases", cases), ("ended", ends), ("rows", str(self.path))]
 
     def _ends(self) -> dict[str, int]:
         return dict(sorted(Counter(str(row["status"]) for row in self.rows).items()))
@@ -162,10 +158,13 @@ class Sweep(Displayed):
     def tables(self) -> Iterator[Table]:
         """Yield the first rows, by the axes that differ."""
         rows = self.rows[:MOST_LINES]
-        axes = _varying([row["case"] for row in rows])
-        records = [
-            {name: record.get(name) for name in (*axes, *_SHOWN)} for record in map(_record, rows)
-        ]
+        axes = {
+            name: {str(row["case"].get(name)) for row in rows}
+            for row in rows[:1]
+            for name in row["case"]
+        }
+        names = [*(name for name, values in axes.items() if len(values) > 1), *_SHOWN]
+        records = [{name: record.get(name) for name in names} for record in map(_record, rows)]
         left = len(self.rows) - len(records)
         notes = [f"and {left} more rows, which --csv has"] if left else []
         if records:
@@ -232,12 +231,6 @@ def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _varying(axes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of the axes that have more than one value."""
-    names = axes[0] if axes else ()
-    return [name for name in names if len({str(case.get(name)) for case in axes}) > 1]
-
-
 @public
 def sweep(
     spec: Spec | str | Path,
@@ -292,10 +285,9 @@ def sweep(
     Contradiction
         If rows do not agree with each other.
     """
-    for name, wanted in (("retry", retry), ("schedules", schedules)):
-        if dry_run and wanted:
-            text = "`dry_run` runs no case and writes nothing"
-            raise BadInput(text, where=name, value=wanted)
+    if dry_run and (retry or schedules):
+        where = "retry" if retry else "schedules"
+        raise BadInput("`dry_run` runs no case and writes nothing", where=where, value=True)
     if ray is not None and processes is not None:
         raise BadInput("Ray decides how many cases run at a time", where="processes")
     source = "" if isinstance(spec, Spec) else str(spec)
@@ -312,18 +304,17 @@ def sweep(
     cases = tuple(cases_of(data))
     known = read_rows(home / NAME)
     if not dry_run and (retry or any(case.key not in known for case in cases)):
-        over = EitherStop(stop or threading.Event())
-        place = (
+        over, said = EitherStop(stop), listener or (lambda _: None)
+        at_once = processes or max(1, usable_cores() // data.workers)
+        with (
             ray_cluster(ray, data.workers, over)
             if ray
-            else this_machine(processes or max(1, usable_cores() // data.workers), over)
-        )
-        listener = listener or (lambda _: None)
-        with place as there, opened(home, {case.key for case in cases if retry}) as rows:
-            todo = [case for case in cases if case.key not in rows.by_key]
-            listener(_plan(len(cases), todo, there.at_once))
-            _run(data, todo, rows, there, over, listener, schedules)
-            known = rows.by_key
+            else nullcontext(this_machine(at_once, over)) as place,
+            opened(home, {case.key for case in cases if retry}) as (known, append),
+        ):
+            todo = [case for case in cases if case.key not in known]
+            said(_plan(len(cases), todo, place.at_once))
+            _run(data, todo, append, place, over, said, home if schedules else None)
     found = tuple(known[case.key] for case in cases if case.key in known)
     try:
         require_agreement(found)

@@ -7,18 +7,19 @@ the folder; its lock ends with its process, however that ends.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pipesat.core.atomic import complaining, prepare_folder, write_file
 from pipesat.core.claims import Standing, require_best
+from pipesat.core.complaint import Says, validated
 from pipesat.core.errors import BadInput
-from pipesat.core.strict_json import parse_json
+from pipesat.core.strict_json import StrictModel, parse_json
 
 FORMAT: Final = "pipesat.sweep-row/1"
 NAME: Final = "rows.jsonl"
@@ -28,50 +29,49 @@ _HEAD: Final = b'{"format": "pipesat.sweep-row/'
 SweepRow: TypeAlias = dict[str, Any]
 
 
-class RowFile:
-    """The rows of a folder, by key, while this process has its lock; see :func:`opened`."""
+class SweepRowModel(StrictModel):
+    """A row, as far as a sweep reads it again."""
 
-    def __init__(self, path: Path, rows: dict[str, SweepRow], file: IO[bytes]) -> None:
-        self.path, self.by_key, self._file = path, rows, file
-
-    def append(self, row: SweepRow) -> None:
-        """Add a row and make sure that it is on the disk."""
-        handle, data = self._file.fileno(), _line(row)
-        size = os.fstat(handle).st_size
-        with complaining(self.path):
-            try:
-                if os.write(handle, data) < len(data):
-                    raise OSError("the disk is full")
-                os.fsync(handle)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.ftruncate(handle, size)
-                raise
-        self.by_key[row["key"]] = row
+    model_config = {"extra": "allow"}
+    format: Annotated[
+        Literal["pipesat.sweep-row/1"],
+        Says(f'"{FORMAT}": rows of another version need a folder of their own'),
+    ]
+    key: str
+    status: str
+    case: dict[str, Any]
+    result: dict[str, Any] | None
 
 
-@contextlib.contextmanager
-def opened(folder: Path, forget: Container[str] = ()) -> Iterator[RowFile]:
-    """Open the rows of a folder to add to them; failed cases of some keys are taken out first."""
+@contextmanager
+def opened(
+    folder: Path, forget: Container[str] = ()
+) -> Iterator[tuple[dict[str, SweepRow], Callable[[SweepRow], None]]]:
+    """Lock a folder: yield its rows by key, and what adds a row and is sure that the disk has it.
+
+    Failed cases of some keys are taken out first.
+    """
     prepare_folder(folder)
     path = folder / NAME
-    with contextlib.ExitStack() as stack:
-        with complaining(folder / _LOCK):
-            lock = stack.enter_context((folder / _LOCK).open("ab"))
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                why = "another sweep is running in this folder"
-                raise BadInput(why, source=str(folder)) from None
+    with open(folder / _LOCK, "ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            why = "another sweep is running in this folder"
+            raise BadInput(why, source=str(folder)) from None
         rows, rest = _read(path)
         left = {key: row for key, row in rows.items() if row["result"] or key not in forget}
-        if len(left) < len(rows):
+        if rest or len(left) < len(rows):
             write_file(path, b"".join(map(_line, left.values())))
-        with complaining(path):
-            file = stack.enter_context(path.open("ab", buffering=0))
-            if rest and len(left) == len(rows):
-                os.truncate(path, path.stat().st_size - len(rest))
-        yield RowFile(path, left, file)
+
+        def append(row: SweepRow) -> None:
+            with complaining(path), path.open("ab") as file:
+                file.write(_line(row))
+                file.flush()
+                os.fsync(file.fileno())
+            left[row["key"]] = row
+
+        yield left, append
 
 
 def _line(row: SweepRow) -> bytes:
@@ -94,31 +94,15 @@ def _read(path: Path) -> tuple[dict[str, SweepRow], bytes]:
     *lines, rest = data.split(b"\n")
     for number, line in enumerate(lines, 1):
         source = f"{path}:{number}"
-        row = _row(line, source)
-        if row["key"] in rows:
+        row = parse_json(line.decode(errors="surrogateescape"), source)
+        key = validated(row, SweepRowModel, source).key
+        if key in rows:
             raise BadInput("this key has a row already", source=source, where="key")
-        rows[row["key"]] = row
+        rows[key] = row
     head = rest.rstrip(b"\0")
     if not (head.startswith(_HEAD) or _HEAD.startswith(head)):
         raise BadInput("expected rows of a sweep", source=f"{path}:{len(lines) + 1}")
     return rows, rest
-
-
-def _row(line: bytes, source: str) -> SweepRow:
-    row = parse_json(line.decode(errors="surrogateescape"), source)
-    if not isinstance(row, Mapping) or "format" not in row:
-        raise BadInput(f'expected a row of the format "{FORMAT}"', source=source)
-    for name, kind, wanted in (
-        ("format", str, f'"{FORMAT}": rows of another version need a folder of their own'),
-        ("key", str, "a string"),
-        ("status", str, "a string"),
-        ("case", dict, "an object"),
-        ("result", dict | None, "an object or null"),
-    ):
-        value = row.get(name)
-        if not isinstance(value, kind) or (name == "format" and value != FORMAT):
-            raise BadInput(f"expected {wanted}", source=source, where=name, value=value)
-    return {"result": None, **row}
 
 
 def standing_of(row: SweepRow) -> Standing:

@@ -1,4 +1,4 @@
-"""Where cases run: interpreters of this machine that end with the sweep, or a Ray cluster."""
+"""Where cases run: processes of this machine that end with the sweep, or a Ray cluster."""
 
 from __future__ import annotations
 
@@ -8,21 +8,18 @@ import pickle
 import platform
 import signal
 import socket
-import tempfile
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import IO, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from pipesat.core import children
+from pipesat import child
+from pipesat.core.atomic import complaining
 from pipesat.core.errors import BadInput, NotApplicable, RunFailed
 from pipesat.problem.problem import Problem
 
-_ONE_THREAD: Final = dict.fromkeys(
-    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"
-)
 _TICK: Final = 0.2  # seconds between two looks at whether the sweep ends
 _LISTENS: Final = 10.0  # seconds for a head of a cluster to accept a connection
 _RETRIES: Final = 3  # of a task whose machine was lost
@@ -78,76 +75,33 @@ def run_case(job: SweepJob) -> Answer:
     return found | {"wall_s": round(time.monotonic() - began, 3)}
 
 
-class _Interpreter:
-    """An interpreter of this machine that runs one case after the other, and ends with us."""
+def this_machine(at_once: int, over: threading.Event) -> Place:
+    """Return this machine; what still runs when ``over`` is set is ended."""
 
-    def __init__(self) -> None:
-        self.words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
-        function = "pipesat.compare.sweep.runs:serve"
-        self.process, self.link = children.start(function, self.words, _ONE_THREAD, session=True)
+    def run(job: SweepJob) -> Answer:
+        with child.Child(f"{__name__}:serve", child.ONE_THREAD, session=True) as one:
+            with suppress(EOFError, OSError):
+                one.connection.send(job)
+                while not one.connection.poll(_TICK):
+                    if over.is_set():
+                        raise RunFailed("the sweep ends")
+                found: Answer = one.connection.recv()
+                return found
+            killed = one.process.wait() == -signal.SIGKILL
+            memory = "; perhaps the machine ran out of memory" if killed else ""
+            return answer("killed", f"ended by {one.ended()}{memory}")
 
-    def run(self, job: SweepJob, over: threading.Event) -> Answer | None:
-        """Return what came of a job; ``None`` if the interpreter was lost."""
-        with suppress(EOFError, OSError):
-            self.link.send(job)
-            while not self.link.poll(_TICK):
-                if over.is_set():
-                    raise RunFailed("the sweep ends")
-            found: Answer = self.link.recv()
-            return found
-        self.process.wait()
-        return None
-
-    def close(self) -> str:
-        """End it and its lanes, in the middle of a case if need be; return how it ended."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        code = self.process.wait()
-        last = "".join(f": {line}" for line in children.last_lines(self.words)[-1:])
-        self.words.close()
-        self.link.close()
-        if code >= 0:
-            return f"ended with exit code {code}{last}"
-        memory = "; perhaps the machine ran out of memory" if code == -signal.SIGKILL else ""
-        return f"killed by signal {-code} ({signal.strsignal(-code)}){memory}{last}"
+    return Place(at_once, run)
 
 
 def serve() -> None:
-    """Run the cases that come by a connection; end with it, in the middle of a case if need be."""
-    parent = children.parent()
+    """Run the case that comes by a connection; end with it, in the middle of it if need be."""
+    parent = child.parent()
     with suppress(EOFError, OSError):
-        while True:
-            job = parent.recv()
-            threading.Thread(target=_serve, args=(parent.send, job), daemon=True).start()
+        job = parent.recv()
+        threading.Thread(target=lambda: parent.send(run_case(job)), daemon=True).start()
+        parent.recv()
     os._exit(0)
-
-
-def _serve(send: Callable[[Answer], None], job: SweepJob) -> None:
-    send(run_case(job))
-
-
-@contextmanager
-def this_machine(at_once: int, over: threading.Event) -> Iterator[Place]:
-    """Yield this machine; what still runs when ``over`` is set is ended."""
-    idle: list[_Interpreter] = []
-
-    def run(job: SweepJob) -> Answer:
-        one = idle.pop() if idle else _Interpreter()
-        try:
-            found = one.run(job, over)
-        except RunFailed:
-            one.close()
-            raise
-        if found is None:
-            return answer("killed", one.close())
-        idle.append(one)
-        return found
-
-    try:
-        yield Place(at_once, run)
-    finally:
-        for one in idle:
-            one.close()
 
 
 @contextmanager
@@ -156,8 +110,14 @@ def ray_cluster(address: str, workers: int, over: threading.Event) -> Iterator[P
 
     A case is a task that takes as many CPUs as it has workers.
     """
-    ray = _load_ray()
-    _check_that_something_listens(address)
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise BadInput("`ray` needs Ray: pip install 'ray>=2.40'") from None
+    host, _, port = address.rpartition(":")
+    if port.isdecimal() and "/" not in host:  # Ray itself looks long for what is not there
+        with complaining(address, "no Ray cluster is there"):
+            socket.create_connection((host, port), timeout=_LISTENS).close()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
@@ -203,28 +163,6 @@ def run_task(job: bytes, version: str) -> Answer:
             f"pipesat {here} on {platform.node()}, expected {version} as where the sweep started"
         )
     return run_case(pickle.loads(job))  # noqa: S301  it is ours
-
-
-def _load_ray() -> Any:
-    try:
-        import ray
-    except ModuleNotFoundError as error:
-        if error.name != "ray":
-            raise
-        raise BadInput("`ray` needs Ray: pip install 'ray>=2.40'") from None
-    return ray
-
-
-def _check_that_something_listens(address: str) -> None:
-    """Spare users Ray's wait where it is clear at once; other forms of address are Ray's."""
-    host, _, port = address.rpartition(":")
-    if not host or "/" in host or not port.isdecimal():
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=_LISTENS).close()
-    except (OSError, OverflowError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise BadInput(f"no Ray cluster is there: {reason}", source=address) from None
 
 
 def _one_line(error: object) -> str:

@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
-from typing import IO, Any, Final, NamedTuple, Self
+from typing import IO, Any, Final, NamedTuple
 
-from pipesat.core import children
+from pipesat import child
 from pipesat.core.errors import BadInput, PipesatError
 
 _TICK: Final = 0.05  # seconds between two looks at who stops us, and at who still speaks
@@ -74,54 +74,37 @@ class Outcome:
     moment: float = 0.0
 
 
-class Host:
+class Host(child.Child):
     """A host, seen from its parent; ``more`` is added to our environment."""
 
     def __init__(self, more: Mapping[str, str]) -> None:
-        self._words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
-        self._process, self._connection = children.start(
-            "pipesat.measure.processes.forks:main", self._words, more, session=True
-        )
-
-    @property
-    def ended(self) -> bool:
-        """Whether the host is gone, by itself or by somebody else."""
-        return self._process.poll() is not None
+        super().__init__("pipesat.measure.processes.forks:main", more, session=True)
 
     def run(self, batch: Batch, idle: Callable[[], None] = lambda: None) -> dict[str, Outcome]:
         """Run calls and wait for all; ``idle`` is called meanwhile, and what it raises ends it."""
         try:
-            self._connection.send(batch)
-            while not self._connection.poll(_TICK):
-                if self.ended:
+            self.connection.send(batch)
+            while not self.connection.poll(_TICK):
+                if self.process.poll() is not None:
                     raise EOFError
                 idle()
-            outcomes: dict[str, Outcome] = self._connection.recv()
+            outcomes: dict[str, Outcome] = self.connection.recv()
         except (EOFError, OSError):
-            lost = Outcome(self._process.wait(), log=children.last_lines(self._words))
+            lost = Outcome(self.process.wait(), log=self.last_lines())
             return dict.fromkeys(batch.calls, lost)
         return outcomes
 
     def close(self) -> None:
-        """End the host and whatever it runs."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        """Close what we have of it, when the last process that has the connection is gone."""
         with suppress(EOFError, OSError):
-            while True:  # the connection ends with the last process that has it
-                self._connection.recv_bytes()
-        self._words.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            while True:
+                self.connection.recv_bytes()
+        super().close()
 
 
 def main() -> None:
     """Be the host: run batches until the parent is gone."""
-    parent = children.parent()
+    parent = child.parent()
     with suppress(EOFError):
         while True:
             parent.send(_run_together(parent.recv(), parent))
@@ -180,7 +163,7 @@ class _Fork:
         self.process.join()
         self.pipe.close()
         with self.words:
-            log = found.log or children.last_lines(self.words)
+            log = found.log or child.last_lines(self.words)
             return replace(found, code=self.process.exitcode or 0, log=log)
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import csv
+import errno
 import importlib
 import json
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from pipesat.check.checker import check
 from pipesat.compare.sweep import row_file
-from pipesat.compare.sweep import runs as run_module
 from pipesat.compare.sweep.row_file import FORMAT, NAME, SweepRow, opened
 from pipesat.compare.sweep.runs import SweepJob, run_case, run_task
 from pipesat.compare.sweep.sources import NumbersModel, ProfileModel
@@ -178,28 +178,35 @@ def test_the_page_and_the_example(save: Save) -> None:
 
 
 def row(key: str, status: str = "optimal") -> SweepRow:
-    return {"format": FORMAT, "key": key, "status": status, "case": {}, "why": "é" * 20}
+    return {
+        "format": FORMAT,
+        "key": key,
+        "status": status,
+        "case": {},
+        "why": "é" * 20,
+        "result": None,
+    }
 
 
 def test_what_a_crash_left_of_a_row_is_cut_off(tmp_path: Path) -> None:
-    with opened(tmp_path) as rows:
-        rows.append(row("a"))
-        rows.append(row("b"))
+    with opened(tmp_path) as (rows, append):
+        append(row("a"))
+        append(row("b"))
     whole = (tmp_path / NAME).read_bytes()
     start = whole.index(b"\n") + 1
     for cut in (*range(start, len(whole) - 1, 5), len(whole) - 1):
         (tmp_path / NAME).write_bytes(whole[:cut])
-        with opened(tmp_path) as rows:
-            assert rows.by_key.keys() == {"a"}
-            rows.append(row("b"))
+        with opened(tmp_path) as (rows, append):
+            assert rows.keys() == {"a"}
+            append(row("b"))
         assert (tmp_path / NAME).read_bytes() == whole
 
 
 def test_a_block_of_zeros_is_a_lost_row_too(tmp_path: Path) -> None:
     line = json.dumps(row("a")).encode() + b"\n"
     (tmp_path / NAME).write_bytes(line + b"\0" * 100)
-    with opened(tmp_path) as rows:
-        assert rows.by_key.keys() == {"a"}
+    with opened(tmp_path) as (rows, _):
+        assert rows.keys() == {"a"}
     assert (tmp_path / NAME).read_bytes() == line
 
 
@@ -208,7 +215,7 @@ def test_a_block_of_zeros_is_a_lost_row_too(tmp_path: Path) -> None:
     [
         ("hello", ["rows.jsonl:1", "rows of a sweep"]),
         ("hello\n", ["rows.jsonl:1", "not JSON"]),
-        ("{}\n", ["rows.jsonl:1", FORMAT]),
+        ("{}\n", ["rows.jsonl:1", "format", "missing"]),
         (json.dumps(row("a") | {"format": "pipesat.sweep-row/2"}) + "\n", ["format", "row/2"]),
         (json.dumps(row("a")) + "\n" + json.dumps(row("a")) + "\n", ["rows.jsonl:2", "key"]),
         (json.dumps(row("a"))[:-9] + "\n" + json.dumps(row("b")) + "\n", ["rows.jsonl:1"]),
@@ -226,42 +233,41 @@ def test_a_file_of_other_things_is_left_alone(
 
 
 def test_two_sweeps_of_one_folder(tmp_path: Path) -> None:
-    with opened(tmp_path) as rows:
-        rows.append(row("a"))
+    with opened(tmp_path) as (rows, append):
+        append(row("a"))
         with pytest.raises(BadInput, match="another sweep is running in this folder"):
             opened(tmp_path).__enter__()
-        rows.append(row("b"))
-    with opened(tmp_path) as rows:
-        assert rows.by_key.keys() == {"a", "b"}
+        append(row("b"))
+    with opened(tmp_path) as (rows, append):
+        assert rows.keys() == {"a", "b"}
 
 
 def test_a_full_disk_leaves_the_rows_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def half(handle: int, data: bytes) -> int:
-        return real(handle, data[: len(data) // 2])
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "the disk is full")
 
-    real = os.write
-    with opened(tmp_path) as rows:
-        rows.append(row("a"))
-        before = (tmp_path / NAME).read_bytes()
-        monkeypatch.setattr(row_file.os, "write", half)
+    with opened(tmp_path) as (_, append):
+        append(row("a"))
+        monkeypatch.setattr(row_file.os, "fsync", full)
         with pytest.raises(BadInput, match="disk is full"):
-            rows.append(row("b"))
+            append(row("b"))
         monkeypatch.undo()
-        assert (tmp_path / NAME).read_bytes() == before
-        rows.append(row("c"))
+    (tmp_path / NAME).write_bytes((tmp_path / NAME).read_bytes()[:-9])  # half of it was written
+    with opened(tmp_path) as (_, append):
+        append(row("c"))
     assert [line["key"] for line in rows_in(tmp_path)] == ["a", "c"]
 
 
 def test_failures_can_be_forgotten(tmp_path: Path) -> None:
-    with opened(tmp_path) as rows:
+    with opened(tmp_path) as (_, append):
         for key, result in (("a", None), ("b", {"value": None}), ("c", None)):
-            rows.append(row(key) | {"result": result})
+            append(row(key) | {"result": result})
     with open(tmp_path / NAME, "ab") as file:
         file.write(b'{"format": "pipesat.sweep-row/')  # what a crash left goes, too
-    with opened(tmp_path, forget={"a", "b"}) as rows:
-        rows.append(row("d"))
+    with opened(tmp_path, forget={"a", "b"}) as (_, append):
+        append(row("d"))
     assert [line["key"] for line in rows_in(tmp_path)] == ["b", "c", "d"]
 
 
@@ -409,8 +415,8 @@ def test_a_case_that_is_killed_is_a_row_and_the_next_one_runs(save: Save, tmp_pa
     assert process.returncode == 0, err
     one, two = rows_in(folder)
     assert one["status"] == two["status"] == "killed"
-    assert one["why"].startswith("killed by signal 11")
-    assert two["why"].startswith("killed by signal 9")
+    assert one["why"].startswith("ended by signal 11")
+    assert two["why"].startswith("ended by signal 9")
     assert "ran out of memory" in two["why"]
 
 
@@ -519,7 +525,7 @@ def test_a_machine_with_another_version_runs_nothing() -> None:
 def test_an_address_where_nothing_listens(
     cli: Run, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_module, "_load_ray", threading.Event)  # it is not reached
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))  # nothing of it is reached
     spec = save(small("devices = 1\nmicrobatches = 1"), "sweep.toml")
     outcome = cli("sweep", spec, "-o", tmp_path / "out", "--processes", "ray=127.0.0.1:1")
     one_bad_line(outcome, "127.0.0.1:1", "no Ray cluster is there")
