@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
 
 _ROUNDS: Final = 60
 _PATIENCE: Final = 120  # rounds in vain, at most, before sequences change places at random
-_FOR_RULES: Final = 0.4  # of a budget, until the last rule begins
-_NARROW, _WIDE = 256, 1024  # replays at once: for a budget or few replicas, and for many
+_NARROW, _WIDE = 256, 1024  # replays at once: for few replicas, and for many
 
 
 class TriedDeal(NamedTuple):
@@ -87,13 +85,10 @@ class Dealer:
         *,
         seed: int = 0,
         rounds: int = _ROUNDS,
-        budget: float | None = None,
     ) -> Deal:
         """Deal the sequences of one step; ``deal(...).replicas`` has every one exactly once.
 
-        With ``rounds``, one seed gives one answer on every machine, so each rank may deal for
-        itself. With a ``budget`` in seconds, how much is tried depends on the machine: let one rank
-        deal for all.
+        One seed gives one answer on every machine, so each rank may deal for itself.
 
         Raises
         ------
@@ -102,28 +97,16 @@ class Dealer:
         NotApplicable
             If no deal was found that fits.
         """
-        began = time.perf_counter()
         lengths = [int(n) if isinstance(n, np.integer) else n for n in lengths]
         about = (lengths, self.reference, self.quadratic, self._known)
         costs = costs_of_lengths(self.problem, *about)
         load = checked_load(self.replay, costs, lengths, self.tokens, self.replicas)
-        late = None if budget is None else lambda part: time.perf_counter() - began > part * budget
-        count, last = 0, began
-
-        def over() -> bool:
-            """Whether another round, as long as the last one, would come too late."""
-            nonlocal count, last
-            now, before, last = time.perf_counter(), last, time.perf_counter()
-            count += 1
-            took = now - before if count > 1 else 0.0
-            return count > rounds if budget is None else now + took - began > budget
-
         shares = self._shares
         if shares.max() > load.largest_share:
-            shares = best_shares(self.replay, self._typical, load.largest_share, shares)
-        skip = None if late is None else lambda: late(_FOR_RULES)
-        best, _ = best_of_rules(load, shares, skip)
-        best = searched(best, np.random.default_rng(seed), over)
+            shares = best_shares(self.replay, self._typical, load.largest_share)
+        best, _ = best_of_rules(load, shares)
+        left = iter(range(rounds))
+        best = searched(best, np.random.default_rng(seed), lambda: next(left, None) is None)
         if not best.fits:
             raise NotApplicable("no deal was found that fits into memory and tokens")
         return best
@@ -179,7 +162,7 @@ def replay_of(problem: Problem, name: str, microbatches: int) -> Replay:
 
 
 def best_of_rules(
-    load: Load, shares: Floats, skip: Callable[[], bool] | None = None
+    load: Load, shares: Floats, skip: Callable[[], bool] = lambda: False
 ) -> tuple[Deal, list[TriedDeal]]:
     """Return the best deal of all rules and of our own start, and what each rule's takes.
 
@@ -187,7 +170,7 @@ def best_of_rules(
     """
     found, tried = [deal_of(load, by_shares(load, shares))], []
     for name, rule in RULES.items():
-        if skip is not None and skip():
+        if skip():
             tried.append(TriedDeal(name, None, "time was over"))
             continue
         try:
@@ -226,13 +209,10 @@ def _rank(deal: Deal) -> tuple[bool, int]:
 _STEPS: Final = 400
 _OPS: Final = 200_000  # to be timed in all; of long replicas it takes fewer steps
 _RATE: Final = 0.3
-_FINER_STEPS, _FINER_RATE = 40, 0.1
 _LEAST: Final = 1e-3  # of an equal share
 
 
-def best_shares(
-    replay: Replay, costs: Floats, most: float = 1.0, near: Floats | None = None
-) -> Floats:
+def best_shares(replay: Replay, costs: Floats, most: float = 1.0) -> Floats:
     """Return the share of each of a replica's microbatches, in the order in which they enter.
 
     Equal ones are not the best: small ones that enter first and last shorten a pipeline's warm-up
@@ -247,16 +227,12 @@ def best_shares(
         What all of a replica's sequences take together, in the replay's columns.
     most
         The largest share that a microbatch may have.
-    near
-        Shares that were the best of another ``most``: fewer and finer steps begin there.
     """
     m = replay.places
     most, costs = max(most, 1 / m), costs.astype(float) / max(float(costs.max()), 1.0)
-    here: Floats = np.full(m, 1 / m) if near is None else within(near, most)
-    steps, first = (_STEPS, _RATE) if near is None else (_FINER_STEPS, _FINER_RATE)
-    best = mean = here
+    best = mean = here = np.full(m, 1 / m)
     least = np.inf
-    for step in range(min(steps, 1 + _OPS // len(replay.ops))):
+    for step in range(min(_STEPS, 1 + _OPS // len(replay.ops))):
         lengths = costs[:, None, None] * here[None, :, None]
         value = replay.ends(lengths)[replay.last].max()
         if value < least:
@@ -265,9 +241,8 @@ def best_shares(
         spread = np.ptp(on_path)
         if not spread:
             break
-        rate = first / np.sqrt(step + 1)
-        here = here * np.exp(-rate * (on_path - on_path.min()) / spread)
-        here = within(here, most)
+        rate = _RATE / np.sqrt(step + 1)
+        here = within(here * np.exp(-rate * (on_path - on_path.min()) / spread), most)
         mean = mean + (here - mean) / (step + 2)
     by_mean = replay.ends(costs[:, None, None] * mean[None, :, None])[replay.last].max()
     return mean if by_mean < least else best

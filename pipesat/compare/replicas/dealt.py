@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,9 +11,8 @@ import numpy as np
 
 from pipesat.compare.order_rows import in_order
 from pipesat.compare.replicas.assignment import Assignment
-from pipesat.compare.replicas.deal import Deal, Load, best_of_all
+from pipesat.compare.replicas.deal import Deal, Load
 from pipesat.compare.replicas.dealer import (
-    TriedDeal,
     best_of_rules,
     best_shares,
     checked_load,
@@ -24,7 +23,6 @@ from pipesat.compare.replicas.judge import replica_violations
 from pipesat.compare.replicas.least_times import bound_of_any, bound_of_schedule
 from pipesat.compare.replicas.replay import costs_of_lengths, costs_of_list
 from pipesat.core.atomic import digest
-from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Contradiction, Infeasible
 from pipesat.core.progress import doing
 from pipesat.problem.lengths import microbatches_from_lengths
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from pipesat.solver.lanes.clock import Clock
 
 _CHECKED: Final = 5_000  # ops: the slowest replicas pass the checker, as many as have so many
-_QUICK: Final = 0.2  # seconds; with less there is no time for the programme of a bound
 _RULES: Final = 0.3  # of the time, until the last rule of many sequences begins
 _SEARCH: Final = 0.9  # of the time; the rest is for checks
 _FEW: Final = 2000  # sequences that every rule deals in time
@@ -65,14 +62,23 @@ def dealt(
     given = [1] * len(costs) if lengths is None else lengths
     load = checked_load(replay, costs, given, tokens, replicas)
     _require_room(load)
+    typical = load.costs[:, :-1].mean(axis=0) * (len(costs) / replicas)
+    few = len(costs) <= _FEW
+    late = lambda: clock.stop() or (not few and clock.elapsed > _RULES * clock.limit)  # noqa: E731
     with doing("dealing by rule"):
-        best, tried = _by_rules(load, clock)
+        best, tried = best_of_rules(load, best_shares(replay, typical, load.largest_share), late)
     with doing(f"what no assignment beats under {schedule}"):
-        bound = bound_of_schedule(load, schedule, quick=clock.limit < _QUICK)
+        bound = bound_of_schedule(load, schedule)
     any_bound = bound_of_any(problem, costs, replicas)
-    if any_bound is not None and any_bound.value > bound.value:
-        bound = any_bound
-    best, bound = _best(load, best, bound, schedule, clock, seed)
+    bound = max(bound, any_bound or bound, key=lambda bound: bound.value)
+    part = clock.part(_SEARCH * clock.limit - clock.elapsed)
+
+    def over() -> bool:
+        part.count(1 / _ROUNDS)
+        return part.over
+
+    with doing("exchanging sequences between replicas"):
+        best = searched(best, np.random.default_rng(seed), over, bound.value)
     about: dict[str, Any] | None = None
     if lengths is not None:
         about = {
@@ -122,42 +128,6 @@ def _ordered(
         problem = problem.with_microbatches(listed)
     order = [part[0] for part in deal.replicas[0]]
     return problem_text(in_order(problem, [order]).document)
-
-
-def _by_rules(load: Load, clock: Clock) -> tuple[Deal, list[TriedDeal]]:
-    """The best deal of all rules and our own start, and what each rule's takes."""
-    typical = load.costs[:, :-1].mean(axis=0) * (len(load.costs) / load.replicas)
-    few = len(load.costs) <= _FEW
-
-    def late() -> bool:
-        return clock.stop() or (not few and clock.elapsed > _RULES * clock.limit)
-
-    return best_of_rules(load, best_shares(load.replay, typical, load.largest_share), late)
-
-
-def _best(
-    load: Load, start: Deal, bound: Bound, schedule: str, clock: Clock, seed: int
-) -> tuple[Deal, Bound]:
-    """The best deal of all where they can be tried, else of a search; and the bound then."""
-    if (exact := best_of_all(load)) is None:
-        with doing("exchanging sequences between replicas"):
-            part = clock.part(_SEARCH * clock.limit - clock.elapsed)
-            return searched(start, np.random.default_rng(seed), _ending(part), bound.value), bound
-    if exact.fits:
-        return exact, Bound(exact.value, f"all deals under {schedule}")
-    if load.costs[:, load.replay.timed].min():
-        raise Infeasible(f"no deal of all fits into memory and tokens under {schedule}")
-    return exact, bound
-
-
-def _ending(clock: Clock) -> Callable[[], bool]:
-    """Return whether a search is to end, asked once a round."""
-
-    def over() -> bool:
-        clock.count(1 / _ROUNDS)
-        return clock.over
-
-    return over
 
 
 def _costs(

@@ -31,19 +31,15 @@ _LONGEST: Final = 64
 _ROWS: Final = 1 << 15
 
 
-def bound_of_schedule(load: Load, name: str, *, quick: bool = False) -> Bound:
-    """Return the best bound on the slowest replica under the schedule called so.
-
-    ``quick``: of one path alone, in milliseconds.
-    """
+def bound_of_schedule(load: Load, name: str) -> Bound:
+    """Return the best bound on the slowest replica under the schedule called so."""
     mean = np.repeat(load.costs.mean(axis=0)[:-1, None], load.replay.places, axis=1)
     nothing = np.zeros(load.replay.places)
     paths = [Prices(load.replay.longest_path(mean[:, :, None]), nothing, nothing)]
-    if not quick and len(load.replay.ops) <= _MOST_OPS and (prices := _prices(load)) is not None:
+    if len(load.replay.ops) <= _MOST_OPS and (prices := _prices(load)) is not None:
         paths.append(prices)
     found = [Bound(value_at(load, prices), f"mean replica under {name}") for prices in paths]
-    found += [] if quick else _of_holding(load, name)
-    return max(found, key=lambda bound: bound.value)
+    return max([*found, *_of_holding(load, name)], key=lambda bound: bound.value)
 
 
 def value_at(load: Load, prices: Prices) -> int:

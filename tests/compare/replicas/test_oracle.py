@@ -132,14 +132,16 @@ def test_the_best_of_all_deals_is_found(seed: int) -> None:
     rooms = [device.memory for device in problem.devices]
     m = problem.routes[0].microbatches
     truth = best_of_all(costs, lengths, replicas, m, tokens, rooms)
-    options: dict[str, Any] = {"replicas": replicas, "tokens": tokens, "time_limit": 4}
+    options: dict[str, Any] = {"replicas": replicas, "tokens": tokens, "time_limit": 1}
     options |= {"lengths": lengths, "reference": 4, "quadratic": Fraction(share)}
-    if truth is None:
-        with pytest.raises(pipesat.Infeasible):
-            pipesat.balance(problem, **options, deterministic=True)
+    try:
+        found = pipesat.balance(problem, **options, deterministic=True)
+    except pipesat.Infeasible:
+        assert truth is None
         return
-    found = pipesat.balance(problem, **options, deterministic=True)
     assert found.value == truth
+    if truth is None:
+        return
     assert found.lower_bound <= truth
     assert found.any_bound.value <= truth
     for makes, row in zip(found.makespans, found.replicas, strict=True):
