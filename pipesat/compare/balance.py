@@ -8,10 +8,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipesat.check.checker import check
@@ -25,14 +23,15 @@ from pipesat.core.progress import doing
 from pipesat.core.settings import Count, Seconds, Seed, Tokens
 from pipesat.problem.lengths import microbatches_from_lengths, read_lengths
 from pipesat.problem.plain_problems import require_chains
-from pipesat.schedule.microbatch_order import microbatch_order, relabelled
+from pipesat.schedule.microbatch_order import microbatch_order
 from pipesat.schedule.schedule import Objective, has_pairs
-from pipesat.schedule.timing import retime, time_order
+from pipesat.schedule.solving import EitherStop
+from pipesat.schedule.timing import retime
 
 if TYPE_CHECKING:
     from pipesat.compare.replicas.assignment import Assignment
     from pipesat.problem.problem import Problem
-    from pipesat.schedule.schedule import Order, Schedule
+    from pipesat.schedule.schedule import Schedule
     from pipesat.solver.lanes.clock import Clock
 
 
@@ -90,12 +89,14 @@ def balance(
     Infeasible
         If nothing fits into memory.
     """
+    from pipesat.solver.lanes.clock import Clock
+
     if isinstance(lengths, Path):
         lengths = read_lengths(lengths)
     quadratic = share("quadratic", quadratic)
+    clock = Clock(time_limit, deterministic, EitherStop(stop).is_set)
     if replicas is not None or tokens is not None:
         from pipesat.compare.replicas.dealt import dealt
-        from pipesat.solver.lanes.clock import Clock
 
         names = schedules or ["1f1b"]
         if len(names) > 1:
@@ -104,7 +105,6 @@ def balance(
             text = "expected makespan with replicas: they end together"
             raise BadInput(text, where="objective", value=objective)
         require_chains(problem, "balance")
-        clock = Clock(time_limit, deterministic, (stop or threading.Event()).is_set)
         return dealt(
             problem,
             lengths,
@@ -118,7 +118,6 @@ def balance(
         )
     from pipesat.bounds.closed_form import closed_form_bound
     from pipesat.bounds.feasibility import preflight
-    from pipesat.solver.lanes.clock import Clock
 
     require_chains(problem, "balance")
     free = replace(_with_lengths(problem, lengths, reference, quadratic), order="free")
@@ -128,7 +127,6 @@ def balance(
         )
         raise BadInput(text, where="microbatches")
     preflight(free)
-    clock = Clock(time_limit, deterministic, (stop or threading.Event()).is_set)
     give_up = lambda: not deterministic and clock.over  # noqa: E731
     made = list(_under_rules(free, _named(schedules), objective, give_up))
     if not any(under.made for under in made):
@@ -209,9 +207,7 @@ def _under_rules(
                 permutation = permutation_by(problem, rule)
                 with doing(f"building {name}, microbatches {rule}"):
                     schedule = entered_by(BASELINES[name], problem, rule, permutation, give_up)
-                if objective == "span":
-                    schedule = retime(problem, schedule, objective, schedule.source)
-                under.made[rule] = schedule
+                under.made[rule] = retime(problem, schedule, objective, schedule.source)
                 if violations := check(problem, schedule):
                     under.wrong[rule] = violations[0].message
         except NotApplicable as error:
@@ -222,96 +218,20 @@ def _under_rules(
 def _searched(
     problem: Problem, under: _Under, objective: Objective, clock: Clock, seed: int, enough: int
 ) -> OrderRow:
-    """Let microbatches change places, from the best rule on."""
+    """Let microbatches change places, from the best rule on: by makespan, whatever is asked for."""
+    from pipesat.solver.growth.exchanges import best_places
+
     if not under.made:
         return OrderRow(under.name, why_not=under.why_not)
     candidates, value = under.fitting, attrgetter(objective)
     start = min(candidates or under.made.values(), key=value)
-    search = _by_makespan if objective == "makespan" else best_span
-    found = search(problem, start, clock=clock, seed=seed, enough=enough)
-    if found is not None and not check(problem, found):
-        candidates.append(found)
+    if not has_pairs(start.order):
+        found = best_places(problem, start.order, clock=clock, seed=seed, enough=enough)
+        if found is not None:
+            found = retime(problem, found, objective, start.source)
+            candidates += [] if check(problem, found) else [found]
     best = min(candidates, key=value, default=None)
     values = {rule: None if rule in under.wrong else value(s) for rule, s in under.made.items()}
     if best is None:
         return OrderRow(under.name, {**values, BEST: None}, why_not=under.why_not)
     return OrderRow(under.name, {**values, BEST: value(best)}, microbatch_order(problem, best))
-
-
-def _by_makespan(
-    problem: Problem, start: Schedule, *, clock: Clock, seed: int, enough: int
-) -> Schedule | None:
-    from pipesat.solver.growth.exchanges import best_places
-
-    if has_pairs(start.order):
-        return None
-    return best_places(problem, start.order, clock=clock, seed=seed, enough=enough)
-
-
-_KICK = 3  # exchanges at random that lead away from the best, where none helps
-
-
-def best_span(
-    problem: Problem, start: Schedule, *, clock: Clock, seed: int, enough: int
-) -> Schedule | None:
-    """Return the schedule of least span that exchanges of microbatches lead to.
-
-    Ops keep their places. Ends when the clock is over, or at a span of ``enough``; ``None`` if no
-    exchange led to one that fits into memory.
-    """
-    chance, order = Random(seed), start.order  # noqa: S311  for a search, not for secrets
-    here = [list(range(route.microbatches)) for route in problem.routes]
-    best, best_places = _fitting(problem, order, here, clock), [list(own) for own in here]
-    value = least = None if best is None else best.span
-    while not clock.over and (least is None or least > enough):
-        for route, a, b in _exchanges(problem, here, chance):
-            if clock.over or (least is not None and least <= enough):
-                break
-            _exchange(here[route], a, b)
-            found = _fitting(problem, order, here, clock)
-            if found is None or (value is not None and found.span >= value):
-                _exchange(here[route], a, b)
-                continue
-            value = found.span
-            if least is None or value < least:
-                best, least, best_places = found, value, [list(own) for own in here]
-            break
-        else:
-            moves = list(_exchanges(problem, here, chance))
-            if not moves:  # microbatches that do not differ
-                break
-            here = [list(own) for own in best_places]
-            for _ in range(_KICK):
-                route, a, b = chance.choice(moves)
-                _exchange(here[route], a, b)
-            kicked = _fitting(problem, order, here, clock)
-            value = None if kicked is None else kicked.span
-    return best
-
-
-def _exchange(places: list[int], a: int, b: int) -> None:
-    places[a], places[b] = places[b], places[a]
-
-
-def _exchanges(
-    problem: Problem, here: list[list[int]], chance: Random
-) -> Iterator[tuple[int, int, int]]:
-    """Every two places of a route with microbatches of different classes, in an order at random."""
-    found = [
-        (number, a, b)
-        for number, (route, own) in enumerate(zip(problem.routes, here, strict=True))
-        if route.classes
-        for a, b in combinations(range(len(own)), 2)
-        if route.classes[own[a]] != route.classes[own[b]]
-    ]
-    chance.shuffle(found)
-    yield from found
-
-
-def _fitting(
-    problem: Problem, order: Order, places: list[list[int]], clock: Clock
-) -> Schedule | None:
-    """The order with its microbatches in these places, timed for the span, if it is valid."""
-    clock.count_ops(sum(map(len, order)), checked=True)
-    timed = time_order(problem, relabelled(problem, order, places), "span")
-    return None if check(problem, timed) else timed
