@@ -21,8 +21,6 @@ from pipesat.schedule.schedule import Objective
 if TYPE_CHECKING:
     from pipesat.compare.result import Result
     from pipesat.compare.risk.noise import Noise, NoisyGain, Spread
-    from pipesat.compare.risk.queues import Queued
-    from pipesat.layers.profile.profile_file import Profile
     from pipesat.problem.ops import Phase
     from pipesat.problem.problem import Problem
     from pipesat.schedule.schedule import Order, Schedule
@@ -37,13 +35,11 @@ Baselines: TypeAlias = Annotated[int, Within(0, 1000)]
 class RiskRow:
     """One order's values: by kind of links, without noise, and their spread with noise.
 
-    ``waiting`` is the pair of ranks whose transfers wait longest under ``pair``, if any do. Of a
-    baseline, ``gain`` is what the first order saves of its time.
+    Of a baseline, ``gain`` is what the first order saves of its time.
     """
 
     name: str
     links: Mapping[Links, int]
-    waiting: Queued | None
     spread: Spread
     gain: NoisyGain | None
 
@@ -78,7 +74,7 @@ def rows_of(
         As :func:`pipesat.schedule.timing.time_order`.
     """
     from pipesat.compare.risk.noise import gain_of, sample_values, spread_of, value_without_noise
-    from pipesat.compare.risk.queues import network_of, queued
+    from pipesat.compare.risk.queues import network_of
 
     networks = {
         name: {kind: network_of(problem, order, kind) for kind in LINKS}
@@ -89,13 +85,11 @@ def rows_of(
     rows: list[RiskRow] = []
     for (name, found), own in zip(networks.items(), drawn, strict=True):
         values = {kind: value_without_noise(one, objective) for kind, one in found.items()}
-        waiting = [entry for entry in queued(found["pair"]) if entry.waiting]
         first = rows[0].spread.nominal if rows else 0
         rows.append(
             RiskRow(
                 name,
                 values,
-                next(iter(waiting), None),
                 spread_of(values[links], own),
                 gain_of(first, drawn[0], values[links], own) if rows else None,
             )
@@ -123,17 +117,12 @@ class Risk(Displayed):
         def lost(links: Links) -> str:
             return f"{time_text(ours.links[links], unit)} ({percent(ours.lost(links), sign=True)})"
 
-        where = ""
-        if ours.waiting is not None:
-            a, b = (self.problem.device_name(rank) for rank in ours.waiting.ranks)
-            where = f"{a} with {b}, {time_text(ours.waiting.waiting, unit)} in sum"
         free = time_text(ours.links["independent"], unit)
         half, late = (time_text(round(value), unit) for value in (ours.spread.p50, ours.spread.p95))
         return [
             ("Links", f"{self.objective} {free} if they are free"),
             ("Per pair", f"{lost('pair')} if a pair of ranks sends one at a time (NCCL)"),
             ("Per rank", f"{lost('rank')} if a rank does (with device_id)"),
-            ("Waiting", f"most, per pair: {where}" if where else ""),
             ("Noise", f"{half} in half of all steps, {late} in 95 %"),
             ("Drawn", self.drawn),
         ]
@@ -164,10 +153,7 @@ class Risk(Displayed):
 
     def document(self) -> dict[str, Any]:
         """Return everything for ``--json``."""
-        links = [
-            {"name": row.name, **row.links, "most_waiting": row.waiting and row.waiting._asdict()}
-            for row in self.rows
-        ]
+        links = [{"name": row.name, **row.links} for row in self.rows]
         noise = [
             {"name": row.name, "spread": row.spread._asdict()}
             | {"gain": row.gain and row.gain._asdict()}
@@ -185,8 +171,7 @@ def risk(
     problem: Problem,
     schedule: Schedule | Result | str | Path,
     *,
-    noise: float | str | Mapping[Phase, float] | None = None,
-    profile: Profile | str | Path | None = None,
+    noise: float | str | Mapping[Phase, float] = NOISE,
     skew: float | str = "0%",
     links: Links = "independent",
     samples: Samples = 200,
@@ -200,9 +185,7 @@ def risk(
     ----------
     noise
         No search: value where each op's time varies by this share (standard deviation / mean), as
-        5%, F=3%,B=5%,W=4%, or as a profile (.json) has measured it; ``None``: 5%.
-    profile
-        The profile that the problem was made from: the noise is as measured.
+        5%, or F=3%,B=5%,W=4%.
     skew
         The same, varying between devices for a whole step.
     links
@@ -222,14 +205,11 @@ def risk(
     NotValid
         If the checker refuses the schedule.
     BadInput
-        If noise and profile are both given, or a share is out of range.
+        If a share is out of range.
     """
-    told = {"noise": NOISE if noise is None else noise, "skew": skew, "samples": samples}
-    told |= {"seed": seed, "links": links}
-    if isinstance(noise, str) and noise.endswith(".json"):
-        noise, profile = None, profile or noise
+    told = {"noise": noise, "skew": skew, "samples": samples, "seed": seed, "links": links}
     between = float(share("skew", skew))
-    drawn, words = _noise(problem, noise, profile, between)
+    drawn, words = _noise(noise, between)
     orders = {OURS: valid_schedule(problem, schedule).order}
     orders |= best_orders(problem, objective, baselines)
     sampling: Any = {"samples": samples, "seed": seed, "links": links}
@@ -242,34 +222,17 @@ def risk(
     )
 
 
-def _noise(
-    problem: Problem,
-    given: float | str | Mapping[Phase, float] | None,
-    profile: Profile | str | Path | None,
-    skew: float,
-) -> tuple[Noise, str]:
+def _noise(given: float | str | Mapping[Phase, float], skew: float) -> tuple[Noise, str]:
     """Return the noise of each op, and what is said of it."""
-    from pipesat.compare.risk.noise import Noise
+    from pipesat.compare.risk.noise import PHASES, Noise
 
-    if profile is not None:
-        from pipesat.compare.risk.noise import noise_of_profile
-        from pipesat.layers.profile.profile_file import read_profile
-
-        if given is not None:
-            raise BadInput("expected it, or a profile, not both", where="noise", value=given)
-        source = "the profile"
-        if isinstance(profile, str | Path):
-            source, profile = str(profile), read_profile(profile)
-        return noise_of_profile(problem, profile, skew, source), "as measured"
     shares = _by_phase(given) if isinstance(given, str) and "=" in given else given
     if not isinstance(shares, Mapping):
-        alone = float(share("noise", NOISE if shares is None else shares))
-        return Noise(alone, skew), percent(alone)
-    stages = range(len(problem.stages))
-    shares = {phase: float(share("noise", part)) for phase, part in shares.items()}
-    by_op = {(stage, phase): part for stage in stages for phase, part in shares.items()}
-    words = ", ".join(f"{phase} {percent(part)}" for phase, part in shares.items())
-    return Noise(0.0, skew, by_op), words
+        alone = float(share("noise", shares))
+        return Noise(dict.fromkeys(PHASES, alone), skew), percent(alone)
+    found = {phase: float(share("noise", part)) for phase, part in shares.items()}
+    words = ", ".join(f"{phase} {percent(part)}" for phase, part in found.items())
+    return Noise(found, skew), words
 
 
 def _by_phase(text: str) -> dict[Phase, str]:

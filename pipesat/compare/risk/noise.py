@@ -31,30 +31,21 @@ from pipesat.schedule.timing import earliest_ends
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Floats, Ints
-    from pipesat.layers.profile.costs_file import MeasuredCostsModel
-    from pipesat.layers.profile.costs_file import Samples as Measured
-    from pipesat.layers.profile.cut import Statistic
-    from pipesat.layers.profile.profile_file import Profile
-    from pipesat.problem.problem import Problem, Stage
+    from pipesat.problem.problem import Problem
 
-_PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
+PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
 _EXACT = 1 << 53
 
 
 class Noise(NamedTuple):
     """How much times vary, as coefficients of variation (standard deviation / mean).
 
-    ``relative`` is that of every op on its own, ``by_op`` overrides it for (stage, phase) where
-    measured spreads are known (phase ``B`` is also BW's); ``skew`` is that of devices.
+    ``ops`` has that of every op on its own, by phase (``B`` is also BW's; what is not named does not
+    vary); ``skew`` is that of devices.
     """
 
-    relative: float = 0.0
+    ops: Mapping[Phase, float]
     skew: float = 0.0
-    by_op: Mapping[tuple[int, Phase], float] | None = None
-
-    def of(self, stage: int, phase: Phase) -> float:
-        """Coefficient of variation of one stage's ops of a phase."""
-        return (self.by_op or {}).get((stage, phase), self.relative)
 
 
 class Spread(NamedTuple):
@@ -122,10 +113,10 @@ def sample_values(
         longest = sum(network.duration) + sum(d for own in network.inputs for _, d in own)
         if longest >= _EXACT:
             raise BadInput("the times add up to 2^53 units or more: use a coarser unit")
-    parts = [*product(range(len(problem.stages)), _PHASES)]  # of ops that vary alike
-    counts = np.repeat(problem.microbatches, len(_PHASES))
+    parts = [*product(range(len(problem.stages)), PHASES)]  # of ops that vary alike
+    counts = np.repeat(problem.microbatches, len(PHASES))
     device = np.repeat([problem.stages[stage].device for stage, _ in parts], counts)
-    sigma = np.repeat([_sigma(noise.of(*part)) for part in parts], counts)
+    sigma = np.repeat([_sigma(noise.ops.get(phase, 0.0)) for _, phase in parts], counts)
     shares = [_Shares.of(problem, network) for network in networks]
     values = np.empty((len(networks), samples))
     for number in range(samples):
@@ -153,15 +144,15 @@ class _Shares(NamedTuple):
         """Return those of a sequence."""
         import numpy as np
 
-        first = np.cumsum([0, *np.repeat(problem.microbatches, len(_PHASES))])
+        first = np.cumsum([0, *np.repeat(problem.microbatches, len(PHASES))])
         items = len(network.item)
         slots, share = np.zeros((2, items), np.int64), np.zeros((2, items))
         for number, node in enumerate(network.item):
             ops = () if isinstance(node, Transfer) else members(node)
             alone = [duration(problem, op) for op in ops]
             for member, op in enumerate(ops if sum(alone) else ()):
-                phase = _PHASES.index(PHASE_OF[op.kind])
-                slots[member, number] = first[len(_PHASES) * op.stage + phase] + op.microbatch
+                phase = PHASES.index(PHASE_OF[op.kind])
+                slots[member, number] = first[len(PHASES) * op.stage + phase] + op.microbatch
                 share[member, number] = alone[member] / sum(alone)
         fixed = np.where(share.any(axis=0), 0.0, 1.0)
         return cls(np.array(network.duration, np.float64), fixed, slots, share)
@@ -223,84 +214,3 @@ def value_without_noise(network: LinearOrder, objective: Objective) -> int:
     if objective == "makespan":
         return max(earliest_ends(network, [0]), default=0)
     return math.ceil(value_of(network, network.arrays.duration.astype(float), objective))
-
-
-_DECILE: Final = 1.2816  # 90th percentile of the standard normal
-_UNITS_PER_US: Final = (1, 1000)  # microseconds and nanoseconds, as problems have them
-_CUTS: Final = ("even", "balanced")
-_STATISTICS: Final[tuple[Statistic, ...]] = ("median", "low", "high")
-
-
-def noise_of_profile(
-    problem: Problem, profile: Profile, skew: float = 0.0, source: str = "profile"
-) -> Noise:
-    """Return the noise of a problem's stages as a profile has it.
-
-    A stage's coefficient of variation is that of a normal distribution with the measured 10th and
-    90th percentiles, ``(p90 - p10) / (2 * 1.2816 * median)``: a few outliers, of a shared machine,
-    do not count. A stage that was not measured as a whole is the sum of its layers, whose variances
-    add up. What varies between steps or devices is not in a profile: that is ``skew``.
-
-    The stages are those slices of the profile's layers, cut evenly or balanced, whose forward times
-    are the problem's.
-
-    Raises
-    ------
-    BadInput
-        If the problem was not made from this profile.
-    """
-    parts = _layers(problem, profile, source)
-    by_op: dict[tuple[int, Phase], float] = {}
-    for stage, layers in zip(problem.routes[0].stages, parts, strict=True):
-        costs = _costs(profile, layers)
-        for phase in ("F", "B", "W"):
-            samples = [_samples(c, phase, problem.stages[stage]) for c in costs]
-            by_op[stage, phase] = min(1.0, _variation(samples))
-    return Noise(0.0, skew, by_op)
-
-
-def _layers(problem: Problem, profile: Profile, source: str) -> Sequence[range]:
-    """Layers of every stage: the cut and statistic that give the problem's forward times."""
-    from pipesat.layers.profile.cut import layers_of_stages
-
-    stages = problem.routes[0].stages
-    if len(problem.routes) == 1 and len(stages) <= len(profile.layers):
-        wanted = [problem.stages[stage].F for stage in stages]
-        for split in _CUTS:
-            parts = layers_of_stages(profile, len(stages), split)
-            for statistic, units in product(_STATISTICS, _UNITS_PER_US):
-                times = (_forward(profile, layers, statistic) * units for layers in parts)
-                if all(abs(t - w) <= 1 for t, w in zip(times, wanted, strict=True)):
-                    return parts
-    raise BadInput(
-        "its layers, cut evenly or balanced, do not give the forward times of the problem: "
-        "expected the profile that the problem was made from",
-        source=source,
-    )
-
-
-def _costs(profile: Profile, layers: range) -> list[MeasuredCostsModel]:
-    """Costs of a slice as measured, else those of its layers."""
-    for stage in profile.stages:
-        if tuple(stage.layers) == (layers.start, layers.stop):
-            return [stage.costs]
-    return [profile.costs_of(layer) for layer in layers]
-
-
-def _forward(profile: Profile, layers: range, statistic: Statistic) -> float:
-    return sum(float(getattr(costs.F, statistic)) for costs in _costs(profile, layers))
-
-
-def _samples(costs: MeasuredCostsModel, phase: Phase, stage: Stage) -> Measured:
-    """What was measured of a phase; the whole backward where it is never split."""
-    if phase == "F":
-        return costs.F
-    apart = costs.B if phase == "B" else costs.W
-    return apart if stage.may_split and apart is not None else costs.BW
-
-
-def _variation(samples: Sequence[Measured]) -> float:
-    """Coefficient of variation of a sum of independent times."""
-    median = sum(s.median for s in samples)
-    deviations = ((s.high - s.low) / (2 * _DECILE) for s in samples)
-    return math.hypot(*deviations) / median if median else 0.0

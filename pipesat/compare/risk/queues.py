@@ -21,7 +21,7 @@ earlier than with independent links, so no op does.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -31,7 +31,7 @@ from pipesat.problem.rules import inputs_of
 from pipesat.schedule.copies import offloads_anything
 from pipesat.schedule.linear_order import LinearOrder
 from pipesat.schedule.schedule import Order
-from pipesat.schedule.timing import earliest_ends, linearize
+from pipesat.schedule.timing import linearize
 
 if TYPE_CHECKING:
     from pipesat.problem.problem import Problem
@@ -58,29 +58,6 @@ class Transfer(NamedTuple):
         """What it occupies: its pair of ranks, or each of the two."""
         pair = (min(self.sender, self.receiver), max(self.sender, self.receiver))
         return [pair] if links == "pair" else [(rank,) for rank in pair]
-
-
-class Queued(NamedTuple):
-    """How late the transfers between two ranks start: the sum of start - end of the producer."""
-
-    ranks: tuple[int, int]
-    waiting: int
-
-
-def queued(network: LinearOrder) -> list[Queued]:
-    """Waiting time of the transfers of every pair of ranks, the longest first.
-
-    It need not cost makespan: what arrives late may be needed later still.
-    """
-    ends = earliest_ends(network, [0])
-    total = Counter[tuple[int, int]]()
-    for number, node in enumerate(network.item):
-        if isinstance(node, Transfer):
-            (producer, _), *_ = network.inputs[number]
-            waited = ends[number] - network.duration[number] - ends[producer]
-            (ranks,) = node.channels("pair")
-            total[ranks[0], ranks[1]] += waited
-    return sorted((Queued(*entry) for entry in total.items()), key=lambda q: (-q.waiting, q.ranks))
 
 
 def network_of(problem: Problem, order: Order, links: Links) -> LinearOrder:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesat.check.checker import check
-from pipesat.compare.risk.queues import Links, Queued, Transfer, network_of, queued
+from pipesat.compare.risk.queues import Links, Transfer, network_of
 from pipesat.heuristics import BASELINES
 from pipesat.problem.ops import Pair, parse_item
 from pipesat.problem.problem import Problem
@@ -82,12 +82,6 @@ def test_a_pair_of_ranks_by_hand() -> None:
     assert starts(TWO, ONE_F_ONE_B, "pair") == [[0, 2, 16, 24], [6, 8, 12, 14]]
     assert timed(TWO, ONE_F_ONE_B, "pair").makespan == 28
     assert starts(TWO, ONE_F_ONE_B, "rank") == starts(TWO, ONE_F_ONE_B, "pair")
-
-
-def test_waiting_by_hand() -> None:
-    """Above: 0F1's transfer starts 4 after its producer's end, 1BW1's 2, the others at once."""
-    assert queued(network_of(TWO, ONE_F_ONE_B, "pair")) == [Queued((0, 1), 6)]
-    assert queued(network_of(TWO, ONE_F_ONE_B, "independent")) == []
 
 
 def test_a_rank_s_transfers_to_different_ranks_by_hand() -> None:

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 
 import pipesat
 from pipesat.compare.risk.noise import (
+    PHASES,
     Noise,
     gain_of,
-    noise_of_profile,
     sample_values,
     spread_of,
     value_of,
@@ -24,7 +24,6 @@ from pipesat.compare.risk.noise import (
 from pipesat.compare.risk.queues import Links, network_of
 from pipesat.core.errors import BadInput
 from pipesat.heuristics import BASELINES
-from pipesat.layers.profile.profile_file import parse_profile
 from pipesat.problem.ops import Op, parse_item
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
@@ -40,6 +39,10 @@ ONE_F_ONE_B = tuple(
     tuple(parse_item(text) for text in row.split())
     for row in ("0F0 0F1 0BW0 0BW1", "1F0 1BW0 1F1 1BW1")
 )
+
+
+def all_ops(share: float, skew: float = 0.0) -> Noise:
+    return Noise(dict.fromkeys(PHASES, share), skew)
 
 
 def sample_orders(
@@ -62,14 +65,14 @@ def test_without_noise_every_sample_is_the_replay(problem: Problem) -> None:
     order = BASELINES["list-scheduling"](problem).order
     makespan = time_order(problem, order).makespan
     span = time_order(problem, order, "span").span
-    (values,) = sample_orders(problem, [order], Noise(), samples=3)
+    (values,) = sample_orders(problem, [order], Noise({}), samples=3)
     assert values.tolist() == [makespan] * 3
-    (values,) = sample_orders(problem, [order], Noise(), samples=2, objective="span")
+    (values,) = sample_orders(problem, [order], Noise({}), samples=2, objective="span")
     assert [math.ceil(value) for value in values] == [span] * 2
     network = network_of(problem, order, "independent")
     assert value_without_noise(network, "makespan") == makespan
     assert value_without_noise(network, "span") == span
-    (values,) = sample_orders(problem, [order], Noise(), samples=2, links="pair")
+    (values,) = sample_orders(problem, [order], Noise({}), samples=2, links="pair")
     queued = value_without_noise(network_of(problem, order, "pair"), "makespan")
     assert values.tolist() == [queued] * 2
 
@@ -79,7 +82,7 @@ def test_without_noise_pairs_take_their_own_time() -> None:
     base = chain(1, 2, F=2, B=2, W=2)
     problem = parse_problem(dict(base.document) | {"overlap": {"FB": [4, 5]}})
     order = (tuple(parse_item(x) for x in ("0F0", "(0F1+0BW0)", "0BW1")),)
-    (values,) = sample_orders(problem, [order], Noise(), samples=2)
+    (values,) = sample_orders(problem, [order], Noise({}), samples=2)
     assert values.tolist() == [2 + 5 + 4] * 2
 
 
@@ -104,10 +107,10 @@ def test_one_device_s_makespan_is_the_sum_of_lognormal_times() -> None:
     """
     problem = chain(1, 200, F=1000, B=500, W=500)
     order = (tuple(Op(0, kind, k) for kind in ("F", "BW") for k in range(200)),)  # type: ignore[arg-type]
-    (values,) = sample_orders(problem, [order], Noise(0.1), samples=400)
+    (values,) = sample_orders(problem, [order], all_ops(0.1), samples=400)
     assert abs(values.mean() - 400_000) < 5 * 100
     assert values.std() == pytest.approx(2000, rel=0.2)
-    (skewed,) = sample_orders(problem, [order], Noise(0.0, 0.1), samples=400)
+    (skewed,) = sample_orders(problem, [order], all_ops(0.0, 0.1), samples=400)
     assert skewed.std() / skewed.mean() == pytest.approx(0.1, rel=0.2)
     assert (skewed > 0).all()
 
@@ -118,24 +121,24 @@ def test_skew_slows_all_of_a_device() -> None:
     order = (tuple(Op(0, kind, k) for k in range(3) for kind in ("F", "BW")),)  # type: ignore[arg-type]
     single = chain(1, 1, F=10, B=10, W=10)
     first = (tuple(Op(0, kind, 0) for kind in ("F", "BW")),)  # type: ignore[arg-type]
-    (three,) = sample_orders(problem, [order], Noise(0, 0.2), samples=5)
-    (one,) = sample_orders(single, [first], Noise(0, 0.2), samples=5)
+    (three,) = sample_orders(problem, [order], all_ops(0, 0.2), samples=5)
+    (one,) = sample_orders(single, [first], all_ops(0, 0.2), samples=5)
     assert three == pytest.approx(3 * one)
 
 
 def test_noise_of_one_kind_alone() -> None:
     problem = chain(1, 50, F=10, B=10, W=0)
     order = (tuple(Op(0, kind, k) for k in range(50) for kind in ("F", "B", "W")),)  # type: ignore[arg-type]
-    (still,) = sample_orders(problem, [order], Noise(by_op={(0, "W"): 0.5}), samples=3)
+    (still,) = sample_orders(problem, [order], Noise(ops={"W": 0.5}), samples=3)
     assert still.tolist() == [1000] * 3
-    (moving,) = sample_orders(problem, [order], Noise(by_op={(0, "F"): 0.5}), samples=3)
+    (moving,) = sample_orders(problem, [order], Noise(ops={"F": 0.5}), samples=3)
     assert len(set(moving.tolist())) == 3
 
 
 def test_samples_are_common_and_reproducible() -> None:
     problem = chain(4, 8, F=10, B=10, W=10, comm=1)
     orders = [BASELINES[name](problem).order for name in ("1f1b", "zb-h1")]
-    noise = Noise(0.05, 0.02)
+    noise = all_ops(0.05, 0.02)
     both = sample_orders(problem, orders, noise, samples=20, seed=3)
     again = sample_orders(problem, orders[::-1], noise, samples=20, seed=3)
     other = sample_orders(problem, orders, noise, samples=20, seed=4)
@@ -170,94 +173,7 @@ def test_times_beyond_floating_point() -> None:
     long = chain(1, 9100, F=10**12, B=0, W=0)
     order = (tuple(Op(0, kind, k) for k in range(9100) for kind in ("F", "BW")),)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"2\^53"):
-        sample_orders(long, [order], Noise(), samples=1)
-
-
-# From a profile
-
-
-def samples(median: float, low: float | None = None, high: float | None = None) -> dict[str, Any]:
-    low, high = median if low is None else low, median if high is None else high
-    return {"median": median, "low": low, "high": high, "times": [median]}
-
-
-def profile_document(layers: int = 4, **more: Any) -> dict[str, Any]:
-    """Equal layers: F 100 us from 80 to 120 (p10, p90), B without spread, W 50 from 45 to 55."""
-    tensor = {"shape": [1], "dtype": "float32", "bytes": 4}
-    costs = {
-        "F": samples(100, 80, 120),
-        "B": samples(100),
-        "W": samples(50, 45, 55),
-        "BW": samples(150, 120, 180),
-        "held_after_F": 4,
-        "transient": {"F": 0, "BW": 0},
-        "input": tensor,
-        "output": tensor,
-    }
-    return {
-        "format": "pipesat.profile/1",
-        "model": {"source": "call"},
-        "environment": {
-            "device": "cpu",
-            "device_name": "x",
-            "dtype": "float32",
-            "threads": 1,
-            "torch": "2.13",
-            "python": "3.11",
-            "platform": "x",
-            "pipesat": "0.1.0",
-        },
-        "options": {"samples": 1, "warmup": 0},
-        "microbatch": {"input": tensor},
-        "layers": [{"name": f"layer {i}", "kind": "block"} for i in range(layers)],
-        "kinds": {"block": costs},
-    } | more
-
-
-def test_noise_of_a_profile_by_hand() -> None:
-    """A layer: 40 / (2 * 1.2816 * 100) = 0.15606 for F, 10 / (2 * 1.2816 * 50) = 0.07803 for W.
-
-    Two equal layers that vary on their own: the deviation grows by sqrt(2), the mean by 2.
-    """
-    profile = parse_profile(profile_document())
-    one, two = chain(4, 2, F=100, B=100, W=50), chain(2, 2, F=200, B=200, W=100)
-    noise = noise_of_profile(one, profile, 0.03)
-    assert (noise.of(3, "F"), noise.skew) == (pytest.approx(0.15606, abs=1e-5), 0.03)
-    assert noise.of(0, "B") == 0
-    assert noise.of(0, "W") == pytest.approx(0.07803, abs=1e-5)
-    assert noise_of_profile(two, profile).of(0, "F") == pytest.approx(0.15606 / 2**0.5, abs=1e-5)
-    whole = chain(4, 2, F=100, B=100, W=50, backward="fused")  # BW: 60 / (2 * 1.2816 * 150)
-    assert noise_of_profile(whole, profile).of(0, "B") == pytest.approx(0.15606, abs=1e-5)
-
-
-def test_noise_of_a_stage_that_was_measured_as_a_whole() -> None:
-    costs = profile_document()["kinds"]["block"] | {"F": samples(190, 190, 190)}
-    stages = [{"layers": [0, 2], "costs": costs}]
-    profile = parse_profile(profile_document(stages=stages))
-    problem = parse_problem(
-        dict(chain(2, 2).document)
-        | {"stages": [{"device": d, "F": f, "B": 1, "W": 1} for d, f in enumerate((190, 200))]}
-    )
-    noise = noise_of_profile(problem, profile)
-    assert noise.of(0, "F") == 0
-    assert noise.of(1, "F") > 0
-
-
-@pytest.mark.parametrize("problem", [chain(4, 2, F=103), chain(5, 2, F=100), chain(3, 2, F=100)])
-def test_a_profile_of_another_problem(problem: Problem) -> None:
-    with pytest.raises(BadInput, match=r"p\.json: its layers, .* expected the profile"):
-        noise_of_profile(problem, parse_profile(profile_document()), source="p.json")
-
-
-def test_risk_from_a_profile(cli: Run, save: Save) -> None:
-    problem = chain(4, 2, F=100, B=100, W=50)
-    where = [*files(save, problem), "--noise", save(profile_document(), "p.json")]
-    document = cli("compare", *where, "--json", "--noise", "samples=20").json
-    spread = document["noise"]["rows"][0]["spread"]
-    assert spread["p05"] < spread["p50"] < spread["p95"]
-    outcome = cli("compare", *where[:-1], "2")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "--noise: got '2', expected a share" in outcome.err
+        sample_orders(long, [order], Noise({}), samples=1)
 
 
 # pipesat compare --noise, --skew, --links
@@ -277,7 +193,6 @@ def test_risk_prints_both_sections(cli: Run, save: Save) -> None:
     line = next(x for x in outcome.out.splitlines() if x.startswith("schedule"))
     assert line.split() == ["schedule", "26", "28", "7.69", "%", "28", "7.69", "%"]
     assert "noise 5.00 %, skew 0 %, links independent, 200 samples, seed 0" in outcome.out
-    assert "most, per pair: device 0 with device 1, 6 in sum" in outcome.out
 
 
 def test_risk_as_json(cli: Run, save: Save) -> None:
@@ -289,7 +204,6 @@ def test_risk_as_json(cli: Run, save: Save) -> None:
         "independent": 26,
         "pair": 28,
         "rank": 28,
-        "most_waiting": {"ranks": [0, 1], "waiting": 6},
     }
     rows = document["noise"]["rows"]
     assert [row["name"] for row in rows] == ["schedule", best["name"]]
