@@ -40,8 +40,8 @@ _EXACT = 1 << 53
 class Noise(NamedTuple):
     """How much times vary, as coefficients of variation (standard deviation / mean).
 
-    ``ops`` has that of every op on its own, by phase (``B`` is also BW's; what is not named does not
-    vary); ``skew`` is that of devices.
+    ``ops`` has that of every op on its own, by phase: ``B`` is also BW's, and what is not named
+    does not vary. ``skew`` is that of devices.
     """
 
     ops: Mapping[Phase, float]
