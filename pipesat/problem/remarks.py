@@ -111,7 +111,7 @@ def of_amounts(s: Stage, stated: Collection[str]) -> Iterator[Found]:
 
     ``stated`` are the keys that stand there: what was stated elsewhere has its remark there.
     """
-    times = {"B", "W", "BW"} & {*stated} if s.has_backward else set()
+    times = {"B", "W", "BW"} & {*stated}
     if s.may_fuse and s.may_split and s.BW > s.B + s.W and times:
         yield (
             "BW",
@@ -124,12 +124,7 @@ def of_amounts(s: Stage, stated: Collection[str]) -> Iterator[Found]:
     if s.may_fuse and s.BW < s.B and times - {"W"}:
         figures = f"{s.BW} against {s.B}"
         yield "BW", s.BW, "BW is shorter than B", figures, "BW is the whole backward, B and W"
-    if (
-        s.has_backward
-        and not s.may_split
-        and s.held_after_B > s.held_after_F
-        and "held_after_B" in stated
-    ):
+    if not s.may_split and s.held_after_B > s.held_after_F and "held_after_B" in stated:
         yield (
             "held_after_B",
             s.held_after_B,

@@ -121,7 +121,7 @@ def _without_backward(problem: Problem, route: Route) -> Iterator[Remark]:
             "B, W and BW are 0, and such a backward still runs",
             "",
             "It waits for the next stage's backward. Span, delays and held_after_F last until then."
-            ' A frozen stage says "backward": "none"',
+            " If it has no backward, state backward as none",
             number=number,
         )
 

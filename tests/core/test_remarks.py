@@ -83,6 +83,11 @@ def test_what_holds_for_the_whole_problem() -> None:
     assert places(problem_of(none, none)) == [("stages[0].B", 0), ("stages[1].B", 0)]
     assert places(problem_of(none, {})) == [("stages[0].B", 0)]  # a frozen encoder
     assert places(problem_of({}, none)) == []  # the last stage's waits for nobody
+    said = none | {"backward": "none"}
+    assert places(problem_of(said, {})) == []
+    assert places(problem_of(said, none, {})) == [("stages[1].B", 0)]
+    slower = said | mode(F=11, held_after_F=4)
+    assert places(problem_of(slower, {})) == [("stages[0].modes[0].name", "other")]
     assert places(problem_of({"B": 0}, {})) == []  # no input gradient, but a W
     idle = {"devices": [{}, {}, {}]}
     assert places(problem_of({}, {}, **idle)) == [("devices[2]", None)]
