@@ -48,16 +48,18 @@ def idle_of_last_rank(p: int, m: int, **more: Any) -> float:
 
 
 def forward_only(times: Sequence[int], delays: Sequence[int], m: int) -> Problem:
-    """A chain that runs forwards alone: its backwards take no time and hold nothing."""
-    edges = [{"src": s, "dst": s + 1, "F": d, "B": 0} for s, d in enumerate(delays)]
-    p = len(times)
-    return Problem.chain(devices=p, microbatches=m, F=[*times], B=0, W=0, comm={"edges": edges})
+    """A chain whose stages have no backward."""
+    edges = [{"src": s, "dst": s + 1, "F": d} for s, d in enumerate(delays)]
+    more: dict[str, Any] = {"B": 0, "W": 0, "backward": "none", "comm": {"edges": edges}}
+    return Problem.chain(devices=len(times), microbatches=m, F=[*times], **more)
 
 
 def last_ends(times: Sequence[int], delays: Sequence[int], m: int) -> tuple[int, int]:
     """When the last microbatch leaves a chain of forwards, and what no schedule beats."""
     problem = forward_only(times, delays, m)
-    return BASELINES["gpipe"](problem).makespan, closed_form_bound(problem, "makespan").value
+    return BASELINES["list-scheduling"](problem).makespan, closed_form_bound(
+        problem, "makespan"
+    ).value
 
 
 def asynchronous(times: Sequence[int], delays: Sequence[int], m: int) -> int:
