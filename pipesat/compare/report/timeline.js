@@ -8,18 +8,24 @@ const BOLD = "600 11px system-ui, sans-serif";
 const FAR_CAP = 2; // times the largest peak: beyond it a cap is only given as a number
 
 class Timeline {
-  constructor(root, problem) {
+  constructor(root) {
     this.root = root;
-    this.problem = problem;
-    this.library = new Library(problem);
     this.part = (role) => root.querySelector(`[data-role="${role}"]`);
-    this.row = Math.min(84, Math.max(26, Math.round(720 / problem.devices.length)));
     this.critical = false;
     this.memory = this.part("memory").checked;
     this.view = { from: 0, to: 1 };
     this.panels = [new Panel(this, 0), new Panel(this, 1)];
     this.listeners = [];
     new ResizeObserver(() => this.draw()).observe(this.part("panels"));
+  }
+
+  /** Take a problem with its schedules, of which none is shown yet. */
+  load(problem) {
+    if (!this.problem || this.problem.devices.length !== problem.devices.length) {
+      this.row = Math.min(84, Math.max(26, Math.round(720 / problem.devices.length)));
+    }
+    this.problem = problem;
+    this.library = new Library(problem);
   }
 
   /** Show one schedule, or two of them (`beside` may be empty). */
