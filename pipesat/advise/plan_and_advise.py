@@ -241,8 +241,9 @@ def advise(
     from pipesat.advise.advising import advised
     from pipesat.advise.estimate_ends import ends_of
     from pipesat.advise.files import Advice
-    from pipesat.advise.model_source import asked, given, require_room, require_units
+    from pipesat.advise.model_source import asked, require_room, require_units
     from pipesat.advise.plan import concluded
+    from pipesat.compare.model_costs import given
     from pipesat.solver.options import SolveOptions
 
     if gpu is not None and tokens is not None:
