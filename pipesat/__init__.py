@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pipesat.advise.plan_and_advise import advise, plan
     from pipesat.compare.balance import balance
     from pipesat.compare.compare import compare
+    from pipesat.compare.explore.exploring import explore
     from pipesat.compare.exports import export
     from pipesat.compare.frontier.memory import frontier, min_memory
     from pipesat.compare.hand_written import baselines
@@ -63,6 +64,7 @@ _HOMES = {
     "baselines": "compare.hand_written",
     "check": "compare.schedules",
     "compare": "compare.compare",
+    "explore": "compare.explore.exploring",
     "export": "compare.exports",
     "frontier": "compare.frontier.memory",
     "min_memory": "compare.frontier.memory",
@@ -95,6 +97,7 @@ __all__ = [
     "baselines",
     "check",
     "compare",
+    "explore",
     "export",
     "frontier",
     "min_memory",

@@ -38,6 +38,7 @@ app = Group(
         },
         "Look": {
             "show": "show",
+            "explore": "show_page",
             "check": "use",
         },
         "Use": {

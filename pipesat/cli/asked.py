@@ -54,11 +54,14 @@ class Asked:
         """Return the value of an argument or option, given or not."""
         return self.context.params[name]
 
-    def answer(self, save: Callable[..., Any] | None = None, **more: Any) -> Any:
+    def answer(
+        self, save: Callable[..., Any] | None = None, *, watched: bool = True, **more: Any
+    ) -> Any:
         """Call the function with what was given, and with ``more``; return its answer.
 
         Files are read first. A function that has ``listener`` is watched; one that has ``stop`` is
         ended early by a signal. ``save(answer, folder, lines)`` is called if there is a folder.
+        Without ``watched`` there is no progress line.
         """
         self._refuse_others()
         with ExitStack() as around:
@@ -67,7 +70,7 @@ class Asked:
             around.enter_context(prepared(self.output if save else None))
             values = self.read = self._values(more) | more
             heard = {"listener", "note", "stop"} & self.parameters.keys()
-            if heard and "listener" not in more:
+            if watched and heard and "listener" not in more:
                 progress = around.enter_context(self.progress())
                 told = {"listener": progress, "note": progress.note}
                 values |= {name: told[name] for name in told.keys() & self.parameters.keys()}

@@ -272,9 +272,8 @@ def parameters(
         metavar = (metavars or {}).get(name) or _metavar(wanted[name])
         found[name] = _parameter(name, parameter.default, wanted[name], names.get(name), metavar)
     for name, one in found.items():
-        told = isinstance(one, Argument) and next(
-            filter(None, map(_FILES.get, wanted[name].kinds)), ""
-        )
+        a_file = isinstance(one, Argument) and one.required  # else it says what it may be
+        told = a_file and next(filter(None, map(_FILES.get, wanted[name].kinds)), "")
         if not (text := told or said.get(name)):
             raise TypeError(f"{function.__name__}: its docstring has no entry for {name}")
         one.help = _help(text, found, one.default)

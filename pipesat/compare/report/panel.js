@@ -225,7 +225,7 @@ function typicalLength(schedule) {
 }
 
 /** The colours in force. */
-function lookOf(timeline) {
+function lookOf() {
   const style = getComputedStyle(document.documentElement);
   const names = [
     "paper", "ink", "faint", "grid", "lane", "accent", "critical", "bad",
