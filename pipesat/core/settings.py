@@ -63,7 +63,9 @@ Ratio: TypeAlias = Annotated[float, Within(1, 10**6, "RATIO")]
 Tokens: TypeAlias = Annotated[int, Within(1, 10**9)]
 Part: TypeAlias = Annotated[float, Within(0, 1, "X", above=True)]
 """Of a whole."""
-Target: TypeAlias = Literal["torch", "torchtitan", "automodel", "primus", "d9d", "jaxpp"]
+OnTorch: TypeAlias = Literal["torch", "torchtitan", "automodel"]
+"""Runtimes that read torch's CSV and run torch's pipeline runtime."""
+Target: TypeAlias = Literal[OnTorch, "primus", "d9d", "jaxpp"]
 """Runtimes that run an order that they are given: ``runtimes/__init__.py`` says what of it."""
 Runtime: TypeAlias = Literal[Target, "megatron"]
 RecomputeChoice: TypeAlias = Literal["never", "where-needed", "choose"]
@@ -74,6 +76,8 @@ SHARED: Final = {
     "devices": "Pipeline ranks.",
     "name": "For tables and pictures.",
     "target": "Only what this runtime can run; ``None``: any. See :func:`pipesat.solve`.",
+    "version": "Release of torch, as 2.13, or installed: the one that is here; ``None``: the newest "
+    "that pipesat knows. Said of torch and of runtimes on it.",
     "placement": "Where the stages lie.",
     "chunks": "Stages per device of a loop; ``None``: 2.",
     "split": "Layers per stage: equally many, or so that times balance.",

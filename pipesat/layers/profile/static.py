@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from pipesat.core.amounts import amount
 from pipesat.core.settings import Keys, keyed
+from pipesat.core.torch_releases import Release, Version, release_named
 
 if TYPE_CHECKING:
     from pipesat.layers.profile.costs_file import ParametersModel
@@ -48,7 +50,7 @@ BYTES_OF: Final[Mapping[Number, int]] = {
 }
 """Bytes of one number, by torch's name of its type."""
 
-Receive: TypeAlias = Literal["torch", "held"]
+Receive: TypeAlias = Literal["torch", Version, "installed", "held"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +64,9 @@ class Training:
     master_dtype
         Type of a second copy of the weights that the optimizer updates; ``None``: there is none.
     receive
-        ``torch``: as torch 2.13, which allocates receive buffers of every microbatch at the start
-        and keeps them; ``held``: a stage's input is allocated when it comes and held like its
-        activations.
+        As a release of torch: ``2.13``, ``2.15``, ``installed``, or ``torch``, the newest
+        (:mod:`pipesat.core.torch_releases`). ``held``: a stage's input is allocated when it comes
+        and held like its activations, its output until the backward.
     reserve
         Bytes that every device keeps for other things (CUDA's context, NCCL, fragmentation).
     """
@@ -75,6 +77,23 @@ class Training:
     master_dtype: Number | None = None
     receive: Receive = "torch"
     reserve: int = 0
+
+    @cached_property
+    def release(self) -> Release | None:
+        """The release of torch that receives so; ``None``: it is another runtime."""
+        if self.receive == "held":
+            return None
+        return release_named(None if self.receive == "torch" else self.receive, "receive")
+
+    @property
+    def keeps_buffers(self) -> bool:
+        """Whether there are receive buffers of every microbatch for the whole run."""
+        return self.release is not None and self.release.keeps_buffers
+
+    @property
+    def frees_outputs(self) -> bool:
+        """Whether an output goes when it is sent."""
+        return self.release is not None and not self.release.keeps_buffers
 
 
 _KEYS: Final[Keys] = {
@@ -165,12 +184,14 @@ def _counted_too_often(
 def _receive_buffers(
     profile: Profile, stages: Sequence[StageCosts], training: Training, microbatches: int
 ) -> int:
-    """Bytes of a step's inputs, and of torch's buffers: one input and one gradient per microbatch.
+    """Bytes of a step's inputs, and of torch's buffers.
 
     The first stage receives no activation but has all of its inputs, the last one no gradient but
-    all targets. torch waits for its sends when a step ends, and keeps what was sent until then: an
-    output and an input gradient per microbatch. (An output counts twice while its microbatch is in
-    flight.) With ``held``, there is one gradient that has come and waits for its backward.
+    all targets. torch 2.13 has one input and one gradient per microbatch. It waits for its sends
+    when a step ends, and keeps what was sent until then: an output and an input gradient per
+    microbatch. (An output counts twice while its microbatch is in flight.) torch 2.15 waits for a
+    send before the next: of each of the four, one is on its way. With ``held``, there is one
+    gradient that has come and waits for its backward.
     """
     last = len(profile.layers)
     per_microbatch = once = 0
@@ -181,11 +202,12 @@ def _receive_buffers(
         if final and profile.microbatch.target is not None:
             per_microbatch += profile.microbatch.target.bytes
         gradient = 0 if final else stage.output_bytes
-        if training.receive == "held":
-            once += gradient
+        # a gradient received and the output that was sent, an input and the gradient that was sent
+        both = 2 * gradient + (0 if first else 2 * stage.input_bytes)
+        if training.keeps_buffers:
+            per_microbatch += both
         else:
-            per_microbatch += 2 * gradient  # received, and the output that was sent
-            per_microbatch += 0 if first else 2 * stage.input_bytes
+            once += both if training.frees_outputs else gradient
     return microbatches * per_microbatch + once
 
 
