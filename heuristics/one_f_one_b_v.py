@@ -8,6 +8,7 @@ meet modulo six.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pipesat.core.errors import NotApplicable
@@ -71,8 +72,10 @@ def one_f_one_b_v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
     return time_codes(problem, best, source=AUTO)
 
 
-def pulled_ahead(problem: Problem, more: int) -> Schedule:
+def pulled_ahead(problem: Problem, more: int | Sequence[int]) -> Schedule:
     """1F1B-V whose forwards may come early until a rank holds the block's peak and ``more`` chunks.
+
+    One number for all ranks, or one for each along the V.
 
     Raises
     ------
@@ -82,14 +85,15 @@ def pulled_ahead(problem: Problem, more: int) -> Schedule:
     return time_codes(problem, _codes(problem, more), NAME)
 
 
-def _codes(problem: Problem, more: int) -> Coded:
+def _codes(problem: Problem, more: int | Sequence[int]) -> Coded:
     import numpy as np
 
     from pipesat.kernels.blocks import pulled_order
 
     ranks = ranks_of(problem, "vee")
     block = np.array(whole_block(len(ranks)), np.int64)
-    return pulled_order(vee_of(problem, ranks, whole=True), block, more)
+    allowed = np.full(len(ranks), more, np.int64)
+    return pulled_order(vee_of(problem, ranks, whole=True), block, allowed)
 
 
 def whole_block(p: int) -> list[Slots]:

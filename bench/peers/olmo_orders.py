@@ -78,7 +78,8 @@ def main() -> None:
             problem = pipesat.Problem.vee(
                 devices=p, microbatches=m, F=1, B=1, W=1, BW=2, backward="fused"
             )
-            for more in (0, 1, 2, 3, 4, 8):
+            by_rank = [(3 * rank + m) % (p + 1) for rank in range(p)]
+            for more in (0, 1, 2, 3, 4, 8, by_rank):
                 table = theirs._generate_1f1bv_symbol_table(
                     p, m, forward_pull_ahead_extra_activations=more
                 )

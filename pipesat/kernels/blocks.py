@@ -56,16 +56,16 @@ def block_order(vee: Vee, slots: Ints) -> Coded:
 
 
 @compiled_meanwhile
-def pulled_order(vee: Vee, slots: Ints, more: int) -> Coded:
+def pulled_order(vee: Vee, slots: Ints, more: Ints) -> Coded:
     """Repeat a block whose backwards take two slots; every op moves to the first with its inputs.
 
     ``slots`` are last ones. A forward only goes back through slots in which its rank holds less
-    than the peak of all ranks and ``more``. A backward moves by its own length at least.
+    than the peak of all ranks and its own ``more``. A backward moves by its own length at least.
     """
     at, grid = _repeated(slots, vee.microbatches)
     p, length = grid.shape
     held, taken = _held(grid, _FORWARDS), np.zeros((p, length), np.bool_)
-    most = held.max() + more
+    most = held.max()
     for rank in range(p):
         for slot in range(length):
             if grid[rank, slot] >= 0:
@@ -83,7 +83,7 @@ def pulled_order(vee: Vee, slots: Ints, more: int) -> Coded:
             change = 1 if forward else -1
             start = _earliest(at, rank, series, number) + before
             if forward:
-                start = _after_full(held, rank, start, slot, most)
+                start = _after_full(held, rank, start, slot, most + more[rank])
             for free in range(start, slot):
                 if taken[rank, free] or taken[rank, free - before]:
                     continue

@@ -25,8 +25,9 @@ def test_the_same_orders_as_by_definition(seed: int) -> None:
     problem = of("plain", seed, **more, backwards=("split", "split", "fused", "either"))
     ranks, arrays = ranks_of(problem, "vee"), arrays_of(problem)
     p = len(ranks)
-    assert pulled_ahead(problem, seed % 4).order == building_blocks.order_pulled_ahead(
-        problem, ranks, whole_block(p), seed % 4
+    allowed = [[seed % 4] * p, [chance.randint(0, 2 * p) for _ in range(p)]][seed % 2]
+    assert pulled_ahead(problem, allowed).order == building_blocks.order_pulled_ahead(
+        problem, ranks, whole_block(p), allowed
     )
     found = [*blocks(problem, ranks, [10**6] * p)]
     some = [block.tolist() for block in chance.sample(found, min(4, len(found)))]

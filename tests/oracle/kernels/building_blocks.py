@@ -35,7 +35,9 @@ def order_by_block(problem: Problem, ranks: Ranks, block: list[Slots]) -> Order:
     return _order(ranks, lanes, lambda stages, lane: _row(problem, stages, lane))
 
 
-def order_pulled_ahead(problem: Problem, ranks: Ranks, block: list[Slots], more: int) -> Order:
+def order_pulled_ahead(
+    problem: Problem, ranks: Ranks, block: list[Slots], more: list[int]
+) -> Order:
     """Repeat a block with backwards of two slots, every op moved to the first with its inputs."""
     lanes = _filled(block, problem.routes[0].microbatches, more)
     return _order(ranks, lanes, lambda stages, lane: _whole_row(problem, stages, lane))
@@ -221,11 +223,11 @@ def _close_gaps(lanes: list[Lane]) -> list[Lane]:
     return result
 
 
-def _filled(block: list[Slots], m: int, more: int) -> list[Lane]:
+def _filled(block: list[Slots], m: int, more: list[int]) -> list[Lane]:
     """The repeated block, where every op has moved to the first slots with its inputs, if free.
 
     A forward only goes back through slots in which its rank holds less than the peak of all ranks
-    and ``more``. A backward moves by its own length at least.
+    and its ``more``. A backward moves by its own length at least.
     """
     lanes = [[[end + PERIOD * n for n in range(m)] for end in ends] for ends in block]
     length = 1 + max(slots[-1] for lane in lanes for slots in lane)
@@ -236,12 +238,12 @@ def _filled(block: list[Slots], m: int, more: int) -> list[Lane]:
         held[rank][slot] = 1 if forward else -1
         taken[rank][slot] = taken[rank][slot - (not forward)] = True
     held = [[*accumulate(changes)] for changes in held]
-    most = max(map(max, held)) + more
+    peak = max(map(max, held))
     for place in places:
         slot, rank, series, number = place
         forward = series < 2
         before, change = (0, 1) if forward else (1, -1)  # slots before its last one
-        own, now = taken[rank], held[rank]
+        own, now, most = taken[rank], held[rank], peak + more[rank]
         for free in range(earliest(lanes, place) + before, slot):
             if any(own[free - before : free + 1]) or (forward and max(now[free:slot]) >= most):
                 continue
