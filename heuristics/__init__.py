@@ -26,6 +26,12 @@ from pipesat.heuristics.lockstep import lockstep
 from pipesat.heuristics.one_f_one_b import eager_1f1b, gpipe, one_f_one_b, overlapped_1f1b
 from pipesat.heuristics.one_f_one_b_v import one_f_one_b_v, one_f_one_b_v_auto
 from pipesat.heuristics.registry import Published
+from pipesat.heuristics.slices import (
+    one_f_one_b_by_depth,
+    seq1f1b,
+    seq1f1b_interleaved,
+    slimpipe,
+)
 from pipesat.heuristics.wait_free_cyclic import wait_free_cyclic
 from pipesat.heuristics.zb_auto import zb_auto, zb_auto_span
 from pipesat.heuristics.zero_bubble import zb_1p, zb_h1, zb_h2, zb_v
@@ -57,6 +63,10 @@ BASELINES: Final[dict[str, Published]] = {
         dualpipev,
         dualpipe,
         chimera,
+        seq1f1b,
+        slimpipe,
+        seq1f1b_interleaved,
+        one_f_one_b_by_depth,
         lockstep,
         greedy_pairs,
         wait_free_cyclic,

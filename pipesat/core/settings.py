@@ -76,7 +76,7 @@ SHARED: Final = {
     "devices": "Pipeline ranks.",
     "name": "For tables and pictures.",
     "target": "Only what this runtime can run; ``None``: any. See :func:`pipesat.solve`.",
-    "version": "Release of torch, as 2.13, or installed: the one that is here; ``None``: the newest "
+    "version": "Release of torch, as 2.13, or installed: the one here; ``None``: the newest "
     "that pipesat knows. Said of torch and of runtimes on it.",
     "placement": "Where the stages lie.",
     "chunks": "Stages per device of a loop; ``None``: 2.",

@@ -183,6 +183,8 @@ def _ranks(problem: Problem, name: Placement) -> Ranks | None:
     """Ranks of a placement, if the first p stages pass every device and all others lie by it."""
     p, homes = len(problem.devices), _homes(problem)
     geometry = Geometry(name, p, len(homes) // p)
+    if any(route.graph is not None for route in problem.routes):
+        return None
     lengths = [len(route.stages) for route in problem.routes]
     device = tuple(homes[:p])
     if lengths != [*map(len, geometry.routes)] or sorted(device) != list(range(p)):

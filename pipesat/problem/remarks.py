@@ -124,7 +124,8 @@ def of_amounts(s: Stage, stated: Collection[str]) -> Iterator[Found]:
     if s.may_fuse and s.BW < s.B and times - {"W"}:
         figures = f"{s.BW} against {s.B}"
         yield "BW", s.BW, "BW is shorter than B", figures, "BW is the whole backward, B and W"
-    if not s.may_split and s.held_after_B > s.held_after_F and "held_after_B" in stated:
+    whole = s.has_backward and not s.may_split
+    if whole and s.held_after_B > s.held_after_F and "held_after_B" in stated:
         yield (
             "held_after_B",
             s.held_after_B,

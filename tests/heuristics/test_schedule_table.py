@@ -59,15 +59,16 @@ def rows() -> Iterator[Row]:
 
 
 ROWS = {row.name: row for row in rows()}
+UNREAD = ("", "the capacity", "as 1F1B at that depth")
 WITH_BUBBLE = [name for name, row in ROWS.items() if row.bubble]
-WITH_PEAK = [name for name, row in ROWS.items() if row.peak != "the capacity"]
+WITH_PEAK = [name for name, row in ROWS.items() if row.peak not in UNREAD]
 
 
 def value(text: str, point: Point, d: int = 0) -> Any:
     """What a formula or condition of the table says, its products written as Python's."""
     F, B, W, p = point.F, point.B, point.W, point.p
     num, den = point.overlap
-    names = point._asdict() | {"BW": B + W, "d": d, "h": p // 2, "g": (p + 1) // 2}
+    names = point._asdict() | {"BW": B + W, "d": d, "h": p // 2, "n": point.v, "g": (p + 1) // 2}
     names |= {"P": max(F, B + W, -(-(F + B + W) * num // den)), "max": max, "min": min}
     text = text.removesuffix(", h = p/2").replace(", and ", "+").replace("that wait for W", "")
     if divides := re.fullmatch(r"(\S+) divides (\w)", text):
@@ -82,6 +83,8 @@ def problem_of(placement: str, point: Point) -> Problem:
     p, m, v, F, B, W, overlap = point
     if placement == "bidirectional":
         return two_routes(p, (m, m), overlap=overlap, F=F, B=B, W=W)
+    if placement == "sliced":
+        return Problem.chain(p, m, F=F, B=B, W=W, backward="fused", held_after_F=1, slices=v)
     if placement == "loop":
         return loop(p, v, m, F=F, B=B, W=W, overlap=overlap)
     build = {"chain": chain, "V": vee}[placement]
@@ -93,7 +96,9 @@ def points(placement: str) -> Iterator[Point]:
     for p in ranks:
         some = (1, 2, p - 1, p, p + 1, 2 * p - 2, 2 * p - 1, 2 * p, 2 * p + 1, 3 * p)
         for number, m in enumerate(sorted({m for m in some if m > 0})):
-            for v in (2, 3) if placement == "loop" else (1,):
+            for v in {"loop": (2, 3), "sliced": (2, 3)}.get(placement, (1,)):
+                if placement == "sliced" and m % v:
+                    continue
                 # all numbers of ranks and microbatches, each with some of the times, in turn
                 costs = itertools.product(TIMES, OVERLAPS)
                 for (F, B, W), overlap in itertools.islice(costs, (number + p) % 3, None, 4):
@@ -126,7 +131,7 @@ def outcomes(name: str) -> tuple[tuple[Point, bool], ...]:
 def test_the_table_has_every_schedule() -> None:
     assert set(ROWS) == set(BASELINES)
     assert {"dualpipe", "zb-h1", "interleaved-zb"} <= set(WITH_BUBBLE)
-    assert len(WITH_PEAK) == len(ROWS) - 8
+    assert len(WITH_PEAK) == len(ROWS) - 10
 
 
 def test_formulas_are_read_as_they_are_meant() -> None:
