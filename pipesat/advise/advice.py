@@ -136,6 +136,7 @@ class Advised(Displayed):
             must += f" ({row.setting})"
         return [
             ("Take", f"{name_of(row)}: {question.time(row.makespan)} a step{estimate}"),
+            ("For", question.release or ""),
             ("You must", must),
             ("Without", "" if easy is None else f"{name_of(easy)}: {question.time(easy.makespan)}"),
             ("Gain", sentences(_gains(self, row))),
@@ -190,6 +191,7 @@ class Advised(Displayed):
             "format": FORMAT,
             "name": layers.name,
             "for": question.runtime,
+            "release": question.release,
             "devices": question.devices,
             "microbatches": question.microbatches,
             "memory": question.of_device,

@@ -26,6 +26,7 @@ from pipesat.core.settings import (
     Tokens,
     Workers,
 )
+from pipesat.core.torch_releases import release_for
 from pipesat.problem.geometry import PlacementChoice
 from pipesat.schedule.schedule import Objective
 from pipesat.schedule.solving import Deadline, Listener, study
@@ -60,6 +61,7 @@ def plan(
     layouts: Sequence[str] = (),
     compare: bool = True,
     target: Target | None = None,
+    version: str | None = None,
     objective: Objective = "makespan",
     time_limit: Seconds = 120.0,
     workers: Workers | None = None,
@@ -120,6 +122,9 @@ def plan(
     from pipesat.advise.splits import for_runtime, in_each_way, shapes_to_try, shipped_by
     from pipesat.layers.from_profile import read_layers_or_profile
     from pipesat.layers.pipeline import Pipeline
+    from pipesat.compare.model_costs import given
+    from pipesat.layers.stages import with_buffers
+    from pipesat.runtimes import released
     from pipesat.solver.options import SolveOptions
 
     source = ""
@@ -136,6 +141,7 @@ def plan(
         some = Pipeline(devices=devices, microbatches=microbatches, memory=capacity, delay=delay)
         some = replace(some, overlap=None if overlap is None else factor("overlap", overlap))
         some = replace(some, memory=some.capacities)  # refuses a list of another length
+        some = with_buffers(some, layers, release_for(target, version))
         shapes, left_out = shapes_to_try(layers, some, placement, chunks)
     if target is not None:
         layers, shapes = for_runtime(layers, shapes, target)
@@ -143,6 +149,7 @@ def plan(
     hand = [hand_of(text, layers, shapes[0]) for text in layouts]
     beside = shipped_by(target, shapes[0])
     question = Question(layers, some, tuple(shapes), recompute, objective)
+    question = replace(question, release=released(target, version))
     deadline = Deadline(time_limit, stop or threading.Event())
     options = SolveOptions(objective=objective, workers=workers, seed=seed)
     search = Search(question, options, deadline, listener)
@@ -165,6 +172,7 @@ def advise(
     memory: int | str | None = None,
     reserve: int | str | None = None,
     target: Runtime = "torch",
+    version: str | None = None,
     latency: Amount = 0,
     bandwidth: float | Fraction | str | None = None,
     tokens: Tokens | None = None,
@@ -243,7 +251,8 @@ def advise(
     from pipesat.advise.files import Advice
     from pipesat.advise.model_source import asked, require_room, require_units
     from pipesat.advise.plan import concluded
-    from pipesat.compare.model_costs import given
+    from pipesat.layers.stages import with_buffers
+    from pipesat.runtimes import released
     from pipesat.solver.options import SolveOptions
 
     if gpu is not None and tokens is not None:
@@ -266,6 +275,8 @@ def advise(
     free = None if reserve is None else one_in_unit("reserve", reserve, unit)
     pairs = None if overlap is None else factor("overlap", overlap)
     question = asked(known, devices, microbatches, free, latency, pairs, target, copy_bandwidth)
+    pipeline = with_buffers(question.pipeline, known.layers, release_for(target, version))
+    question = replace(question, pipeline=pipeline, release=released(target, version))
     require_room(question)
     deadline = Deadline(_SEARCHING * whole.limit, whole.stop)
     options = SolveOptions(workers=workers, seed=seed)

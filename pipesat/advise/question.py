@@ -55,6 +55,8 @@ class Question:
         Whose rules orders obey; ``None``: any order.
     reserve
         Memory of a device that stays free.
+    release
+        The runtime with its release, for the answer.
     tokens
         Of a microbatch, ``None`` if unknown.
     copy_rate
@@ -70,6 +72,7 @@ class Question:
     objective: Objective = "makespan"
     runtime: Runtime | None = None
     reserve: int = 0
+    release: str | None = None
     tokens: int | None = None
     copy_rate: Fraction | None = None
     known: dict[tuple[object, ...], Candidate] = field(default_factory=dict, repr=False)

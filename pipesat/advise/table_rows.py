@@ -280,13 +280,14 @@ def options_of(question: Question, row: Row) -> Options:
     NotApplicable
         If a framework is told how many layers a stage has, and one has no name there.
     """
+    version = question.release if "version" in question.record.takes else None
     if not question.record.takes_layers:
-        return Options()
+        return Options(version=version)
     layout = layout_of_partition(question.layers, row.partition)
     if any("m" in stage for stage in layout.stages):
         raise NotApplicable(f"{question.record.title}'s file has no names for MTP layers")
     switch: Checkpointing = "full" if row.setting else "none"
-    return Options(layers=layout.counts, checkpointing=switch)
+    return Options(layers=layout.counts, checkpointing=switch, version=version)
 
 
 def _why_not_its_own(question: Question, row: Row) -> str:

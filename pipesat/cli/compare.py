@@ -73,7 +73,7 @@ def _is_problem(path: Path) -> bool:
     names={"target": "--for"},
     without=("result", "schedules", "search", "placements", "beside", "schedule"),
     metavars={"noise": "SHARE", "skew": "SHARE"},
-    follow={"noise": ("samples", "baselines")},
+    follow={"noise": ("samples", "baselines"), "target": ("version",)},
     extra=(_SCHEDULES, _LISTED),
     output="DIR",
 )

@@ -41,6 +41,7 @@ _LONGEST_WRITING = 6.0
         "shape": ("length", "batch", "tensor_parallel", "tokens"),
         "memory": ("reserve", "copy_bandwidth"),
         "latency": ("bandwidth",),
+        "target": ("version",),
     },
     extra=(settings("shape", "Sizes of a published model."),),
     output="DIR",
@@ -71,6 +72,7 @@ def advise(asked: Asked) -> int:
     example="pipesat solve problem.json -o solved --time-limit 30",
     names={"target": "--for"},
     without=("schedules", "known_bound"),
+    follow={"target": ("version",)},
     output="DIR",
 )
 def solve(asked: Asked) -> int:
@@ -108,6 +110,7 @@ def solve(asked: Asked) -> int:
         "placement": ("chunks",),
         "latency": ("bandwidth",),
         "layouts": ("compare",),
+        "target": ("version",),
     },
     output="DIR",
 )
@@ -130,7 +133,7 @@ def plan(asked: Asked) -> int:
     example="pipesat frontier problem.json --caps points=8 -o curve",
     names={"target": "--for", "placements": "--placement"},
     metavars={"caps": "CAP[,CAP...]", "within": "SHARE"},
-    follow={"caps": {"points": "count"}},
+    follow={"caps": {"points": "count"}, "target": ("version",)},
     output="DIR",
 )
 def frontier(asked: Asked) -> int:

@@ -31,6 +31,7 @@ _ASSIGNMENT = "an assignment file"
     also={_ASSIGNMENT: "compare.replicas.judge:check_assignment"},
     example="pipesat check problem.json schedule.json --runtime torch",
     metavars={"lengths": "FILE", "runtime": "RULE"},
+    follow={"runtime": ("version",)},
 )
 def check(asked: Asked) -> int:
     """Check a schedule against every rule and list all violations.
@@ -55,9 +56,8 @@ def check(asked: Asked) -> int:
     document = {"makespan": timed.makespan, "span": timed.span, "peak_memory": peaks}
     if violations or not asked["runtime"]:
         return _judged(asked, violations, said, document)
-    found = verdict(
-        problem, timed, asked["runtime"], posted_in(asked["schedule"], problem, timed.order)
-    )
+    posted = posted_in(asked["schedule"], problem, timed.order)
+    found = verdict(problem, timed, asked["runtime"], posted, asked["version"])
     document = {"valid": True} | document | {"violations": [], "runtime": found.document()}
     asked.show(found, document, [("Valid", said)])
     return 0 if found.safe else CHECK_FAILED
@@ -93,7 +93,7 @@ _FILE = click.Option(
     example="pipesat export problem.json zb-auto --to torch -o schedule.csv",
     without=("path",),
     metavars={"to": "FORMAT"},
-    follow={"to": ("layers", "exact", "remark", "checkpointing", "pattern")},
+    follow={"to": ("layers", "exact", "remark", "checkpointing", "pattern", "version")},
     extra=(_FILE,),
 )
 def export(asked: Asked) -> None:

@@ -30,6 +30,7 @@ from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import Count, Seconds, Seed, Target, Workers
 from pipesat.core.showing import Displayed, Facts, Table, table_of
+from pipesat.core.torch_releases import release_for
 from pipesat.problem.geometry import label_of
 from pipesat.problem.other_placements import same_layers_elsewhere, stated_layers
 from pipesat.problem.problem_file import read_problem
@@ -228,6 +229,7 @@ def compare(
     layers_per_stage: Count | Sequence[Count] | None = None,
     beside: Sequence[Problem | str | Path] = (),
     target: Target | None = None,
+    version: str | None = None,
     objective: Objective = "makespan",
     time_limit: Seconds = 60.0,
     workers: Workers | None = None,
@@ -276,6 +278,7 @@ def compare(
         raise BadInput(text, where="target", value=target)
     if placements and beside:
         raise BadInput("expected `beside` or `placements`, not both", where="beside")
+    release_for(target, version)  # before anything is searched
     given = _given(problem, schedules or {})
 
     def solved(placed: Problem, placement: str | None = None) -> Result:
@@ -287,6 +290,7 @@ def compare(
             workers=workers,
             seed=seed,
             target=target,
+            version=version,
             schedules=own.values(),
             listener=named(listener, placement),
             stop=stop,

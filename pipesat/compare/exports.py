@@ -34,6 +34,7 @@ def export(
     remark: str = "",
     checkpointing: Checkpointing | None = None,
     pattern: str | None = None,
+    version: str | None = None,
 ) -> Exported:
     """Return a checked schedule in another format, and write it if there is a path.
 
@@ -90,6 +91,7 @@ def export(
         remark=remark,
         checkpointing=checkpointing,
         pattern=pattern,
+        version=version,
     )
     return warned(made, stacklevel=4)  # beyond what looks at the arguments
 

@@ -68,9 +68,9 @@ def problem_from_profile(
         Capacity as 40GiB, one for all devices or one each; ``None``: unlimited.
     training
         What training adds to the model, as optimizer=sgd,grad_dtype=float32. Keys: optimizer,
-        grad_dtype, state_dtype, master_dtype (of a second copy of the weights), receive (torch:
-        buffers of all microbatches, as torch 2.13, or held as needed); ``None``: adamw with the
-        parameters' own types, as in torch.
+        grad_dtype, state_dtype, master_dtype (of a second copy of the weights), receive (as torch,
+        2.13, 2.15, installed, or held); ``None``: adamw with the parameters' own types, as in
+        torch. ``torch`` is the newest release, ``held`` a runtime that keeps what it has sent.
     reserve
         Memory per device for everything else, as 1GiB.
     link_delay

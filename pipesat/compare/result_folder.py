@@ -6,10 +6,11 @@ import os.path
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.folder import json_file, write_folder
+from pipesat.core.settings import OnTorch
 from pipesat.draw.gantt import gantt, title_of
 from pipesat.runtimes import EXPORTERS, FILE_NAMES
 from pipesat.runtimes.options import Options
@@ -114,7 +115,9 @@ def _order(folder: Path, result: Solution, to: str) -> tuple[dict[str, bytes], l
     """
     name = FILE_NAMES[to]
     try:
-        made = EXPORTERS[to](result.problem, result.schedule, Options(output=folder / name))
+        on_torch = result.target in get_args(OnTorch)
+        options = Options(folder / name, version=result.release if on_torch else None)
+        made = EXPORTERS[to](result.problem, result.schedule, options)
     except (NotApplicable, BadInput) as error:  # of a path that no configuration can say
         told = f"no {name}: {error}"
         return {}, [told], told

@@ -118,10 +118,15 @@ def read_order(path: Path, problem: Problem, companions: Companions | None = Non
 @overload
 def check(problem: Problem, schedule: Schedule, runtime: None = None) -> list[Violation]: ...
 @overload
-def check(problem: Problem, schedule: Schedule, runtime: RuleChoice) -> Verdict: ...
+def check(
+    problem: Problem, schedule: Schedule, runtime: RuleChoice, version: str | None = None
+) -> Verdict: ...
 @public
 def check(
-    problem: Problem, schedule: Schedule, runtime: RuleChoice | None = None
+    problem: Problem,
+    schedule: Schedule,
+    runtime: RuleChoice | None = None,
+    version: str | None = None,
 ) -> list[Violation] | Verdict:
     """Return every violation; an empty list means that the schedule is valid. O(n log n).
 
@@ -147,7 +152,7 @@ def check(
         return checker.check(problem, schedule)
     from pipesat.runtimes.hangs.verdict import verdict
 
-    return verdict(problem, valid_schedule(problem, schedule), runtime)
+    return verdict(problem, valid_schedule(problem, schedule), runtime, version=version)
 
 
 WIDTH = 100

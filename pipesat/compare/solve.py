@@ -38,6 +38,7 @@ def solve(
     seed: Seed = 0,
     deterministic: bool = False,
     target: Target | None = None,
+    version: str | None = None,
     schedules: Iterable[Schedule] = (),
     known_bound: Bound | None = None,
     listener: Callable[[Improvement], None] | None = None,
@@ -74,7 +75,7 @@ def solve(
     if deterministic and workers not in (None, 1):
         raise BadInput("`deterministic` runs one lane", where="workers", value=workers)
     from pipesat.compare.result import Result
-    from pipesat.runtimes import problems_for
+    from pipesat.runtimes import problems_for, released
     from pipesat.solver import SolveOptions  # slow to import: before the clock starts
     from pipesat.solver import solve as search
 
@@ -89,9 +90,9 @@ def solve(
         listener=listener,
         stop=stop or threading.Event(),
     )
-    ways = problems_for(problem, target)
+    ways, release = problems_for(problem, target), released(target, version)
     found = search(ways[0], options) if len(ways) == 1 else _best_way(ways, options)
-    return Result.of(found, problem=problem, target=target)
+    return Result.of(found, problem=problem, target=target, release=release)
 
 
 def _best_way(ways: Sequence[Problem], options: SolveOptions) -> Solution:

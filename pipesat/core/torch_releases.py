@@ -82,7 +82,7 @@ def release_named(version: str | None = None, where: str = "version") -> Release
     """
     if version is None:
         return NEWEST
-    named = version.removeprefix("torch ")
+    named = version.rpartition(" ")[2]  # of "torchtitan on torch 2.15", as results say it
     try:
         found = metadata.version("torch") if named == INSTALLED else named
     except metadata.PackageNotFoundError:

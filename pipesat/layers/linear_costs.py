@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -123,10 +124,16 @@ def _lines(keys: Sequence[KeyT], values: Callable[[KeyT], Iterable[int]]) -> Lin
 
 
 def rooms(layers: Layers, pipeline: Pipeline) -> tuple[int, ...]:
-    """Memory of every device that layers may take; a huge number if it is unlimited."""
+    """Memory of every device that layers may take; a huge number if it is unlimited.
+
+    At least the smallest output passes each end of a stage.
+    """
+    passed = pipeline.buffers * min((one.output for one in layers.layers[:-1]), default=0)
+    last = pipeline.stages - 1
+    ends = (sum((s > 0) + (s < last) for s in own) for own in pipeline.stages_on)
     return tuple(
-        LARGEST_COST if capacity is None else capacity - layers.reserve
-        for capacity in pipeline.capacities
+        LARGEST_COST if capacity is None else capacity - layers.reserve - ceil(passed * count)
+        for capacity, count in zip(pipeline.capacities, ends, strict=True)
     )
 
 

@@ -45,6 +45,8 @@ class Pipeline:
     recompute_whole
         Stages that recompute run their backward whole: as runtimes that recompute in each half of a
         split one.
+    buffers
+        Memory units that every size unit at an end of a stage takes all the time.
     overlap
         What a pair of F and BW takes of their sum, (num, den); ``None``: nothing pairs.
     """
@@ -57,6 +59,7 @@ class Pipeline:
     delay: Delay = no_delay
     backward: Backward = "either"
     recompute_whole: bool = False
+    buffers: Fraction = Fraction(0)
     overlap: tuple[int, int] | None = None
 
     @cached_property

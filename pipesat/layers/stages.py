@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
+from math import ceil
 from typing import Any, Final
 
+from pipesat.core.amounts import bytes_of
 from pipesat.core.errors import said_of
 from pipesat.core.settings import ModeChoice
+from pipesat.core.torch_releases import Release
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import refusal
 from pipesat.layers.pipeline import Pipeline
@@ -104,10 +108,22 @@ def _problem(
     )
 
 
+def with_buffers(pipeline: Pipeline, layers: Layers, release: Release | None) -> Pipeline:
+    """Return a pipeline with what a release of torch keeps for sends and receives of a whole run.
+
+    Two of every microbatch at each end of a stage: what is received and what is sent. Layers that
+    do not state bytes leave it out.
+    """
+    size, unit = bytes_of(layers.size_unit), bytes_of(layers.memory_unit)
+    if release is None or not release.keeps_buffers or size is None or unit is None:
+        return pipeline
+    return replace(pipeline, buffers=Fraction(2 * pipeline.microbatches * size, unit))
+
+
 def static_of_devices(
     layers: Layers, partition: Sequence[range], pipeline: Pipeline
 ) -> tuple[int, ...]:
-    """Static memory of every device: its layers' weights, shared ones once, and the reserve."""
+    """Static memory of every device: its layers' weights, shared ones once, reserve, buffers."""
     device_of = _device_of(partition, pipeline)
     static = [layers.reserve] * pipeline.devices
     for layer, home in device_of.items():
@@ -115,6 +131,10 @@ def static_of_devices(
     for tie in layers.ties:
         if device_of[tie.one] == device_of[tie.other]:
             static[device_of[tie.one]] -= tie.memory
+    for home, part in zip(pipeline.homes, partition, strict=True):
+        ends = (end for end in (part.start, part.stop) if 0 < end < len(layers.layers))
+        passed = sum(layers.layers[end - 1].output for end in ends)
+        static[home] += ceil(pipeline.buffers * passed)
     return tuple(static)
 
 

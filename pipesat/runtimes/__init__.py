@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.names import named, spelled
+from pipesat.core.torch_releases import release_for
 from pipesat.problem.ops import members
 from pipesat.problem.problem import Problem
 from pipesat.runtimes import adapters, frameworks, megatron, reading
@@ -36,6 +37,20 @@ OLD_NAMES: Final = {
     "megatron-layout": "megatron",
 }
 """What formats were called that are a runtime's: still understood."""
+
+
+def released(target: str | None, version: str | None = None) -> str | None:
+    """Return a runtime with its release, as ``torch 2.15``; ``None`` without a runtime.
+
+    Raises
+    ------
+    BadInput
+        If a version is none that is known, or of a runtime that is not on torch.
+    """
+    release = release_for(target, version)
+    if target is None or release is not None:
+        return f"{target} on {release}".removeprefix("torch on ") if release else None
+    return f"{RUNTIMES[target].title} {RUNTIMES[target].release}"
 
 
 def problem_for(problem: Problem, target: str | None) -> Problem:
@@ -121,7 +136,7 @@ def _export(
     The one way to any file for another program.
     """
     options, runtime = options or Options(), RUNTIMES.get(name)
-    for where in ("layers", "exact", "remark", "checkpointing", "pattern", "flags"):
+    for where in ("layers", "exact", "remark", "checkpointing", "pattern", "flags", "version"):
         known = runtime is not None and where in runtime.takes
         if not known and getattr(options, where) not in (None, False, "", ()):
             raise BadInput(f"{name} has no place for it: leave it out", where=where)

@@ -101,10 +101,12 @@ schedule_table_factory.pp_algorithm_map["{algorithm}"] = Pipesat
 
 # An order for d9d: a program builder under a configuration of its own.
 #
-# d9d 0.16.0, commit f155a8d: a program is a list of actions per rank, from which
-# ``add_communication_ops`` derives sends and receives. A rank holds stages in a loop or a V. Its
-# ``ComposeAction`` runs its members one after the other and sends after both, so no pair is
-# written. The first stage does nothing in its input half and all in its weight half, as torch does.
+# d9d 0.24.0: a program is a list of actions per rank, from which ``add_communication_ops`` derives
+# sends and receives. ``compose`` is called once for every number of microbatches that a step has,
+# so a configuration has an order for each. A microbatch is received in a buffer of its own shape.
+# A rank holds stages in a loop or a V. Its ``ComposeAction`` runs its members one after the other
+# and sends after both, so no pair is written. The first stage does nothing in its input half and
+# all in its weight half, as torch does.
 
 _D9D_NOTE: Final = (
     "hand it to d9d in Python: import the file, then "
@@ -114,6 +116,8 @@ _D9D_HEADER: Final = """A configuration file of d9d cannot name it, so give it i
 
     from {stem} import PipesatSchedule
     build_schedule(..., schedule_config=PipesatSchedule())
+
+If steps differ in microbatches, give the ORDER of a file for each: PipesatSchedule(other.ORDER).
 
 It assumes: {ranks} pipeline ranks, {microbatches} microbatches, stages in a {style}; that a whole
 backward takes as long as the problem says (d9d splits backwards in eager autograd, without
@@ -139,7 +143,10 @@ OP = re.compile(r"(\d+)([FBW]+)(\d+)")
 
 
 class PipesatSchedule:
-    """The schedule_config that stands for this order."""
+    """The schedule_config that stands for this order, and for others of other microbatches."""
+
+    def __init__(self, *others):
+        self.orders = {order["microbatches"]: order for order in (*others, ORDER)}
 
 
 @PIPELINE_PROGRAM_REGISTRY.register_program(PipesatSchedule)
@@ -147,18 +154,19 @@ class PipesatProgram(PipelineProgramBuilder):
     num_stages_per_rank = ORDER["stages"] // len(ORDER["rows"])
     topology_style = ScheduleStyle("{style}")
 
-    def __init__(self, config=None):
-        pass
+    def __init__(self, config):
+        self.orders = config.orders
 
     def compose(self, num_microbatches, pp_size):
-        wanted = ORDER["microbatches"], len(ORDER["rows"])
-        if (num_microbatches, pp_size) != wanted:
-            raise ValueError(f"expected microbatches, ranks {wanted}")
-        stages = ORDER["stages"]
+        wanted = [(number, len(order["rows"])) for number, order in self.orders.items()]
+        if (num_microbatches, pp_size) not in wanted:
+            raise ValueError(f"expected microbatches, ranks of {wanted}")
+        order = self.orders[num_microbatches]
+        stages = order["stages"]
         homes = build_stage_to_host_rank_topology(pp_size, stages, self.topology_style)
-        if [homes[stage] for stage in range(stages)] != ORDER["placement"]:
+        if [homes[stage] for stage in range(stages)] != order["placement"]:
             raise ValueError(f"d9d places stages otherwise: {homes}")
-        actions = {rank: [*map(action, row.split())] for rank, row in enumerate(ORDER["rows"])}
+        actions = {rank: [*map(action, row.split())] for rank, row in enumerate(order["rows"])}
         return add_communication_ops(actions, stage_to_rank=homes, num_stages=stages)
 
 
@@ -247,11 +255,12 @@ RUNTIMES: Final = (
     Runtime(
         "d9d",
         "d9d",
-        "0.16.0",
+        "0.24.0",
         "d9d_order.py",
         program(_D9D_HEADER, _D9D_ADAPTER, _D9D_NOTE),
         read_back,
         pairs=(),
+        own_shapes=True,
     ),
     Runtime(
         "jaxpp",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.torch_releases import release_named
 from pipesat.problem.geometry import Geometry
 from pipesat.problem.plain_problems import require_no_modes
 from pipesat.problem.problem import Problem
@@ -40,7 +41,7 @@ class Options:
     comments of the configuration and the top of the hazards. ``checkpointing`` is written into a
     framework's configuration; ``None``: off where backwards are split, else its own default.
     ``pattern``: of a hybrid model's layers, for Megatron-LM. ``layout``: what its layout is, where
-    it has MTP layers too; ``flags``: more lines of its file.
+    it has MTP layers too; ``flags``: more lines of its file. ``version``: torch's release.
     """
 
     output: Path = Path("schedule")
@@ -51,8 +52,10 @@ class Options:
     pattern: str | None = None
     layout: str | None = None
     flags: tuple[str, ...] = ()
+    version: str | None = None
 
     def __post_init__(self) -> None:
+        release_named(self.version)
         if not self.remark.isprintable():
             expected = "expected one line of printable characters"
             raise BadInput(expected, where="remark", value=self.remark)

@@ -56,6 +56,8 @@ class Runtime:
         Whether stages may lie anywhere; else in a loop, or in a V of two per rank.
     number_order
         Whether each stage runs its forwards, its backwards and its Ws by number.
+    own_shapes
+        Whether microbatches may differ in shape; else they are padded to one.
     one_switch
         Whether its configuration checkpoints all layers or none.
     takes_layers
@@ -80,6 +82,7 @@ class Runtime:
     in_turn: str = ""
     any_placement: bool = False
     number_order: bool = False
+    own_shapes: bool = False
     one_switch: bool = False
     takes_layers: bool = False
     built_in: tuple[str, ...] = ()

@@ -62,6 +62,8 @@ class Solution:
         Why it is infeasible or unknown, and what had to be dropped.
     target
         The runtime whose restrictions value and bound obey, ``None`` if none.
+    release
+        That runtime with its release, as ``torch 2.15``.
     baselines_left_out
         The search ended before all hand-written schedules were made: ``baseline`` is the best of
         some.
@@ -93,6 +95,7 @@ class Solution:
     history: tuple[Improvement, ...] = ()
     explanation: str = ""
     target: str | None = None
+    release: str | None = None
     baselines_left_out: bool = False
     contradictions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -152,6 +155,7 @@ class Solution:
             "versions": self.versions,
             "explanation": self.explanation or None,
             "for": self.target,
+            "release": self.release,
             "remarks": documents_of(self.problem.remarks),
         }
         problem, schedule = self.problem, self.schedule

@@ -1,7 +1,7 @@
 """Small stand-ins for classes of AMD Primus, d9d and JaxPP, in our own words.
 
 They have what exported orders use, as the sources say it at the commits that the orders are written
-for (Primus fd1eeabb, d9d f155a8d, JaxPP cf9e3862), and no more. What the real ones do with an order
+for (Primus fd1eeabb, d9d 0.24.0, JaxPP cf9e3862), and no more. What the real ones do with an order
 is in experiments/runtimes.
 """
 

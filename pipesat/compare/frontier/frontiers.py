@@ -67,9 +67,13 @@ class Frontiers(Displayed):
 
     def facts(self) -> Facts:
         """Return what each curve spans and what modes buy; of one curve, its best and least."""
+        release = "For", self.about.get("release", "")
         if len(self.curves) == 1:
-            return [*_of_one(self._first)]
-        lines = [*(answers(self.curves, self.compared()) if self.by_mode else self.details())]
+            return [*_of_one(self._first), release]
+        lines = [
+            release,
+            *(answers(self.curves, self.compared()) if self.by_mode else self.details()),
+        ]
         if "layers" in self.about:
             stated = statement_of(self.about["layers"])
             lines.append(("Basis", f"{stated}. A loop and a V cut each in two between layers"))

@@ -95,6 +95,7 @@ class LeastMemory(Displayed):
             ("Costs", f"{value}, found by {known.schedule.source}"),
             ("Target", f"{target}, at most {as_given(self.within)} longer than the best"),
             ("Best", f"{best} ({self.curve.objective}) with {of}, {self.best.verdict}"),
+            ("For", self.about.get("release", "")),
             ("Sum of peaks", f"{sum(known.peaks)} within that capacity"),
             ("Searched", f"{self.wall_s:.1f} s"),
         ]

@@ -15,7 +15,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.settings import Count, Placement, Seconds, Seed, Target, Within, Workers
 from pipesat.problem.other_placements import stated_layers
 from pipesat.problem.remarks import documents_of
-from pipesat.runtimes import problem_for
+from pipesat.runtimes import problem_for, released
 from pipesat.schedule.schedule import Objective
 from pipesat.schedule.solving import Deadline, named, study
 
@@ -42,6 +42,7 @@ def frontier(
     layers_per_stage: Count | Sequence[Count] | None = None,
     by_mode: bool = False,
     target: Target | None = None,
+    version: str | None = None,
     objective: Objective = "makespan",
     time_limit: Seconds = 600.0,
     workers: Workers | None = None,
@@ -94,7 +95,7 @@ def frontier(
         raise BadInput(text, where="target", value=target)
     if by_mode and placements is not None:
         raise BadInput("expected placements or by_mode, not both", where="by_mode")
-    remarks = documents_of(problem.remarks)
+    remarks, release = documents_of(problem.remarks), released(target, version)
     problem = problem_for(problem, target)
     placed = with_levers(problem) if by_mode else _placed(problem, placements, stated)
     require_once("caps", caps or ())
@@ -113,7 +114,8 @@ def frontier(
         compared = caps_to_compare(problem)
     about: dict[str, Any] = {"seed": seed, "workers": workers, "versions": versions()}
     about["remarks"] = remarks
-    about |= ({} if target is None else {"target": target}) | ({"layers": stated} if stated else {})
+    about |= {} if target is None else {"target": target, "release": release}
+    about |= {"layers": stated} if stated else {}
     options = SolveOptions(
         objective=objective,
         time_limit=time_limit,
@@ -177,6 +179,7 @@ def min_memory(
     within: float | Fraction | str = Fraction(1, 20),
     capacity_of: Problem | None = None,
     target: Target | None = None,
+    version: str | None = None,
     objective: Objective = "makespan",
     time_limit: Seconds = 120.0,
     workers: Workers | None = None,
@@ -209,6 +212,7 @@ def min_memory(
     from pipesat.solver.search import versions
 
     accepted, remarks = share("within", within, 10_000), documents_of(problem.remarks)
+    told = {} if target is None else {"for": target, "release": released(target, version)}
     caps = None if capacity_of is None else [device.memory for device in capacity_of.devices]
     if caps is not None and len(caps) != len(problem.devices):
         text = f"expected a problem of {len(problem.devices)} devices"
@@ -229,7 +233,7 @@ def min_memory(
         within=accepted,
         reference="unlimited" if caps is None else "file",
         baselines=published(),
-        about={"seed": seed, "workers": workers, "versions": versions(), "remarks": remarks},
+        about={"seed": seed, "workers": workers, "versions": versions(), "remarks": remarks} | told,
     )
 
 

@@ -45,6 +45,7 @@ class ResultModel(BaseModel):
     versions: dict[StrictStr, StrictStr]
     explanation: StrictStr | None = None
     target: Annotated[Target | None, Field(alias="for")] = None
+    release: StrictStr | None = None
 
 
 class AdviceModel(BaseModel):
@@ -140,5 +141,6 @@ def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Resu
         versions=model.versions,
         explanation=model.explanation or "",
         target=model.target,
+        release=model.release,
     )
     return Result.of(found)

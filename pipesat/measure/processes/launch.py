@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pipesat.core.errors import BadInput, RunFailed
+from pipesat.core.torch_releases import RELEASES, TESTED
 from pipesat.measure.processes.forks import Batch, Call, Host, Outcome, first_failed
 
 FOLDER_PREFIX = "pipesat-ranks-"
@@ -132,7 +133,7 @@ class TorchApi(NamedTuple):
 def require_torch() -> None:
     """Find out, without importing it, whether torch is installed."""
     if importlib.util.find_spec("torch") is None:
-        raise BadInput("this needs PyTorch: pip install 'torch>=2.13'")
+        raise BadInput(f"this needs PyTorch: pip install 'torch>={RELEASES[0].version}'")
 
 
 def load_torch_api() -> TorchApi:
@@ -179,5 +180,5 @@ def _require(version: str, owner: Any, name: str, methods: dict[str, set[str]]) 
 def _unknown(version: str, what: str) -> BadInput:
     return BadInput(
         f"torch {version} has no {what}, which running a pipeline order needs; it was tested with "
-        "torch 2.13 (a private interface: other versions may have moved it)"
+        f"torch {TESTED} (a private interface: other versions may have moved it)"
     )

@@ -27,6 +27,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pipesat.core.errors import BadInput
 from pipesat.core.strict_json import read_text
+from pipesat.core.torch_releases import TESTED
 from pipesat.layers.profile.costs_file import samples_document
 from pipesat.measure.processes.stage_costs import Subject
 from pipesat.runtimes.torch.companions import ModeRow, read_mode_rows
@@ -56,7 +57,7 @@ class MemoryModes:
         if not hasattr(base, _FORWARD):
             raise BadInput(
                 f"torch {torch.__version__} has no {base.__name__}.{_FORWARD}, which memory modes "
-                "need. They were tested with torch 2.13"
+                f"need. They were tested with torch {TESTED}"
             )
         modes = self
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from pipesat.core.errors import BadInput
+from pipesat.core.torch_releases import TESTED
 from pipesat.layers.profile.costs_file import samples_document
 from pipesat.measure.processes.meters import HostClock, HostMeter, Reading
 from pipesat.problem.ops import KINDS
@@ -25,7 +26,7 @@ try:
 except ImportError as error:  # a private interface
     raise BadInput(
         f"torch {torch.__version__} lacks what splits a backward ({error}). Profiling was tested "
-        "with torch 2.13"
+        f"with torch {TESTED}"
     ) from None
 
 Ops: TypeAlias = Callable[[], Iterator[str]]

@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
 
+from pipesat.core.settings import OnTorch
 from pipesat.problem.ops import Event, Op, Phase, members
 from pipesat.problem.rules import inputs_of
 from pipesat.runtimes.steps import RankStep, StepKind, Steps
@@ -84,7 +85,7 @@ def message(problem: Problem, step: RankStep) -> Event | None:
 
 
 RuleName: TypeAlias = Literal["pair-fifo", "edge-fifo", "group", "rendezvous", "graph"]
-RuleChoice: TypeAlias = Literal[RuleName, "torch", "torchtitan", "automodel"]
+RuleChoice: TypeAlias = Literal[RuleName, OnTorch]
 """A rule, or a runtime that has it."""
 
 
@@ -114,7 +115,7 @@ RULES: Final[dict[str, Rule]] = {
 
 RULE_OF: Final[dict[str, RuleName]] = {
     **{name: name for name in get_args(RuleName)},
-    **dict.fromkeys(("torch", "torchtitan", "automodel"), "pair-fifo"),
+    **dict.fromkeys(get_args(OnTorch), "pair-fifo"),
 }
 """Rules by their names and those of runtimes, which send and receive as torch does over NCCL."""
 

@@ -13,6 +13,7 @@ from pipesat.core.claims import plural
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.showing import Displayed, Facts
 from pipesat.core.strict_json import read_text
+from pipesat.core.torch_releases import release_for
 from pipesat.problem.ops import Event, members
 from pipesat.runtimes.hangs.step_lists import (
     RULE_OF,
@@ -124,7 +125,8 @@ class Verdict(Displayed):
     ``buffers`` is the least number of buffers per stage and direction with which what was judged
     does not hang (rule ``graph``); 1 is judged. ``safe_buffers``: those of ``steps``, more than 1
     where two ops of a pair send from one stage in one direction, so that no order does with 1.
-    ``given``: the file's own sends and receives were judged.
+    ``given``: the file's own sends and receives were judged. ``release``: torch's, whose rule it
+    is; ``opt_in``: what is said of the rule that an environment variable sets there.
     """
 
     rule: RuleName
@@ -134,6 +136,8 @@ class Verdict(Displayed):
     buffers: int | None = None
     given: bool = False
     safe_buffers: int = 1
+    release: str | None = None
+    opt_in: str = ""
 
     @property
     def safe(self) -> bool:
@@ -142,11 +146,12 @@ class Verdict(Displayed):
 
     def facts(self) -> Facts:
         """Return the verdict, the cyclic wait, the first crossed message and a safe order."""
-        said = "can hang" if self.cycle else "mixes up messages" if self.crossed else "safe"
         safe = "what was judged" if self.safe else _AT_ONCE if self.rule == "graph" else _EARLY
         safe += f", with {self.safe_buffers} buffers" if self.safe_buffers > 1 else ""
         return [
-            ("Verdict", f"{said} under {self.rule}: {RULES[self.rule].text}"),
+            ("Verdict", self.said),
+            ("For", self.release or ""),
+            ("Opt-in", self.opt_in),
             ("Cyclic wait", self.cyclic_wait),
             ("Crossed", self.mixed_up),
             ("Buffers", self._buffers()),
@@ -154,6 +159,12 @@ class Verdict(Displayed):
             ("Safe order", safe if self.safe else f"{safe} (-v and --json list it)"),
             ("Not judged", _UNTOLD),
         ]
+
+    @property
+    def said(self) -> str:
+        """Say what was found, and under which rule."""
+        found = "can hang" if self.cycle else "mixes up messages" if self.crossed else "safe"
+        return f"{found} under {self.rule}: {RULES[self.rule].text}"
 
     def details(self) -> Facts:
         """Return the safe order, rank by rank."""
@@ -168,6 +179,8 @@ class Verdict(Displayed):
         """Return everything, ready for JSON."""
         return {
             "rule": self.rule,
+            "release": self.release,
+            "opt_in": self.opt_in or None,
             "safe": self.safe,
             "hangs": bool(self.cycle),
             "cycle": self.records(),
@@ -206,15 +219,24 @@ class Verdict(Displayed):
 
 
 def verdict(
-    problem: Problem, schedule: Schedule, asked: RuleChoice, posted: Steps | None = None
+    problem: Problem,
+    schedule: Schedule,
+    asked: RuleChoice,
+    posted: Steps | None = None,
+    version: str | None = None,
 ) -> Verdict:
     """Judge a valid schedule's order, or its step lists in ``posted``. O(n log n) for n ops."""
     if any(route.graph is not None for route in problem.routes):
         text = "whether sends and receives can hang is known of chains, here routes are graphs"
         raise NotApplicable(text)
-    rule, given = RULE_OF[asked], posted is not None
+    rule, given, release = RULE_OF[asked], posted is not None, release_for(asked, version)
     posted = posted or late_steps(problem, schedule.order)
     found = replace(_judged(problem, posted, rule), given=given)
+    if release is not None:
+        found = replace(found, release=str(release))
+    if release is not None and release.per_edge:
+        said = f"{_judged(problem, posted, 'edge-fifo').said}, with {release.per_edge}=1"
+        found = replace(found, opt_in=said)
     if found.safe:
         return found
     own = steps_of(problem, schedule, at_once=rule == "graph")

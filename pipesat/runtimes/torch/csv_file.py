@@ -17,6 +17,7 @@ from pipesat.core.claims import plural
 from pipesat.core.errors import BadInput, Fault
 from pipesat.core.showing import ranges
 from pipesat.core.strict_json import read_text
+from pipesat.core.torch_releases import RELEASES
 from pipesat.problem.ops import Item, Pair, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import in_order, pair_time
@@ -165,9 +166,10 @@ def _notes(
     if backward := sum(paired and cell[0].letter == "B" for cell, paired in overlapped):
         yield f"overlapped cells written backward first: {backward}. A pair has no such order"
     if skipped := communication_in(texts):
-        release = "2.15" if any(WAIT in text for row in texts for text in row) else "2.13"
+        waits = any(WAIT in text for row in texts for text in row)
+        release = next(release for release in RELEASES if release.waits == waits)
         yield (
-            f"left out actions that compute nothing, {skipped} of them, by the rules of torch "
+            f"left out actions that compute nothing, {skipped} of them, by the rules of "
             f"{release}: schedules have none"
         )
     if stages := never_reduced(rows, texts):

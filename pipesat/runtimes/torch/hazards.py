@@ -1,6 +1,6 @@
 """What the user of an order for torch has to know: what was changed, costs, and can go wrong.
 
-torch 2.13 looks up the weights of a split backward when its I starts (``stage_backward_input`` in
+torch looks up the weights of a split backward when its I starts (``stage_backward_input`` in
 ``torch.distributed.pipelining._backward``), among ``stage.submod.parameters()``. The graph has
 others if FSDP has resharded a module since its forward: that microbatch's gradients of them are
 lost without an error. A whole backward is autograd's own and loses none; so is the first stage's W.
@@ -9,8 +9,10 @@ lost without an error. A whole backward is autograd's own and loses none; so is 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple
 
+from pipesat.core.torch_releases import NEWEST, Release
 from pipesat.problem.ops import Pair, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import duration, inputs_of
@@ -23,10 +25,10 @@ from pipesat.schedule.timing import linearize
 SUFFIX: Final = ".hazards.txt"
 
 
-def hazards(problem: Problem, schedule: Schedule) -> Iterator[str]:
-    """Yield the hazards that this order has in torch 2.13's pipeline runtime, worst first."""
+def hazards(problem: Problem, schedule: Schedule, release: Release = NEWEST) -> Iterator[str]:
+    """Yield the hazards that this order has in a release's pipeline runtime, worst first."""
     items = [item for row in schedule.order for item in row]
-    split = split_in(problem, schedule)
+    split, route = split_in(problem, schedule), problem.routes[0].stages
     yield from lost_gradients(split)
     if split.any:
         yield (
@@ -57,6 +59,17 @@ def hazards(problem: Problem, schedule: Schedule) -> Iterator[str]:
             f'torchtitan and NeMo AutoModel: set the schedule name to "{loader.schedule_name}" '
             f"({loader.reason}); any other name gives another placement, and the run hangs."
         )
+    turn = any(problem.stages[a].device == problem.stages[b].device for a, b in pairwise(route))
+    if turn and release.eval_fails:
+        yield (
+            "schedule.eval() fails on a rank that holds two neighbouring stages: evaluate with the "
+            "stages' modules, or with another schedule."
+        )
+    if release.eval_divides:
+        yield (
+            "schedule.eval() divides every gradient that is there by the number of microbatches: "
+            f"evaluate after the optimizer's step. torch {NEWEST.version} does not."
+        )
     yield "Do not set defer_pp_recv=True: it silently gives wrong gradients with several stages."
     yield "Do not pass device_id to init_process_group: all sends of a rank then run one by one."
     yield (
@@ -69,10 +82,12 @@ def hazards(problem: Problem, schedule: Schedule) -> Iterator[str]:
     )
 
 
-def hazards_text(problem: Problem, schedule: Schedule, remark: str = "") -> str:
-    """Return the list as a text file, after what its user was told besides."""
-    told = [remark] if remark else []
-    return "".join(f"- {hazard}\n" for hazard in [*told, *hazards(problem, schedule)])
+def hazards_text(
+    problem: Problem, schedule: Schedule, remark: str = "", release: Release = NEWEST
+) -> str:
+    """Return the list as a text file: what its user was told besides, and the release first."""
+    told = [*([remark] if remark else []), f"This is for {release}: another release has others."]
+    return "".join(f"- {hazard}\n" for hazard in [*told, *hazards(problem, schedule, release)])
 
 
 class SplitBackwards(NamedTuple):
@@ -97,7 +112,7 @@ def lost_gradients(split: SplitBackwards) -> Iterator[str]:
     if split.any:
         yield (
             "A split backward loses the gradients of all weights that FSDP has resharded since "
-            "its forward, of some or all microbatches and without an error: torch 2.13 looks "
+            "its forward, of some or all microbatches and without an error: torch looks "
             "weights up when I starts, and finds others. Use "
             "fully_shard(..., reshard_after_forward=False) for every module; the files for "
             "torchtitan and NeMo AutoModel do."

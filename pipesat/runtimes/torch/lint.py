@@ -5,8 +5,8 @@ validator counts sets: it misses duplicates, unknown microbatches, everything ac
 the last stage must run its forwards in microbatch order (else losses are assigned to the wrong
 microbatch, in some cases silently). A bad file fails on one rank and hangs the others.
 
-A ``compute_comms`` dump has sends and receives too. From 2.15 on it also says where each send and
-each reduction of gradients is waited for; the two releases refuse each other's.
+A ``compute_comms`` dump has sends and receives too. That of some releases also says where each send
+and each reduction of gradients is waited for; releases that differ so refuse each other's.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from pipesat.core.torch_releases import RELEASES
 from pipesat.problem.ops import Kind
 from pipesat.schedule.deadlock import Spot, circle
 
@@ -30,7 +31,8 @@ _NOT_COMPUTE = re.compile(
     r"([0-9]+)((?:SEND|RECV|WAIT_SEND)_[FB][0-9]+|UNSHARD|RESHARD|(?:WAIT_)?REDUCE_GRAD)"
 )
 WAIT: Final = "WAIT_"
-"""How actions begin, after the stage, that torch has from 2.15 on."""
+"""How actions begin, after the stage, that some releases of torch have."""
+_WAITS_FROM: Final = next(release.version for release in RELEASES if release.waits)
 
 
 class Action(NamedTuple):
@@ -108,7 +110,7 @@ def communication_in(texts: Texts) -> int:
 
 
 def lint_waits(texts: Texts) -> Iterator[Complaint]:
-    """Yield where torch 2.15 refuses the waits of a file that has any; 2.13 knows none.
+    """Yield where torch refuses the waits of a file that has any.
 
     One wait after each send, for that send; at most one reduction of gradients of a rank is open.
     """
@@ -126,7 +128,9 @@ def lint_waits(texts: Texts) -> Iterator[Complaint]:
                     yield Complaint(r, c, f"{text} begins before {others[0]} is waited for")
                 left[text] = c
         for text, c in left.items():
-            yield Complaint(r, c, f"nothing waits for {text}, as torch wants it from 2.15 on")
+            yield Complaint(
+                r, c, f"nothing waits for {text}, as torch wants it from {_WAITS_FROM} on"
+            )
 
 
 def never_reduced(rows: Rows, texts: Texts) -> list[int]:

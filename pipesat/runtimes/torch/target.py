@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.core.strict_json import decoded
+from pipesat.core.torch_releases import TESTED, release_named
 from pipesat.layers.layout import layout_of_module_names
 from pipesat.problem.geometry import Geometry
 from pipesat.problem.problem import Problem
@@ -42,7 +43,9 @@ def export_torch_csv(
     options = options or Options()
     adapted = adapt(problem, schedule, exact=options.exact)
     beside = {
-        HAZARDS_SUFFIX: hazards_text(adapted.problem, adapted.schedule, options.remark).encode()
+        HAZARDS_SUFFIX: hazards_text(
+            adapted.problem, adapted.schedule, options.remark, release_named(options.version)
+        ).encode()
     }
     told = [*notes(problem, schedule, adapted)]
     if problem.has_lists:
@@ -90,10 +93,11 @@ def read_torch(
 RUNTIME: Final = Runtime(
     "torch",
     "torch",
-    "2.13",
+    TESTED,
     "schedule.csv",
     lambda _, *given: export_torch_csv(*given),
     read_torch,
+    takes=("exact", "remark", "version"),
     in_turn="register a function for OVERLAP_F_B: torch runs the two ops of a pair in turn",
     any_placement=True,
     built_in=(
@@ -126,7 +130,7 @@ def framework(
         write=partial(export_framework, write),
         read=partial(read_framework, read),
         refuse=cut,
-        takes=("layers", "exact", "remark", "checkpointing"),
+        takes=("layers", "checkpointing", *RUNTIME.takes),
         any_placement=False,
         one_switch=True,
         takes_layers=True,

@@ -24,7 +24,8 @@ from tests.support.profiles import ACTIVATION, MIB, TOKENS, costs, document, ten
 
 
 def derived(profile=None, **options):
-    options = {"devices": 2, "microbatches": 4} | options
+    old = Training(receive="2.13")  # receive buffers of all microbatches
+    options = {"devices": 2, "microbatches": 4, "training": old} | options
     return problem_of_profile(parse_profile(profile or document()), **options)
 
 
@@ -272,6 +273,20 @@ def test_buffers_that_are_held_as_needed() -> None:
     )
     assert [static.receive for static in result.static] == [4 * TOKENS + ACTIVATION, 4 * TOKENS]
     assert [static.reserve for static in result.static] == [3 * MIB] * 2
+
+
+def test_buffers_of_a_torch_that_makes_them_before_a_receive() -> None:
+    """As with held, but outputs go when they are sent; of each transfer one is on its way."""
+    result = derived(training=Training(receive="2.15"))
+    first, last = result.problem.document["stages"]
+    assert (first["held_after_F"], last["held_after_F"], last["held_after_B"]) == (
+        1100 - 256,
+        1300 + 256,
+        1400 + 256,
+    )
+    on_the_way = 2 * ACTIVATION  # output and its gradient, and of the last stage's input
+    assert [static.receive for static in result.static] == [4 * TOKENS + on_the_way] * 2
+    assert derived(training=Training()).problem.document == result.problem.document
 
 
 def test_input_gradients_are_kept_until_a_step_ends() -> None:
