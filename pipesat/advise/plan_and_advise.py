@@ -122,7 +122,6 @@ def plan(
     from pipesat.advise.splits import for_runtime, in_each_way, shapes_to_try, shipped_by
     from pipesat.layers.from_profile import read_layers_or_profile
     from pipesat.layers.pipeline import Pipeline
-    from pipesat.compare.model_costs import given
     from pipesat.layers.stages import with_buffers
     from pipesat.runtimes import released
     from pipesat.solver.options import SolveOptions
@@ -251,6 +250,7 @@ def advise(
     from pipesat.advise.files import Advice
     from pipesat.advise.model_source import asked, require_room, require_units
     from pipesat.advise.plan import concluded
+    from pipesat.compare.model_costs import given
     from pipesat.layers.stages import with_buffers
     from pipesat.runtimes import released
     from pipesat.solver.options import SolveOptions

@@ -43,7 +43,7 @@ FILES: Final = frozenset(
         "best": "json",
         "layers": "json",
         "megatron": "txt",
-        **{f"{name}_order": "py" for name in get_args(Target)},
+        **{f"{name.replace('-', '_')}_order": "py" for name in get_args(Target)},
     }.items()
     for kind in kinds.split()
 )

@@ -65,7 +65,7 @@ Part: TypeAlias = Annotated[float, Within(0, 1, "X", above=True)]
 """Of a whole."""
 OnTorch: TypeAlias = Literal["torch", "torchtitan", "automodel"]
 """Runtimes that read torch's CSV and run torch's pipeline runtime."""
-Target: TypeAlias = Literal[OnTorch, "primus", "d9d", "jaxpp"]
+Target: TypeAlias = Literal[OnTorch, "primus", "d9d", "jaxpp", "elf", "olmo-core"]
 """Runtimes that run an order that they are given: ``runtimes/__init__.py`` says what of it."""
 Runtime: TypeAlias = Literal[Target, "megatron"]
 RecomputeChoice: TypeAlias = Literal["never", "where-needed", "choose"]

@@ -240,6 +240,163 @@ def tasks_of(item):
     return tasks if len(item) == 1 else [FusedTask(tasks)]
 """
 
+# An order for ELF: a scheduler.
+#
+# ELF 0.1.0 (package elf-pipeline): a list of operations for all ranks, to which it adds sends and
+# receives. Every backward is a B and a W. W does what layers of its class LayerDW have put off, B
+# all the rest. The first stage reads data, and the last one losses, in the order of execution,
+# whatever the number: so both run by number. Its options recompute a whole stage within B
+# (``full_fwd``), F before W (``activations_bwd``), or F and B before W (``full_bwd``).
+
+#
+# ELF makes a group of every two neighbouring stages' ranks. torch 2.13 and 2.15 refuse one of a rank
+# with itself, as at the turn of a V, so the file's class makes it of that rank alone.
+
+_ELF_NOTE: Final = (
+    "hand it to ELF: import the file, then Pipeline(parts) with Pipeline of this file, in place of "
+    "ELF's own"
+)
+_ELF_HEADER: Final = """It has ELF's pipeline, with this order. On every rank, parts are the stages of that rank:
+
+    from elf.zb_utils import replace_layer_with_layer_dw
+    from {stem} import Pipeline
+
+    for part in parts:
+        replace_layer_with_layer_dw(part)  # else its W does nothing, and B all
+    pipe = Pipeline(parts)
+    pipe(inputs, targets, loss_fn, split_size=samples_per_microbatch)
+
+It assumes: {ranks} pipeline ranks, {microbatches} microbatches (split_size may be a list of so many
+numbers of samples), stages one after the other on ranks {placement}; no memory_budget, which would
+choose what recomputes once more; that a whole backward takes as long, and holds as much, as its B
+and its W in turn. A stage whose first layer is a Linear cannot recompute: ELF 0.1.0 raises "already
+set".
+"""
+_ELF_ADAPTER: Final = r"""
+import re
+
+import elf
+import torch.distributed
+from elf.scheduling.ilp import RematScheduler
+from elf.scheduling.schedulers import FixedSchedule
+
+OP = re.compile(r"(\d+)([FBW]+)(\d+)")
+OPTIONS = {
+    "recompute": "full_fwd",
+    "drop after B": "activations_bwd",
+    "keep the input only": "full_bwd",
+}
+
+
+def schedule(placement, n_micro_batches):
+    first = min(placement)  # of this replica
+    wanted = ORDER["placement"], ORDER["microbatches"]
+    if ([rank - first for rank in placement], n_micro_batches) != wanted:
+        raise ValueError(f"expected placement, microbatches {wanted}")
+    ops = [OP.fullmatch(op).groups() for row in ORDER["rows"] for op in row.split()]
+    order = [(one, int(stage), int(m)) for stage, kind, m in ops for one in kind.lower()]
+    modes = {*ORDER.get("modes", ())}
+    flags = {
+        option: [
+            [(stage, m, name) in modes for m in range(n_micro_batches)]
+            for stage in range(len(placement))
+        ]
+        for name, option in OPTIONS.items()
+    }
+    return RematScheduler(FixedSchedule({"order": order}), flags)(placement, n_micro_batches)
+
+
+class Pipeline(elf.Pipeline):
+    def __init__(self, parts, **options):
+        own = {"partitioner": False, "placement": ORDER["placement"], "scheduler": schedule}
+        super().__init__(parts, **own | options)
+
+    def _init_p2p_process_groups(self, signatures):
+        new_group = torch.distributed.new_group
+        torch.distributed.new_group = lambda ranks, **how: new_group([*{*ranks}], **how)
+        try:
+            return super()._init_p2p_process_groups(signatures)
+        finally:
+            torch.distributed.new_group = new_group
+"""
+
+# An order for OLMo-core: a subclass of its schedule, in that one's place.
+#
+# OLMo-core 3.0.0 (package ai2-olmo-core): a table of slots per rank. In each slot a rank looks at
+# its neighbours' entries too, and receives what they send in that slot. So an op lies in a later
+# slot than what it waits for. A backward takes two slots, and sends in the first. Steps of another
+# number of microbatches (evaluation, its dry run) keep the built-in order.
+
+_OLMO_NOTE: Final = (
+    "import the file before OLMo-core builds its pipeline, and set the schedule as the file says"
+)
+_OLMO_HEADER: Final = """It takes the place of {base}. Import it before the train module is built,
+and set
+
+    pp_config=TransformerPipelineParallelConfig(
+        degree={ranks},
+        schedule=PipelineScheduleType.{schedule},
+        use_custom_stage_implementation=True,
+    )
+
+It assumes: {ranks} pipeline ranks of two stages each, in a {style}; {microbatches} microbatches a
+step (global_batch_size / rank_microbatch_size / data-parallel ranks).
+forward_pull_ahead_extra_activations has no effect on it.
+"""
+_OLMO_ADAPTER: Final = r"""
+import re
+
+from olmo_core.train.train_module.transformer.pipeline import pipeline_schedule as olmo
+
+OP = re.compile(r"(\d+)([FBW]+)(\d+)")
+LAST = ORDER["stages"] - 1
+
+
+class Pipesat(olmo.{base}):
+    def reset_n_microbatches(self, n_microbatches):
+        self._n_microbatches = n_microbatches
+        if n_microbatches == ORDER["microbatches"]:
+            self.configure_pipeline_order()  # any number will do
+        else:
+            super().reset_n_microbatches(n_microbatches)
+
+    def configure_pipeline_order(self):
+        if self._n_microbatches != ORDER["microbatches"]:
+            return super().configure_pipeline_order()  # an evaluation, say
+        homes = [self.stage_index_to_group_rank[stage] for stage in range(self._num_stages)]
+        if homes != ORDER["placement"]:
+            raise ValueError(f"expected stages on ranks {ORDER['placement']}, got {homes}")
+        self.pipeline_order_source = "pipesat"
+        self.pipeline_order = olmo.pad_to_max_length(table())
+
+
+def table():
+    left, ended = [row.split()[::-1] for row in ORDER["rows"]], {None: 0}
+    rows = {rank: [] for rank in range(len(left))}
+    while any(left):  # every op is in the first slot after what it waits for
+        for rank, row in rows.items():
+            while left[rank] and waits_for(left[rank][-1]) in ended:
+                op = left[rank].pop()
+                stage, kind, number = OP.fullmatch(op).groups()
+                row += [None] * (ended[waits_for(op)] - len(row))
+                halves = [olmo.FORWARD]
+                if kind == "BW":
+                    halves = [olmo.FULL_BACKWARD, olmo.FULL_BACKWARD_CONT]
+                row += [olmo.PipelineAction(int(stage), half, int(number)) for half in halves]
+                ended[op] = len(row)
+    return rows
+
+
+def waits_for(op):
+    stage, kind, number = OP.fullmatch(op).groups()
+    if kind == "F":
+        return f"{int(stage) - 1}F{number}" if int(stage) else None
+    return f"{int(stage) + 1}BW{number}" if int(stage) < LAST else f"{stage}F{number}"
+
+
+olmo.{base} = Pipesat
+"""
+
 RUNTIMES: Final = (
     Runtime(
         "primus",
@@ -250,7 +407,7 @@ RUNTIMES: Final = (
         read_back,
         first_whole=False,
         pairs=(("B", "F"),),
-        number_order=True,
+        number_order="FBW",
     ),
     Runtime(
         "d9d",
@@ -272,6 +429,32 @@ RUNTIMES: Final = (
         all_or_none=True,
         pairs=None,
         any_placement=True,
-        number_order=True,
+        number_order="FBW",
+    ),
+    Runtime(
+        "elf",
+        "ELF",
+        "0.1.0",
+        "elf_order.py",
+        program(_ELF_HEADER, _ELF_ADAPTER, _ELF_NOTE),
+        read_back,
+        first_whole=False,
+        pairs=(),
+        any_placement=True,
+        number_order="FB",
+        modes=("recompute", "drop after B", "keep the input only"),
+    ),
+    Runtime(
+        "olmo-core",
+        "OLMo-core",
+        "3.0.0",
+        "olmo_core_order.py",
+        program(_OLMO_HEADER, _OLMO_ADAPTER, _OLMO_NOTE),
+        read_back,
+        first_whole=False,
+        pairs=(),
+        splits=False,
+        chunks=2,
+        one_shape=True,
     ),
 )

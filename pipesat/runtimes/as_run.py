@@ -10,6 +10,7 @@ from pipesat.check.checker import check
 from pipesat.core.claims import plural
 from pipesat.core.errors import Deadlock, NotApplicable
 from pipesat.problem.ops import Item, Op, Pair, members, with_ops
+from pipesat.problem.plain_problems import without_modes
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import in_order, pair_time
 from pipesat.runtimes.runtime import Runtime
@@ -34,19 +35,18 @@ def as_run(problem: Problem, schedule: Schedule, runtime: Runtime) -> AsRun:
        those as one and the problem has their time; else members run in turn.
     3. Where the first stage's backward is whole: BW, or a W directly after its B.
     4. Where all other stages split backwards or none, and these do both: whole ones alone are
-       split.
+       split. Where no backward is split: they are whole.
     """
     runtime.require(problem)
-    if any(schedule.copies) or any(op.mode for op in _ops(schedule.order)):
-        raise NotApplicable(
-            f"{runtime.title} is told no memory modes: recomputation and offloading are set in its "
-            "own configuration, for all microbatches"
-        )
+    used = schedule.modes.items()
+    runtime.require_modes(problem.stages[stage].modes[mode - 1] for (stage, _), mode in used)
     changes: list[str] = []
     order = schedule.order
     if runtime.number_order:
-        if problem.alike:
-            order = _ws_by_number(in_number_order(schedule).order)
+        if not used and without_modes(problem).alike:
+            order = in_number_order(schedule).order
+            if "W" in runtime.number_order:
+                order = _ws_by_number(order)
             if order != schedule.order:
                 changes.append("microbatches renumbered: each stage runs them in order")
         _require_by_number(order, runtime)
@@ -62,6 +62,9 @@ def as_run(problem: Problem, schedule: Schedule, runtime: Runtime) -> AsRun:
     if runtime.all_or_none:
         order, change = _all_or_none(problem, order, first, runtime)
         changes += change
+    if not runtime.splits and is_split(order):
+        order = each(order, _whole)
+        changes.append("all backwards whole")
     if not changes:
         return AsRun(schedule, ())
     now = time_order(problem, order, source=schedule.source)
@@ -92,15 +95,17 @@ def _ws_by_number(order: Order) -> Order:
 
 
 def _require_by_number(order: Order, runtime: Runtime) -> None:
-    """Pass if every stage runs its Fs, its backwards and its Ws by number."""
+    """Pass if every stage runs by number what the runtime runs so."""
     last: dict[tuple[int, str], int] = {}
     for op in _ops(order):
-        key = op.stage, "B" if op.kind == "BW" else op.kind
-        if op.microbatch < last.get(key, -1):
-            says = '"backward": "fused"' if op.kind == "W" else '"order": "given"'
+        key = op.stage, op.event[1]
+        if key[1] in runtime.number_order and op.microbatch < last.get(key, -1):
+            says = f'solve with target="{runtime.name}" (--for {runtime.name})'
+            if op.kind == "W":
+                says = 'say "backward": "fused" where microbatches differ'
             raise NotApplicable(
                 f"{runtime.title} needs each stage's ops of a kind by microbatch number, and {op} "
-                f"comes after {key[0]}{key[1]}{last[key]}: say {says} where microbatches differ"
+                f"comes after {key[0]}{key[1]}{last[key]}: {says}"
             )
         last[key] = op.microbatch
 
@@ -151,15 +156,10 @@ def _all_or_none(
             return [item]
         return [item._replace(kind="B"), item._replace(kind="W")]
 
-    def whole(item: Item) -> list[Item]:
-        if isinstance(item, Op) and item.kind == "W":
-            return []
-        return [with_ops(item, lambda op: op._replace(kind="BW" if op.kind == "B" else op.kind))]
-
     if not is_split(order):
         return order, []
     found = []
-    for change, name in ((split, "split"), (whole, "whole")):
+    for change, name in ((split, "split"), (_whole, "whole")):
         made = each(order, change)
         if made == order:
             return order, []
@@ -174,6 +174,13 @@ def _all_or_none(
         )
     _, name, made = min(found)
     return made, [f"all backwards {name}, as it splits all or none"]
+
+
+def _whole(item: Item) -> list[Item]:
+    """Return an item with a whole backward in the place of B, and no W."""
+    if isinstance(item, Op) and item.kind == "W":
+        return []
+    return [with_ops(item, lambda op: op._replace(kind="BW" if op.kind == "B" else op.kind))]
 
 
 def is_split(order: Order) -> bool:

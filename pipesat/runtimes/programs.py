@@ -21,7 +21,9 @@ from pipesat.runtimes.as_run import as_run, by_place, is_split
 from pipesat.runtimes.options import Options, loader_for
 from pipesat.runtimes.reading import Meaning, rows_of
 from pipesat.runtimes.runtime import Runtime
+from pipesat.runtimes.torch.companions import ModeRow, modes_of
 from pipesat.schedule.schedule import Exported, Schedule, has_pairs
+from pipesat.schedule.schedule_file import ModeEntries, Modes
 from pipesat.schedule.timing import time_order
 
 if TYPE_CHECKING:
@@ -34,7 +36,10 @@ _IN_LINE: Final = 12  # ops per line
 
 
 class OrderModel(StrictModel):
-    """What ``ORDER`` says: stages by place on the route, the device of each, a row per rank."""
+    """What ``ORDER`` says: stages by place on the route, the device of each, a row per rank.
+
+    ``modes`` are those of all (stage, microbatch) that are not kept.
+    """
 
     format: Literal["pipesat.order/1"]
     runtime: str
@@ -42,6 +47,7 @@ class OrderModel(StrictModel):
     stages: Count
     microbatches: Count
     placement: list[Annotated[int, Field(ge=0)]]
+    modes: ModeEntries = []
     rows: list[str]
 
 
@@ -61,8 +67,14 @@ def program_text(
         f'    "stages": {len(route.stages)},',
         f'    "microbatches": {route.microbatches},',
         f'    "placement": {placement},',
-        '    "rows": [',
     ]
+    if schedule.modes:
+        lines.append('    "modes": [')
+        for (stage, microbatch), mode in schedule.modes.items():
+            name = problem.stages[stage].modes[mode - 1].name
+            lines.append(f"        {(problem.place_of[stage], microbatch, name)},")
+        lines.append("    ],")
+    lines.append('    "rows": [')
     for row in by_place(problem, schedule.order):
         lines.append('        """')
         lines += [" ".join(map(str, row[i : i + _IN_LINE])) for i in range(0, len(row), _IN_LINE)]
@@ -83,9 +95,12 @@ def read_program(path: Path, problem: Problem) -> Schedule:
 
 def _scheduled(problem: Problem, model: OrderModel, source: str, name: str = "") -> Schedule:
     _require_of(problem, model, source)
+    rows = [ModeRow(*entry) for entry in model.modes]
+    modes = modes_of(problem, rows, range(model.microbatches), source)
     try:
         order = tuple(
-            tuple(_own(problem, parse_item(word)) for word in row.split()) for row in model.rows
+            tuple(_own(problem, modes, parse_item(word)) for word in row.split())
+            for row in model.rows
         )
         return time_order(problem, order, source=name)
     except (Deadlock, ValueError) as error:
@@ -133,13 +148,18 @@ def _require_of(problem: Problem, model: OrderModel, source: str) -> None:
     if len(model.rows) != len(problem.devices):
         expected = f"expected {len(problem.devices)} rows, one per rank"
         raise BadInput(expected, source=source, where="rows", value=len(model.rows))
+    for entry in model.modes:
+        stage, microbatch, _ = entry
+        if not (0 <= stage < model.stages and 0 <= microbatch < model.microbatches):
+            raise BadInput("no such microbatch", source=source, where="modes", value=[*entry])
 
 
-def _own(problem: Problem, item: Item) -> Item:
+def _own(problem: Problem, modes: Modes, item: Item) -> Item:
     """Return an item in the problem's own stages; one that it does not have stays as it is."""
     route, ops = problem.routes[0], members(item)
     stages = dict(enumerate(route.stages))
     own = [op._replace(stage=stages.get(op.stage, op.stage)) for op in ops]
+    own = [op._replace(mode=modes.get((op.stage, op.microbatch), 0)) for op in own]
     if len(own) == 1:
         return own[0]
     known = all(op.stage in stages and op.microbatch < route.microbatches for op in ops)
@@ -198,6 +218,7 @@ def filled(text: str, words: Mapping[str, object]) -> str:
 
 
 def _words(problem: Problem, schedule: Schedule, options: Options) -> dict[str, object]:
+    (route,) = problem.routes
     chunks, vee = (
         len(problem.stages) // len(problem.devices),
         loader_for(problem).schedule_name == "ZBVZeroBubble",
@@ -206,9 +227,12 @@ def _words(problem: Problem, schedule: Schedule, options: Options) -> dict[str, 
     return {
         "ranks": len(problem.devices),
         "chunks": chunks,
-        "stages": len(problem.stages),
-        "microbatches": problem.routes[0].microbatches,
+        "stages": len(route.stages),
+        "placement": ", ".join(str(problem.stages[stage].device) for stage in route.stages),
+        "microbatches": route.microbatches,
         "style": "v" if vee else "loop",
+        "base": "CustomSchedule1F1BV" if vee else "CustomScheduleInterleaved1F1B",
+        "schedule": "custom_1F1B_V" if vee else "custom_interleaved_1F1B",
         "algorithm": "zbv-formatted" if vee else chain if chunks == 1 else "1f1b-interleaved",
         "combined": str(has_pairs(schedule.order)).lower(),
         "stem": options.output.stem,

@@ -5,7 +5,7 @@ The optimum of a reduced problem is optimal for what will run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from pipesat.core.errors import NotApplicable
 from pipesat.problem.ops import OpKind
 from pipesat.problem.plain_problems import require_no_modes
-from pipesat.problem.problem import Overlap, Problem
+from pipesat.problem.problem import MicrobatchClass, Mode, Overlap, Problem, Route
 from pipesat.problem.problem_checks import changed
 from pipesat.runtimes.options import Options, loader_for
 from pipesat.runtimes.torch.adapt import require_torch_pipeline
@@ -52,12 +52,20 @@ class Runtime:
         Kinds of ops that run together as one, ``None``: any two.
     in_turn
         What is to be done by hand for a pair, whose members run in turn otherwise.
+    splits
+        Whether B and W may run apart.
     any_placement
         Whether stages may lie anywhere; else in a loop, or in a V of two per rank.
+    chunks
+        How many stages each rank has; ``None``: as many as the placement says.
     number_order
-        Whether each stage runs its forwards, its backwards and its Ws by number.
+        What each stage runs by number: forwards, backwards, Ws, as in ``FBW``.
     own_shapes
         Whether microbatches may differ in shape; else they are padded to one.
+    one_shape
+        Whether all microbatches have one shape.
+    modes
+        Names of the memory modes that it runs, for each (stage, microbatch) of its own.
     one_switch
         Whether its configuration checkpoints all layers or none.
     takes_layers
@@ -80,9 +88,13 @@ class Runtime:
     all_or_none: bool = False
     pairs: tuple[tuple[str, str], ...] | None = (("BW", "F"),)
     in_turn: str = ""
+    splits: bool = True
     any_placement: bool = False
-    number_order: bool = False
+    chunks: int | None = None
+    number_order: str = ""
     own_shapes: bool = False
+    one_shape: bool = False
+    modes: tuple[str, ...] = ()
     one_switch: bool = False
     takes_layers: bool = False
     built_in: tuple[str, ...] = ()
@@ -100,11 +112,30 @@ class Runtime:
     def require(self, problem: Problem) -> None:
         """Pass if it can run a pipeline of this shape."""
         require_torch_pipeline(problem, self.title)
+        ranks, stages = len(problem.devices), len(problem.stages)
+        if self.chunks is not None and stages != self.chunks * ranks:
+            raise NotApplicable(
+                f"{self.title} runs exactly {self.chunks} stages on every rank, here are {stages} "
+                f"on {ranks}"
+            )
+        if self.one_shape and problem.has_lists and not problem.alike:
+            raise NotApplicable(f"{self.title} runs microbatches of one shape, and these differ")
         if self.any_placement:
             return
         loader = loader_for(problem)
         if loader.schedule_name is None:
             raise NotApplicable(f"{self.title} cannot load this placement: {loader.reason}")
+
+    def require_modes(self, modes: Iterable[Mode]) -> None:
+        """Pass if it runs these memory modes: it knows them by their names."""
+        for mode in modes:
+            if mode.name not in self.modes or mode.offload is not None:
+                known = f"runs the memory modes {', '.join(self.modes)} alone, not {mode.name}"
+                none = (
+                    "is told no memory modes: recomputation and offloading are set in its own "
+                    "configuration, for all microbatches"
+                )
+                raise NotApplicable(f"{self.title} {known if self.modes else none}")
 
     def why_not(self, problem: Problem, options: Options) -> str | None:
         """Why it runs no order of a problem that its rules restrict; ``None``: it runs them all."""
@@ -124,21 +155,36 @@ def restricted(problem: Problem, runtime: Runtime) -> tuple[Problem, ...]:
     order than a runtime of ``number_order`` needs). What it runs is the union: two ways where it
     splits all backwards but the first stage's or none, and neither is surely as good.
     """
-    require_no_modes(problem, f"the target {runtime.name}")
+    if runtime.modes:
+        runtime.require_modes(mode for stage in problem.stages for mode in stage.modes)
+    else:
+        require_no_modes(problem, f"the target {runtime.name}")
     runtime.require(problem)
     first = problem.routes[0].stages[0]
-    if runtime.first_whole and not problem.stages[first].may_fuse:
-        raise NotApplicable(
-            f'stage {first} says "backward": "split", but {runtime.title} runs the first stage\'s '
-            'backward whole: say "either" or "fused"'
-        )
-    if runtime.number_order and not problem.alike:
-        problem = replace(problem, order="given")
-    ways = _all_or_none(problem, first, runtime) if runtime.all_or_none else [{}]
-    own = {"backward": "fused"} if runtime.first_whole else {}
     numbers = range(len(problem.stages))
+    for stage in [first] * runtime.first_whole if runtime.splits else numbers:
+        if not problem.stages[stage].may_fuse:
+            whose = "the first stage's" if runtime.splits else "every"
+            raise NotApplicable(
+                f'stage {stage} says "backward": "split", but {runtime.title} runs {whose} '
+                'backward whole: say "either" or "fused"'
+            )
+    if runtime.number_order and not problem.alike:
+        problem = replace(problem, order="given", routes=tuple(map(_as_list, problem.routes)))
+    whole = {"backward": "fused"}
+    ways = [{}] if runtime.splits else [whole]
+    if runtime.all_or_none:
+        ways = _all_or_none(problem, first, runtime)
+    own = whole if runtime.first_whole else {}
     backwards = ([own if number == first else way for number in numbers] for way in ways)
     return tuple(with_pairs_of(changed(problem, each), runtime) for each in backwards)
+
+
+def _as_list(route: Route) -> Route:
+    """Return a route whose microbatches are a list: an order is a rule of lists alone."""
+    if route.classes is not None:
+        return route
+    return replace(route, classes=(0,) * route.microbatches, definitions=(MicrobatchClass("all"),))
 
 
 def with_pairs_of(problem: Problem, runtime: Runtime) -> Problem:
