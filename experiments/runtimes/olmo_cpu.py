@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,8 @@ def without_cuda(olmo: Any) -> None:
     class Offloader:
         def __init__(self, target_device: Any) -> None: ...
 
-        def get_offload_context(self, group: str, enable: bool) -> Any:
-            return torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x)
+        def get_offload_context(self, **_: Any) -> Any:
+            return nullcontext()
 
     olmo.GPUActivationOffloader = Offloader
 
@@ -92,9 +93,6 @@ def rank_of(rank: int, file: str) -> None:
     inputs, labels = torch.randn(m, TOKENS, WIDTH), torch.randn(m, TOKENS, WIDTH)
     schedule.prepare_step(global_batch_size=m, seqlen=TOKENS)
     own = {"labels": labels} if count - 1 in parts else {}
-    for one in parts.values():
-        if not one.last:
-            one.forward = lambda x, labels=None, run=one.forward: run(x)  # type: ignore[method-assign]
     outputs = schedule.step(*([inputs] if 0 in parts else []), **own)
     whole = nn.Sequential(*(Part(number, False) for number in range(count)))
     expected = (whole(inputs) - labels).square().sum()

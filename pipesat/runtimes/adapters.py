@@ -249,14 +249,15 @@ def tasks_of(item):
 # (``full_fwd``), F before W (``activations_bwd``), or F and B before W (``full_bwd``).
 
 #
-# ELF makes a group of every two neighbouring stages' ranks. torch 2.13 and 2.15 refuse one of a rank
-# with itself, as at the turn of a V, so the file's class makes it of that rank alone.
+# ELF makes a group of every two neighbouring stages' ranks. torch 2.13 and 2.15 refuse one of a
+# rank with itself, as at the turn of a V, so the file's class makes it of that rank alone.
 
 _ELF_NOTE: Final = (
     "hand it to ELF: import the file, then Pipeline(parts) with Pipeline of this file, in place of "
     "ELF's own"
 )
-_ELF_HEADER: Final = """It has ELF's pipeline, with this order. On every rank, parts are the stages of that rank:
+_ELF_HEADER: Final = """It has ELF's pipeline, with this order. On every rank, parts are the
+stages of that rank:
 
     from elf.zb_utils import replace_layer_with_layer_dw
     from {stem} import Pipeline
@@ -276,9 +277,9 @@ _ELF_ADAPTER: Final = r"""
 import re
 
 import elf
-import torch.distributed
 from elf.scheduling.ilp import RematScheduler
 from elf.scheduling.schedulers import FixedSchedule
+from torch import distributed
 
 OP = re.compile(r"(\d+)([FBW]+)(\d+)")
 OPTIONS = {
@@ -312,12 +313,12 @@ class Pipeline(elf.Pipeline):
         super().__init__(parts, **own | options)
 
     def _init_p2p_process_groups(self, signatures):
-        new_group = torch.distributed.new_group
-        torch.distributed.new_group = lambda ranks, **how: new_group([*{*ranks}], **how)
+        new_group = distributed.new_group
+        distributed.new_group = lambda ranks, **how: new_group(sorted({*ranks}), **how)
         try:
             return super()._init_p2p_process_groups(signatures)
         finally:
-            torch.distributed.new_group = new_group
+            distributed.new_group = new_group
 """
 
 # An order for OLMo-core: a subclass of its schedule, in that one's place.

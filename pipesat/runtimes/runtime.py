@@ -175,7 +175,7 @@ def restricted(problem: Problem, runtime: Runtime) -> tuple[Problem, ...]:
     ways = [{}] if runtime.splits else [whole]
     if runtime.all_or_none:
         ways = _all_or_none(problem, first, runtime)
-    own = whole if runtime.first_whole else {}
+    own = whole if runtime.first_whole or not runtime.splits else {}
     backwards = ([own if number == first else way for number in numbers] for way in ways)
     return tuple(with_pairs_of(changed(problem, each), runtime) for each in backwards)
 

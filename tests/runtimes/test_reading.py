@@ -65,6 +65,12 @@ FAULTS: list[tuple[str, str, str, str]] = [  # format, suffix ("" the file itsel
     ("d9d", "", "class PipesatProgram", "class class"),
     ("jaxpp", "", "0BW2", "0B2 0W2"),
     ("jaxpp", "", '"microbatches": 3', '"microbatches": 4'),
+    ("elf", "", "0BW0 0F2", "0F2 0BW0"),
+    ("elf", "", '"placement": [0, 1]', '"placement": [0, 0]'),
+    ("elf", "", "class Pipeline", "class class"),
+    ("olmo-core", "", "3BW0", "3B0 3W0"),
+    ("olmo-core", "", '"microbatches": 4', '"microbatches": 5'),
+    ("olmo-core", "", "class Pipesat", "class class"),
     ("trace", "", '"microbatch":2', '"microbatch":1'),
     ("trace", "", '"ph":"f"', '"ph":"s"'),
     ("schedule", "", "0BW1", "0BW2"),
@@ -85,6 +91,9 @@ def test_a_planted_fault_of_a_writer_is_caught(
 ) -> None:
     problem = LISTS if suffix == ".order.json" else CHAIN
     schedule = BASELINES["1f1b"](problem)
+    if name == "olmo-core":
+        problem = loop(2, 2, 4)
+        schedule = BASELINES["interleaved-1f1b"](problem)
     whole = EXPORTERS[name](problem, schedule, options_for(name))
 
     def wrong(*_: object) -> Exported:

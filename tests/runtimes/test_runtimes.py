@@ -1,4 +1,4 @@
-"""Orders for AMD Primus, d9d and JaxPP: what each runs, op by op in stand-ins, and back as data."""
+"""Orders for runtimes in Python: what each runs, op by op in stand-ins, and back as data."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
 from pipesat.runtimes import EXPORTERS, FILE_NAMES, OLD_NAMES, RUNTIMES, problems_for
 from pipesat.runtimes.as_run import as_run
+from pipesat.runtimes.options import Options
 from pipesat.schedule.schedule import Order, Schedule
 from pipesat.schedule.timing import time_order
 from tests.conftest import Run
@@ -41,9 +42,15 @@ from tests.support.releases import release
 from tests.support.runtime_orders import orders
 from tests.support.runtime_stand_ins import loaded, stand_ins
 
-TO = ("primus", "d9d", "jaxpp")
+TO = [name for name, runtime in RUNTIMES.items() if runtime.in_python]
 TEN = orders()
-EACH = [(to, name) for to in TO for name in TEN]
+
+
+def takes(to: str, problem: Problem) -> bool:
+    return RUNTIMES[to].why_not(problem, Options()) is None
+
+
+EACH = [(to, name) for to in TO for name in TEN if takes(to, TEN[name][0])]
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:the order as:UserWarning")
@@ -77,7 +84,7 @@ def test_an_order_comes_back_as_it_was_written(to: str, name: str, tmp_path: Pat
         whole = not any(isinstance(item, Pair) for row in schedule.order for item in row)
         assert (back.order == schedule.order) == whole
     assert not check(problem, back)
-    assert not any(name.startswith(("primus", "d9d", "jaxpp")) for name in sys.modules)
+    assert not {"primus", "d9d", "jaxpp", "elf", "olmo_core"} & sys.modules.keys()
 
 
 def test_a_first_stage_that_only_splits_runs_w_after_b(tmp_path: Path) -> None:
@@ -207,6 +214,129 @@ def test_what_primus_is_handed(name: str, tmp_path: Path) -> None:
         assert len(groups) == 2 * sum(isinstance(item, Pair) for item in order[rank])
         assert all(group[0][1] == "F" and group[1][1:3] == "B|" for group in groups)
     assert ends["S"] == ends["R"]
+
+
+@pytest.mark.parametrize("name", TEN)
+def test_what_elf_is_handed(name: str, tmp_path: Path) -> None:
+    """Whole backwards as B and W; a group for every two neighbours, of one rank at a V's turn."""
+    problem, schedule = TEN[name]
+    placement = [stage.device for stage in problem.stages]
+    with stand_ins():
+        made = loaded(written(problem, schedule, "elf", tmp_path))
+        pipe = made.Pipeline(["part"], comm_scheduler="topo")
+        ops = pipe.options["scheduler"](placement, problem.routes[0].microbatches)
+        replica = [rank + 8 for rank in placement]
+        assert len(made.schedule(replica, problem.routes[0].microbatches)) == len(ops)
+        for wrong in ((placement[::-1], 99), (placement, 99)):
+            with pytest.raises(ValueError, match="expected placement, microbatches"):
+                made.schedule(*wrong)
+    assert pipe.model == ["part"]
+    assert (pipe.options["partitioner"], pipe.options["comm_scheduler"]) == (False, "topo")
+    pairs = zip(placement, placement[1:], strict=False)
+    assert pipe.groups == [tuple(sorted({*two})) for two in pairs]
+    assert not any(op.options for op in ops)
+    for rank, row in enumerate(run_by("elf", problem, schedule)):
+        halves = [
+            f"{op.stage}{half}{op.microbatch}"
+            for item in row
+            for op in members(item)
+            for half in op.kind
+        ]
+        mine = [f"{op.block_id}{op.kind.upper()}{op.mb_id}" for op in ops if op.rank == rank]
+        assert mine == halves
+
+
+ELF_MODES = parse_problem(
+    {
+        "format": "pipesat.problem/1",
+        "microbatches": 3,
+        "devices": [{"memory": 30}, {}],
+        "stages": [
+            {"device": device, "F": 4, "B": 5, "W": 3, "held_after_F": 10, "held_after_B": 6}
+            | {"backward": "split", "modes": modes}
+            for device, modes in enumerate(
+                [
+                    [{"name": "drop after B", "W": 7, "held_after_B": 4}],
+                    [
+                        {"name": "keep the input only", "W": 12, "held_after_B": 2},
+                        {"name": "recompute", "B": 9, "held_after_F": 2, "held_in_backward": 10},
+                    ],
+                ]
+            )
+        ],
+    }
+)
+
+
+def test_elf_runs_each_microbatch_in_its_mode(tmp_path: Path, cli: Run) -> None:
+    rows = "0F0 0F1 0B0 0F2 0W0 0B1 0W1 0B2 0W2", "1F0 1B0 1F1 1B1 1W1 1F2 1B2 1W0 1W2"
+    modes = {(0, 1): 1, (1, 0): 1, (1, 2): 2}
+    order = tuple(
+        tuple(op._replace(mode=modes.get((op.stage, op.microbatch), 0)) for op in row)  # type: ignore[union-attr]
+        for row in order_of(*rows)
+    )
+    schedule = time_order(ELF_MODES, order)
+    path = written(ELF_MODES, schedule, "elf", tmp_path)
+    back = import_order(path, ELF_MODES).schedule
+    assert (back.order, back.makespan) == (order, schedule.makespan)
+    with stand_ins():
+        ops = loaded(path).schedule([0, 1], 3)
+    told = [f"{op.kind} {op.block_id} {op.mb_id}" for op in ops if " " in op.kind]
+    assert told == ["recompute f 0 1", "recompute f 1 0", "recompute b 1 0"]
+    assert [f"{op.block_id}{op.kind}{op.mb_id}" for op in ops if op.options] == [
+        "0b1",
+        "1b0",
+        "1f2",
+    ]
+    places = {(op.kind, op.block_id, op.mb_id): place for place, op in enumerate(ops)}
+    assert places["w", 1, 0] - places["recompute b", 1, 0] == 1
+    for entry, said in [
+        ("(0, 1, 'drop after B')", "(0, 1, 'recompute')"),
+        ("(0, 1, 'drop after B')", "(0, 3, 'drop after B')"),
+    ]:
+        wrong = tmp_path / "wrong.py"
+        wrong.write_text(path.read_text().replace(entry, said))
+        with pytest.raises(BadInput, match="is no mode of the problem|no such microbatch"):
+            import_order(wrong, ELF_MODES)
+
+
+def test_what_is_solved_for_elf_mixes_modes() -> None:
+    """Device 0 has room for an F beside what dropping leaves, and for none beside what W needs."""
+    found = solve(ELF_MODES.with_memory([14, 12]), target="elf", time_limit=20, workers=1)
+    assert found.status == "optimal"
+    assert found.schedule is not None
+    assert found.schedule.modes
+    exported = export(found.problem, found, "elf", exact=True)
+    assert exported.changed == ""
+
+
+@pytest.mark.parametrize("name", [name for to, name in EACH if to == "olmo-core"])
+def test_what_olmo_core_is_handed(name: str, tmp_path: Path) -> None:
+    """Whole backwards of two slots, each op in a slot after what it waits for."""
+    problem, schedule = TEN[name]
+    ranks, m = len(problem.devices), problem.routes[0].microbatches
+    last = len(problem.stages) - 1
+    base = "CustomSchedule1F1BV" if name not in ("interleaved-1f1b",) else None
+    with stand_ins():
+        made = loaded(written(problem, schedule, "olmo-core", tmp_path))
+        assert getattr(made.olmo, base or "CustomScheduleInterleaved1F1B") is made.Pipesat
+        there = made.Pipesat(ranks, m)
+        table, source = there.pipeline_order, there.pipeline_order_source
+        there.reset_n_microbatches(ranks)
+        assert (source, there.pipeline_order_source) == ("pipesat", "built in")
+        with pytest.raises(ValueError, match="expected stages on ranks"):
+            made.Pipesat(ranks + 1, m)
+    assert len({len(row) for row in table.values()}) == 1
+    slot = {action: at for row in table.values() for at, action in enumerate(row) if action}
+    for rank, row in enumerate(run_by("olmo-core", problem, schedule)):
+        mine = [f"{s}{kind}{k}" for s, kind, k in filter(None, table[rank]) if kind != "B_"]
+        assert mine == [str(op).replace("BW", "B") for op in row]
+    for (stage, kind, k), at in slot.items():
+        if kind == "F":
+            assert stage == 0 or at > slot[stage - 1, "F", k]
+        elif kind == "B":
+            assert slot[stage, "B_", k] == at + 1
+            assert at > slot[(stage, "F", k) if stage == last else (stage + 1, "B_", k)]
 
 
 @pytest.mark.parametrize("to", TO)
@@ -411,6 +541,9 @@ LISTS = parse_problem(
         "stages": [{"device": 0, "F": 1, "B": 1, "W": 1}],
     }
 )
+OF_TWO = parse_problem(
+    dict(loop(2, 2, 2).document) | {"microbatches": LISTS.document["microbatches"]}
+)
 AGAIN = {"name": "again", "backward": "fused", "BW": 3}
 MODES = parse_problem(
     ONE | {"stages": [ONE["stages"][0] | {"modes": [AGAIN]}], "overlap": {"FB": [1, 2]}}
@@ -427,6 +560,20 @@ MODES = parse_problem(
         ("jaxpp", FUSED, "1f1b", {"layers": 2}, "layers: jaxpp has no place for it"),
         ("primus", FUSED, "1f1b", {"checkpointing": "full"}, "checkpointing: primus has no place"),
         ("primus", LISTS, None, {}, "each stage's ops of a kind by microbatch number"),
+        ("elf", two_routes(2, (2, 2)), "list-scheduling", {}, "ELF runs one route of stages"),
+        ("elf", LISTS, None, {}, r"comes after 0F1: solve with target=\"elf\" \(--for elf\)"),
+        ("elf", chain(2, 2), "1f1b", {"layers": 2}, "layers: elf has no place for it"),
+        ("olmo-core", FUSED, "1f1b", {}, "runs exactly 2 stages on every rank, here are 2 on 2"),
+        (
+            "olmo-core",
+            loop(2, 3, 2),
+            "looped-bfs",
+            {},
+            "exactly 2 stages on every rank, here are 6",
+        ),
+        ("olmo-core", vee(2, 2), "zb-v", {"exact": True}, "changed: all backwards whole"),
+        ("olmo-core", SCATTERED, "list-scheduling", {}, "OLMo-core cannot load this placement"),
+        ("olmo-core", OF_TWO, "list-scheduling", {}, "runs microbatches of one shape, and these"),
     ],
 )
 def test_what_cannot_run_is_refused_in_a_line(
@@ -444,10 +591,27 @@ def test_memory_modes_are_refused(to: Target) -> None:
     order = (tuple(Op(0, kind, m, 1) for m in (0, 1) for kind in ("F", "BW")),)
     again = time_order(MODES, order)
     assert not check(MODES, again)
-    with pytest.raises(NotApplicable, match="is told no memory modes"):
-        export(MODES, again, to)
+    said = "is told no memory modes"
+    if to == "elf":
+        said = "runs the memory modes recompute, drop after B, keep the input only alone, not again"
+    if takes(to, MODES):
+        with pytest.raises(NotApplicable, match=said):
+            export(MODES, again, to)
     with pytest.raises(NotApplicable, match="mode"):
         solve(MODES, target=to, time_limit=1)
+
+
+def test_a_mode_that_offloads_is_not_known_by_its_name() -> None:
+    offload = {"name": "recompute", "offload": {"out": 1, "in": 1, "held": 0}}
+    stages = [{"device": 0, "F": 1, "B": 1, "W": 1, "held_after_F": 1, "modes": [offload]}]
+    problem = parse_problem(dict(chain(1, 1).document) | {"stages": stages})
+    with pytest.raises(NotApplicable, match="alone, not recompute"):
+        solve(problem, target="elf", time_limit=1)
+
+
+def test_every_stage_says_that_it_may_be_whole_for_olmo_core() -> None:
+    with pytest.raises(NotApplicable, match=r"stage 0 says .* runs every backward whole"):
+        solve(vee(2, 2, backward="split"), target="olmo-core", time_limit=1)
 
 
 # back in
@@ -529,7 +693,8 @@ def test_an_order_that_waits_for_itself_is_refused(order_file: tuple[Problem, Pa
 @pytest.mark.parametrize("to", [name for name in RUNTIMES if RUNTIMES[name].any_order])
 def test_a_folder_has_the_file_of_the_runtime_that_was_solved_for(to: Any, tmp_path: Path) -> None:
     """Beside torch's, read again by its own reader; and it goes with the answer that it is of."""
-    problem = chain(2, 3, F=2, B=2, W=1)
+    costs = {"F": 2, "B": 2, "W": 1}
+    problem = loop(2, 2, 2, **costs) if RUNTIMES[to].chunks else chain(2, 3, **costs)
     result = solve(problem, target=to, time_limit=5, workers=1)
     file = tmp_path / FILE_NAMES[to]
     for target in (to, None, to):

@@ -1,8 +1,8 @@
-"""Small stand-ins for classes of AMD Primus, d9d and JaxPP, in our own words.
+"""Small stand-ins for classes of AMD Primus, d9d, JaxPP, ELF and OLMo-core, in our own words.
 
-They have what exported orders use, as the sources say it at the commits that the orders are written
-for (Primus fd1eeabb, d9d 0.24.0, JaxPP cf9e3862), and no more. What the real ones do with an order
-is in experiments/runtimes.
+They have what exported orders use, as the sources say it at the commits and releases that the
+orders are written for (Primus fd1eeabb, d9d 0.24.0, JaxPP cf9e3862, ELF 0.1.0, OLMo-core 3.0.0),
+and no more. What the real ones do with an order is in experiments/runtimes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NewType
+from typing import Any, Final, NamedTuple, NewType
 
 # AMD Primus
 
@@ -189,6 +189,123 @@ class BaseSchedule(ABC):
         assert self.num_stages > 0
 
 
+# ELF
+
+
+class Operation(NamedTuple):
+    """One operation of ELF, with the options that change what it does."""
+
+    kind: str
+    block_id: int
+    mb_id: int
+    rank: int
+    options: tuple[str, ...] = ()
+
+
+@dataclass
+class FixedSchedule:
+    """What makes operations of a list of (kind, block, microbatch)."""
+
+    schedule_dict: dict[str, Any]
+
+    def __call__(self, placement: list[int], n_micro_batches: int) -> list[Operation]:
+        found = [Operation(*op, placement[op[1]]) for op in self.schedule_dict["order"]]
+        assert {op.mb_id for op in found} == {*range(n_micro_batches)}
+        return found
+
+
+@dataclass
+class RematScheduler:
+    """What adds recomputation, by option, block and microbatch."""
+
+    base: FixedSchedule
+    solution: dict[str, list[list[bool]]]
+
+    def __call__(self, placement: list[int], n_micro_batches: int) -> list[Operation]:
+        made: list[Operation] = []
+        for op in self.base(placement, n_micro_batches):
+            full, activations, both = (
+                self.solution[name][op.block_id][op.mb_id]
+                for name in ("full_fwd", "activations_bwd", "full_bwd")
+            )
+            again = {"f": full * ["remat_strategy"], "b": (activations or both) * ["recompute"]}
+            if op.kind == "w":
+                made += [op._replace(kind="recompute f")] * (activations or both)
+                made += [op._replace(kind="recompute b")] * both
+            made.append(op._replace(options=tuple(again.get(op.kind, []))))
+        return made
+
+
+class ElfPipeline:
+    """What runs a schedule; its groups are of neighbouring stages' ranks."""
+
+    def __init__(self, model: list[Any], **options: Any) -> None:
+        self.model, self.options = model, options
+        self.groups = self._init_p2p_process_groups(None)
+
+    def _init_p2p_process_groups(self, signatures: Any) -> list[Any]:
+        group = sys.modules["torch.distributed"].new_group  # type: ignore[attr-defined]
+        ranks = self.options["placement"]
+        return [group([*two], device_id=signatures) for two in zip(ranks, ranks[1:], strict=False)]
+
+
+def new_group(ranks: list[int], device_id: Any) -> tuple[int, ...]:
+    """A group of ranks, each once."""
+    if len({*ranks}) < len(ranks) or device_id is not None:
+        raise ValueError("ranks list must not contain duplicate entries")
+    return tuple(ranks)
+
+
+# OLMo-core
+
+FORWARD: Final = "F"
+FULL_BACKWARD: Final = "B"
+FULL_BACKWARD_CONT: Final = "B_"
+
+
+class PipelineAction(NamedTuple):
+    """What a rank does in a slot."""
+
+    stage_index: int
+    computation_type: str
+    microbatch_index: int
+
+
+class CustomScheduleInterleaved1F1B:
+    """What runs a table of slots; the number of microbatches may change from step to step."""
+
+    style = "loop"
+
+    def __init__(self, ranks: int, n_microbatches: int) -> None:
+        self.pp_group_size, self._num_stages = ranks, 2 * ranks
+        style = ScheduleStyle(self.style)
+        self.stage_index_to_group_rank = homes_of(ranks, self._num_stages, style)
+        self.pipeline_order_source = ""
+        self.pipeline_order: dict[int, list[PipelineAction | None]] = {}
+        self.reset_n_microbatches(n_microbatches)
+
+    def reset_n_microbatches(self, n_microbatches: int) -> None:
+        self._n_microbatches = n_microbatches
+        if n_microbatches % max(1, n_microbatches // self.pp_group_size):
+            raise ValueError("must be a multiple of the number of rounds")
+        self.configure_pipeline_order()
+
+    def configure_pipeline_order(self) -> None:
+        self.pipeline_order_source = "built in"
+
+
+class CustomSchedule1F1BV(CustomScheduleInterleaved1F1B):
+    """The same with stages in a V."""
+
+    style = "v"
+
+
+def pad_to_max_length(rows: dict[int, list[Any]]) -> dict[int, list[Any]]:
+    """All rows as long as the longest."""
+    most = max(map(len, rows.values()))
+    return {rank: row + [None] * (most - len(row)) for rank, row in rows.items()}
+
+
 def _modules() -> Iterator[ModuleType]:
     def module(name: str, *things: Any, **named: Any) -> ModuleType:
         made = ModuleType(name)
@@ -217,11 +334,27 @@ def _modules() -> Iterator[ModuleType]:
     )
     yield module("jaxpp.schedules", BaseSchedule, FusedTask, Task)
     yield module("jaxpp.types", TaskType, MpmdIdx=MpmdIdx)
+    yield module("torch.distributed", new_group)
+    yield module("elf", Pipeline=ElfPipeline)
+    yield module("elf.scheduling.ilp", RematScheduler)
+    yield module("elf.scheduling.schedulers", FixedSchedule)
+    kinds = {"FORWARD": FORWARD, "FULL_BACKWARD": FULL_BACKWARD}
+    transformer = "olmo_core.train.train_module.transformer.pipeline"
+    schedule = module(
+        f"{transformer}.pipeline_schedule",
+        PipelineAction,
+        CustomScheduleInterleaved1F1B,
+        CustomSchedule1F1BV,
+        pad_to_max_length,
+        **kinds,
+        FULL_BACKWARD_CONT=FULL_BACKWARD_CONT,
+    )
+    yield module(transformer, pipeline_schedule=schedule)
 
 
 @contextmanager
 def stand_ins() -> Iterator[None]:
-    """Let the three be imported, as far as they stand here."""
+    """Let them be imported, as far as they stand here."""
     made: dict[str, ModuleType] = {}
     for module in _modules():
         parts = module.__name__.split(".")
