@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from dataclasses import replace
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, get_args
@@ -232,8 +232,7 @@ def test_what_elf_is_handed(name: str, tmp_path: Path) -> None:
                 made.schedule(*wrong)
     assert pipe.model == ["part"]
     assert (pipe.options["partitioner"], pipe.options["comm_scheduler"]) == (False, "topo")
-    pairs = zip(placement, placement[1:], strict=False)
-    assert pipe.groups == [tuple(sorted({*two})) for two in pairs]
+    assert pipe.groups == [tuple(sorted({*two})) for two in pairwise(placement)]
     assert not any(op.options for op in ops)
     for rank, row in enumerate(run_by("elf", problem, schedule)):
         halves = [
@@ -296,7 +295,7 @@ def test_elf_runs_each_microbatch_in_its_mode(tmp_path: Path, cli: Run) -> None:
     ]:
         wrong = tmp_path / "wrong.py"
         wrong.write_text(path.read_text().replace(entry, said))
-        with pytest.raises(BadInput, match="is no mode of the problem|no such microbatch"):
+        with pytest.raises(BadInput, match=r"is no mode of the problem|no such microbatch"):
             import_order(wrong, ELF_MODES)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple, NewType
@@ -246,7 +247,7 @@ class ElfPipeline:
     def _init_p2p_process_groups(self, signatures: Any) -> list[Any]:
         group = sys.modules["torch.distributed"].new_group  # type: ignore[attr-defined]
         ranks = self.options["placement"]
-        return [group([*two], device_id=signatures) for two in zip(ranks, ranks[1:], strict=False)]
+        return [group([*two], device_id=signatures) for two in pairwise(ranks)]
 
 
 def new_group(ranks: list[int], device_id: Any) -> tuple[int, ...]:
