@@ -14,7 +14,7 @@ from pipesat.runtimes.torch.lint import LETTER_OF
 from pipesat.schedule.metrics import peak_memory
 
 DUALPIPE = link("DualPipe", "github.com/deepseek-ai/DualPipe")
-MINDSPEED = link("MindSpeed", "gitcode.com/Ascend/MindSpeed")
+MINDSPEED = link("MindSpeed", "github.com/Ascend/MindSpeed")
 HETEROPIPE = link("heteropipe 0.1.0", "pypi.org/project/heteropipe/0.1.0")
 AICONFIGURATOR = link("aiconfigurator #1459", "github.com/ai-dynamo/aiconfigurator/pull/1459")
 TORCH = link("torch 2.15", "pypi.org/project/torch/2.15.0")

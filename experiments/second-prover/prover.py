@@ -332,15 +332,30 @@ class Model:
 
     def makespan(self, seconds: float) -> tuple[str, float, float]:
         """Count the times at which not all has ended."""
+        over = self._over(self.pipe.devices)
+        return self.program.least({over + t: 1.0 for t in self.times}, seconds)
+
+    def span(self, seconds: float) -> tuple[str, float, float]:
+        """Count, for the device where they are most, the times between its first op and last."""
+        most = self.program.new(len(self.times))
+        counted = {most + t: -1 for t in self.times}
+        for device in self.pipe.devices:
+            over, begun = self._over([device]), self.program.new(len(self.times))
+            for run, t in product(self.lanes[device, ""], self.times):
+                self.program.at_most(sums(self.started([run], t), {begun + t: -1}), 0)
+            active = {first + t: 1 for first in (over, begun) for t in self.times}
+            self.program.at_most(active | counted, len(self.times))
+        return self.program.least({most + t: 1.0 for t in self.times}, seconds)
+
+    def _over(self, devices: Sequence[int]) -> int:
+        """The first of variables that say of every time that not all of devices' ops have ended."""
         over = self.program.new(len(self.times))
-        for (op, _), runs in self.runs.items():
-            if op.kind in KINDS:
-                for run, t in product(runs, self.times):
-                    whole = {run.first + self.times[-1]: 1, over + t: -1}
-                    self.program.at_most(sums(whole, self.ended([run], t, -1)), 0)
+        for run, t in product([r for d in devices for r in self.lanes[d, ""]], self.times):
+            whole = {run.first + self.times[-1]: 1, over + t: -1}
+            self.program.at_most(sums(whole, self.ended([run], t, -1)), 0)
         for t in self.times[1:]:
             self.program.at_most({over + t: 1, over + t - 1: -1}, 0)
-        return self.program.least({over + t: 1.0 for t in self.times}, seconds)
+        return over
 
 
 def main() -> None:
@@ -351,8 +366,10 @@ def main() -> None:
         asked = json.loads(line)
         begun = time.process_time()
         pipe = Pipe(asked["document"])
-        horizon = pipe.horizon if asked["at_most"] is None else asked["at_most"]
-        status, value, bound = Model(asked["document"], pipe, horizon).makespan(seconds)
+        horizon = pipe.horizon if asked["makespan"] is None else asked["makespan"]
+        model = Model(asked["document"], pipe, horizon)
+        ask = model.makespan if asked["objective"] == "makespan" else model.span
+        status, value, bound = ask(seconds)
         answer: dict[str, Any] = {"name": asked["name"], "status": status}
         if status == "Optimal":
             answer["value"] = round(value)
