@@ -16,7 +16,6 @@ from rich.text import Text
 from pipesat.cli.exits import one_line
 from pipesat.cli.terminal import wrapped
 from pipesat.core.amounts import Rounding, rounded, rounded_down, time_text
-from pipesat.core.claims import Standing
 from pipesat.core.progress import being_done
 from pipesat.core.showing import number
 from pipesat.schedule.result import Improvement
@@ -124,10 +123,9 @@ def _clock(seconds: float, limit: float | None) -> str:
 
 def describe(improvement: Improvement, limit: float | None = None) -> str:
     """Return one improvement as a line of text, with the time limit if it is given."""
-    seconds, value, bound, source, unit = improvement
-    if value is not None and bound is not None and bound > value:
-        bound = None  # refuted: the end of the command tells
-    gap = Standing(value, bound).gap_text()
+    seconds, value, _, source, unit = improvement
+    standing = improvement.standing
+    bound, gap = standing.bound, standing.gap_text()
     best = _shown(value, unit)
     least = best if value == bound else _shown(bound, unit, rounded_down)
     return f"{_clock(seconds, limit)}  best {best}  bound {least}  gap {gap}  {one_line(source)}"

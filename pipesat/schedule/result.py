@@ -32,6 +32,12 @@ class Improvement(NamedTuple):
     source: str
     unit: str = ""
 
+    @property
+    def standing(self) -> Standing:
+        """Value and bound; a bound that the value refutes is none: the end of the solve tells."""
+        refuted = self.value is not None and self.bound is not None and self.bound > self.value
+        return Standing(self.value, None if refuted else self.bound)
+
 
 @dataclass(frozen=True, slots=True)
 class Solution:

@@ -7,6 +7,12 @@ const LONGEST_LINK = 100_000;
 const SHARE = /^1f1b(?:\*([\d.]+))?$/;
 const OF_LAYERS = ["placement", "chunks", "devices", "microbatches", "memory", "comm", "backward"];
 
+const REFUSED = {
+  403: "This page belongs to another run. Open the address that pipesat explore has printed.",
+  413: "This is too large for the page.",
+  500: "An internal error, which the terminal shows. Please report it.",
+};
+
 const token = { name: "pipesat-token", get value() { return localStorage.getItem(this.name) || ""; } };
 let stated = null; // {base, settings, objective}
 let fresh = null; // the settings of plain numbers
@@ -20,7 +26,7 @@ async function send(question, body, signal) {
     method: "POST", signal, body: JSON.stringify(body),
     headers: { "Content-Type": "application/json", "X-Pipesat-Token": token.value },
   });
-  if (!response.ok) throw new Error(await response.text());
+  if (!response.ok) throw new Error(REFUSED[response.status] || `${response.status} ${response.statusText}`);
   return response;
 }
 

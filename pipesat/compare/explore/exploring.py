@@ -9,7 +9,8 @@ import threading
 import warnings
 import webbrowser
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Port: TypeAlias = Annotated[int, Within(0, 65535)]
 _LOOK: Final = 0.5  # seconds between two looks for whoever started it
 _LAST: Final = 3.0  # seconds that a search has to end
+_DISPLAYS: Final = {"DISPLAY", "WAYLAND_DISPLAY"}
 _LINK: Final = "http:/"  # as a path has it
 
 
@@ -36,7 +38,7 @@ def explore(
     output: str | Path | None = None,
     port: Port = 8642,
     browser: bool = True,
-    ready: Callable[[str], None] | None = None,
+    ready: Callable[[str], None] = print,
     stop: threading.Event | None = None,
 ) -> None:
     """Play with a pipeline on a page in your browser, served on this machine alone.
@@ -64,14 +66,11 @@ def explore(
     BadInput
         If the source is none of these, the port is taken, or the extra is not installed.
     """
-    try:
-        from pipesat.compare.explore.server import served
-    except ModuleNotFoundError as error:
-        if error.name != "werkzeug":
-            raise
+    if find_spec("werkzeug") is None:
         text = "the page needs Werkzeug, the extra `explore`: pip install 'werkzeug>=3.0'"
-        raise BadInput(text) from None
+        raise BadInput(text)
     from pipesat.compare.explore.answers import Answers
+    from pipesat.compare.explore.server import served
     from pipesat.compare.explore.stated import problem_of, stated_by
     from pipesat.compare.report.drawing import rendered
     from pipesat.core.atomic import remove_empty
@@ -96,24 +95,18 @@ def explore(
         answers = Answers(begin, folder)
         with served(html, answers, port) as address:
             full = f"{address}&{linked}" if linked else address
-            if ready is not None:
-                ready(full)
-            if browser and (sys.platform == "darwin" or _display()):
+            ready(full)
+            if browser and (sys.platform == "darwin" or os.environ.keys() & _DISPLAYS):
                 threading.Thread(target=webbrowser.open, args=(full,), daemon=True).start()
             _until_gone(stop or threading.Event())
-            answers.close(_LAST)
-
-
-def _display() -> bool:
-    return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+            answers.stop.set()
+            answers.searching.acquire(timeout=_LAST)  # the search under way ends
 
 
 def _until_gone(stop: threading.Event) -> None:
     """Wait for ``stop``, for another parent, or for a standard input that hangs up."""
     parent, terminal = os.getppid(), select.poll()
-    with suppress(OSError):
-        terminal.register(0, 0)
-    hung = bool(terminal.poll(0))
-    while not stop.wait(_LOOK):
-        if os.getppid() != parent or (terminal.poll(0) and not hung):
-            return
+    terminal.register(0, 0)
+    hung = terminal.poll(0)
+    while not stop.wait(_LOOK) and os.getppid() == parent and terminal.poll(0) == hung:
+        pass

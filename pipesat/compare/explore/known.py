@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.bounds.closed_form import closed_form_bound
@@ -23,9 +22,8 @@ from pipesat.schedule.metrics import peak_memory
 if TYPE_CHECKING:
     from pipesat.compare.frontier.frontiers import Frontiers
     from pipesat.compare.result import Result
-    from pipesat.core.claims import Bound
     from pipesat.problem.problem import Problem
-    from pipesat.schedule.schedule import Schedule
+    from pipesat.schedule.schedule import Objective, Schedule
 
 _NO_TIME: Final = threading.Event()
 _NO_TIME.set()
@@ -35,26 +33,25 @@ _MOMENT: Final = 0.3  # seconds
 _BEYOND: Final = 1.25  # times the memory of the best schedule: the right end of the curve
 
 
-@dataclass
 class Known:
     """Schedules and bounds of a pipeline as a curve over memory, and the results of solves.
 
     ``results`` are by the digest of their problem, ``frontier`` is the last that was asked for.
     """
 
-    curve: Curve
-    results: dict[str, Result] = field(default_factory=dict)
-    frontier: Frontiers | None = None
-    visited: set[Cap] = field(default_factory=set)
-    lock: Any = field(default_factory=threading.RLock)
+    def __init__(self, problem: Problem, objective: Objective) -> None:
+        self.curve, self.objective = Curve(problem, objective), objective
+        self.results, self.visited = dict[str, "Result"](), set[Cap]()
+        self.frontier: Frontiers | None = None
+        self.lock = threading.RLock()
 
     def compared(self, problem: Problem) -> Comparison:
         """Return all hand-written schedules with the best that is known, without a search."""
         with self.lock:
             rows = self._visit(problem, min((d.memory for d in problem.devices), key=size))
             result = self.results.get(problem.sha256)
-            values = [known.value for known in self._fitting(problem)]
-            if result is None or min(values, default=math.inf) < (result.value or math.inf):
+            best = min((known.value for known in self._fitting(problem)), default=math.inf)
+            if result is None or best < (result.value or math.inf):
                 result = self._solved(problem, stop=_NO_TIME)
             return comparison_of(result, made=rows)
 
@@ -64,10 +61,11 @@ class Known:
 
     def search_curve(self, problem: Problem, **how: Any) -> None:
         """Search at many capacities, and take what that finds."""
-        self.frontier = found = frontier(problem, objective=self.curve.objective, **how)
+        self.frontier = frontier(problem, objective=self.objective, **how)
+        found = self.frontier[None].curve
         with self.lock:
-            self._learn(known.schedule for known in found[None].curve.schedules)
-            for cap, bound in found[None].curve.bounds:
+            self._learn([known.schedule for known in found.schedules])
+            for cap, bound in found.bounds:
                 self.curve.prove(cap, bound)
 
     def document(self, problem: Problem) -> dict[str, Any]:
@@ -79,59 +77,57 @@ class Known:
         curve, scale, expires = self.curve, scale_of(problem), time.monotonic() + _MOMENT
         least = least_feasible_cap(problem)
         with self.lock:
-            best = min(curve.schedules, key=lambda one: (one.value, one.peak), default=None)
-            most = max(least + 1, 0 if best is None else round(_BEYOND * best.peak))
+            known = sorted(curve.schedules, key=lambda known: (known.value, known.peak))
+            most = max([least + 1, *(round(_BEYOND * one.peak) for one in known[:1])])
             places = {least + (most - least) * place // _PLACES for place in range(_PLACES + 1)}
             for cap in sorted(places - self.visited, reverse=True):  # bounds hold for smaller ones
                 if time.monotonic() < expires:
                     self._visit(at_cap(problem, cap), cap)
-            steps = [
-                [known.peak, known.value, known.schedule.source]
-                for known in sorted(curve.schedules, key=lambda known: (known.peak, known.value))
-                if known.value == curve.value(known.peak)
-            ]
+            known = sorted(curve.schedules, key=lambda known: (known.peak, known.value))
             caps = sorted(places | {cap for cap, _ in curve.bounds if cap is not None})
-            bounds = [(cap, bound.value) for cap in caps if (bound := curve.bound(cap)) is not None]
-        return {
-            "least": least,
-            "most": most,
-            "steps": steps,
-            "bounds": bounds,
-            "own": own_cap(problem),
-            "scale": scale and [scale.static, scale.activations],
-            "complete": places <= self.visited,
-        }
+            return {
+                "least": least,
+                "most": most,
+                "steps": [
+                    [one.peak, one.value, one.schedule.source]
+                    for one in known
+                    if one.value == curve.value(one.peak)
+                ],
+                "bounds": [(cap, one.value) for cap in caps if (one := curve.bound(cap))],
+                "own": own_cap(problem),
+                "scale": scale and [scale.static, scale.activations],
+                "complete": places <= self.visited,
+            }
 
     def _visit(self, problem: Problem, cap: Cap) -> list[ScheduleRow]:
         """Take the closed form's bound at a capacity, and all hand-written schedules made there."""
         if cap not in self.visited:
             self.visited.add(cap)
-            self.curve.prove(cap, closed_form_bound(problem, self.curve.objective))
-        rows = hand_written_for(problem, None, self.curve.objective)
-        self._learn(row.schedule for row in rows if row.schedule is not None)
+            self.curve.prove(cap, closed_form_bound(problem, self.objective))
+        rows = hand_written_for(problem, None, self.objective)
+        self._learn([row.schedule for row in rows if row.schedule is not None])
         return rows
 
     def _solved(self, problem: Problem, **how: Any) -> Result:
-        largest = max((device.memory for device in problem.devices), key=size)
-        fitting = [known.schedule for known in self._fitting(problem)]
-        bound: Bound | None = self.curve.bound(largest)
-        how |= {"schedules": fitting, "known_bound": bound}
-        found = solve(problem, objective=self.curve.objective, **how)
+        caps = [device.memory for device in problem.devices]
+        how["schedules"] = [known.schedule for known in self._fitting(problem)]
+        how["known_bound"] = self.curve.bound(max(caps, key=size))
+        found = solve(problem, objective=self.objective, **how)
         with self.lock:
-            self._learn([] if found.schedule is None else [found.schedule])
+            self._learn([found.schedule] if found.schedule else [])
             if found.bound is not None:
-                self.curve.prove(min((d.memory for d in problem.devices), key=size), found.bound)
+                self.curve.prove(min(caps, key=size), found.bound)
         return found
 
     def _fitting(self, problem: Problem) -> list[Any]:
         caps = [device.memory for device in problem.devices]
         return [known for known in self.curve.schedules if known.fits(caps)]
 
-    def _learn(self, schedules: Iterable[Schedule]) -> None:
+    def _learn(self, schedules: Sequence[Schedule]) -> None:
         """Take schedules; what breaks a rule other than memory counts nowhere."""
         for schedule in schedules:
             peak = max(peak_memory(self.curve.problem, schedule))
-            best = self.curve.value(peak)
-            better = best is None or schedule.value(self.curve.objective) < best
+            best, value = self.curve.value(peak), schedule.value(self.objective)
+            better = best is None or value < best
             if better and not check(at_cap(self.curve.problem, peak), schedule):
                 self.curve.know(schedule)

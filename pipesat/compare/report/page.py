@@ -60,12 +60,7 @@ def _case(case: Comparison, folder: str, count: int) -> dict[str, Any]:
 
 def lead(result: Result) -> str:
     """Say in a line how large a problem is, and what is wanted."""
-    problem = result.problem
-    microbatches = sum(route.microbatches for route in problem.routes)
-    parts = [
-        tables.counted(len(problem.devices), "rank"),
-        tables.counted(len(problem.stages), "stage"),
-        tables.counted(microbatches, "microbatch", "es"),
-        f"objective: {result.objective}",
-    ]
-    return ", ".join(parts)
+    problem, counted = result.problem, tables.counted
+    microbatches = counted(sum(route.microbatches for route in problem.routes), "microbatch", "es")
+    parts = [counted(len(problem.devices), "rank"), counted(len(problem.stages), "stage")]
+    return ", ".join([*parts, microbatches, f"objective: {result.objective}"])
