@@ -14,6 +14,7 @@ const REFUSED = {
 };
 
 const token = { name: "pipesat-token", get value() { return localStorage.getItem(this.name) || ""; } };
+const answers = document.getElementById("answers");
 let stated = null; // {base, settings, objective}
 let fresh = null; // the settings of plain numbers
 let answer = null; // what is shown
@@ -53,7 +54,7 @@ async function refresh() {
   clearTimeout(settled);
   if (busy) return;
   busy = true;
-  document.getElementById("answers").setAttribute("aria-busy", "true");
+  answers.setAttribute("aria-busy", "true");
   while (wanted) {
     wanted = false;
     const found = await ask("schedules", stated);
@@ -61,7 +62,6 @@ async function refresh() {
     if (!found.error) show(found);
   }
   busy = false;
-  document.getElementById("answers").setAttribute("aria-busy", "false");
   settled = setTimeout(settle, SETTLED);
 }
 
@@ -69,7 +69,9 @@ async function settle() {
   history.replaceState(null, "", await link());
   const asked = JSON.stringify(stated);
   const found = await ask("curve", stated);
-  if (found.error || asked !== JSON.stringify(stated)) return;
+  if (asked !== JSON.stringify(stated)) return;
+  answers.setAttribute("aria-busy", "false");
+  if (found.error) return;
   showCurve(found.curve);
   if (!found.curve.complete && !busy && !searching) settled = setTimeout(settle);
 }

@@ -87,12 +87,10 @@ def problem_of(stated: Mapping[str, Any]) -> Problem:
         Naming the setting or the value of the document, or if there are too many ops.
     """
     base, said = stated.get("base"), stated.get("settings")
-    kind = str(base.get("format") if isinstance(base, dict) else base or "")
+    kind = "" if base is None else str(base.get("format") if isinstance(base, dict) else base)
     if kind not in _SETTINGS or not isinstance(said, dict) or said.keys() - _SETTINGS[kind].keys():
-        kinds = "; ".join(
-            f"{name or 'none'}: {', '.join(keys)}" for name, keys in _SETTINGS.items()
-        )
-        raise BadInput(f"expected a base and its settings, {kinds}", where="base", value=kind)
+        expected = f"expected plain numbers, a problem or layers, and settings of {_KEYS}"
+        raise BadInput(expected, where="format", value=kind)
     if not kind:
         found = make(**{**NUMBERS, **said})
     elif kind != FORMAT:

@@ -1,13 +1,8 @@
-"""The report in a real headless Chromium. Needs one, and the extra `browser` to drive it.
-
-Chromium is looked for by its usual names, or where the variable PIPESAT_CHROMIUM says.
-"""
+"""The report in a real headless Chromium (tests/support/chromium.py)."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -25,25 +20,12 @@ from pipesat.problem.problem_file import parse_problem
 from pipesat.schedule.schedule import Order
 from pipesat.schedule.schedule_file import write_schedule
 from pipesat.schedule.timing import time_order
+from tests.support.chromium import needs_chromium, opened_browser
 from tests.support.problems import chain, document
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`")
+pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`")
+pytestmark = needs_chromium
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-CHROMIUM = os.environ.get("PIPESAT_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium found: install it or set PIPESAT_CHROMIUM to its path"
-)
-
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-sync",
-    "--disable-background-networking",
-    "--disable-component-update",
-]
 HOSTILE = "</script><img src=x onerror=document.title='broken'>"
 SHOWN = ("1f1b", "gpipe", "zb-h1", "zb-h2")
 
@@ -115,18 +97,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    profile = tmp_path_factory.mktemp("profile")
-    with playwright.sync_playwright() as driver:
-        context = driver.chromium.launch_persistent_context(
-            profile,
-            executable_path=CHROMIUM,
-            headless=True,
-            args=FLAGS,
-            viewport={"width": 1280, "height": 900},
-            color_scheme="light",
-        )
-        yield context
-        context.close()
+    yield from opened_browser(tmp_path_factory.mktemp("profile"))
 
 
 class Opened:
