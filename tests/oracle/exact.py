@@ -79,11 +79,13 @@ class _Model:
         cp.add_exactly_one(use.values())
         fused = cp.new_bool_var("")
         for name, amounts in modes.items():
-            if amounts.backward != "either":
+            if amounts.backward in ("fused", "split"):
                 cp.add_implication(use[name], fused if amounts.backward == "fused" else ~fused)
             if m and self.pipe.choice == "stage":
                 cp.add(use[name] == self.use[s, 0][name])
         runs = {"F": cp.new_constant(1), "B": ~fused, "W": ~fused, "BW": fused}
+        if modes[KEEP].backward == "none":
+            runs |= dict.fromkeys(("B", "W", "BW"), cp.new_constant(0))
         for kind in KINDS:
             self.run[Op(s, kind, m)] = _Run(self._time(), self._time(), runs[kind])
         copies = {name: x.copies for name, x in modes.items() if x.copies}
@@ -163,32 +165,33 @@ class _Model:
     def _wait(self, route: Route) -> None:
         for s, (m, kind) in product(route.stages, product(range(len(route.classes)), KINDS)):
             after = self.run[Op(s, kind, m)]
-            sources, delay = self.pipe.waits(Op(s, kind, m))
-            for source in sources:
+            for source, delay in self.pipe.waits(Op(s, kind, m)):
                 before = self.run[source]
                 self.cp.add(after.start >= before.end + delay).only_enforce_if(
                     before.runs, after.runs
                 )
-        alike: dict[int, list[_Run]] = defaultdict(list)
-        for m, kind in enumerate(route.classes):
-            alike[id(kind)].append(self.run[Op(route.stages[0], "F", m)])
+        alike: dict[tuple[int, ...], list[_Run]] = defaultdict(list)
+        for members in route.sequences:
+            key = tuple(id(route.classes[m]) for m in members)
+            alike[key].append(self.run[Op(route.stages[0], "F", members[0])])
         for runs in alike.values():  # those of one class are numbered as they enter
             for one, other in pairwise(runs):
                 self.cp.add(one.start <= other.start)
 
     def _keep_order(self, number: int, route: Route) -> None:
         """Forwards and backwards of every stage come by number, or in one order of all stages."""
-        for one, other in combinations(range(len(route.classes)), 2):
+        sequences = route.sequences
+        for one, other in combinations(range(len(sequences)), 2):
             first = self.cp.new_bool_var("")
             self.before[number, one, other] = first
             if self.pipe.order == "given":
                 self.cp.add(first == 1)
-            for s, (a, b, when) in product(
-                route.stages, ((one, other, first), (other, one, ~first))
-            ):
-                self._in_order(Op(s, "F", a), Op(s, "F", b), when)
-                for kinds in product(("B", "BW"), repeat=2):
-                    self._in_order(Op(s, kinds[0], a), Op(s, kinds[1], b), when)
+            turns = (one, other, first), (other, one, ~first)
+            for s, (early, late, when) in product(route.stages, turns):
+                for a, b in product(sequences[early], sequences[late]):
+                    self._in_order(Op(s, "F", a), Op(s, "F", b), when)
+                    for kinds in product(("B", "BW"), repeat=2):
+                        self._in_order(Op(s, kinds[0], a), Op(s, kinds[1], b), when)
 
     def _in_order(self, one: Op, other: Op, when: Any) -> None:
         """One op starts when the other has ended, unless the two are a pair."""
@@ -215,6 +218,9 @@ class _Model:
                 continue
             f, b, w, bw = (self.run[Op(s, kind, m)] for kind in KINDS)
             for name, x in modes.items():
+                if x.backward == "none":
+                    hold(x.a, f.start, f.end, self.use[s, m][name])
+                    continue
                 fused, split = (self._both(self.use[s, m][name], run.runs) for run in (bw, b))
                 most = max(x.a, x.x)
                 for when, back in ((fused, bw), (split, b)):
@@ -269,17 +275,20 @@ class _Model:
         }
         return Found(round(solver.objective_value), devices, copies, modes)
 
-    def _rank(self, solver: cp_model.CpSolver, op: Op) -> tuple[int, int]:
-        """How far along its way an op is, and how many microbatches come before its own."""
-        stages = self.pipe.route[op.stage].stages
-        place, last = stages.index(op.stage), len(stages)
-        far = {"F": place, "O": place, "L": last, "W": 2 * last}.get(op.kind, 2 * last - 1 - place)
-        turn = sum(
-            solver.value(first) == (op.microbatch == other)
-            for (number, one, other), first in self.before.items()
-            if self.pipe.routes[number].stages is stages and op.microbatch in (one, other)
+    def _rank(self, solver: cp_model.CpSolver, op: Op) -> tuple[int, int, int]:
+        """How far along its way an op is, how many sequences, and slices, come before its own."""
+        number, route = next(
+            both for both in enumerate(self.pipe.routes) if op.stage in both[1].stages
         )
-        return far, turn
+        place, last = route.stages.index(op.stage), len(route.stages)
+        far = {"F": place, "O": place, "L": last, "W": 2 * last}.get(op.kind, 2 * last - 1 - place)
+        own = op.microbatch // route.slices
+        turn = sum(
+            solver.value(first) == (own == other)
+            for (of, one, other), first in self.before.items()
+            if of == number and own in (one, other)
+        )
+        return far, turn, op.microbatch if op.kind == "F" else -op.microbatch
 
 
 def solve(

@@ -7,7 +7,7 @@ given order. ``FAMILIES`` names sets of flags.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations_with_replacement, product
+from itertools import combinations, combinations_with_replacement, pairwise, product
 from random import Random
 from typing import Any
 
@@ -44,6 +44,9 @@ def drawn(
     kinds: Sequence[tuple[str, str]] = tuple(combinations_with_replacement(KINDS, 2)),
     modes: Sequence[str] = ("",),
     choices: Sequence[str] = ("microbatch", "stage"),
+    graphs: Sequence[bool] = (False,),
+    slices: Sequence[int] = (1,),
+    nones: Sequence[float] = (0.0,),
 ) -> Document:
     """Draw a problem of at most about so many F, B and W; the same one for the same seed.
 
@@ -75,8 +78,14 @@ def drawn(
         How pairs are stated ("" for none), and of which kinds.
     modes, choices
         Memory modes of stages ("" for none), and who chooses.
+    graphs
+        Whether routes state edges, with delays of their own, their stages in any order.
+    slices
+        How many microbatches are a sequence.
+    nones
+        How often a stage that may be without a backward is.
     """
-    chance = Random(f"{seed}")
+    chance, more = Random(f"{seed}"), Random(f"{seed} of section 12")
     count, homes, cut = _placed(chance, chance.choice(shapes), chance.randint(*devices), stages)
     often = chance.choice(zeros)
     rows = [_stage(chance, longest, often, backwards, held) for _ in homes]
@@ -94,6 +103,8 @@ def drawn(
     most = max(1, min(microbatches[1], ops // (3 * len(homes))))
     numbers = [chance.randint(min(microbatches[0], most), most) for _ in range(2)]
     rule = chance.choice(lists)
+    cuts = [more.choice(slices) for _ in numbers]
+    numbers = [max(n, number - number % n) for n, number in zip(cuts, numbers, strict=True)]
     said: list[Any] = [*numbers]
     if rule:
         document["order"] = rule
@@ -107,15 +118,62 @@ def drawn(
         ]
     else:
         document["microbatches"] = said[0]
-    if by := chance.choice(pairs):
+    graph, alone = more.choice(graphs), more.choice(nones)
+    if graph or alone or max(cuts) > 1:
+        if not cut:
+            del document["microbatches"]
+            document["routes"] = [{"stages": parts[0], "microbatches": said[0]}]
+        for route, n in zip(document["routes"], cuts, strict=False):
+            _as_graph(more, document, route, n, graph=graph, alone=alone)
+    if by := chance.choice([way for way in pairs if not (rule and "time" in way)]):
         document["overlap"] = _overlap(chance, rows, by, kinds)
     sizes = [-(-f[0] // f[1]) for kinds in said if rule for e in kinds if (f := e.get("held"))]
     counts = max(sizes, default=1), most
     document["devices"] = [
-        _device(chance, [s for s in rows if s["device"] == d], chance.choice(memory), counts)
+        _device(chance, _held(rows, d, document), chance.choice(memory), counts)
         for d in range(count)
     ]
     return document
+
+
+def _as_graph(
+    chance: Random, document: Document, route: Document, n: int, *, graph: bool, alone: float
+) -> None:
+    """Edges of a route that connect its stages, slices, and first stages without a backward."""
+    if n > 1:
+        route["slices"] = n
+    stages = route["stages"]
+    edges = [*pairwise(stages)]
+    if graph:
+        if chance.random() < 0.5:
+            chance.shuffle(stages)
+        places, there, joined = [*range(len(stages))], set[tuple[int, int]](), list[int]()
+        for place in chance.sample(places, len(places)):
+            if joined:
+                other = chance.choice(joined)
+                there.add((min(place, other), max(place, other)))
+            joined.append(place)
+        there |= {two for two in combinations(places, 2) if chance.random() < 0.2}
+        edges = [(stages[a], stages[b]) for a, b in chance.sample(sorted(there), len(there))]
+        route["edges"] = [[*two] for two in edges]
+        apart = [two for two in edges if chance.random() < 0.4]
+        document["comm"].setdefault("edges", []).extend(
+            {"src": a, "dst": b}
+            | {way: chance.randint(0, 4) for way in chance.choice(["F", "B", "FB"])}
+            for a, b in apart
+        )
+    without: set[int] = set()
+    for s in stages:
+        if chance.random() < alone and {a for a, b in edges if b == s} <= without:
+            without.add(s)
+            stage = document["stages"][s]
+            stage["backward"] = "none"
+            if chance.random() < 0.5:
+                stage |= {"B": 0, "W": 0}
+            if "modes" in stage:
+                stage["modes"] = [mode for mode in stage["modes"] if "offload" not in mode]
+                for mode in stage["modes"]:
+                    mode.pop("backward", None)
 
 
 def _placed(chance: Random, shape: str, p: int, most: int) -> tuple[int, list[int], int]:
@@ -224,15 +282,23 @@ def _overlap(
     return overlap
 
 
-def _device(
-    chance: Random, stages: list[Document], memory: str, counts: tuple[int, int]
-) -> Document:
+def _held(rows: list[Document], device: int, document: Document) -> int:
+    """Memory of a microbatch of each stage of a device, of all slices of a sequence."""
+    sizes = {s: r.get("slices", 1) for r in document.get("routes", ()) for s in r["stages"]}
+    return sum(
+        max(stage.get(key, 0) for key in HELD) * sizes.get(s, 1)
+        for s, stage in enumerate(rows)
+        if stage["device"] == device
+    )
+
+
+def _device(chance: Random, held: int, memory: str, counts: tuple[int, int]) -> Document:
     """One microbatch of each stage, of the largest class, fits but for ``any``."""
     device: Document = {"static": chance.choice([0, 0, 1]), "copy_channels": chance.choice([1, 2])}
     if memory == "none":
         return device
     largest, microbatches = counts
-    one = largest * sum(max(stage.get(key, 0) for key in HELD) for stage in stages)
+    one = largest * held
     rest = one * (microbatches - 1)
     room = {
         "ample": one + rest,
@@ -267,8 +333,22 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 """What ``drawn`` is told for a family of problems."""
+GRAPHS: dict[str, dict[str, Any]] = {
+    "graphs": {"graphs": (True,), "ops": 18, "memory": FIT, "nones": (0.0, 0.0, 0.5)},
+    "slices": {
+        "slices": (2, 2, 3, 4), "lists": ("", *RULES), "microbatches": (2, 4), "ops": 18,
+        "shapes": ("one device", "chain", "anywhere", "bidirectional"), "longest": 4,
+    },
+    "forward-only": {"nones": (0.5, 1.0, 1.0), "graphs": (False, True), "ops": 18, "held": 0.3},
+    "graph-mixtures": {
+        "graphs": (False, True, True), "slices": (1, 2, 3), "nones": (0.0, 0.0, 0.5),
+        "lists": ("", *RULES), "pairs": ("", *PAIRS), "modes": ("", "", *MODES), "ops": 14,
+        "longest": 3, "held": 0.3, "zeros": (0.0, 0.0, 0.3), "stages": 5,
+    },
+}  # fmt: skip
+"""Families with edges, slices and stages without a backward."""
 
 
 def of_family(name: str, seed: object, **more: Any) -> Document:
     """Draw a problem of a family, with some flags changed."""
-    return drawn(f"{name} {seed}", **(FAMILIES[name] | more))
+    return drawn(f"{name} {seed}", **((FAMILIES | GRAPHS)[name] | more))

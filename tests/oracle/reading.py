@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 Document = dict[str, Any]
@@ -42,13 +43,15 @@ class Amounts(NamedTuple):
     def ways(self) -> list[tuple[str, ...]]:
         """How the backward may run."""
         split, fused = ("B", "W"), ("BW",)
-        return {"split": [split], "fused": [fused]}.get(self.backward, [split, fused])
+        alone: dict[str, list[tuple[str, ...]]]
+        alone = {"none": [()], "split": [split], "fused": [fused]}
+        return alone.get(self.backward, [split, fused])
 
     def change(self, kind: str) -> tuple[int, int]:
         """Memory that an op takes at its start, and its change from before it to after it."""
         most = max(self.a, self.x)
         return {
-            "F": (self.a, self.a),
+            "F": (self.a, 0 if self.backward == "none" else self.a),
             "B": (max(most, self.w) - self.a, self.w - self.a),
             "W": (0, -self.w),
             "BW": (most - self.a, -self.a),
@@ -56,11 +59,21 @@ class Amounts(NamedTuple):
 
 
 class Route(NamedTuple):
-    """Stages in order, the class of each microbatch, and whether these are a list with a rule."""
+    """Stages in order, the class of each microbatch, whether these are a list with a rule.
+
+    ``edges`` say which stage feeds which; so many ``slices`` are one sequence.
+    """
 
     stages: list[int]
     classes: list[Mapping[str, Any]]
     listed: bool
+    edges: list[tuple[int, int]]
+    slices: int
+
+    @property
+    def sequences(self) -> list[range]:
+        """Microbatches that stay together: the slices of a sequence; without slices, each alone."""
+        return [range(m, m + self.slices) for m in range(0, len(self.classes), self.slices)]
 
 
 class Pipe:
@@ -112,20 +125,23 @@ class Pipe:
             return max(*alone, up(sum(alone), self.overlap["FB"]))
         return None
 
-    def waits(self, op: Op) -> tuple[list[Op], int]:
-        """Ops of which one has to end first, and how long before."""
+    def waits(self, op: Op) -> list[tuple[Op, int]]:
+        """Ops that have to end first if they run, and how long before."""
         s, kind, m = op
-        stages = self.route[s].stages
-        place = stages.index(s)
+        route, backwards = self.route[s], ("B", "BW")
         if kind == "W":
-            return [Op(s, "B", m)], 0
+            return [(Op(s, "B", m), 0)]
         if kind == "F":
-            before = stages[place - 1] if place else s
-            return ([Op(before, "F", m)], self.delay(before, s, m, "F")) if place else ([], 0)
-        if place + 1 == len(stages):
-            return [Op(s, "F", m)], 0
-        after = stages[place + 1]
-        return [Op(after, "B", m), Op(after, "BW", m)], self.delay(s, after, m, "B")
+            before = [a for a, b in route.edges if b == s]
+            found = [(Op(a, "F", m), self.delay(a, s, m, "F")) for a in before]
+            return [*found, *([(Op(s, "F", m - 1), 0)] if m % route.slices else [])]
+        after = [b for a, b in route.edges if a == s]
+        found = [(Op(b, k, m), self.delay(s, b, m, "B")) for b in after for k in backwards]
+        if not after:
+            found.append((Op(s, "F", m), 0))
+        if (m + 1) % route.slices:
+            found += [(Op(s, k, m + 1), 0) for k in backwards]
+        return found
 
     @property
     def horizon(self) -> int:
@@ -136,10 +152,10 @@ class Pipe:
             for amounts in modes.values():
                 time = amounts.time
                 copies = sum(amounts.copies[:2]) if amounts.copies else 0
-                backward = max(time["B"] + time["W"], time["BW"])
+                backward = max(sum(time[kind] for kind in way) for way in amounts.ways)
                 longest = max(longest, time["F"] + backward + copies)
-            waits = [self.waits(Op(s, kind, m))[1] for kind in "FB"]
-            total += longest + sum(waits)
+            waits = [[delay for _, delay in self.waits(Op(s, kind, m))] for kind in "FB"]
+            total += longest + sum(max(delays, default=0) for delays in waits)
         pairs = [entry.get("time", 0) for entry in self.overlap.get("pairs", [])]
         return int(total + max(pairs, default=0) + 1)
 
@@ -154,7 +170,9 @@ def _route(given: Mapping[str, Any]) -> Route:
     entries = [{"count": said, "name": ""}] if isinstance(said, int) else said
     first = {entry["name"]: entry for entry in reversed(entries)}
     classes = [first[entry["name"]] for entry in entries for _ in range(entry["count"])]
-    return Route(given["stages"], classes, not isinstance(said, int))
+    stages, listed = given["stages"], not isinstance(said, int)
+    edges = [(a, b) for a, b in given.get("edges", pairwise(stages))]
+    return Route(stages, classes, listed, edges, given.get("slices", 1))
 
 
 def _modes(stage: Mapping[str, Any], kind: Mapping[str, Any], number: int) -> dict[str, Amounts]:
@@ -163,6 +181,8 @@ def _modes(stage: Mapping[str, Any], kind: Mapping[str, Any], number: int) -> di
     found = {}
     for mode in [{"name": KEEP}, *stage.get("modes", [])]:
         data = {"backward": "either", **stage, **mode}
+        if stage.get("backward") == "none":
+            data["backward"] = "none"
         sums = not {"B", "W"}.isdisjoint(mode) or "BW" not in stage
         if sums and "BW" not in mode:
             data.pop("BW", None)

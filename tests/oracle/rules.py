@@ -79,7 +79,10 @@ class Timed:
         for s, m in self.pipe.modes:
             if self.pipe.home[s] != device:
                 continue
-            x, begin = self.amounts(s, m), self.at[Op(s, "F", m)].start
+            x, (_, begin, end, _) = self.amounts(s, m), self.at[Op(s, "F", m)]
+            if x.backward == "none":
+                hold(x.a, begin, end)
+                continue
             back = self.at[self.backward(s, m)]
             if x.copies:
                 out, load = self.at[Op(s, "O", m)], self.at[Op(s, "L", m)]
@@ -137,6 +140,7 @@ def _counts(timed: Timed) -> Iterator[str]:
     for s, m in pipe.modes:
         x = timed.amounts(s, m)
         way = ("BW",) if Op(s, "BW", m) in seen else ("B", "W")
+        way = () if x.backward == "none" else way
         if way not in x.ways:
             yield f"backward: stage {s} may not run {way} of {m}"
         wanted |= {Op(s, kind, m) for kind in ("F", *way, *("OL" if x.copies else ""))}
@@ -190,9 +194,9 @@ def inputs(timed: Timed) -> Iterator[tuple[Op, Op, int]]:
     for s, m in timed.pipe.modes:
         for kind in KINDS:
             op = Op(s, kind, m)
-            sources, delay = timed.pipe.waits(op)
             if op in timed.at:
-                yield from ((source, op, delay) for source in sources if source in timed.at)
+                waits = timed.pipe.waits(op)
+                yield from ((source, op, delay) for source, delay in waits if source in timed.at)
         if Op(s, "O", m) in timed.at:
             ways = [Op(s, kind, m) for kind in "FOL"]
             yield from ((*two, 0) for two in pairwise([*ways, timed.backward(s, m)]))
@@ -206,22 +210,30 @@ def _waits(timed: Timed) -> Iterator[str]:
 
 
 def _orders(timed: Timed) -> Iterator[str]:
-    """Stages of a listed route run microbatches by number, or say nothing in a circle."""
+    """Stages of a listed route run sequences by number, or say nothing in a circle.
+
+    A microbatch that is no slice is a sequence of its own.
+    """
     pipe = timed.pipe
     for route in pipe.routes if pipe.order != "free" else ():
         graph: TopologicalSorter[int] = TopologicalSorter()
+        if pipe.order == "given":
+            for before, after in pairwise(range(len(route.sequences))):
+                graph.add(after, before)
         for s, kinds in product(route.stages if route.listed else (), (("F",), ("B", "BW"))):
             row = timed.rows[pipe.home[s]]
             turns = [
-                [op.microbatch for op in x.ops if op.stage == s and op.kind in kinds] for x in row
+                {
+                    op.microbatch // route.slices
+                    for op in x.ops
+                    if op.stage == s and op.kind in kinds
+                }
+                for x in row
             ]
-            turns = [sorted(turn) for turn in turns if turn]
-            said = [m for turn in turns for m in turn]
-            if pipe.order == "given" and said != sorted(said):
-                yield f"order: stage {s} runs {said}"
-            for before, after in pairwise(turns):
-                for one, other in product(before, after):
-                    graph.add(other, one)
+            for both in pairwise(turn for turn in turns if turn):
+                for one, other in product(*both):
+                    if one != other:
+                        graph.add(other, one)
         try:
             graph.prepare()
         except CycleError as error:

@@ -21,7 +21,12 @@ class Trying:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.pipe = Pipe(document)
         self.amounts = {key: modes[KEEP] for key, modes in self.pipe.modes.items()}
-        self.ops = [Op(s, kind, m) for (s, m), kind in product(self.amounts, KINDS)]
+        self.ops = [
+            Op(s, kind, m)
+            for (s, m), amounts in self.amounts.items()
+            for kind in KINDS
+            if kind in ("F", *(kind for way in amounts.ways for kind in way))
+        ]
         self.waits = {op: self.pipe.waits(op) for op in self.ops}
         assert all(self.length(op) > 0 for op in self.ops)
 
@@ -30,13 +35,13 @@ class Trying:
         return self.amounts[op[::2]].time[op.kind]
 
     def turns(self) -> Iterator[Turns]:
-        """Yield the orders of microbatches that the rule allows, by route; ``None`` for any."""
-        every = []
+        """Yield the orders of sequences that the rule allows, by route; ``None`` for any."""
+        every: list[list[tuple[int, ...] | None]] = []
         for route in self.pipe.routes:
-            numbers = tuple(range(len(route.classes)))
+            numbers = tuple(range(len(route.sequences)))
             free = self.pipe.order == "free" or not route.listed
             given = [numbers] if self.pipe.order == "given" else [*permutations(numbers)]
-            every.append([None] if free else given)
+            every.append([None] if free else [*given])
         yield from product(*every)
 
     def orders(self) -> Iterator[Rows]:
@@ -60,8 +65,7 @@ class Trying:
         there = {op for row in rows for op in row}
         arcs = [(x, y, self.length(x)) for row in rows for x, y in pairwise(row)]
         for op in there:
-            sources, delay = self.waits[op]
-            arcs += [(x, op, self.length(x) + delay) for x in sources if x in there]
+            arcs += [(x, op, self.length(x) + d) for x, d in self.waits[op] if x in there]
 
         def exist(span: int) -> bool:
             limits = [(row[-1], row[0], self.length(row[-1]) - span) for row in rows if row]
@@ -94,7 +98,10 @@ class _Search:
     def leaves(self, last: tuple[int, int] = (-1, -1)) -> Iterator[tuple[Rows, int]]:
         """Yield complete orders and their makespan; with pruning, only ever better ones."""
         if not (choices := list(self._choices())):
-            done = sum(op.kind in ("BW", "W") for op in self.ends)
+            done = sum(
+                op.kind in ("BW", "W") or self.of.amounts[op[::2]].backward == "none"
+                for op in self.ends
+            )
             value = max(self.ends.values(), default=0)
             if done == len(self.of.amounts) and not self._hopeless(value):
                 if self.best is not None:
@@ -141,9 +148,9 @@ class _Search:
         s, kind, m = op
         if op in self.ends or (kind != "F" and Op(s, "F", m) not in self.ends):
             return None
-        sources, delay = self.of.waits[op]
-        ends = [self.ends[source] + delay for source in sources if source in self.ends]
-        if (sources and not ends) or not self._fits(op):
+        waits = self.of.waits[op]
+        ends = [self.ends[source] + delay for source, delay in waits if source in self.ends]
+        if len({source[::2] for source, _ in waits}) > len(ends) or not self._fits(op):
             return None
         other = {"BW": "B", "B": "BW", "W": "BW"}.get(kind, kind)
         ways = self.of.amounts[s, m].ways
@@ -153,6 +160,7 @@ class _Search:
         if turn is not None and kind != "W":
             kinds = ("F",) if kind == "F" else ("B", "BW")
             done = sum(x.stage == s and x.kind in kinds for x in self.ends)
-            if turn[done] != m:
+            slices = self.pipe.route[s].slices
+            if turn[done // slices] != m // slices:
                 return None
         return max([self.free[self.pipe.home[s]], *ends])
