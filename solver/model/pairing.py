@@ -84,6 +84,7 @@ def useful_variants(
         for variant in variants(problem, stage, of_class)
         if variant.split
         or paired
+        or not problem.stages[stage].has_backward
         or problem.resulting(stage, variant.mode, of_class).fusing_may_pay
     ]
 
