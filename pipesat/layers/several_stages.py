@@ -10,15 +10,14 @@ for a V, L times that for a loop.
 
 **Windows**, where that is too far. A window is a run of stages on different devices. With all cuts
 outside it fixed, its own cuts are a chain's, each device with the load and memory that it has
-elsewhere: :func:`best_split` finds the best. Single cuts are moved too. It ends when neither helps:
-a local optimum, not a proven one.
+elsewhere: :func:`best_split` finds the best. It ends when none helps: a local optimum, not a proven
+one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import permutations
 
 import numpy as np
@@ -138,7 +137,7 @@ _LONG = 4  # a window's stages have at most so many times their mean length
 
 
 def improved(problem: SplitProblem, cuts: Sequence[int], kicks: int = 0) -> tuple[int, ...]:
-    """Improve a split until no window and no single cut does; ties and flags are kept.
+    """Improve a split until no window does; ties and flags are kept.
 
     Then, ``kicks`` times, some cuts are shifted at random (always the same ones) and it begins
     again. A split that breaks ties is mended or comes back broken.
@@ -165,9 +164,6 @@ def _descended(
             found = _window_solved(problem, best[1], begin, end, masks)
             if found is not None:
                 best = min(best, (_judged(problem, found), found), key=lambda found: found[0])
-        for number in range(1, len(cuts) - 1):
-            moved = _cut_moved(problem, best[1], number, masks)
-            best = min(best, (_judged(problem, moved), moved), key=lambda found: found[0])
     return best
 
 
@@ -180,31 +176,6 @@ def _shifted(cuts: tuple[int, ...], masks: Mask, draw: np.random.Generator) -> t
         if len(places):
             moved[number] = int(draw.choice(places))
     return tuple(moved)
-
-
-def _cut_moved(
-    problem: SplitProblem, cuts: tuple[int, ...], number: int, masks: Mask
-) -> tuple[int, ...]:
-    """The best place of one cut, the others fixed: least overflow, then least largest load."""
-    places = np.arange(cuts[number - 1] + 1, cuts[number + 1])
-    places = places[masks[number, places]]
-    if not len(places):
-        return cuts
-    worst = []
-    for lines in (problem.memory, problem.load):
-        ends, begins = lines.ends, lines.begins
-        sums = np.repeat(problem.on_devices(lines, cuts)[:, None], len(places), axis=1)
-        sums[problem.pipeline.homes[number - 1]] += (
-            ends[number - 1, places] - ends[number - 1, cuts[number]]
-        )
-        home = problem.pipeline.homes[number]
-        sums[home] += begins[number, cuts[number]] - begins[number, places]
-        worst.append(sums)
-    lacking = np.maximum((worst[0] - np.array(problem.room)[:, None]).max(axis=0), 0)
-    uneven = (worst[1].astype(float) ** 2).sum(axis=0)
-    order = np.lexsort((uneven, worst[1].max(axis=0), lacking))
-    moved = ((*cuts[:number], int(place), *cuts[number + 1 :]) for place in places[order])
-    return min(moved, key=partial(broken_ties, problem)) if problem.layers.bound else next(moved)
 
 
 def _windows(homes: Sequence[int]) -> Iterator[tuple[int, int]]:

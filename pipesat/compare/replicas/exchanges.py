@@ -79,14 +79,9 @@ class ExchangeRounds:
 
     def __init__(self, deal: Deal, chance: np.random.Generator, width: int) -> None:
         self.deal, self.load, self.chance, self.width = deal, deal.load, chance, width
-        m, replicas = self.load.replay.places, self.load.replicas
-        rounds: list[Callable[[], None]] = [self.reordered] if m > 1 else []
-        if replicas > 1:
-            rounds.append(self.microbatches_exchanged)
-        if not self.load.whole:
-            rounds += [self.sequences_moved_within] * (m > 1)
-            rounds += [self.sequences_exchanged] * 2 * (replicas > 1)
-        self.rounds = cycle(rounds or [lambda: None])
+        several, more = self.load.replay.places > 1, self.load.replicas > 1
+        rounds: list[Callable[[], None]] = [self.reordered, self.sequences_moved_within] * several
+        self.rounds = cycle([*rounds, *[self.sequences_exchanged] * 2 * more] or [lambda: None])
 
     def round(self) -> None:
         """Try one round of exchanges."""
@@ -98,18 +93,6 @@ class ExchangeRounds:
         tried = _moved(np.repeat(self.deal.order[rows], k, axis=0), self.chance)
         for place, case in self._kept([rows], self.deal.columns, [tried]):
             self.deal.order[rows[place]] = tried[case]
-
-    def microbatches_exchanged(self) -> None:
-        """Let two replicas exchange a microbatch each, some reordered then."""
-        deal, (a, b, k) = self.deal, self._pairs()
-        one, other = (np.repeat(deal.order[rows], k, axis=0) for rows in (a, b))
-        each = np.arange(len(one))
-        i, j = self.chance.integers(0, one.shape[1], (2, len(one)))
-        one[each, i], other[each, j] = other[each, j].copy(), one[each, i].copy()
-        if one.shape[1] > 1:
-            one[::2], other[1::3] = (_moved(x, self.chance) for x in (one[::2], other[1::3]))
-        for place, case in self._kept([a, b], deal.columns, [one, other]):
-            deal.order[a[place]], deal.order[b[place]] = one[case], other[case]
 
     def sequences_exchanged(self) -> None:
         """Let the slower of two replicas exchange a sequence, or give one away."""
