@@ -255,7 +255,12 @@ def _show_results(asked: Asked, folder: Path) -> None:
         if asked["as_json"]:
             continue
         texts = isinstance(document, dict) and (own or "within" in document)  # frontier --within
-        answer: Displayed = Said(_texts(document)) if texts else result_in(place)
+        said = [
+            (key.replace("_", " "), f"{value}")
+            for key, value in (document.items() if texts else ())
+            if isinstance(value, str | int | float) and key != "format"
+        ]
+        answer: Displayed = Said(said) if texts else result_in(place)
         asked.show(read_advice(place) or answer, None, [("Placement", name)])
         if has_file(place, "schedule.json"):
             problem = read_problem(place / "problem.json")
@@ -268,12 +273,3 @@ def _show_results(asked: Asked, folder: Path) -> None:
             asked.show(Said(grid.facts()) if short else grid, None)
     if asked["as_json"]:
         print_json(found.get("", found))
-
-
-def _texts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The labelled lines of a document: whatever is a text or a number."""
-    return [
-        (key.replace("_", " "), f"{value}")
-        for key, value in document.items()
-        if isinstance(value, str | int | float) and key != "format"
-    ]

@@ -45,8 +45,23 @@ def check_partition(layers: Layers, partition: Sequence[range], homes: Sequence[
         text = f"expected layers 0 to {len(layers) - 1} in order, each on one stage"
         raise BadInput(text, where="stages", value=[*partition])
     stage_of = [stage for stage, part in enumerate(partition) for _ in part]
-    for broken in _broken_flags(layers, stage_of, len(partition)):
-        raise BadInput(broken)
+    last = len(partition) - 1
+    for number, (layer, stage) in enumerate(zip(layers.layers, stage_of, strict=True)):
+        if layer.first or layer.last or layer.with_next:
+            after = number + layer.with_next
+            for broken, text in (
+                (layer.first and stage, f"on the first stage, it is on stage {stage}"),
+                (
+                    layer.last and stage != last,
+                    f"on the last stage ({last}), it is on stage {stage}",
+                ),
+                (
+                    stage != stage_of[after],
+                    f"with {layers.label(after)}, they are on stages {stage}, {stage_of[after]}",
+                ),
+            ):
+                if broken:
+                    raise BadInput(f"{layers.label(number)} must be {text}")
     for tie in layers.ties:
         one, other = homes[stage_of[tie.one]], homes[stage_of[tie.other]]
         if one != other and not tie.copies:
@@ -56,20 +71,6 @@ def check_partition(layers: Layers, partition: Sequence[range], homes: Sequence[
                 'last stage together. Or say "tie": "copies" if each may have a copy whose '
                 "gradients your training loop sums"
             )
-
-
-def _broken_flags(layers: Layers, stage_of: Sequence[int], stages: int) -> Iterator[str]:
-    for number, (layer, stage) in enumerate(zip(layers.layers, stage_of, strict=True)):
-        if not (layer.first or layer.last or layer.with_next):
-            continue
-        name = layers.label(number)
-        if layer.first and stage != 0:
-            yield f"{name} must be on the first stage, it is on stage {stage}"
-        if layer.last and stage != stages - 1:
-            yield f"{name} must be on the last stage ({stages - 1}), it is on stage {stage}"
-        if layer.with_next and stage != stage_of[number + 1]:
-            after = layers.label(number + 1)
-            yield f"{name} must be with {after}, they are on stages {stage}, {stage_of[number + 1]}"
 
 
 def check_counts(layers: Layers, stages: int) -> None:

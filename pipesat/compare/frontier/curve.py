@@ -21,7 +21,6 @@ from pipesat.core.errors import Fault
 from pipesat.problem.problem import Problem
 from pipesat.schedule.metrics import peak_memory
 from pipesat.schedule.schedule import Objective, Schedule
-from pipesat.schedule.timing import retime
 
 
 @dataclass(frozen=True)
@@ -116,12 +115,6 @@ class Curve:
             self.schedules.append(known)
             self.bounds = [entry for entry in self.bounds if self._stands(*entry)]
         return known
-
-    def know_order(self, schedule: Schedule) -> KnownSchedule:
-        """Take a schedule that is timed as early as possible: the span wants another timing."""
-        if self.objective == "span":
-            schedule = retime(self.problem, schedule, "span", schedule.source)
-        return self.know(schedule)
 
     def prove(self, cap: Cap, bound: Bound) -> None:
         """Take a bound that is proven for a cap, and with it for all smaller ones."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
@@ -21,6 +22,7 @@ from pipesat.problem.problem import Problem
 from pipesat.schedule.result import Baseline, Improvement, Solution
 from pipesat.schedule.schedule import Schedule
 from pipesat.schedule.solving import LEAST_SECONDS, Deadline, EitherStop, Starts
+from pipesat.schedule.timing import retime
 from pipesat.solver.options import SolveOptions
 
 _MOST_GIVEN: Final = 6  # schedules, of different sources
@@ -77,10 +79,12 @@ class Study:
             for label, one in wanted:
                 if self.deadline.over:
                     return
-                with doing(f"building {label}"):
-                    schedule = _built(build, one)
-                if schedule is not None:
-                    self.published[label] = self.curve.know_order(schedule)
+                with doing(f"building {label}"), suppress(NotApplicable):
+                    made = build(one)
+                    # the problem's order may forbid that of a list's microbatches
+                    if not (one.has_lists and check(one, made)):
+                        made = retime(one, made, self.curve.objective, made.source)
+                        self.published[label] = self.curve.know(made)
 
     def work(self, cap: Cap, seconds: float, target: int | None = None) -> None:
         """Solve at a cap; with a target, only until it is met or proven to be out of reach.
@@ -206,12 +210,3 @@ class Study:
                 if known.low < middle < known.high:
                     undecided.append(middle)
         return curve.interval(amounts, target)
-
-
-def _built(build: Build, problem: Problem) -> Schedule | None:
-    try:
-        schedule = build(problem)
-    except NotApplicable:
-        return None
-    # of microbatches that are a list, the problem's order may forbid the one that it has
-    return None if problem.has_lists and check(problem, schedule) else schedule

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -293,7 +293,8 @@ def sweep(
     source = "" if isinstance(spec, Spec) else str(spec)
     data = spec if isinstance(spec, Spec) else read_spec(Path(spec))
     if time_limit is not None:
-        data = data.with_time_limit(time_limit)
+        grids = ({**grid, "time_limit": [time_limit]} for grid in data.grids)
+        data = replace(data, grids=tuple(grids))
     if data.most_cases > max_cases:
         raise BadInput(
             f"up to {data.most_cases} cases, expected at most {max_cases}. If you mean it: "

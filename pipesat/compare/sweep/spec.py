@@ -11,10 +11,10 @@ import itertools
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field
 
@@ -113,11 +113,6 @@ class Spec:
     def most_cases(self) -> int:
         """How many cases there are at most, by the axes' lengths."""
         return sum(prod(map(len, grid.values())) for grid in self.grids)
-
-    def with_time_limit(self, seconds: float) -> Self:
-        """Return the same with another time limit for every case."""
-        grids = ({**grid, "time_limit": [seconds]} for grid in self.grids)
-        return replace(self, grids=tuple(grids))
 
 
 def read_spec(path: Path) -> Spec:

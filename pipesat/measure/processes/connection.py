@@ -51,7 +51,8 @@ def offsets(rank: int, ranks: int, device: str, *, ask: bool = False) -> tuple[i
     Both are 0 where rank 0 is on the same machine, unless ``ask``. All ranks call this together.
     """
     machines: list[Any] = [None] * ranks
-    distributed.all_gather_object(machines, _machine())
+    boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
+    distributed.all_gather_object(machines, f"{socket.gethostname()} {boot}")
     best: tuple[int, int] = (0, 0)
     for other in range(1, ranks):
         if machines[other] == machines[0] and not ask:
@@ -61,11 +62,6 @@ def offsets(rank: int, ranks: int, device: str, *, ask: bool = False) -> tuple[i
         elif rank == other:
             best = _ask(device)
     return best
-
-
-def _machine() -> str:
-    boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
-    return f"{socket.gethostname()} {boot}"
 
 
 def _answer(other: int, device: str) -> None:

@@ -279,23 +279,18 @@ def profile_layers(model: LayeredModel, source: dict[str, Any], options: Measure
             ],
         }
         profile = parse_profile(document)
+        slices = dict.fromkeys(
+            layers
+            for stages in options.stages
+            for split in options.splits
+            for layers in layers_of_stages(profile, stages, split)
+        )
         stages = [
             {"layers": [layers.start, layers.stop], "costs": profiler.costs(layers)}
-            for layers in _slices(profile, options)
+            for layers in slices
+            if len(layers) > 1
         ]
     return parse_profile(document | {"stages": stages})
-
-
-def _slices(profile: Profile, options: MeasureOptions) -> list[range]:
-    """Slices of the asked cuts that are no single layers, each once."""
-    wanted = [
-        layers
-        for stages in options.stages
-        for split in options.splits
-        for layers in layers_of_stages(profile, stages, split)
-        if len(layers) > 1
-    ]
-    return list(dict.fromkeys(wanted))
 
 
 def _microbatch(model: LayeredModel) -> dict[str, Any]:

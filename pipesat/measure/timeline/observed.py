@@ -65,12 +65,14 @@ def delays_seen(problem: Problem, timeline: Timeline) -> Iterator[tuple[Op, int,
     for step in timeline.steps:
         place = places_of(step)
         for device, ran in step:
-            sources = sources_of(problem, ran.item)
-            if len(sources) != 1 or _copied_meanwhile(step, device, ran):
-                continue
-            op, event = sources[0]
-            if waited_for(ran, source := place[event]):
-                yield op, event[0], ran.start - source.end
+            sources, since = sources_of(problem, ran.item), ran.turned_to
+            copied = any(since < copy.end <= ran.start for copy in step.devices[device].copies)
+            for op, event in sources if len(sources) == 1 and not copied else ():
+                end = place[
+                    event
+                ].end  # had it been there for longer, another reason held the op up
+                if ran.waited > max(_WAITED, since - end):
+                    yield op, event[0], ran.start - end
 
 
 def measured_delays(problem: Problem, timeline: Timeline) -> dict[LinkKey, list[float]]:
@@ -84,20 +86,6 @@ def measured_delays(problem: Problem, timeline: Timeline) -> dict[LinkKey, list[
 def places_of(step: TrainingStep) -> dict[Event, Ran]:
     """Return what completes each event in a step."""
     return {op.event: ran for _, ran in step for op in members(ran.item)}
-
-
-def waited_for(ran: Ran, source: Ran) -> bool:
-    """Whether an op's start is the arrival of what ``source`` sent.
-
-    It is not where the result had been under way for longer than the op waited: then it was there,
-    and the receive took its time for another reason (a busy core).
-    """
-    return ran.waited > max(_WAITED, ran.turned_to - source.end)
-
-
-def _copied_meanwhile(step: TrainingStep, device: int, ran: Ran) -> bool:
-    """Whether a copy of its device ended while an op waited, which may be what it waited for."""
-    return any(ran.turned_to < copy.end <= ran.start for copy in step.devices[device].copies)
 
 
 def sources_of(problem: Problem, item: Item) -> list[tuple[Op, Event]]:
