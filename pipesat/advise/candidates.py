@@ -44,8 +44,6 @@ class Candidate:
         Checked ones, the best first, of different sources.
     effort
         0, or the most that was looked for, from :data:`GREEDY` on.
-    expanded
-        Whether its neighbours were looked at.
     history
         Improvements that its solves reported.
     baseline
@@ -62,7 +60,6 @@ class Candidate:
     proposed_by: str = ""
     schedules: list[Schedule] = field(default_factory=list)
     effort: int = 0
-    expanded: bool = False
     history: tuple[Improvement, ...] = ()
     baseline: Baseline | None = None
 

@@ -29,7 +29,7 @@ from pipesat.core.settings import (
 from pipesat.core.torch_releases import release_for
 from pipesat.problem.geometry import PlacementChoice
 from pipesat.schedule.schedule import Objective
-from pipesat.schedule.solving import Deadline, Listener, study
+from pipesat.schedule.solving import Deadline, EitherStop, Listener, study
 
 if TYPE_CHECKING:  # what a question needs is imported once it is asked: help is for reading
     from pipesat.advise.files import Advice
@@ -149,7 +149,7 @@ def plan(
     beside = shipped_by(target, shapes[0])
     question = Question(layers, some, tuple(shapes), recompute, objective)
     question = replace(question, release=released(target, version))
-    deadline = Deadline(time_limit, stop or threading.Event())
+    deadline = Deadline(time_limit, EitherStop(stop))
     options = SolveOptions(objective=objective, workers=workers, seed=seed)
     search = Search(question, options, deadline, listener)
     rows = compared(search, hand, beside, plain=compare)
@@ -258,7 +258,7 @@ def advise(
     if gpu is not None and tokens is not None:
         text = "a published model has them: expected `length` and `batch`"
         raise BadInput(text, where="tokens", value=tokens)
-    whole = Deadline(min(QUICK, time_limit) if quick else time_limit, stop or threading.Event())
+    whole = Deadline(min(QUICK, time_limit) if quick else time_limit, EitherStop(stop))
     sizes = {"length": length, "batch": batch, "tensor_parallel": tensor_parallel}
     known = given(model, gpu, sizes)
     if known.layers.estimate and note is not None:

@@ -15,7 +15,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.progress import doing
 from pipesat.core.settings import Seconds, Seed, Target, Workers
 from pipesat.schedule.schedule import Objective
-from pipesat.schedule.solving import study
+from pipesat.schedule.solving import EitherStop, study
 
 if TYPE_CHECKING:
     from pipesat.compare.result import Result
@@ -88,7 +88,7 @@ def solve(
         schedules=tuple(schedules),
         known_bound=known_bound,
         listener=listener,
-        stop=stop or threading.Event(),
+        stop=EitherStop(stop),
     )
     ways, release = problems_for(problem, target), released(target, version)
     found = search(ways[0], options) if len(ways) == 1 else _best_way(ways, options)

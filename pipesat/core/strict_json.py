@@ -23,18 +23,13 @@ Path_: TypeAlias = tuple[str | int, ...]
 _LONGEST_NAME = 80
 
 
-def read_json(path: Path, largest: int, *, lenient: bool = False) -> Any:
-    """Read one JSON document from a file of at most ``largest`` bytes.
-
-    ``lenient`` is for what other programs write: it may be packed by gzip, and may have odd bytes,
-    control characters and repeated keys where we do not look.
-    """
+def read_json(path: Path, largest: int) -> Any:
+    """Read one JSON document from a file of at most ``largest`` bytes."""
     source = str(path)
-    data = read_bytes(path, largest, packed=lenient)
+    data = read_bytes(path, largest)
     if not data.strip():
         raise BadInput("the file is empty, expected a JSON document", source=source)
-    text = data.decode("utf-8", "replace") if lenient else decoded(data, source)
-    document = parse_json(text, source, lenient=lenient)
+    document = parse_json(decoded(data, source), source)
     stated = document.get("format") if isinstance(document, dict) else None
     if isinstance(stated, str) and (instead := GONE.get(stated)):
         raise BadInput(f"this format is gone: {instead}", source=source)
@@ -48,7 +43,7 @@ GONE: Final = dict.fromkeys(
 """Formats that are read no more, and what to do instead."""
 
 
-def parse_json(text: str, source: str, *, lenient: bool = False) -> Any:
+def parse_json(text: str, source: str) -> Any:
     """Parse a JSON text; see :func:`read_json`."""
     wrong: list[_Wrong] = []
 
@@ -70,19 +65,15 @@ def parse_json(text: str, source: str, *, lenient: bool = False) -> Any:
             result[key] = marked("this key appears twice in one object")
         return result
 
-    hooks: dict[str, Any] = {"object_pairs_hook": without_repetition, "parse_int": integer}
     try:
-        document = json.loads(text, strict=not lenient, **({} if lenient else hooks))
-        suspect = wrong or (_SURROGATE.search(text) and not lenient)
-        found = _first_wrong(document, ()) if suspect else None
+        document = json.loads(text, object_pairs_hook=without_repetition, parse_int=integer)
+        found = _first_wrong(document, ()) if wrong or _SURROGATE.search(text) else None
     except json.JSONDecodeError as error:
         raise BadInput(
             f"not JSON: {error.msg} at line {error.lineno} column {error.colno}", source=source
         ) from None
     except RecursionError:
         raise BadInput("nested too deeply", source=source) from None
-    except ValueError as error:  # a long number in what other programs write
-        raise BadInput(f"not JSON: {error}", source=source) from None
     if found is not None:
         raise BadInput(found[1], source=source, where=path_text(found[0]))
     return document

@@ -26,7 +26,6 @@ def layers_of_profile(
     training: Training | None = None,
     *,
     statistic: Statistic = "median",
-    split_limit: float = SPLIT_LIMIT,
 ) -> Layers:
     """Turn a profile's layers into layers.
 
@@ -61,7 +60,7 @@ def layers_of_profile(
             weights=weights(part),
             output=part.output_bytes,
             role=_role(number, profile, part),
-            fused=bool(fused_because(part, split_limit)),
+            fused=bool(fused_because(part, SPLIT_LIMIT)),
             tied_to="" if first is None else labels[first],
             tie="same_device" if first is None else "copies",
             tied_weights=0 if shares is None else min(weights(shares), weights(part)),

@@ -17,7 +17,7 @@ from pipesat.problem.other_placements import stated_layers
 from pipesat.problem.remarks import documents_of
 from pipesat.runtimes import problem_for, released
 from pipesat.schedule.schedule import Objective
-from pipesat.schedule.solving import Deadline, named, study
+from pipesat.schedule.solving import Deadline, EitherStop, named, study
 
 if TYPE_CHECKING:
     from pipesat.compare.frontier.frontiers import Frontiers
@@ -122,7 +122,7 @@ def frontier(
         workers=workers,
         seed=seed,
         listener=listener,
-        stop=stop or threading.Event(),
+        stop=EitherStop(stop),
     )
     also = compared or [cap for cap in [own_cap(problem)] if cap is not None]
     curves = _curves(
@@ -225,7 +225,7 @@ def min_memory(
         workers=workers,
         seed=seed,
         listener=listener,
-        stop=stop or threading.Event(),
+        stop=EitherStop(stop),
     )
     return least_memory(
         problem_for(problem, target),

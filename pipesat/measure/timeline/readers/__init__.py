@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pipesat.core.errors import BadInput, shorten
-from pipesat.core.strict_json import parse_json, read_bytes
+from pipesat.core.strict_json import read_bytes
 from pipesat.measure.timeline.readers import chrome, rows
 from pipesat.measure.timeline.readers import megatron_timers as megatron
 from pipesat.measure.timeline.readers.rows import FileValue, Trace, TraceStatement
@@ -132,8 +132,8 @@ def _content(path: Path) -> Any:
             one, end = decoder.raw_decode(text, place)
             found.append(one)
             place = end + len(text[end:]) - len(text[end:].lstrip(", \t\r\n"))
-    except (ValueError, RecursionError):
-        parse_json(text[place:] if found else text, source, lenient=True)  # says what is wrong
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"not JSON: {error}", source=source) from None
     return found[0] if len(found) == 1 else found
 
 
