@@ -50,7 +50,7 @@ class Stage(torch.nn.Module):
         torch.manual_seed(number)
         self.linear = torch.nn.Linear(WIDTH, WIDTH, dtype=torch.float64)
 
-    def forward(self, inputs: Any, shared: Any) -> Any:
+    def forward(self, inputs: Any, shared: Any) -> Any:  # noqa: ARG002
         return torch.tanh(self.linear(inputs))
 
     def stage_transfer_spec(self, pipeline_input: Any, boundary: Any) -> Any:
@@ -84,7 +84,7 @@ def loss_of(output: torch.Tensor, number: int) -> torch.Tensor:
     return (number + 1) * output.square().sum()
 
 
-def of_rank(rank: int, folder: str, place: str, differ: bool) -> None:
+def of_rank(rank: int, folder: str, place: str, differ: bool) -> None:  # noqa: ARG001
     torch.set_num_threads(1)
     store = distributed.FileStore(f"{folder}/store", RANKS)
     distributed.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
@@ -127,7 +127,7 @@ def alone(stages: int, differ: bool) -> tuple[dict[int, float], list[list[Any]]]
         losses = {}
         for number, x in enumerate(batch(microbatches, differ)):
             for module in modules:
-                x = module(x, None)
+                x = module(x, None)  # noqa: PLW2901
             loss = loss_of(x, number)
             loss.backward()
             losses[number] = float(loss.detach())

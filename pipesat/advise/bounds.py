@@ -30,6 +30,7 @@ from pipesat.layers.devices import smallest_largest, why_no_split_fits
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import (
     Lines,
+    at_speed,
     load_lines,
     loads,
     makespan_lines,
@@ -60,11 +61,15 @@ def stage_bound(
     around
         All others, with or without a choice; the same ones unless given.
     """
-    own, cuts = Amounts(layers, pipeline), CutTerms(around or layers, pipeline)
-    if 8 * pipeline.microbatches * max(own.largest, int(cuts.static[-1])) >= LARGEST_COST:
+    amounts = {
+        speed: Amounts(at_speed(layers, pipeline, speed), pipeline) for speed in {*pipeline.speeds}
+    }
+    cuts, most = CutTerms(around or layers, pipeline), max(x.largest for x in amounts.values())
+    if 8 * pipeline.microbatches * max(most, int(cuts.static[-1])) >= LARGEST_COST:
         raise BadInput("the layers' sum is too large to add up exactly: choose a coarser unit")
 
     def cost(a: Ints, b: Ints, stage: int) -> Ints:
+        own = amounts[pipeline.speeds[stage]]
         part = Part(own, stage, *np.broadcast_arrays(a, b))
         bound, fits = cuts.bound([part], absolute=objective == "makespan")
         return np.where(fits, bound, FORBIDDEN)
@@ -138,7 +143,7 @@ def _stage_cost(layers: Layers, shape: Pipeline, objective: Objective) -> StageC
     if shape.stages == shape.devices and shape.stages * (len(layers) + 1) ** 2 <= _MOST_CELLS:
         costs = [stage_bound(own, shape, objective, layers) for own in variants(layers)]
         return lambda a, b, stage: np.minimum.reduce([cost(a, b, stage) for cost in costs])
-    m, layers = shape.microbatches, cheapest(layers)
+    m, layers = shape.microbatches, cheapest(at_speed(layers, shape))
     head = summed(layer.amount("F") for layer in layers.layers)
     tail = summed(shortest_of(layers, layer, shape) for layer in layers.layers)
 

@@ -28,7 +28,7 @@ import numpy as np
 from pipesat.bounds.device_terms import Crossing, DeviceTerms, Work
 from pipesat.core.arrays import Ints
 from pipesat.layers.layer import Layer, Layers
-from pipesat.layers.linear_costs import least_backward, rooms, shortest_backward, summed
+from pipesat.layers.linear_costs import at_speed, least_backward, rooms, shortest_backward, summed
 from pipesat.layers.pipeline import Pipeline
 from pipesat.problem.costs import Costs
 from pipesat.problem.split import LARGEST_COST
@@ -153,7 +153,7 @@ class CutTerms:
     """The devices of a shape, whose layers count with the cheaper of every amount elsewhere."""
 
     def __init__(self, layers: Layers, shape: Pipeline) -> None:
-        self.shape, self.layers = shape, cheapest(layers)
+        self.shape, self.layers = shape, cheapest(at_speed(layers, shape))
         self.forward = summed(self.layers.amounts("F"))
         self.back = summed([shortest_backward(self.layers, x, shape) for x in self.layers.layers])
         each = [*layers.static]
@@ -256,7 +256,8 @@ class _Programme:
     @cached_property
     def ways(self) -> list[Amounts]:
         """Amounts of stages, in each way to recompute."""
-        return [Amounts(own, self.shape) for own in variants(self.layers)]
+        fastest = at_speed(self.layers, self.shape)
+        return [Amounts(own, self.shape) for own in variants(fastest)]
 
     @property
     def is_exact(self) -> bool:

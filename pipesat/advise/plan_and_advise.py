@@ -51,6 +51,7 @@ def plan(
     microbatches: Microbatches,
     *,
     memory: int | str | Sequence[int | str] | None = None,
+    speed: float | str | Sequence[float | str] | None = None,
     reserve: int | str = 0,
     placement: PlacementChoice = "chain",
     chunks: Sequence[Chunks] = (),
@@ -82,6 +83,9 @@ def plan(
     memory
         Capacity of every device, static memory included, one for all or one each, in the layers'
         memory unit, or as 80GiB; ``None``: unlimited.
+    speed
+        Of every device, one each or one for all: each layer's F, B, W and BW becomes
+        ``ceil(time / speed)`` there; ``None``: 1.
     reserve
         Memory that every device keeps free for fragments and communication buffers. On top of the
         layers' own ``reserve``.
@@ -121,7 +125,7 @@ def plan(
     from pipesat.advise.question import Question
     from pipesat.advise.splits import for_runtime, in_each_way, shapes_to_try, shipped_by
     from pipesat.layers.from_profile import read_layers_or_profile
-    from pipesat.layers.pipeline import Pipeline
+    from pipesat.layers.pipeline import Pipeline, speed_of
     from pipesat.layers.stages import with_buffers
     from pipesat.runtimes import released
     from pipesat.solver.options import SolveOptions
@@ -140,6 +144,7 @@ def plan(
         some = Pipeline(devices=devices, microbatches=microbatches, memory=capacity, delay=delay)
         some = replace(some, overlap=None if overlap is None else factor("overlap", overlap))
         some = replace(some, memory=some.capacities)  # refuses a list of another length
+        some = replace(some, speed=speed_of(speed, devices))
         some = with_buffers(some, layers, release_for(target, version))
         shapes, left_out = shapes_to_try(layers, some, placement, chunks)
     if target is not None:
@@ -169,6 +174,7 @@ def advise(
     tensor_parallel: Tokens = 1,
     overlap: str | None = None,
     memory: int | str | None = None,
+    speed: float | str | Sequence[float | str] | None = None,
     reserve: int | str | None = None,
     target: Runtime = "torch",
     version: str | None = None,
@@ -210,6 +216,9 @@ def advise(
     memory
         Capacity of a device, as 40GiB, or a number in the file's memory unit; ``None``: the GPU's,
         else unlimited.
+    speed
+        Of every device, one each or one for all: each layer's F, B, W and BW becomes
+        ``ceil(time / speed)`` there; ``None``: 1.
     reserve
         Memory that stays free for fragments and communication buffers; ``None``: 5 %.
     target
@@ -251,6 +260,7 @@ def advise(
     from pipesat.advise.model_source import asked, require_room, require_units
     from pipesat.advise.plan import concluded
     from pipesat.compare.model_costs import given
+    from pipesat.layers.pipeline import speed_of
     from pipesat.layers.stages import with_buffers
     from pipesat.runtimes import released
     from pipesat.solver.options import SolveOptions
@@ -276,6 +286,7 @@ def advise(
     pairs = None if overlap is None else factor("overlap", overlap)
     question = asked(known, devices, microbatches, free, latency, pairs, target, copy_bandwidth)
     pipeline = with_buffers(question.pipeline, known.layers, release_for(target, version))
+    pipeline = replace(pipeline, speed=speed_of(speed, devices))
     question = replace(question, pipeline=pipeline, release=released(target, version))
     require_room(question)
     deadline = Deadline(_SEARCHING * whole.limit, whole.stop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import accumulate
 from operator import add
@@ -134,6 +135,8 @@ def balanced_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
     have the least sum of squares.
     """
     least = smallest_largest(layers, replace(shape, memory=None))
+    if shape.speed:  # devices are not alike: the least largest is the most even
+        return least.partition
     each = [*map(add, layers.amounts("F"), layers.amounts("BW"))]
     ends = np.array([*accumulate(each, initial=0)])
     uneven = squares(ends, least.value)
@@ -157,6 +160,17 @@ def balanced_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
     return found[0] if several and own <= other + max(each) else better
 
 
+def _by_speed(begins: Sequence[int], shape: Pipeline) -> list[int]:
+    """Where stages begin that have blocks as their devices are fast, at least one each."""
+    total, done, cuts = sum(shape.speeds), Fraction(0), list[int]()
+    for number, speed in enumerate(shape.speeds[:-1], 1):
+        done += speed
+        least = cuts[-1] + 1 if cuts else 1
+        most = len(begins) - (shape.stages - number)
+        cuts.append(min(max(round(len(begins) * done / total), least), most))
+    return [begins[cut] for cut in cuts]
+
+
 def even_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
     """Equally many free blocks per stage, earlier stages get what remains.
 
@@ -174,6 +188,8 @@ def even_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
     if len(begins) < stages:
         begins = [*dict.fromkeys(together[:count])]
     cuts = [begins[part.start] for part in even(len(begins), stages)[1:]]
+    if shape.speed:
+        cuts = _by_speed(begins, shape)
     partition = partition_of([0, *cuts, count])
     with said_of("even split"):
         check_partition(layers, partition, shape.homes)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, partial
 from itertools import accumulate, product
+from math import ceil, floor
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -159,6 +161,14 @@ class Tie:
     memory: int
 
 
+def _at_speed(speed: Fraction, down: bool, costs: Costs) -> Costs:
+    times = {kind: getattr(costs, kind) for kind, factor in COSTS.items() if factor == "time"}
+    round_ = floor if down else ceil
+    return replace(
+        costs, **{kind: None if t is None else round_(t / speed) for kind, t in times.items()}
+    )
+
+
 @dataclass(frozen=True)
 class Layers:
     """All layers of a model, in order.
@@ -241,6 +251,32 @@ class Layers:
             for fact, means in of_variant(own, again, "recomputing"):
                 found.append(("held_after_F", again.held_after_F, fact, "", means))
             yield from remarks_at(number, f"{path}.recompute", found, "layer")
+
+    def at(self, speed: Fraction, *, down: bool = False) -> Layers:
+        """Return the layers on a device of this speed: times ``ceil(time / speed)`` of each.
+
+        ``down``: rounded down, for what is to hold of times that are rounded before.
+        """
+        if speed == 1:
+            return self
+        if (speed, down) not in self._at:
+            scaled = partial(_at_speed, speed, down)
+            self._at[speed, down] = replace(
+                self,
+                layers=tuple(
+                    replace(
+                        layer,
+                        costs=scaled(layer.costs),
+                        recomputed=None if layer.recomputed is None else scaled(layer.recomputed),
+                    )
+                    for layer in self.layers
+                ),
+            )
+        return self._at[speed, down]
+
+    @cached_property
+    def _at(self) -> dict[tuple[Fraction, bool], Layers]:
+        return {}
 
     def amounts(self, kind: str, *, recompute: bool = False) -> tuple[int, ...]:
         """One of :data:`pipesat.problem.stage.COSTS` of every layer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from math import ceil
 from typing import Final, TypeAlias, TypeVar
@@ -58,12 +59,13 @@ def loads(weights: Weights | Sequence[Weights] = TRAINING_STEP) -> LineMaker:
 
     def make(layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]) -> Lines:
         of = [weights] * pipeline.stages if isinstance(weights, Mapping) else weights
-        keys = [(tuple(one.items()), again) for one, again in zip(of, recompute, strict=True)]
+        own = zip(of, recompute, pipeline.speeds, strict=True)
+        keys = [(tuple(one.items()), again, speed) for one, again, speed in own]
         return _lines(
             keys,
             lambda key: (
                 sum(factor * x.amount(kind, recompute=key[1]) for kind, factor in key[0])
-                for x in layers.layers
+                for x in at_speed(layers, pipeline, key[2]).layers
             ),
         )
 
@@ -78,7 +80,7 @@ def makespan_lines(layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]
     """
     load = load_lines(layers, pipeline, recompute).ends
     hop = min((pipeline.delay(layer.output) for layer in layers.layers[:-1]), default=0)
-    before = summed(_less(x, "F") for x in layers.layers)
+    before = summed(_less(x, "F") for x in at_speed(layers, pipeline).layers)
     stages = np.arange(pipeline.stages)[:, None]
     first = np.isin(stages, [own[0] for own in pipeline.stages_on])
     return Lines(load + first * stages * hop, load - first * before)
@@ -87,12 +89,19 @@ def makespan_lines(layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]
 def load_lines(layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]) -> Lines:
     """Lines whose sum on a device is its least load: what no span is below."""
 
-    def each(again: bool) -> Iterator[int]:
-        for x in layers.layers:
+    def each(key: tuple[bool, Fraction]) -> Iterator[int]:
+        again, speed = key
+        for x in at_speed(layers, pipeline, speed).layers:
             backward = least_backward(layers, x, pipeline, recompute=again)
             yield pipeline.microbatches * (x.amount("F", recompute=again) + backward)
 
-    return _lines(recompute, each)
+    return _lines([*zip(recompute, pipeline.speeds, strict=True)], each)
+
+
+def at_speed(layers: Layers, pipeline: Pipeline, speed: Fraction | None = None) -> Layers:
+    """Return layers at a speed, else at the fastest; with shares of pairs they stay below."""
+    wanted = pipeline.fastest if speed is None else speed
+    return layers.at(wanted, down=pipeline.overlap is not None)
 
 
 def memory_lines(

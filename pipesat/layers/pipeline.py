@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,7 +10,7 @@ from functools import cached_property
 from math import ceil
 from typing import TypeAlias
 
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.settings import OneRoutePlacement
 from pipesat.problem.building import Backward
 from pipesat.problem.costs import one_each
@@ -49,6 +50,8 @@ class Pipeline:
         Memory units that every size unit at an end of a stage takes all the time.
     overlap
         What a pair of F and BW takes of their sum, (num, den); ``None``: nothing pairs.
+    speed
+        Of every device: each layer's times become ``ceil(time / speed)`` there. Empty: all 1.
     """
 
     devices: int
@@ -61,6 +64,17 @@ class Pipeline:
     recompute_whole: bool = False
     buffers: Fraction = Fraction(0)
     overlap: tuple[int, int] | None = None
+    speed: tuple[Fraction, ...] = ()
+
+    @cached_property
+    def speeds(self) -> tuple[Fraction, ...]:
+        """Speed of every stage's device."""
+        return tuple(self.speed[home] if self.speed else Fraction(1) for home in self.homes)
+
+    @property
+    def fastest(self) -> Fraction:
+        """The largest speed: whatever holds of all layers at it holds of all partitions."""
+        return max(self.speed, default=Fraction(1))
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -92,6 +106,23 @@ class Pipeline:
             If ``memory`` has not one value per device.
         """
         return tuple(one_each(self.memory, self.devices, "memory"))
+
+
+def speed_of(given: object, devices: int) -> tuple[Fraction, ...]:
+    """Read the speed of every device, one for all or one each; empty if all are 1.
+
+    Raises
+    ------
+    BadInput
+        If one is not above 0, or has more than six decimals.
+    """
+    values = [] if given is None else one_each(given, devices, "speed")
+    for value in values:
+        if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,6})?", str(value)) or not Fraction(str(value)):
+            text = "expected a number above 0 with at most six decimals, as 1 or 0.75"
+            raise BadInput(text, where="speed", value=value)
+    speeds = tuple(Fraction(str(value)) for value in values)
+    return () if {*speeds} == {Fraction(1)} else speeds
 
 
 def shape_name(pipeline: Pipeline) -> str:

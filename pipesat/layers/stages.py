@@ -66,10 +66,11 @@ def problem_with_recompute(
     of a stage run alike.
     """
     plain, stages = _problem(layers, partition, pipeline), list[Stage]()
-    for part, stage in zip(partition, plain.stages, strict=True):
+    own = zip(partition, plain.stages, pipeline.speeds, strict=True)
+    for part, stage, speed in own:
         modes: tuple[Mode, ...] = ()
         if any(layers.layers[k].recomputed is not None for k in part):
-            amounts, backward = _costs(layers, part, pipeline, again=True)
+            amounts, backward = _costs(layers, part, pipeline, speed, again=True)
             modes = (Mode(RECOMPUTE, tuple(amounts.items()), backward),)
         stages.append(replace(stage, modes=modes))
     choice: ModeChoice = "stage" if any(stage.modes for stage in stages) else "microbatch"
@@ -86,8 +87,9 @@ def _problem(
     devices = zip(pipeline.capacities, static, strict=True)
     stages = list[Stage]()
     again = tuple(recompute) or (False,) * len(partition)
-    for home, part, flag in zip(pipeline.homes, partition, again, strict=True):
-        amounts, backward = _costs(layers, part, pipeline, again=flag)
+    parts = zip(pipeline.homes, partition, pipeline.speeds, again, strict=True)
+    for home, part, speed, flag in parts:
+        amounts, backward = _costs(layers, part, pipeline, speed, again=flag)
         stages.append(Stage(home, **amounts, backward=backward))
 
     def link(src: int, _: int) -> Link:
@@ -162,9 +164,10 @@ def _device_of(partition: Sequence[range], pipeline: Pipeline) -> dict[int, int]
 
 
 def _costs(
-    layers: Layers, part: range, pipeline: Pipeline, *, again: bool
+    layers: Layers, part: range, pipeline: Pipeline, speed: Fraction, *, again: bool
 ) -> tuple[dict[str, Any], Backward]:
-    """Sums of a stage's layers, as they recompute or not, and its backward."""
+    """Sums of a stage's layers at its device's speed, as they recompute or not, its backward."""
+    layers = layers.at(speed)
     fused = any(layers.layers[k].fused for k in part) or (again and pipeline.recompute_whole)
     amounts: dict[str, Any] = {
         kind: layers.sums[kind, again][part.stop] - layers.sums[kind, again][part.start]
