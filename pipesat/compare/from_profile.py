@@ -84,7 +84,8 @@ def problem_from_profile(
     cost
         Of an op's times: 10th percentile (low), median, or 90th (high).
     modes
-        Memory modes of the stages: recompute, offload, none; ``None``: those that the profile has.
+        Memory modes of the stages: recompute, offload, drop after B, keep the input only, none;
+        ``None``: recompute and offload, as far as the profile has them.
     copy_bandwidth
         Per second between a device and its host, as 20GiB: gives the offload mode; ``None``: as
         measured on a GPU.

@@ -12,7 +12,7 @@ from bench.campaign.judge import load, schedule_in
 def round_trip(case: Case) -> None:
     """A runtime's file, read back, is what export says of it, and of torch's the same order."""
     judged = case.truth(case.problem(), "makespan", 0.01)
-    runtime = case.rng.choice(["torch", "torch", "primus", "d9d", "jaxpp"])
+    runtime = case.rng.choice(["torch", "torch", "primus", "d9d", "jaxpp", "elf", "olmo-core"])
     asked = case.rng.random() < 0.5
     words = ["-o", "out", "--time-limit", 0.3, "--workers", 1, *["--for", runtime] * asked]
     ran = case.run("solve", "problem.json", *words, codes=(0, 2, 3) if asked else (0, 3))

@@ -96,12 +96,14 @@ class RecomputeModel(StrictModel):
     """A layer or stage that keeps its input alone and runs again in its backward.
 
     ``held_after_F`` as in ``Costs``; ``peak_in_backward`` is the most that is alive in BW of what
-    was not before F.
+    was not before F. ``gradients``: of the outputs of linear and convolution layers, which W needs;
+    null where there are none.
     """
 
     BW: Samples
     held_after_F: NonNegative
     peak_in_backward: NonNegative
+    gradients: NonNegative | None = None
 
 
 class OffloadModel(StrictModel):

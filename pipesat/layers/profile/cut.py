@@ -30,6 +30,7 @@ class StageRecompute:
     BW: float
     held_after_F: int
     peak_in_backward: int
+    gradients: int | None = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,10 @@ def _of(
         recompute=None
         if costs.recompute is None
         else StageRecompute(
-            time(costs.recompute.BW), costs.recompute.held_after_F, costs.recompute.peak_in_backward
+            time(costs.recompute.BW),
+            costs.recompute.held_after_F,
+            costs.recompute.peak_in_backward,
+            costs.recompute.gradients,
         ),
         offload=costs.offload,
     )
@@ -163,6 +167,7 @@ def _recomputed(parts: list[StageCosts]) -> StageRecompute | None:
         sum(layer.BW for layer in layers),
         last.held_after_F,
         saved + max(part.transient.BW for part in parts),
+        sum(layer.gradients or 0 for layer in layers) or None,
     )
 
 

@@ -43,9 +43,11 @@ class Units(NamedTuple):
         return ceil(size / self.bytes)
 
 
-ModeName: TypeAlias = Literal["recompute", "offload"]
+ModeName: TypeAlias = Literal["recompute", "offload", "drop after B", "keep the input only"]
 ModeChoice: TypeAlias = Literal[ModeName, "none"]
-MODES: tuple[ModeName, ...] = get_args(ModeName)
+MODES: Final[tuple[ModeName, ...]] = get_args(ModeName)
+USUAL: Final = MODES[:2]
+"""Those that any runtime may have; the others recompute between B and W."""
 
 
 Bandwidth: TypeAlias = tuple[float, float]
@@ -94,3 +96,28 @@ def modes_of(
         held = units.amount(min(stage.offload.held, stage.held_after_F) + beside)
         modes.append(Mode("offload", offload=Offload(out, back, held)))
     return tuple(modes)
+
+
+def modes_between(
+    stage: StageCosts, kept: int, gradient: int, wanted: tuple[ModeName, ...], units: Units
+) -> list[tuple[Mode, int]]:
+    """Return the memory modes that recompute between B and W, and the most that W then takes.
+
+    ``kept`` and ``gradient``: bytes of the stage's input, and of the gradient of its output, that
+    are held for them. W runs F again, or F and B, first.
+    """
+    again = stage.held_after_F + stage.transient.F
+    both = max(again, max(stage.held_after_F, stage.held_after_B) + stage.transient.B)
+    dropped = None if stage.recompute is None else stage.recompute.gradients
+    found = list[tuple[Mode, int]]()
+    for name, left, time, most in (
+        ("drop after B", dropped, stage.F, again),
+        ("keep the input only", gradient, stage.F + stage.B, both),
+    ):
+        if name in wanted and left is not None and not stage.no_split:
+            held = {
+                "W": units.time(stage.W + time),
+                "held_after_B": units.amount(left + kept),
+            }
+            found.append((Mode(name, tuple(held.items()), "split"), most))
+    return found

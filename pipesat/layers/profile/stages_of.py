@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.settings import OneRoutePlacement
 from pipesat.layers.profile.cut import StageCosts, Statistic, costs_of_stage, layers_of_stages
 from pipesat.layers.profile.modes import (
-    MODES,
+    USUAL,
     ModeName,
     Units,
     bandwidth_of,
+    modes_between,
     modes_of,
 )
 from pipesat.layers.profile.profile_file import LinksModel, Profile, delay_of
@@ -81,7 +82,8 @@ def problem_of_profile(
     backward
         ``auto``: fused where splitting does not pay (see :func:`fused_because`), else either.
     modes, copy_bandwidth, copy_channels
-        Memory modes of the stages; ``None``: those that the profile has. Bytes per second between a
+        Memory modes of the stages; ``None``: those of :data:`USUAL` that the profile has. What
+        W holds in those that recompute before it is static memory. Bytes per second between a
         device and its host, ``None``: as measured. 1 channel for both directions, or one each.
     """
     if modes and not profile.options.modes:
@@ -95,7 +97,7 @@ def problem_of_profile(
         "fused": lambda _: "as asked for",
     }
     fused = tuple(map(because.get(backward, lambda stage: stage.no_split), stages))
-    static = tuple(
+    static = [
         static_memory(
             profile,
             [stages[number] for number in own],
@@ -104,7 +106,7 @@ def problem_of_profile(
             [not fused[number] for number in own],
         )
         for own in geometry.stages_on
-    )
+    ]
     # inputs that are held like activations, in every mode; W then needs output gradients, too.
     # What torch has sent goes: no graph of a stage that ends in a sum or a product needs its output
     kept = not run.keeps_buffers
@@ -116,10 +118,19 @@ def problem_of_profile(
     gradients = [kept * sent for sent in outputs]
     held = (stage.held_after_F + own for stage, own in zip(stages, inputs, strict=True))
     units = Units.of((stage.F for stage in stages), held)
-    bandwidth, wanted = bandwidth_of(profile, copy_bandwidth), MODES if modes is None else modes
+    bandwidth, wanted = bandwidth_of(profile, copy_bandwidth), USUAL if modes is None else modes
+    between = []
+    for stage, gradient, home in zip(stages, gradients, geometry.homes, strict=True):
+        own = kept * stage.input_bytes * bool(stage.layers.start)
+        between.append(modes_between(stage, own, gradient, wanted, units))
+        most = max([static[home].transient, *(within for _, within in between[-1])])
+        static[home] = replace(static[home], transient=most)
     found = [
-        modes_of(stage, own, static[home].transient, bandwidth, wanted, units)
-        for stage, own, home in zip(stages, inputs, geometry.homes, strict=True)
+        (
+            *modes_of(stage, own, static[home].transient, bandwidth, wanted, units),
+            *(mode for mode, _ in more),
+        )
+        for stage, own, home, more in zip(stages, inputs, geometry.homes, between, strict=True)
     ]
     left = [
         0 if why else stage.held_after_B + own + gradient
@@ -168,7 +179,7 @@ def problem_of_profile(
         remarks += _lacking_modes(found, offload="offload" in wanted and not bandwidth)
     with said_of("problem of the profile"):
         problem = valid(problem)
-    return Derived(problem, stages, static, fused, tuple(remarks), links is not None)
+    return Derived(problem, stages, tuple(static), fused, tuple(remarks), links is not None)
 
 
 def fused_because(stage: StageCosts, limit: float = SPLIT_LIMIT) -> str:
@@ -197,7 +208,10 @@ def _lacking_modes(modes: Sequence[Sequence[object]], *, offload: bool) -> Itera
         )
     without = [str(number) for number, entries in enumerate(modes) if not entries]
     if without and len(without) < len(modes):
-        yield f"no memory modes of stages {', '.join(without)}: nothing in them is trained"
+        yield (
+            f"no memory modes of stages {', '.join(without)}: nothing in them is trained, or their "
+            "backward cannot be split"
+        )
 
 
 def _remarks(profile: Profile, stages: Sequence[StageCosts], homes: Sequence[int]) -> Iterator[str]:

@@ -130,7 +130,7 @@ def measure_modes(subject: Subject, *, samples: int, warmup: int) -> dict[str, A
     """
     if not subject.trains:
         return {}
-    offload = _offload(subject)
+    offload, gradients = _offload(subject), _gradients(subject)
     again = replace(subject, module=Checkpointed(subject.module))
     times = [again.timed(again.whole)["BW"] for _ in range(warmup + samples)][warmup:]
     f, b, _ = again.metered(again.whole).values()
@@ -141,6 +141,7 @@ def measure_modes(subject: Subject, *, samples: int, warmup: int) -> dict[str, A
             "BW": samples_document(times),
             "held_after_F": held,
             "peak_in_backward": max(held + b.peak, held),
+            "gradients": gradients,
         },
         "offload": offload,
     }
@@ -164,6 +165,21 @@ def _offload(subject: Subject) -> dict[str, int]:
     del output, root
     subject.loss = None
     return {"bytes": copied, "held": max(f.change - copied, 0)}
+
+
+def _gradients(subject: Subject) -> int | None:
+    """Add up the outputs of linear and convolution layers: W needs a gradient of each."""
+    sizes = list[int]()
+    hooks = [
+        part.register_forward_hook(lambda *called: sizes.append(called[-1].nbytes))
+        for part in subject.module.modules()
+        if isinstance(part, nn.Linear | nn.Conv1d)
+    ]
+    subject.forward()
+    subject.loss = None
+    for hook in hooks:
+        hook.remove()
+    return sum(sizes) or None
 
 
 def copy_times(device: str, samples: int) -> dict[str, Any] | None:

@@ -161,6 +161,42 @@ def test_modes_that_are_wanted() -> None:
         derived(modes=("recompute",))
 
 
+def test_modes_that_recompute_between_b_and_w() -> None:
+    """W longer by F, or by F and B; what is left, and static memory for what W then takes."""
+    profile = with_modes()
+    for kind, gradients in (("block", 500), ("head", 100)):
+        profile["kinds"][kind]["recompute"]["gradients"] = gradients * MIB
+    wanted = {"modes": ("recompute", "drop after B", "keep the input only")}
+    held = derived(profile, **wanted, training=Training(receive="held"))
+    first, second = held.problem.document["stages"]
+    assert [mode["name"] for mode in first["modes"]] == ["recompute"]  # it cannot be split
+    recompute, drop, keep = second["modes"]
+    assert drop == {
+        "name": "drop after B",
+        "backward": "split",
+        "W": 3500 + 6000,
+        "held_after_B": 500 + 100 + 256,  # gradients and the stage's input
+    }
+    assert keep == {
+        "name": "keep the input only",
+        "backward": "split",
+        "W": 3500 + 6000 + 5500,
+        "held_after_B": 256,  # the last stage's output has no gradient from elsewhere
+    }
+    # F and B again: 1400 after B, and up to 90 within it; so the recomputed backward's peak is less
+    assert (held.static[0].transient, held.static[1].transient) == (30 * MIB, 1490 * MIB)
+    assert recompute["held_in_backward"] == 260 + 256
+    (only,) = derived(profile, modes=("drop after B",)).problem.document["stages"][1]["modes"]
+    assert only["held_after_B"] == 500 + 100 + 256 * held_inputs()
+    assert "modes" not in stage_of(1, with_modes(), modes=("drop after B",))  # not measured so
+    assert "drop after B" not in str(derived(profile).problem.document)
+
+
+def held_inputs() -> bool:
+    """Whether torch's newest release holds a stage's input as needed."""
+    return not Training().keeps_buffers
+
+
 def test_the_statistic() -> None:
     assert [stage_of(1, statistic=s)["F"] for s in ("low", "median", "high")] == [3000, 6000, 12000]
 
