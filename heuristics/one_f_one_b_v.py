@@ -8,7 +8,9 @@ meet modulo six.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pipesat.core.errors import NotApplicable
@@ -54,6 +56,12 @@ def one_f_one_b_v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
         Unless every device holds two stages in a V; if none fits into memory; or if told to give
         up.
     """
+    more, _ = _shortest(problem, give_up)
+    return time_codes(problem, _codes(problem, more), source=AUTO)
+
+
+def _shortest(problem: Problem, give_up: GiveUp) -> tuple[int, int]:
+    """How many more chunks are best, and the makespan then."""
     from pipesat.kernels.arrays import UNLIMITED  # importing pipesat stays fast
     from pipesat.kernels.timing import makespan_of, over_room
 
@@ -66,10 +74,32 @@ def one_f_one_b_v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
         if over_room(arrays, codes) >= 0:
             break
         if (makespan := makespan_of(arrays, codes)) < value:
-            best, value = codes, makespan
+            best, value = more, makespan
     if best is None:
         raise NotApplicable(f"no {NAME} fits into memory")
-    return time_codes(problem, best, source=AUTO)
+    return best, value
+
+
+def least_extra(problem: Problem) -> list[int]:
+    """How many more chunks each rank needs for the shortest 1F1B-V that fits, rank by rank.
+
+    Raises
+    ------
+    NotApplicable
+        As :func:`one_f_one_b_v_auto`.
+    """
+    from pipesat.kernels.timing import makespan_of, over_room
+
+    most, value = _shortest(problem, lambda: False)
+    arrays, extra = arrays_of(problem), [most] * len(problem.devices)
+
+    def enough(rank: int, more: int) -> bool:
+        codes = _codes(problem, [*extra[:rank], more, *extra[rank + 1 :]])
+        return over_room(arrays, codes) < 0 and makespan_of(arrays, codes) <= value
+
+    for rank in range(len(extra)):
+        extra[rank] = bisect_left(range(most), True, key=partial(enough, rank))
+    return extra
 
 
 def pulled_ahead(problem: Problem, more: int | Sequence[int]) -> Schedule:

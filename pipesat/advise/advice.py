@@ -25,6 +25,7 @@ from pipesat.core.claims import Bound, Standing, Tried, against, change, percent
 from pipesat.core.showing import Column, Displayed, Facts, Table, sentences, table_document
 from pipesat.layers.pipeline import shape_name
 from pipesat.problem.remarks import Remark, documents_of, text_of
+from pipesat.runtimes.knobs import Knob, knobs_table
 
 FORMAT: Final = "pipesat.advice/1"
 
@@ -43,6 +44,8 @@ class Advised(Displayed):
         What has no row, and why.
     ends
         Rows timed again at the ends of an estimate's ranges.
+    knobs
+        Numbers that the runtime asks for beside the chosen order.
     settings
         Of hand-written schedules, and whether each was tried: it, or a proof that it is no better.
     """
@@ -54,6 +57,7 @@ class Advised(Displayed):
     seconds: float = 0.0
     settings: Mapping[Setting, bool] = field(default_factory=dict)
     ends: tuple[End, ...] = ()
+    knobs: tuple[Knob, ...] = ()
 
     @property
     def chosen(self) -> Row | None:
@@ -168,11 +172,13 @@ class Advised(Displayed):
         return [("layout", layout), ("does not run", beyond), ("estimate", estimate), *left]
 
     def tables(self) -> Iterator[Table]:
-        """Yield the table of schedules, and what Megatron-LM is started with."""
+        """Yield the table of schedules, what Megatron-LM is started with, and the knobs."""
         yield table_of_rows(self.question, self.shown)
         if not self.question.any_order and self.chosen is not None:
             flags = megatron_flags(self.question, self.chosen).rstrip().split("\n")
             yield Table([Column("flags for Megatron-LM", number=False)], flags)
+        if self.knobs:
+            yield knobs_table([knob.record for knob in self.knobs])
 
     def records(self) -> list[dict[str, Any]]:
         """Return the table's rows."""
@@ -213,6 +219,7 @@ class Advised(Displayed):
                 row.document(question) | {"files": files.get(id(row))}
                 for row in sorted(self.rows, key=rank)
             ],
+            "knobs": [knob.record for knob in self.knobs],
             "not_tried": self.untried,
             "settings": [
                 {"schedule": one.name, "tried": one.tried, "total": one.total}

@@ -28,6 +28,7 @@ from pipesat.layers.megatron import (
 from pipesat.runtimes import EXPORTERS
 from pipesat.runtimes.options import Options
 from pipesat.schedule.metrics import peak_memory
+from pipesat.schedule.schedule import Exported
 
 _ALWAYS: Final = (*PLAINEST_FIRST, OFFLOAD)
 
@@ -117,6 +118,11 @@ def _runs(row: Row) -> str:
 
 def megatron_flags(question: Question, row: Row) -> str:
     """Return Megatron-LM's options for a row that it runs, one per line, as they are exported."""
+    return megatron_export(question, row).data.decode()
+
+
+def megatron_export(question: Question, row: Row) -> Exported:
+    """Return what Megatron-LM is handed for a row that it runs."""
     published = published_in(row.name)
     lines = [f"# {row.name}: {published}"] if published else []
     lines += tensor_options(question.layers.tensor_parallel)
@@ -145,7 +151,7 @@ def megatron_flags(question: Question, row: Row) -> str:
     exported = EXPORTERS["megatron"](row.problem, row.schedule, options)
     if "order" not in exported.means:
         raise Fault(f"{row.name} is not the order that Megatron-LM runs")
-    return exported.data.decode()
+    return exported
 
 
 def needed_without(question: Question, row: Row) -> str:

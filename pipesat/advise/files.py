@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipesat.advise.advice import Advised
-from pipesat.advise.advice_table import megatron_flags, needed_without
+from pipesat.advise.advice_table import megatron_export, needed_without
 from pipesat.advise.picture import plan_pictures
 from pipesat.advise.table_rows import Row, options_of, published_in, stages_text
 from pipesat.compare.report.study import report
@@ -80,12 +80,13 @@ class Advice(Advised):
 def _configuration(advice: Advised, row: Row, place: str = "") -> dict[str, bytes]:
     """What the runtime is handed: its file, with what belongs beside it; where it is to lie."""
     question, file = advice.question, Path(FILE_NAMES[advice.question.record.name])
-    if not question.any_order:
-        return {file.name: megatron_flags(question, row).encode()}
-    options = replace(
-        options_of(question, row), remark=remark_of(advice, row), output=Path(place, file)
-    )
-    exported = EXPORTERS[question.record.name](row.problem, row.schedule, options)
+    if question.any_order:
+        options = replace(
+            options_of(question, row), remark=remark_of(advice, row), output=Path(place, file)
+        )
+        exported = EXPORTERS[question.record.name](row.problem, row.schedule, options)
+    else:
+        exported = megatron_export(question, row)
     beside = {file.with_suffix(suffix).name: data for suffix, data in exported.beside.items()}
     return {file.name: exported.data, **beside}
 

@@ -263,6 +263,7 @@ def advise(
     from pipesat.layers.pipeline import speed_of
     from pipesat.layers.stages import with_buffers
     from pipesat.runtimes import released
+    from pipesat.runtimes.knobs import knobs_of
     from pipesat.solver.options import SolveOptions
 
     if gpu is not None and tokens is not None:
@@ -298,4 +299,7 @@ def advise(
         trials.left_out["times at the ends of the estimate's range"] = "not all in time"
     found = concluded(search)
     rows, left = tuple(trials.rows), tuple(trials.left_out.items())
-    return Advice(question, rows, found, left, whole.seconds, trials.settings, ends)
+    answer = Advice(question, rows, found, left, whole.seconds, trials.settings, ends)
+    if (row := answer.chosen) is None:
+        return answer
+    return replace(answer, knobs=(*knobs_of(question.record.name, row.problem, row.schedule),))

@@ -100,6 +100,7 @@ def export(asked: Asked) -> None:
     """Write a schedule for torch, Megatron-LM, NeMo, a trace."""
     from pipesat.cli.exits import with_options
     from pipesat.core.errors import Note
+    from pipesat.runtimes.knobs import knobs_table
     from pipesat.runtimes.written import file_of, files_beside
 
     file = file_of(asked["path"], asked["to"])
@@ -113,7 +114,8 @@ def export(asked: Asked) -> None:
     first = ", ".join(name for name in beside if name.endswith(".txt"))
     said += [("Next", f"read {first} before a run" if first else "")]
     document = {"to": asked["to"], "path": str(file), "beside": beside, "notes": notes}
-    asked.show(Said(said), document)
+    tables = [knobs_table(exported.knobs)] if exported.knobs else []
+    asked.show(Said(said, tables), document | {"knobs": [*exported.knobs]})
 
 
 _ALONE = "--verify without -o"

@@ -28,7 +28,7 @@ FILES: Final = frozenset(
     for name, kinds in {
         "problem": "json",
         "result": "json",
-        "schedule": "json csv order.json modes.json hazards.txt toml yaml py",
+        "schedule": "json csv order.json modes.json hazards.txt knobs.json toml yaml py",
         "gantt": "png",
         "trace": "json",
         "solver": "log",
@@ -42,8 +42,8 @@ FILES: Final = frozenset(
         "timeline": "json",
         "best": "json",
         "layers": "json",
-        "megatron": "txt",
-        **{f"{name.replace('-', '_')}_order": "py" for name in get_args(Target)},
+        "megatron": "txt knobs.json",
+        **{f"{name.replace('-', '_')}_order": "py knobs.json" for name in get_args(Target)},
     }.items()
     for kind in kinds.split()
 )

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.folder import json_file
 from pipesat.core.names import named, spelled
 from pipesat.core.torch_releases import release_for
 from pipesat.problem.ops import members
 from pipesat.problem.problem import Problem
 from pipesat.runtimes import adapters, frameworks, megatron, reading
+from pipesat.runtimes.knobs import FORMAT as KNOBS_FORMAT
+from pipesat.runtimes.knobs import SUFFIX as KNOBS_SUFFIX
+from pipesat.runtimes.knobs import knobs_of
 from pipesat.runtimes.options import Options
 from pipesat.runtimes.reading import Meaning, require_as_meant
 from pipesat.runtimes.runtime import Runtime, restricted
@@ -146,7 +151,11 @@ def _export(
         made = runtime.write(runtime, problem, schedule, options)
         read = partial(runtime.read, runtime)
     require_as_meant(name, made, lambda: read(problem, made, options))
-    return made
+    knobs = [knob.record for knob in knobs_of(name, problem, schedule, exact=options.exact)]
+    if not knobs:
+        return made
+    file = json_file({"format": KNOBS_FORMAT, "problem": problem.sha256, "knobs": knobs})
+    return replace(made, beside={**made.beside, KNOBS_SUFFIX: file}, knobs=knobs)
 
 
 EXPORTERS: Final[dict[str, Exporter]] = {

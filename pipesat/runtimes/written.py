@@ -15,6 +15,7 @@ from pipesat.core.folder import add_files
 from pipesat.core.strict_json import read_bytes
 from pipesat.problem.problem import Problem
 from pipesat.runtimes import EXPORTERS, FILE_NAMES, format_of
+from pipesat.runtimes.knobs import SUFFIX as KNOBS
 from pipesat.runtimes.options import Options
 from pipesat.runtimes.torch.companions import SUFFIXES
 from pipesat.runtimes.torch.csv_file import LARGEST_FILE
@@ -101,7 +102,8 @@ def _write(made: Exported, path: Path) -> list[str]:
     files = {path.name: made.data, **files_beside(made, path)}
     stale: dict[str, str] = {}
     if HAZARDS in made.beside:  # no picture, say
-        beside = [path.with_suffix(suffix) for suffix in SUFFIXES if suffix not in made.beside]
+        named = (*SUFFIXES, KNOBS)
+        beside = [path.with_suffix(suffix) for suffix in named if suffix not in made.beside]
         there = [file for file in beside if os.path.isfile(file)]
         stale = {file.name: digest(read_bytes(file, LARGEST_FILE)) for file in there}
     add_files(path.parent, files, stale)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,8 @@ class Exported:
 
     ``changed`` says if the runtime's order takes another time than the schedule; ``path`` is the
     file that was written, ``None`` if none was. ``means`` is what its writer meant: the file is
-    read back, and both are compared (:mod:`pipesat.runtimes.reading`).
+    read back, and both are compared (:mod:`pipesat.runtimes.reading`). ``knobs`` are rows of
+    :class:`pipesat.runtimes.knobs.Knob`: numbers that the runtime asks for besides.
     """
 
     data: bytes
@@ -26,6 +27,7 @@ class Exported:
     changed: str = ""
     path: Path | None = None
     means: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    knobs: Sequence[Mapping[str, Any]] = ()
 
     def _repr_png_(self) -> bytes | None:
         return self.data if self.data.startswith(b"\x89PNG") else None
