@@ -21,7 +21,7 @@ from pipesat.kernels.timing import over_room
 from pipesat.problem.ops import Event, Item, Kind, Op, Phase
 from pipesat.problem.problem import Problem, once
 from pipesat.problem.rules import inputs_of, last_stages, leads_to, memory_in_order
-from pipesat.problem.variants import variants
+from pipesat.problem.variants import Variant, variants
 from pipesat.schedule.arrays_of import coded
 from pipesat.schedule.schedule import Order
 
@@ -61,7 +61,7 @@ def require_memory(problem: Problem) -> None:
                 raise Infeasible(
                     f"{problem.device_name(device)} has a capacity of {data.memory} but needs at "
                     f"least {data.static + held} (its static {data.static} and one sequence's "
-                    f"{held} on stages {which}, all of whose slices are held at once)"
+                    f"{held} on stages {which} at one time)"
                 )
 
 
@@ -72,9 +72,9 @@ def _certainly_held(
     route, last = problem.routes[passing.route], passing.classes[-1]
     for stage in route.stages:
         own = variants(problem, stage, last)
-        if all(one.forward for one in own):
-            least = min(min(v.held for v in variants(problem, stage, c)) for c in passing.classes)
-            yield problem.stages[stage].device, least, (stage,)
+        of_each = (variants(problem, stage, one) for one in {*passing.classes})
+        least = max(min(map(_held_while_it_runs, every)) for every in of_each)
+        yield problem.stages[stage].device, least, (stage,)
         if problem.after[stage] or not problem.stages[stage].has_backward:
             continue
         if not all(one.forward or one.backward for one in own):
@@ -93,6 +93,11 @@ def _certainly_held(
                 for of_class in passing.classes
             )
             yield device, held, there
+
+
+def _held_while_it_runs(variant: Variant) -> int:
+    """Most that a microbatch holds while F or its backward runs: an instant holds nothing."""
+    return max(variant.held if variant.forward else 0, variant.most if variant.backward else 0)
 
 
 @once

@@ -29,11 +29,11 @@ class Variant(NamedTuple):
 
     Attributes
     ----------
-    mode, split
-        Number of the mode (0: keep), and whether B and W run apart.
+    mode, split, alone
+        Number of the mode (0: keep), whether B and W run apart, and whether F runs alone: without a
+        backward, F frees what it takes.
     forward, backward, weight
-        Times of F, of B or BW, and of W (0 if fused). Without a backward, both are 0: F frees what
-        it takes.
+        Times of F, of B or BW, and of W (0 if fused); 0 for what does not run.
     held, most, after
         Memory after F, while the backward runs, and from its end until that of W.
     offloads, rest, out, back
@@ -43,6 +43,7 @@ class Variant(NamedTuple):
 
     mode: int
     split: bool
+    alone: bool
     forward: int
     backward: int
     weight: int
@@ -67,13 +68,15 @@ class Variant(NamedTuple):
 
 def variant_of(amounts: Stage, mode: int = 0, *, split: bool) -> Variant:
     """Return the variant of a stage's amounts in a mode, for a class."""
-    if not amounts.has_backward:
+    alone = not amounts.has_backward
+    if alone:
         amounts, split = replace(amounts, B=0, W=0, BW=0, held_in_backward=0), False
     a, copies = amounts.held_after_F, amounts.offload
     after = amounts.held_after_B if split else 0
     return Variant(
         mode=mode,
         split=split,
+        alone=alone,
         forward=amounts.F,
         backward=amounts.B if split else amounts.BW,
         weight=amounts.W if split else 0,

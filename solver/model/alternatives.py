@@ -93,7 +93,9 @@ _NOTHING: Final = MemoryChange(0, 0)
 
 def has(variant: Variant, part: Part) -> bool:
     """Whether a microbatch in a variant has a part."""
-    return variant.offloads if part in COPIES else part != "W" or variant.split
+    if part in COPIES:
+        return variant.offloads
+    return part == "F" or variant.split or (part == "B" and not variant.alone)
 
 
 @dataclass(eq=False)

@@ -68,8 +68,7 @@ class OverTime:
         kind = problem.class_of(stage, microbatch)
         own = useful_variants(problem, stage, kind, self.known)
         passage = Passage(choice_of(cp, stage, microbatch, own))
-        backward = problem.stages[stage].has_backward
-        for part in PARTS if backward else ("F",):
+        for part in PARTS:
             if alternatives := passage.choice.alternatives(cp, problem, part):
                 present = passage.choice.present(cp, part)
                 task = Running(alternatives=alternatives, present=present)

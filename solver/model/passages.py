@@ -32,6 +32,8 @@ class Holding(NamedTuple):
 def holdings(variant: Variant) -> list[Holding]:
     """What a microbatch in a variant holds when; nothing of amount 0."""
     v = variant
+    if v.alone:
+        return [Holding("F", 0, "F", v.forward, v.held)] if v.held else []
     found = [
         Holding("F", 0, "B", v.backward, v.rest),
         Holding("F", 0, "O", v.out, v.copied),

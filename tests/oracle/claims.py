@@ -15,13 +15,14 @@ from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.bounds.feasibility import sure_order
 from pipesat.check.checker import check
 from pipesat.core.claims import Bound
-from pipesat.core.errors import Infeasible
+from pipesat.core.errors import Infeasible, NotApplicable
+from pipesat.heuristics import BASELINES
 from pipesat.problem.ops import parse_copy, parse_item
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
 from pipesat.schedule.schedule import Objective, Schedule, Timed, TimedCopy
 from pipesat.schedule.schedule_file import in_mode
-from pipesat.schedule.timing import time_order
+from pipesat.schedule.timing import retime, time_order
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
@@ -250,11 +251,26 @@ def wrong_of_proofs(document: Document, objective: Objective, steps: int = 40) -
         yield f"{incumbent.bound}, {possible if possible is not None else value} is possible"
 
 
+def wrong_of_hand_written(document: Document, objective: Objective) -> Iterator[str]:
+    """Every hand-written schedule that applies: complete and in order; the two judges agree."""
+    problem = parse_problem(document)
+    for name, published in BASELINES.items():
+        try:
+            schedule = retime(problem, published(problem), objective)
+        except NotApplicable:
+            continue
+        broken, found = judged(document, schedule)[0], check(problem, schedule)
+        rules = {what.partition(":")[0] for what in broken}
+        if bool(broken) != bool(found) or rules - {"memory", "order"}:
+            yield f"{name}: {broken}, {[*map(str, found)]}"
+
+
 CLAIMS = {
     "bounds": wrong_of_bounds,
     "solve": wrong_of_solve,
     "checker": wrong_of_checker,
     "model": wrong_of_model,
     "proofs": wrong_of_proofs,
+    "hand-written": wrong_of_hand_written,
 }
 """What is held against the oracle, by name; ``model`` knows no modes and no x of backwards."""

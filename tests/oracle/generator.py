@@ -331,9 +331,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "lists": ("", *RULES), "pairs": ("", "factor", "FB", "factor and FB"), "ops": 12,
         "modes": ("", *MODES), "longest": 3, "held": 0.3, "zeros": (0.0, 0.3),
     },
-}  # fmt: skip
-"""What ``drawn`` is told for a family of problems."""
-GRAPHS: dict[str, dict[str, Any]] = {
     "graphs": {"graphs": (True,), "ops": 18, "memory": FIT, "nones": (0.0, 0.0, 0.5)},
     "slices": {
         "slices": (2, 2, 3, 4), "lists": ("", *RULES), "microbatches": (2, 4), "ops": 18,
@@ -346,9 +343,11 @@ GRAPHS: dict[str, dict[str, Any]] = {
         "longest": 3, "held": 0.3, "zeros": (0.0, 0.0, 0.3), "stages": 5,
     },
 }  # fmt: skip
+"""What ``drawn`` is told for a family of problems."""
+GRAPHS = [*FAMILIES][-4:]
 """Families with edges, slices and stages without a backward."""
 
 
 def of_family(name: str, seed: object, **more: Any) -> Document:
     """Draw a problem of a family, with some flags changed."""
-    return drawn(f"{name} {seed}", **((FAMILIES | GRAPHS)[name] | more))
+    return drawn(f"{name} {seed}", **(FAMILIES[name] | more))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.oracle.claims import CLAIMS, OBJECTIVES, wrong_of_checker
 from tests.oracle.exact import optimum, solve
-from tests.oracle.generator import FAMILIES, GRAPHS, of_family
+from tests.oracle.generator import FAMILIES, of_family
 from tests.oracle.reading import Document, Pipe
 from tests.oracle.rules import Timed, broken_rules
 from tests.oracle.trying import Trying
@@ -28,7 +28,7 @@ def test_the_oracle_imports_nothing_of_pipesat() -> None:
         assert "pipesat" not in imported or path.stem in PRODUCT
 
 
-@pytest.mark.parametrize("name", [*FAMILIES, *GRAPHS])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_families_are_feasible_and_infeasible_problems(name: str) -> None:
     """The same for the same seed; whatever the rules say of an optimal schedule, it is valid."""
     found = []
