@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from math import ceil, gcd
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def exact(document: Document, objective: str, effort: float) -> Truth:
 
 def common_divisor(document: Document) -> int:
     """Largest number that divides all times; 1 where something else than plain times counts."""
-    plain = not {"overlap", "order"} & document.keys()
+    plain = not {"overlap", "order"} & document.keys() and "edges" not in document.get("comm", {})
     if not plain or any("modes" in stage for stage in document["stages"]):
         return 1
     times = [stage[key] for stage in document["stages"] for key in TIMES if key in stage]
@@ -94,27 +95,38 @@ def lower_bound(pipe: Pipe, objective: str) -> int:
     most = max(ceil(work) for work in load.values())
     if objective == "span":
         return most
-    return max(
-        most, *(one_way(pipe, s, m) for s, m in pipe.modes if not pipe.waits(Op(s, "F", m))[0])
-    )
+    return max(most, longest_way(pipe))
 
 
-def one_way(pipe: Pipe, first: int, m: int) -> int:
-    """Length of a microbatch's way through all forwards and back to some stage."""
-    stages, longest, there = pipe.route[first].stages, 0, 0
-    for s in stages:
-        there += pipe.waits(Op(s, "F", m))[1]
-        there += min(least(pipe, s, "F", x)[0] for x in pipe.modes[s, m].values())
-    for s in reversed(stages):
-        there += pipe.waits(Op(s, "B", m))[1]
-        ways = [
-            [least(pipe, s, kind, x)[0] for kind in way]
-            for x in pipe.modes[s, m].values()
-            for way in x.ways
-        ]
-        longest = max(longest, there + min(map(sum, ways)))
-        there += min(way[0] for way in ways)
+def longest_way(pipe: Pipe) -> int:
+    """Length of the longest way through forwards and backwards, each as short as it can be."""
+    ends: dict[Op, int] = {}
+    longest = 0
+    for route in pipe.routes:
+        jobs = [*product(range(len(route.classes)), route.stages)]
+        for m, s in jobs:
+            op = Op(s, "F", m)
+            own = min(least(pipe, s, "F", x)[0] for x in pipe.modes[s, m].values())
+            ends[op] = _ready(pipe, op, ends) + own
+            longest = max(longest, ends[op])
+        for m, s in reversed(jobs):
+            ways = [
+                [least(pipe, s, kind, x)[0] for kind in way]
+                for x in pipe.modes[s, m].values()
+                for way in x.ways
+                if way
+            ]
+            if ways:
+                begin = _ready(pipe, Op(s, "B", m), ends)
+                for kind in ("B", "BW"):
+                    ends[Op(s, kind, m)] = begin + min(way[0] for way in ways)
+                longest = max(longest, begin + min(map(sum, ways)))
     return longest
+
+
+def _ready(pipe: Pipe, op: Op, ends: Mapping[Op, int]) -> int:
+    """When the inputs of an op can be there at the earliest."""
+    return max((ends[source] + delay for source, delay in pipe.waits(op)), default=0)
 
 
 def least(pipe: Pipe, s: int, kind: str, x: Amounts) -> tuple[int, Fraction]:

@@ -57,9 +57,11 @@ LARGER: dict[str, Callable[[Random], Document]] = {
     "uneven": medium(memory=("enough", "tight"), longest=30),
     "lengths": medium(lists=("given", "same", "free"), shapes=("chain", "loop", "V")),
     "tight-modes": medium(modes=("recompute", "offload"), memory=("tight", "enough")),
+    "wide-graphs": medium(graphs=(True,), nones=(0.0, 0.3), memory=("enough", "tight", "none")),
+    "sequences": medium(slices=(2, 3, 4), lists=("", "given", "same", "free")),
     "paired": medium(pairs=("factor", "FB"), shapes=("V", "bidirectional")),
 }
-SMALL = tuple(name.replace(" ", "-") for name in FAMILIES)
+SMALL = {name.replace(" ", "-"): name for name in FAMILIES}
 EVERY = (*SMALL, *LARGER)
 
 
@@ -67,4 +69,4 @@ def problem_of(family: str, rng: Random) -> Document:
     """Draw a problem of a family."""
     if family in LARGER:
         return LARGER[family](rng)
-    return of_family(family.replace("-", " "), rng.getrandbits(32))
+    return of_family(SMALL[family], rng.getrandbits(32))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from bench.campaign.case import Case
 from bench.campaign.commands import (
@@ -21,7 +21,7 @@ from bench.campaign.problems import EVERY, SMALL
 
 LISTS = ("lists", "tight-lists", "lengths", "plain", "uniform")
 
-COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
+COMMANDS: dict[str, tuple[Callable[[Case], None], Collection[str]]] = {
     "solve": (solve.case, EVERY),
     "lanes": (lanes.case, EVERY),
     "compare": (compare.case, EVERY),

@@ -164,6 +164,10 @@ def reversed_in_time(document: Document) -> Document:
         backward = stage.get("BW", stage["B"] + stage["W"])
         stages.append(stage | {"F": backward, "B": stage["F"], "W": 0, "BW": stage["F"]})
     found, turned = document | {"stages": stages}, {"F": "BW", "BW": "F"}
+    if "edges" in (comm := document.get("comm", {})):
+        other = {"F": "B", "B": "F"}
+        ways = [{other.get(key, key): x for key, x in edge.items()} for edge in comm["edges"]]
+        found["comm"] = comm | {"edges": ways}
     if "pairs" in (overlap := document.get("overlap", {})):
         entries = []
         for entry in overlap["pairs"]:
