@@ -11,10 +11,10 @@ from typing import Any, Final, Literal
 from pipesat.core.amounts import factor, share
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
-from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches, Placement
-from pipesat.problem.building import Backward, Split
+from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches, Placement, Slicing
+from pipesat.problem.building import Split, StageBackward
 from pipesat.problem.geometry import Geometry, chunks_of
-from pipesat.problem.lengths import microbatches_from_lengths, read_lengths
+from pipesat.problem.lengths import microbatches_from_lengths, read_lengths, slices_from_lengths
 from pipesat.problem.making import made
 from pipesat.problem.ops import KINDS, Kind
 from pipesat.problem.problem import Problem
@@ -36,6 +36,8 @@ def problem_from_numbers(
     quadratic: float | str = 0,
     tolerance: float | str = 0,
     order: Literal["given", "same", "free"] | None = None,
+    slices: Count | None = None,
+    slicing: Slicing = "tokens",
     BW: Amount | Sequence[Amount] | None = None,
     held_after_F: int | str | Sequence[int | str] = 0,
     held_after_B: int | str | Sequence[int | str] = 0,
@@ -46,7 +48,7 @@ def problem_from_numbers(
     link_delay: Amount = 0,
     memory: int | str | Sequence[int | str] | None = None,
     static: int | str | Sequence[int | str] = 0,
-    backward: Backward = "either",
+    backward: StageBackward = "either",
     overlap: str | None = None,
     pair_time: Sequence[str] = (),
     name: str = "",
@@ -79,6 +81,10 @@ def problem_from_numbers(
         Lengths whose factors differ by less become one class.
     order
         Order of microbatches that differ: as given, the same on every stage, or free.
+    slices
+        How many microbatches are one sequence; ``lengths`` are of whole sequences then.
+    slicing
+        Whether the slices of a length have equally many tokens, or take equally long.
     BW
         Time of both backwards in one op; ``None``: B + W.
     held_after_F
@@ -107,7 +113,7 @@ def problem_from_numbers(
         Of all memory amounts: MiB, GiB.
     """
     given = dict(locals())
-    listed = _listed(lengths, reference, quadratic, tolerance, order, microbatches)
+    listed = _listed(lengths, reference, quadratic, tolerance, order, microbatches, slices, slicing)
     laps = chunks_of(placement, chunks)
     pairs = _pairs(pair_time, Geometry(placement, devices, laps).homes)
     pairing: dict[str, Any] = {} if overlap is None else {"FB": factor("overlap", overlap)}
@@ -124,6 +130,8 @@ def _listed(
     tolerance: float | str,
     order: str | None,
     microbatches: int | None,
+    slices: int | None,
+    slicing: Slicing,
 ) -> list[dict[str, Any]]:
     """Return the list of microbatches that lengths make; empty without any."""
     if (lengths is None) == (microbatches is None):
@@ -139,6 +147,10 @@ def _listed(
         raise BadInput("expected the length that the costs are of", where="reference")
     source = str(lengths) if isinstance(lengths, Path) else "lengths"
     values = read_lengths(lengths) if isinstance(lengths, Path) else lengths
+    if slices is not None:
+        if slack:
+            raise BadInput("slices are classes of their own", where="tolerance", value=tolerance)
+        return slices_from_lengths(values, reference, q, slices, slicing, source)
     return microbatches_from_lengths(values, reference, q, slack, source)
 
 

@@ -46,6 +46,7 @@ OneRoutePlacement: TypeAlias = Literal["chain", "loop", "vee"]
 Placement: TypeAlias = Literal[OneRoutePlacement, "bidirectional"]
 """What users type."""
 MicrobatchOrder: TypeAlias = Literal["given", "same", "free"]
+Slicing: TypeAlias = Literal["tokens", "time"]
 ModeChoice: TypeAlias = Literal["microbatch", "stage"]
 Seconds: TypeAlias = Annotated[float, Within(0, MOST_SECONDS, "S", above=True)]
 Workers: TypeAlias = Annotated[int, Within(1, 1024)]

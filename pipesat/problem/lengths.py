@@ -3,19 +3,25 @@
 With x = length / reference, times scale by ``(1 - q) x + q x^2`` (q: the share of the reference's
 time that grows with the square of the length, attention), held amounts and delays by x; each as a
 factor ``n / 10^4``, n rounded up.
+
+A sequence in slices: a slice of tokens a to b of it attends to all before b, so its time is that of
+length b less that of length a; what it holds grows with b - a.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import groupby
+from itertools import groupby, pairwise
+from math import ceil
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
+from pipesat.core.settings import Slicing
 from pipesat.core.strict_json import MOST, read_json, read_text
 
 DEN: Final = 10**4
@@ -67,6 +73,68 @@ def microbatches_from_lengths(
     return list(_entries(lengths, classes, factors))
 
 
+def slices_from_lengths(
+    lengths: Sequence[int],
+    reference: int,
+    quadratic: Fraction | float,
+    slices: int,
+    slicing: Slicing = "tokens",
+    source: str = "lengths",
+) -> list[dict[str, Any]]:
+    """Return ``microbatches`` of a problem document: the slices of sequences, one after the other.
+
+    Parameters
+    ----------
+    lengths, reference, quadratic
+        As :func:`microbatches_from_lengths`, of whole sequences.
+    slices
+        How many each sequence is cut into.
+    slicing
+        Whether slices have equally many tokens, or take equally long: later ones are shorter then.
+
+    Raises
+    ------
+    BadInput
+        As :func:`microbatches_from_lengths`; or if a sequence has fewer tokens than slices.
+    """
+    q = Fraction(str(quadratic))
+
+    def time(tokens: int) -> Fraction:
+        x = Fraction(tokens, reference)
+        return (1 - q) * x + q * x * x
+
+    told, listed = set[tuple[int, int]](), list[dict[str, Any]]()
+    for number, length in enumerate(lengths):
+        if type(length) is not int or length < slices:
+            text = f"expected an integer from {slices}, a token for each slice"
+            raise BadInput(text, source=source, where=f"[{number}]", value=length)
+        cuts = [0]
+        for part in range(1, slices):
+            share = Fraction(part, slices)
+            at = round(share * length)
+            if slicing == "time":
+                at = bisect_left(range(length), share * time(length), key=time)
+            cuts.append(min(max(at, cuts[-1] + 1), length - slices + part))
+        for a, b in pairwise([*cuts, length]):
+            entry: dict[str, Any] = {"name": f"tokens {a} to {b - 1}", "count": 1}
+            if (a, b) not in told:
+                told.add((a, b))
+                held = ceil(Fraction(b - a, reference) * DEN)
+                own = Factors(ceil((time(b) - time(a)) * DEN), held)
+                entry |= _said(own, source, number)
+            listed.append(entry)
+    return listed
+
+
+def _said(own: Factors, source: str, number: int) -> dict[str, Any]:
+    """What an entry says of its class's factors."""
+    if not all(1 <= n <= _MOST_N for n in own):
+        text = f"a factor would be {max(own)}/10^4, expected 1 to 10^6 of these; see the reference"
+        raise BadInput(text, source=source, where=f"[{number}]")
+    time, other = own
+    return {"time": [time, DEN], "held": [other, DEN], "comm": [other, DEN]}
+
+
 def factors_of(
     lengths: Sequence[int], reference: int, quadratic: Fraction | float, source: str = "lengths"
 ) -> dict[int, Factors]:
@@ -90,10 +158,7 @@ def factors_of(
             continue
         time = -(-(linear * length + square * length * length) * DEN // den)
         found[length] = own = Factors(time, -(-length * DEN // reference))
-        if not all(1 <= n <= _MOST_N for n in own):
-            n = max(own)
-            text = f"its factor would be {n}/10^4, expected 1 to 10^6 of these; see the reference"
-            raise BadInput(text, source=source, where=f"[{number}]", value=length)
+        _said(own, source, number)
     return found
 
 
@@ -139,6 +204,5 @@ def _entries(
         entry: dict[str, Any] = {"name": str(first), "count": len(list(run))}
         if first not in told:
             told.add(first)
-            time, other = factors[first]
-            entry |= {"time": [time, DEN], "held": [other, DEN], "comm": [other, DEN]}
+            entry |= _said(factors[first], "lengths", first)
         yield entry

@@ -10,8 +10,10 @@ import pytest
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.check.checker import check
+from pipesat.compare.from_numbers import problem_from_numbers
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.heuristics import BASELINES
+from pipesat.problem.lengths import slices_from_lengths
 from pipesat.problem.ops import Op, parse_item
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import inputs_of, waits_for
@@ -137,3 +139,34 @@ def test_hand_written_schedules_of_chains_refuse_in_one_line() -> None:
         with pytest.raises(Exception, match="sequences have slices"):
             BASELINES[name](sliced)
     assert not check(sliced, BASELINES["list-scheduling"](sliced))
+
+
+@pytest.mark.parametrize("slicing", ["tokens", "time"])
+def test_slices_of_lengths_add_up_to_their_sequence(slicing: Any) -> None:
+    lengths, reference, quadratic = [4096, 1000, 4096], 2048, 0.5
+    entries = slices_from_lengths(lengths, reference, quadratic, 4, slicing)
+    assert len(entries) == 12
+    problem = problem_from_numbers(
+        devices=2,
+        F=1000,
+        B=1000,
+        W=1000,
+        held_after_F=100,
+        lengths=lengths,
+        reference=reference,
+        quadratic=quadratic,
+        slices=4,
+        slicing=slicing,
+    )
+    assert problem.routes[0].slices == 4
+    for sequence, length in enumerate(lengths):
+        x = length / reference
+        own = [problem.amounts(0, 4 * sequence + at) for at in range(4)]
+        assert 0 <= sum(one.F for one in own) - 1000 * (0.5 * x + 0.5 * x * x) < 8
+        assert 0 <= sum(one.held_after_F for one in own) - 100 * x < 8
+        if slicing == "time":
+            assert max(one.F for one in own) - min(one.F for one in own) < 10
+            assert own[0].held_after_F > own[-1].held_after_F
+        else:
+            assert [one.F for one in own] == sorted(one.F for one in own)
+            assert max(one.held_after_F for one in own) - min(one.held_after_F for one in own) <= 1
