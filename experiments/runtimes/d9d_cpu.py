@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import sys
 import tempfile
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,7 +50,8 @@ class Stage(torch.nn.Module):
         torch.manual_seed(number)
         self.linear = torch.nn.Linear(WIDTH, WIDTH, dtype=torch.float64)
 
-    def forward(self, inputs: Any, shared: Any) -> Any:  # noqa: ARG002
+    def forward(self, inputs: Any, shared: Any) -> Any:
+        del shared
         return torch.tanh(self.linear(inputs))
 
     def stage_transfer_spec(self, pipeline_input: Any, boundary: Any) -> Any:
@@ -68,7 +69,9 @@ def batch(microbatches: int, differ: bool) -> tuple[torch.Tensor, ...]:
 
 def problem_of(place: str, microbatches: int, differ: bool) -> Any:
     lengths = [1 + (3 * number % 4) for number in range(microbatches)]
-    listed = [{"name": f"{x} rows", "count": 1, "time": [x, 1], "held": [x, 1]} for x in lengths]
+    listed = [
+        {"name": f"{n}", "count": 1, "time": [x, 1], "held": [x, 1]} for n, x in enumerate(lengths)
+    ]
     return parse_problem(
         {
             "format": "pipesat.problem/1",
@@ -84,7 +87,7 @@ def loss_of(output: torch.Tensor, number: int) -> torch.Tensor:
     return (number + 1) * output.square().sum()
 
 
-def of_rank(rank: int, folder: str, place: str, differ: bool) -> None:  # noqa: ARG001
+def of_rank(rank: int, folder: str, differ: bool) -> None:
     torch.set_num_threads(1)
     store = distributed.FileStore(f"{folder}/store", RANKS)
     distributed.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
@@ -125,10 +128,8 @@ def alone(stages: int, differ: bool) -> tuple[dict[int, float], list[list[Any]]]
     modules = [Stage(number) for number in range(stages)]
     for microbatches in (6, 7, 6):
         losses = {}
-        for number, x in enumerate(batch(microbatches, differ)):
-            for module in modules:
-                x = module(x, None)  # noqa: PLW2901
-            loss = loss_of(x, number)
+        for number, given in enumerate(batch(microbatches, differ)):
+            loss = loss_of(reduce(lambda x, module: module(x, None), modules, given), number)
             loss.backward()
             losses[number] = float(loss.detach())
     return losses, [[p.grad for p in module.parameters()] for module in modules]
@@ -145,7 +146,7 @@ def main() -> None:
                     "d9d",
                     Path(folder, f"order{microbatches}.py"),
                 )
-            multiprocessing.spawn(of_rank, (folder, place, differ), RANKS)
+            multiprocessing.spawn(of_rank, (folder, differ), RANKS)
             wanted, gradients = alone(len(PLACES[place]), differ)
             losses, off = {}, 0.0
             for rank in range(RANKS):

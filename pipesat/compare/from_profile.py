@@ -70,7 +70,7 @@ def problem_from_profile(
         What training adds to the model, as optimizer=sgd,grad_dtype=float32. Keys: optimizer,
         grad_dtype, state_dtype, master_dtype (of a second copy of the weights), receive (as torch,
         2.13, 2.15, installed, or held); ``None``: adamw with the parameters' own types, as in
-        torch. ``torch`` is the newest release, ``held`` a runtime that keeps what it has sent.
+        torch. ``torch`` is the newest release, ``held`` a runtime that keeps nothing it has sent.
     reserve
         Memory per device for everything else, as 1GiB.
     link_delay

@@ -22,9 +22,8 @@ class Release:
     version
         As 2.15, without a patch.
     keeps_buffers
-        Whether a stage has receive buffers of every microbatch for the whole run, and outputs stay
-        until their backward; else buffers are made directly before a receive, and an output goes
-        when it is sent.
+        Whether a stage has receive buffers of every microbatch for the whole run; else a buffer is
+        made directly before its receive.
     waits
         Whether ``compute_comms`` dumps have ``WAIT_SEND_F``, ``WAIT_SEND_B`` and
         ``WAIT_REDUCE_GRAD``.

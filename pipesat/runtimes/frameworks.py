@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.errors import NotApplicable
+from pipesat.core.torch_releases import NEWEST, RELEASES
 from pipesat.problem.problem import Problem
 from pipesat.runtimes.options import (
     Cut,
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 
 TOML_VERSION: Final = "0.2.2"
 PYTHON_VERSION: Final = "0.3.0"
-TOML_TORCH: Final = "runs with torch 2.13: its schedule builder was tried there"
-PYTHON_TORCH: Final = "needs a torch newer than 2.13, with which it is untried"
+_TRIED: Final = "its schedule builder was tried there"
+TOML_TORCH: Final = f"runs with {RELEASES[0]}: {_TRIED}"
+PYTHON_TORCH: Final = f"runs with {NEWEST}: {_TRIED}"
 """``step`` takes microbatches since pytorch's pull request 188500, ``set_timeout`` is as new."""
 
 
@@ -207,7 +209,7 @@ def _torchtitan(said: Mapping[str, Any]) -> Fragment:
 
 AUTOMODEL: Final = "NeMo AutoModel"
 AUTOMODEL_VERSION: Final = "0.7.0"
-AUTOMODEL_TORCH: Final = "runs with torch 2.13: its schedule builder was tried there"
+AUTOMODEL_TORCH: Final = TOML_TORCH
 
 
 def automodel_cut(problem: Problem, options: Options) -> Cut:

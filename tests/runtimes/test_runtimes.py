@@ -111,6 +111,8 @@ def test_what_d9d_is_handed(name: str, tmp_path: Path) -> None:
         assert program.num_stages_per_rank == len(problem.stages) // ranks
         with pytest.raises(ValueError, match="expected microbatches, ranks"):
             program.compose(num_microbatches=m + 1, pp_size=ranks)
+        both = build(made.PipesatSchedule(made.ORDER | {"microbatches": m + 1}))  # a step of more
+        assert both.compose(m, ranks) == both.compose(m + 1, ranks) == rows
 
     def text(action: Any) -> str:
         kind = type(action).__name__
@@ -120,6 +122,21 @@ def test_what_d9d_is_handed(name: str, tmp_path: Path) -> None:
 
     order = run_by("d9d", problem, schedule)
     assert [[*map(text, rows[rank])] for rank in range(ranks)] == [[*map(str, r)] for r in order]
+
+
+def test_microbatches_that_differ_keep_their_numbers(tmp_path: Path) -> None:
+    """d9d takes each in its own shape; of others it is said that they are padded."""
+    lists = {"name": "long", "count": 1, "time": [3, 1]}, {"name": "short", "count": 3}
+    document = chain(2, 4).document | {"microbatches": [*lists], "order": "free"}
+    problem = parse_problem(document)
+    row = [f"{d}F{m} {d}BW{m}" for d in (1, 0) for m in (2, 0, 3, 1)]
+    schedule = time_order(problem, order_of(" ".join(row[4:]), " ".join(row[:4])))
+    made = export(problem, schedule, "d9d", tmp_path / "o.py")
+    assert import_order(tmp_path / "o.py", problem).schedule.order == schedule.order
+    assert "hand them over in the problem's order, as they are" in " ".join(made.notes)
+    ordered = parse_problem(document | {"order": "given"})
+    alone = baseline("1f1b", ordered)
+    assert "padded to one shape" in " ".join(export(ordered, alone, "jaxpp").notes)
 
 
 @pytest.mark.parametrize("name", TEN)

@@ -184,7 +184,7 @@ def test_the_page_has_the_table() -> None:
     cells = {row[0]: row[1:] for row in rows if len(row) == len(heads)}
     yes = {True: "yes", False: "no"}
     for head, wanted in {
-        "receive buffers of every microbatch, and outputs until their backward": "keeps_buffers",
+        "receive buffers of every microbatch": "keeps_buffers",
         "`WAIT_...` in `compute_comms`": "waits",
         "`eval()` divides gradients that are there": "eval_divides",
         "`eval()` fails on a rank with two neighbouring stages": "eval_fails",

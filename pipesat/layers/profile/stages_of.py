@@ -107,21 +107,15 @@ def problem_of_profile(
         )
         for own in geometry.stages_on
     ]
-    # inputs that are held like activations, in every mode; W then needs output gradients, too.
-    # What torch has sent goes: no graph of a stage that ends in a sum or a product needs its output
+    # inputs that are held like activations, in every mode; W then needs output gradients, too
     kept = not run.keeps_buffers
-    outputs = [*(stage.output_bytes for stage in stages[:-1]), 0]
-    inputs = [
-        kept * (stage.input_bytes * bool(stage.layers.start) - sent * run.frees_outputs)
-        for stage, sent in zip(stages, outputs, strict=True)
-    ]
-    gradients = [kept * sent for sent in outputs]
+    inputs = [stage.input_bytes if kept and stage.layers.start else 0 for stage in stages]
+    gradients = [*(kept * stage.output_bytes for stage in stages[:-1]), 0]
     held = (stage.held_after_F + own for stage, own in zip(stages, inputs, strict=True))
     units = Units.of((stage.F for stage in stages), held)
     bandwidth, wanted = bandwidth_of(profile, copy_bandwidth), USUAL if modes is None else modes
     between = []
-    for stage, gradient, home in zip(stages, gradients, geometry.homes, strict=True):
-        own = kept * stage.input_bytes * bool(stage.layers.start)
+    for stage, own, gradient, home in zip(stages, inputs, gradients, geometry.homes, strict=True):
         between.append(modes_between(stage, own, gradient, wanted, units))
         most = max([static[home].transient, *(within for _, within in between[-1])])
         static[home] = replace(static[home], transient=most)

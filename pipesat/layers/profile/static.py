@@ -66,7 +66,7 @@ class Training:
     receive
         As a release of torch: ``2.13``, ``2.15``, ``installed``, or ``torch``, the newest
         (:mod:`pipesat.core.torch_releases`). ``held``: a stage's input is allocated when it comes
-        and held like its activations, its output until the backward.
+        and held like its activations, and nothing is kept that was sent.
     reserve
         Bytes that every device keeps for other things (CUDA's context, NCCL, fragmentation).
     """
@@ -89,11 +89,6 @@ class Training:
     def keeps_buffers(self) -> bool:
         """Whether there are receive buffers of every microbatch for the whole run."""
         return self.release is not None and self.release.keeps_buffers
-
-    @property
-    def frees_outputs(self) -> bool:
-        """Whether an output goes when it is sent."""
-        return self.release is not None and not self.release.keeps_buffers
 
 
 _KEYS: Final[Keys] = {
@@ -184,14 +179,14 @@ def _counted_too_often(
 def _receive_buffers(
     profile: Profile, stages: Sequence[StageCosts], training: Training, microbatches: int
 ) -> int:
-    """Bytes of a step's inputs, and of torch's buffers.
+    """Bytes of a step's inputs, and of what is received and sent.
 
     The first stage receives no activation but has all of its inputs, the last one no gradient but
-    all targets. torch 2.13 has one input and one gradient per microbatch. It waits for its sends
-    when a step ends, and keeps what was sent until then: an output and an input gradient per
-    microbatch. (An output counts twice while its microbatch is in flight.) torch 2.15 waits for a
-    send before the next: of each of the four, one is on its way. With ``held``, there is one
-    gradient that has come and waits for its backward.
+    all targets. torch waits for the sends of gradients when a step ends, and keeps what was sent
+    until then: an input gradient per microbatch. 2.13 has buffers of one input and one gradient per
+    microbatch, and the output that was sent. (It counts twice while its microbatch is in flight.)
+    2.15 has an input and a gradient that have come early; the losses of the step keep the inputs of
+    the last stage. With ``held``, there is one gradient that has come and waits for its backward.
     """
     last = len(profile.layers)
     per_microbatch = once = 0
@@ -201,13 +196,14 @@ def _receive_buffers(
             per_microbatch += profile.microbatch.input.bytes
         if final and profile.microbatch.target is not None:
             per_microbatch += profile.microbatch.target.bytes
-        gradient = 0 if final else stage.output_bytes
-        # a gradient received and the output that was sent, an input and the gradient that was sent
-        both = 2 * gradient + (0 if first else 2 * stage.input_bytes)
+        gradient, input_ = 0 if final else stage.output_bytes, 0 if first else stage.input_bytes
         if training.keeps_buffers:
-            per_microbatch += both
+            per_microbatch += 2 * gradient + 2 * input_
+        elif training.release is not None:
+            per_microbatch += input_ * (1 + final)
+            once += gradient + input_
         else:
-            once += both if training.frees_outputs else gradient
+            once += gradient
     return microbatches * per_microbatch + once
 
 
