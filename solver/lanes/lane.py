@@ -17,7 +17,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection
@@ -177,9 +176,14 @@ class LaneLink:
         self._waiting.put(None)
 
     def _send(self) -> None:
-        with suppress(OSError, ValueError):  # nobody is there any more
+        try:
             while (message := self._waiting.get()) is not None:
                 self.connection.send(message)
+        except (OSError, ValueError):
+            pass  # nobody is there any more
+        except TypeError:
+            if not self.connection.closed:  # else closed within a send, where its handle is None
+                raise
 
 
 class _Lane:

@@ -28,7 +28,7 @@ from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes import portfolio
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
-from pipesat.solver.lanes.lane import Seat
+from pipesat.solver.lanes.lane import LaneLink, Seat
 from pipesat.solver.lanes.runner import Watched
 from pipesat.solver.lanes.team import Team
 from pipesat.solver.options import SearchParts, SolveOptions
@@ -339,3 +339,24 @@ def test_lanes_serve_the_next_solve_of_a_study() -> None:
             team.close()
     assert pids[0] == pids[1]
     assert not alive(pids[0])
+
+
+def test_a_connection_closed_within_a_send_ends_its_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long message is sent in two parts; an error in a thread would fail this test."""
+    ours, theirs = multiprocessing.Pipe()
+    part, closed = ours._send, threading.Event()
+
+    def then_closed(data: Any) -> None:
+        part(data)
+        ours.close()
+        closed.set()
+
+    monkeypatch.setattr(ours, "_send", then_closed)
+    before = {*threading.enumerate()}
+    link = LaneLink(ours)
+    (sender,) = {*threading.enumerate()} - before
+    link.send(b"0" * 100_000)
+    assert closed.wait(10)
+    sender.join(10)
+    assert not sender.is_alive()
+    theirs.close()
