@@ -1,6 +1,6 @@
 """Tables of docs/graphs.md: six problems beside published rules, and which slicing is shorter.
 
-    python bench/graphs/run.py --limit 60
+python bench/graphs/run.py --limit 60
 """
 
 from __future__ import annotations
