@@ -68,9 +68,9 @@ def problem_from_profile(
         Capacity as 40GiB, one for all devices or one each; ``None``: unlimited.
     training
         What training adds to the model, as optimizer=sgd,grad_dtype=float32. Keys: optimizer,
-        grad_dtype, state_dtype, master_dtype (of a second copy of the weights), receive (as torch,
-        2.13, 2.15, installed, or held); ``None``: adamw with the parameters' own types, as in
-        torch. ``torch`` is the newest release, ``held`` a runtime that keeps nothing it has sent.
+        grad_dtype, state_dtype, master_dtype (of a second copy of the weights), receive. ``receive``
+        is a release of torch (torch is the newest, or 2.13, 2.15, installed), or held. With held,
+        nothing stays that was sent; ``None``: adamw with the parameters' own types, as in torch.
     reserve
         Memory per device for everything else, as 1GiB.
     link_delay
