@@ -69,13 +69,15 @@ class _Cycles:
     def run(self) -> int:
         """Run one cycle on every device; return how many forwards and backwards it had."""
         ran: list[tuple[_Queue, int]] = []
-        for device in range(len(self.rows)):
+        for device in {self.problem.stages[queue.stage].device for queue in self.ready}:
             for queue in self._in_turn(device):
                 microbatch = self.ready[queue][0]
                 if self._run(device, queue, microbatch):
-                    self.ready[queue].popleft()
                     ran.append((queue, microbatch))
         for queue, microbatch in ran:  # what comes of it is there in the next cycle
+            self.ready[queue].popleft()
+            if not self.ready[queue]:
+                del self.ready[queue]
             if (after := self._after(queue)) is not None:
                 self.ready[after].append(microbatch)
         return len(ran)
@@ -84,8 +86,8 @@ class _Cycles:
         """A backward and a forward in turn, those of lower microbatches first."""
         stages = self.problem.stages_on[device]
         place = self.problem.place_of
-        backwards = [_Queue(s, "B") for s in stages if self.ready[_Queue(s, "B")]]
-        forwards = [_Queue(s, "F") for s in stages if self.ready[_Queue(s, "F")]]
+        backwards = [queue for s in stages if (queue := _Queue(s, "B")) in self.ready]
+        forwards = [queue for s in stages if (queue := _Queue(s, "F")) in self.ready]
         backwards.sort(key=lambda queue: (self.ready[queue][0], -place[queue.stage]))
         forwards.sort(key=lambda queue: (self.ready[queue][0], place[queue.stage]))
         for both in zip_longest(backwards, forwards):
