@@ -6,11 +6,13 @@ import importlib.metadata
 import platform
 import time
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from functools import partial
 
 from pipesat.bounds.feasibility import preflight
+from pipesat.bounds.period import has_period, steady_bounds
 from pipesat.check.checker import check
-from pipesat.core.claims import Standing
+from pipesat.core.claims import Period, Standing
 from pipesat.core.errors import Fault, Infeasible
 from pipesat.core.progress import doing
 from pipesat.problem.plain_problems import least_problem, same_but_for_the_order
@@ -18,6 +20,7 @@ from pipesat.problem.problem import Problem
 from pipesat.schedule.microbatch_order import in_number_order
 from pipesat.schedule.result import Solution
 from pipesat.schedule.schedule import Schedule
+from pipesat.solver.growth.periodic import steady_rate
 from pipesat.solver.lanes.aside import aside
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent, failure_note
@@ -75,14 +78,31 @@ class OneSolve:
             return
         if self.options.parts.closed_forms:
             self.level.begin()
+            self._bound_the_period()
         if self.options.known_bound is not None:
             self.incumbent.raise_bound(self.options.known_bound)
         guides = self._take_starts()
         self.report.add(self.level.improve(partial(search_all, self.lanes, guides)))
 
+    def _bound_the_period(self) -> None:
+        """Prove what the microbatches of a long run take at least, and so all of them."""
+        (count, *_), objective = self.problem.microbatches, self.options.objective
+        for steady in steady_bounds(self.problem, objective) if has_period(self.problem) else ():
+            self.incumbent.raise_bound(steady.of_run(count), rate=steady.rate)
+
+    def _period(self) -> Period | None:
+        """Return what is known of a long run: how fast its schedules can go on, and no other."""
+        incumbent = self.incumbent
+        if incumbent.schedule is None or not has_period(self.problem):
+            return None
+        for schedule in dict.fromkeys([incumbent.schedule, *self.level.starts[:1]]):
+            incumbent.offer_steady(steady_rate(self.problem, schedule))
+        return Period(incumbent.steady or Fraction(0), incumbent.rate)
+
     def solution(self, asked: Problem) -> Solution:
         """Return what came of it, for the problem that was asked for."""
         incumbent, team, options = self.incumbent, self.team, self.options
+        period = self._period()
         infeasible = bool(incumbent.impossible)
         standing = Standing(incumbent.value, incumbent.bound.value, infeasible)
         cut = not (self.starts.all_made or standing.proven or infeasible)
@@ -105,6 +125,7 @@ class OneSolve:
             explanation="; ".join(said),
             baselines_left_out=cut,
             warnings=tuple(warnings),
+            period=period,
             lanes=1 + team.searched,
             cpu_s=time.process_time() - self.used + team.cpu,
         )

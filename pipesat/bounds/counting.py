@@ -13,14 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from heapq import heappop, heappush
-from math import inf
+from math import ceil, inf, lcm
 from typing import NamedTuple, Self
 
 _PARAMETERS = "use_dual_simplex: true use_preprocessing: false change_status_to_imprecise: false"
 _NODES = 24
 _TRIED = 4  # variables to split, for the best of them
 _WHOLE = 1e-6
+_SIMPLE = 1000  # largest denominator of simple multipliers
 _PRICE = 1e6  # of breaking a row, as a multiple of the largest cost
 _TANGENTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 
@@ -103,6 +105,13 @@ class Programme:
         relaxation = _Relaxation(self)
         return relaxation.proven(relaxation.least([0] * len(self.most), self.most))
 
+    def relaxed_rate(self) -> Fraction:
+        """Return a lower bound on the cost over fractions, exactly: mostly the least one."""
+        relaxation = _Relaxation(self)
+        node = relaxation.least([0] * len(self.most), self.most)
+        near = [Fraction(dual).limit_denominator(_SIMPLE) for dual in node.duals]
+        return max(relaxation.exact(node), relaxation.exact(node._replace(duals=near)))
+
     def least_cost(self) -> int:
         """Return a lower bound on the cost: the least one, or a little less."""
         return least_of([self])
@@ -112,7 +121,7 @@ class _Node(NamedTuple):
     """The relaxation within some limits, as it was solved."""
 
     cost: float
-    duals: Sequence[float]
+    duals: Sequence[float | Fraction]
     values: Sequence[float]
     lows: Sequence[int]
     highs: Sequence[int]
@@ -155,20 +164,24 @@ class _Relaxation:
         return _Node(self.objective.Value(), duals, values, lows, highs)
 
     def proven(self, node: _Node) -> int:
-        """Return the bound that multipliers prove, exactly, and rounded up."""
-        ratios = [max(0.0, dual).as_integer_ratio() for dual in node.duals]
-        unit = max((denominator for _, denominator in ratios), default=1)  # powers of two
+        """Return the bound that multipliers prove, rounded up."""
+        return ceil(self.exact(node))
+
+    def exact(self, node: _Node) -> Fraction:
+        """Return the bound that multipliers prove."""
+        duals = [max(Fraction(0), Fraction(dual)) for dual in node.duals]
+        unit = lcm(*(dual.denominator for dual in duals))
         reduced = [cost * unit for cost in self.programme.costs]
         total = 0
-        for row, (numerator, denominator) in zip(self.programme.rows, ratios, strict=True):
-            if numerator:
-                multiplier = numerator * (unit // denominator)
+        for row, dual in zip(self.programme.rows, duals, strict=True):
+            if dual:
+                multiplier = dual.numerator * (unit // dual.denominator)
                 total += multiplier * row.least
                 for j, value in row.coefficients.items():
                     reduced[j] -= multiplier * value
         limits = zip(reduced, node.lows, node.highs, strict=True)
         total += sum(min(cost * low, cost * high) for cost, low, high in limits)
-        return -(-total // unit)
+        return Fraction(total, unit)
 
     def branch(self, first: _Node, known: int, enough: float) -> int:
         """Return a lower bound on the cost; end early once it is ``enough``.

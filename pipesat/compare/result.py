@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pipesat.check.checker import check
-from pipesat.core.amounts import Rounding, rounded, rounded_down, time_text
+from pipesat.core.amounts import Number, Rounding, rounded, rounded_down, time_text
 from pipesat.core.arguments import public
 from pipesat.core.claims import against, percent, plural
 from pipesat.core.errors import BadInput
@@ -158,7 +158,8 @@ class Result(Displayed, Solution):
 
     def answer(self) -> Facts:
         """Return the lines that every answer about this problem has."""
-        facts = [("Take", self.taken()), ("Proof", self.proof()), ("Gain", self._gain())]
+        facts = [("Take", self.taken()), ("Proof", self.proof())]
+        facts += [("Steady", self._steady()), ("Gain", self._gain())]
         facts.append(("For", self.release or ""))
         if self.schedule is not None:
             facts.append(("Limit", work_text(self.problem, self.schedule, self.objective)))
@@ -182,7 +183,14 @@ class Result(Displayed, Solution):
             return self.standing.verdict
         return self.standing.proof(self._time(self.bound.value, rounded_down), self.bound.source)
 
-    def _time(self, value: int, towards: Rounding = rounded) -> str:
+    def _steady(self) -> str:
+        """Say what a microbatch of a long run takes, and takes at least."""
+        if self.period is None:
+            return ""
+        value, least = self.period.value, self.period.lower_bound
+        return self.period.text(self._time(value), self._time(least, rounded_down))
+
+    def _time(self, value: Number, towards: Rounding = rounded) -> str:
         return time_text(value, self.problem.time_unit, towards)
 
     def _gain(self) -> str:

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from pipesat.core.arguments import public
-from pipesat.core.claims import Standing
+from pipesat.core.claims import Period, Standing
 from pipesat.core.errors import BadInput
 from pipesat.core.progress import doing
 from pipesat.core.settings import Seconds, Seed, Target, Workers
@@ -144,6 +144,8 @@ def _best_of(ways: Sequence[Problem], found: Sequence[Solution]) -> Solution:
     bounds = [r.bound for r in possible]
     bound = None if None in bounds else min(filter(None, bounds), default=None)
     least = None if bound is None else bound.value
+    periods = [r.period for r in possible]
+    known = [period for period in periods if period is not None]
     baselines = [r.baseline for r in found if r.baseline is not None]
     history = [_of_all(ways, found[:n], step) for n, r in enumerate(found) for step in r.history]
     said = [
@@ -155,6 +157,9 @@ def _best_of(ways: Sequence[Problem], found: Sequence[Solution]) -> Solution:
         best,
         status=Standing(best.value, least, infeasible=not possible).status,
         bound=bound,
+        period=Period(min(p.value for p in known), min(p.lower_bound for p in known))
+        if known and None not in periods
+        else None,
         baseline=min(baselines, key=lambda one: one.value, default=None),
         wall_s=sum(r.wall_s for r in found),
         lanes=max(r.lanes for r in found),

@@ -274,11 +274,12 @@ def in_whole_units(value: int, unit: str) -> tuple[str, str]:
     return f"{value // parts:,}.{decimals}".rstrip("."), f"{share[2]}s"
 
 
-def time_text(value: int, unit: str, towards: Rounding = rounded) -> str:
+def time_text(value: Number, unit: str, towards: Rounding = rounded) -> str:
     """Show a time in milliseconds where its unit is known; a lower limit with ``rounded_down``."""
     second = SECONDS.get(unit)
     if second is None:
-        return f"{value:,} {unit}".rstrip()
+        text = f"{value:,}" if isinstance(value, int) else significant(value, 6, towards)
+        return f"{text} {unit}".rstrip()
     milliseconds = 1000 * value * second
     if milliseconds < _PLAIN:
         return f"{significant(milliseconds, 4, towards)} ms"

@@ -131,6 +131,46 @@ class Standing:
             )
 
 
+@dataclass(frozen=True)
+class Period:
+    """Time per microbatch of one route in a long run, in the problem's time unit.
+
+    Attributes
+    ----------
+    value
+        T / k of a checked schedule whose k microbatches can be repeated every T, again and again.
+    lower_bound
+        What no family of valid schedules, one for each number m of microbatches, has a smaller
+        limit of makespan / m than.
+
+    Raises
+    ------
+    Contradiction
+        If the bound is above the value.
+    """
+
+    value: Fraction
+    lower_bound: Fraction
+
+    def __post_init__(self) -> None:
+        if self.lower_bound > self.value:
+            raise Contradiction(
+                f"period: proven to be at least {self.lower_bound}, but a checked schedule has "
+                f"{self.value}"
+            )
+
+    @property
+    def document(self) -> dict[str, int | float]:
+        """What a result file says of it."""
+        both = {"value": self.value, "lower_bound": self.lower_bound}
+        return {k: int(x) if x.denominator == 1 else float(x) for k, x in both.items()}
+
+    def text(self, value: str, bound: str) -> str:
+        """Say it in a sentence, with both as texts; the bound is rounded down."""
+        proven = "proven least" if self.value == self.lower_bound else f"at least {bound}"
+        return f"{value} a microbatch in the long run, {proven}"
+
+
 class Uneven(NamedTuple):
     """A device whose share of all work costs more than the order does."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pipesat.core.claims import Bound, Standing, Status, require_best
+from pipesat.core.claims import Bound, Period, Standing, Status, require_best
 from pipesat.problem.problem import Problem
 from pipesat.problem.remarks import documents_of
 from pipesat.schedule.metrics import bubbles, mode_counts, pair_counts, peak_memory
@@ -78,6 +78,10 @@ class Solution:
     warnings
         Which proofs the solve itself has dropped for that reason, and what failed in it without
         costing the schedule; the explanation has them.
+    period
+        What is known of the time per microbatch in the long run, a
+        :class:`pipesat.core.claims.Period`; ``None`` with
+        fewer than 4 microbatches per device, lists, or several routes.
     lanes, cpu_s
         Lanes that have searched, and the seconds of processor time that this process and theirs
         took; 0 where that is not known.
@@ -105,6 +109,7 @@ class Solution:
     baselines_left_out: bool = False
     contradictions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    period: Period | None = None
     lanes: int = 0
     cpu_s: float = 0.0
 
@@ -151,6 +156,7 @@ class Solution:
             "gap": self.gap,
             "bubble": {"makespan": None, "span": None},
             **dict.fromkeys(("peak_memory", "pairs", "modes", "microbatch_order")),
+            "period": None if self.period is None else self.period.document,
             "baseline": None if self.baseline is None else self.baseline._asdict(),
             "schedule": schedule_path,
             "wall_s": round(self.wall_s, 3),

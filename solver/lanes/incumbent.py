@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fractions import Fraction
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from pipesat.check.checker import check
@@ -32,10 +34,11 @@ NOTHING = Bound(0, "nothing takes less than no time")
 
 
 class Raised(NamedTuple):
-    """A bound, and the origin that it counts as."""
+    """A bound, the origin that it counts as, and its bound of the period, 0 if it has none."""
 
     bound: Bound
     origin: str
+    rate: Fraction = Fraction(0)
 
 
 class Refuted(NamedTuple):
@@ -63,7 +66,8 @@ class Incumbent:
 
     ``tell`` is told all news of it, within its lock. ``improved`` and ``raised`` are by how much
     its value and its bound became better by what this process has found, and how often. Once it is
-    ``closed``, nothing changes any more.
+    ``closed``, nothing changes any more. ``steady`` is the best time per microbatch at which a
+    schedule of a long run was seen to go on.
     """
 
     problem: Problem
@@ -82,8 +86,10 @@ class Incumbent:
     improved: tuple[int, int] = (0, 0)
     raised: tuple[int, int] = (0, 0)
     closed: bool = False
+    steady: Fraction | None = None
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _bounds: dict[str, Bound] = field(default_factory=dict)
+    _rates: dict[str, Fraction] = field(default_factory=dict)
     _refuted: set[str] = field(default_factory=set)
 
     @property
@@ -151,8 +157,24 @@ class Incumbent:
                     self.refute(origin, bound)
             self._note(timed.source)
 
-    def raise_bound(self, bound: Bound, origin: str | None = None, *, ours: bool = True) -> None:
-        """Keep a bound if it is the best of its origin, which by default is its source."""
+    @property
+    def rate(self) -> Fraction:
+        """Best bound of the period, in time units per microbatch; 0 if there is none."""
+        with self.lock:
+            return max(self._rates.values(), default=Fraction(0))
+
+    def raise_bound(
+        self,
+        bound: Bound,
+        origin: str | None = None,
+        rate: Fraction = Fraction(0),
+        *,
+        ours: bool = True,
+    ) -> None:
+        """Keep a bound if it is the best of its origin, which by default is its source.
+
+        And ``rate``, what it says of the period.
+        """
         origin = origin or bound.source
         with self.lock:
             if self.closed or origin in self._refuted:
@@ -160,16 +182,31 @@ class Incumbent:
             if self.value is not None and bound.value > self.value:
                 self.refute(origin, bound)
                 return
-            known = self._bounds.get(origin)
-            if known is None or bound.value > known.value:
-                self._bounds[origin] = bound
+            if self.steady is not None and rate > self.steady:
+                self._refute_rate(origin, rate)
+                return
+            known, steady = self._bounds.get(origin), self._rates.get(origin, Fraction(0))
+            if known is None or bound.value > known.value or rate > steady:
+                self._bounds[origin] = max(bound, known or bound, key=attrgetter("value"))
+                self._rates[origin] = max(rate, steady)
                 if self.tell is not None:
-                    self.tell(Raised(bound, origin))
+                    self.tell(Raised(bound, origin, rate))
             if self.bound is NOTHING or bound.value > self.bound.value:
                 if ours:
                     self.raised = _more(self.raised, bound.value - self.bound.value)
                 self.bound = bound
                 self._note(bound.source)
+
+    def offer_steady(self, rate: Fraction) -> None:
+        """Take in the time per microbatch at which a checked schedule goes on."""
+        with self.lock:
+            self.steady = rate if self.steady is None else min(rate, self.steady)
+            for origin, known in list(self._rates.items()):
+                if known > self.steady:
+                    self._refute_rate(origin, known)
+
+    def _refute_rate(self, origin: str, rate: Fraction) -> None:
+        self.refute(origin, Bound(int(rate), origin), "a period", int(self.steady or 0))
 
     def hear(self, news: News, *, checked: bool) -> None:
         """Take in what another process has found; its schedules may have been checked by ours."""
@@ -186,7 +223,7 @@ class Incumbent:
         """Return all that is known."""
         with self.lock:
             known: list[News] = [Refuted(origin, "") for origin in sorted(self._refuted)]
-            known += [Raised(bound, origin) for origin, bound in self._bounds.items()]
+            known += [Raised(b, origin, self._rates[origin]) for origin, b in self._bounds.items()]
             return known if self.schedule is None else [*known, self.schedule.bare()]
 
     def narrower(
@@ -241,6 +278,7 @@ class Incumbent:
                 return
             self._refuted.add(origin)
             self._bounds.pop(origin, None)
+            self._rates.pop(origin, None)
             self.faults.append(fault)
             if self.tell is not None:
                 self.tell(Refuted(origin, fault))

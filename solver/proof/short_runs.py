@@ -8,6 +8,7 @@ each with what the shorter ones have proven.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from ortools.sat.python import cp_model
@@ -82,7 +83,8 @@ class ShortRuns:
         if settle(n, runner):
             self.rounds.settled.add(run)
         self.spent += runner.spent - before
-        self.incumbent.raise_bound(Bound(self.known.makespan(self.microbatches), SOURCE), PROOFS)
+        bound = Bound(self.known.makespan(self.microbatches), SOURCE)
+        self.incumbent.raise_bound(bound, PROOFS, self.known.steps.rate)
         self.finished = self.finished or not self.incumbent.trusts(PROOFS)
 
     def _settle_makespan(self, n: int, runner: Runner) -> bool:
@@ -208,6 +210,11 @@ class StepBounds:
         """Take in a bound of a step of n microbatches."""
         self.known[n] = max(value, self.known.get(n, value))
         self._sums = [0]
+
+    @property
+    def rate(self) -> Fraction:
+        """The largest per microbatch: no run goes on at less."""
+        return max((Fraction(value, n) for n, value in self.known.items()), default=Fraction(0))
 
     def of(self, n: int) -> int:
         """Return the best bound of one: the largest sum of known steps of n together.

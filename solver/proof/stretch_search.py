@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import accumulate, takewhile
 
 from ortools.sat.python import cp_model
@@ -213,7 +214,7 @@ class Stretches:
             if status == cp_model.INFEASIBLE:
                 self.known.learn(part, n, model.beyond)
                 bound = Bound(self.known.whole(self.microbatches), SOURCE)
-                self.incumbent.raise_bound(bound, PROOFS)
+                self.incumbent.raise_bound(bound, PROOFS, max(self.known.steps.rate, Fraction(0)))
                 return model.beyond
             if status in FOUND and devices == self.all:
                 return model.variables.times.unit * solver.value(model.value)

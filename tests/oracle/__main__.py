@@ -14,7 +14,7 @@ from collections import Counter
 from itertools import product
 from typing import Any
 
-from tests.oracle import hang_claims, plan_claims
+from tests.oracle import hang_claims, period_claims, plan_claims
 from tests.oracle.claims import CLAIMS, OBJECTIVES
 from tests.oracle.generator import FAMILIES, of_family
 
@@ -22,7 +22,7 @@ from tests.oracle.generator import FAMILIES, of_family
 def main() -> int:
     """Ask every question of every problem, and print what is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.oracle", description=__doc__)
-    parser.add_argument("--family", choices=[*FAMILIES, "plans", "hangs"], required=True)
+    parser.add_argument("--family", choices=[*FAMILIES, "plans", "hangs", "periods"], required=True)
     parser.add_argument("--seeds", type=int, default=100, help="how many problems")
     parser.add_argument("--first", type=int, default=0, help="seed of the first")
     parser.add_argument("--claims", nargs="+", choices=[*CLAIMS], help="which; default: all")
@@ -42,6 +42,8 @@ def main() -> int:
 def _asked(told: argparse.Namespace, seed: int) -> list[tuple[str, list[str]]]:
     if told.family == "plans":
         return [("plan", plan_claims.wrong_of_seed(seed))]
+    if told.family == "periods":
+        return [("period", period_claims.wrong_of_seed(seed))]
     if told.family == "hangs":
         return [("verdict", hang_claims.wrong_of_seed(seed))]
     document = of_family(told.family, seed)

@@ -146,7 +146,7 @@ def test_hand_written_schedules_of_chains_refuse_in_one_line() -> None:
 
 def test_sequences_that_differ_are_compared_without_parting_their_slices() -> None:
     entries = slices_from_lengths([8, 4], 8, 0.5, 2)
-    problem = Problem.chain(2, entries, F=100, B=100, W=100, slices=2)
+    problem = Problem.chain(2, entries, F=10000, B=10000, W=10000, slices=2)
     names = {row.name for row in compare(problem, time_limit=1, workers=1).rows}
     assert {"solver", "seq1f1b", "slimpipe", "list-scheduling"} <= names
 

@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from pipesat.compare.result import Result
-from pipesat.core.claims import Bound, Standing
+from pipesat.core.amounts import exactly
+from pipesat.core.claims import Bound, Period, Standing
 from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput
 from pipesat.core.folder import has_file, listed
@@ -27,6 +28,18 @@ LARGEST_FILE = 16 << 20
 Value = Annotated[StrictInt, Field(ge=0)]
 
 
+class PeriodModel(BaseModel):
+    """What a result object says of the time per microbatch in the long run."""
+
+    value: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    lower_bound: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+    @property
+    def made(self) -> Period:
+        """The same as a claim."""
+        return Period(exactly(self.value), exactly(self.lower_bound))
+
+
 class ResultModel(BaseModel):
     """The keys of a result object that a report shows; others may stand beside them."""
 
@@ -37,6 +50,7 @@ class ResultModel(BaseModel):
     value: Value | None
     lower_bound: Value | None
     lower_bound_source: StrictStr | None
+    period: PeriodModel | None = None
     wall_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     seed: Value
     workers: Value
@@ -133,6 +147,7 @@ def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Resu
         schedule=schedule,
         bound=None if bound is None else Bound(bound, model.lower_bound_source or "unknown"),
         baseline=None,
+        period=None if model.period is None else model.period.made,
         wall_s=model.wall_s,
         seed=model.seed,
         workers=model.workers,

@@ -1,0 +1,201 @@
+"""The least period against memory: values with schedules that have it, and bounds.
+
+    python experiments/period/run.py [minutes]
+
+Writes results.json, table.md and docs/pictures/period.png. After so many minutes no other open
+entry is searched.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import pipesat
+from pipesat.bounds.period import steady_bounds
+from pipesat.check.checker import check
+from pipesat.core.errors import PipesatError
+from pipesat.heuristics import BASELINES
+from pipesat.heuristics.registry import never
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.timing import time_order
+from pipesat.solver.growth.periodic import periodic_orders, steady_rate
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.runner import Runner
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent.parent / "docs"
+# F, B, W, delay, held after F and after B of a whole stage; Table 9 of the Zero Bubble paper, us
+COSTS = {
+    "F = B = W": (2, 2, 2, 0, 2, 0),
+    "6.2B": (29802, 29428, 19530, 577, 10000, 4324),
+    "28.3B": (10419, 10207, 7715, 408, 10000, 4507),
+}
+NAMED = {
+    "chain": ("1f1b", "zb-h1", "zb-auto"),
+    "V": ("1f1b-v", "zb-v", "v-half", "v-min", "v-auto"),
+}
+DEVICES = range(2, 9)
+SEARCH = 2.0  # deterministic seconds of the cyclic model, per entry
+
+
+def problem_of(costs: str, shape: str, p: int, halves: int) -> Problem:
+    """One with memory for so many halves of a stage's activations on each device."""
+    parts = 2 if shape == "V" else 1
+    f, b, w, comm, held, after = COSTS[costs]
+    homes = [*range(p), *reversed(range(p))] if shape == "V" else [*range(p)]
+    stage = {"F": round(f / parts), "B": round(b / parts), "W": round(w / parts)}
+    stage |= {"held_after_F": held // parts, "held_after_B": round(after / parts)}
+    return parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "microbatches": 8 * p,
+            "devices": [{"memory": halves * held // 2}] * p,
+            "stages": [{"device": d} | stage for d in homes],
+            "comm": {"default": comm},
+        }
+    )
+
+
+def entry(costs: str, shape: str, p: int, halves: int) -> dict[str, object]:
+    """What is known of one case, in parts of a device's load."""
+    problem = problem_of(costs, shape, p, halves)
+    load = sum(
+        problem.stages[s].F + problem.stages[s].least_backward_work for s in problem.stages_on[0]
+    )
+    least = max(steady.rate for steady in steady_bounds(problem, "makespan"))
+    rates: dict[str, Fraction] = {}
+    for name in NAMED[shape]:
+        try:
+            schedule = BASELINES[name](problem, never)
+        except PipesatError:
+            continue
+        if not check(problem, schedule):
+            rates[name] = steady_rate(problem, schedule)
+    if min(rates.values(), default=least + 1) > least:
+        clock = Clock(SEARCH, deterministic=True)
+        for order in periodic_orders(problem, Runner(clock), clock, 0):
+            timed = time_order(problem, order)
+            if not check(problem, timed):
+                rate = steady_rate(problem, timed)
+                rates["cyclic"] = min(rate, rates.get("cyclic", rate))
+            if rates.get("cyclic") == least:
+                break
+    found = {"costs": costs, "shape": shape, "p": p, "halves": halves, "load": load}
+    return found | {"bound": str(least), "rates": {k: str(v) for k, v in rates.items()}}
+
+
+def improved(found: dict) -> None:
+    """Search a long run of an open case for a while: steps and stretches raise the bound."""
+    problem = problem_of(*(found[key] for key in ("costs", "shape", "p", "halves")))
+    result = pipesat.solve(problem, time_limit=10, workers=1)
+    if result.period is not None:
+        bound = max(Fraction(found["bound"]), result.period.lower_bound)
+        found["bound"] = str(bound)
+        found["rates"]["solve"] = str(result.period.value)
+
+
+def best(found: dict) -> Fraction | None:
+    return min(map(Fraction, found["rates"].values()), default=None)
+
+
+def is_open(found: dict) -> bool:
+    value = best(found)
+    return value is not None and value > Fraction(found["bound"])
+
+
+def cell(found: dict) -> str:
+    """Value over load, who has it, and the gap where the bound is below."""
+    value, bound, load = best(found), Fraction(found["bound"]), found["load"]
+    if value is None:
+        return f">= {float(bound / load):.3f}"
+    text = f"{float(value / load):.3f}"
+    return text if value == bound else f"{text} ({float((value - bound) / value):.1%})"
+
+
+def tables(rows: list[dict]) -> str:
+    text = []
+    for costs in COSTS:
+        for shape in NAMED:
+            own = [r for r in rows if (r["costs"], r["shape"]) == (costs, shape)]
+            memory = sorted({r["halves"] for r in own})
+            text.append(f"\n**{costs}, {shape}**\n")
+            text.append("| devices | " + " | ".join(f"{h / 2:g}" for h in memory) + " |")
+            text.append("|--:|" + "--:|" * len(memory))
+            for p in DEVICES:
+                cells = {r["halves"]: cell(r) for r in own if r["p"] == p}
+                text.append(f"| {p} | " + " | ".join(cells.get(h, "") for h in memory) + " |")
+    text.append("\n**Where hand-written schedules attain the least value known**\n")
+    text.append("| schedule | costs | attained, of all entries that it fits | devices: memory |")
+    text.append("|---|---|--:|---|")
+    for shape, names in NAMED.items():
+        for name in names:
+            for costs in COSTS:
+                fit = [
+                    r
+                    for r in rows
+                    if r["costs"] == costs and r["shape"] == shape and name in r["rates"]
+                ]
+                at = [r for r in fit if Fraction(r["rates"][name]) == best(r)]
+                least = {
+                    p: min((r["halves"] for r in at if r["p"] == p), default=0) for p in DEVICES
+                }
+                shown = ", ".join(f"{p}: {h / 2:g}" for p, h in least.items() if h)
+                text.append(f"| {name} | {costs} | {len(at)} of {len(fit)} | {shown or '-'} |")
+    return "\n".join(text) + "\n"
+
+
+def picture(rows: list[dict]) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True)
+    for axis, shape in zip(axes, NAMED, strict=True):
+        for p in (2, 4, 6, 8):
+            own = [r for r in rows if (r["costs"], r["shape"], r["p"]) == ("F = B = W", shape, p)]
+            own = sorted((r for r in own if best(r)), key=lambda r: r["halves"])
+            x = [r["halves"] / 2 / p for r in own]
+            (line,) = axis.plot(
+                x, [float(best(r) / r["load"]) for r in own], "o-", label=f"{p} devices", ms=4
+            )
+            axis.plot(
+                x,
+                [float(Fraction(r["bound"]) / r["load"]) for r in own],
+                ":",
+                color=line.get_color(),
+            )
+        axis.set(title=shape, xlabel="memory over 1F1B's", ylim=(0.95, 3))
+        axis.legend()
+    axes[0].set_ylabel("period over load (dotted: bound)")
+    figure.tight_layout()
+    figure.savefig(PAGE / "pictures" / "period.png", dpi=90)
+
+
+def main(minutes: float) -> None:
+    until, rows = time.monotonic() + 60 * minutes, []
+    for p in DEVICES:
+        for costs in COSTS:
+            for shape in NAMED:
+                memory = range(2, 2 * p + 1, 1 if shape == "V" else 2)
+                rows += [entry(costs, shape, p, halves) for halves in memory]
+        print(p, f"{until - time.monotonic():.0f} s left", flush=True)
+        (HERE / "results.json").write_text(json.dumps(rows, indent=0) + "\n")
+        if time.monotonic() > until:
+            break
+    for found in sorted(filter(is_open, rows), key=lambda r: (r["p"], r["halves"])):
+        if time.monotonic() > until:
+            break
+        improved(found)
+    (HERE / "results.json").write_text(json.dumps(rows, indent=0) + "\n")
+    (HERE / "table.md").write_text(tables(rows))
+    picture(rows)
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 25)

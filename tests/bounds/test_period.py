@@ -1,0 +1,140 @@
+"""The period: its bounds against exact least periods, periodic orders, what a solve says of it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+import pipesat
+from pipesat.bounds.period import has_period, steady_bounds
+from pipesat.check.checker import check
+from pipesat.core.claims import Period
+from pipesat.core.errors import Contradiction
+from pipesat.heuristics import BASELINES
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.timing import time_order
+from pipesat.solver.growth.periodic import (
+    large_units,
+    periodic_applies,
+    periodic_order,
+    steady_rate,
+)
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.runner import Runner
+from tests.oracle.exact import Undecided, optimum
+from tests.oracle.generator import PAIRS, drawn
+from tests.oracle.period import least_period
+from tests.oracle.period_claims import KINDS, held_against
+from tests.support.problems import chain, two_routes, vee
+
+
+def best(problem: Problem) -> Fraction:
+    return max(steady.rate for steady in steady_bounds(problem, "makespan"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_bound_is_above_the_least_period(kind: str) -> None:
+    found = [both for seed in range(36) if (both := held_against(kind, seed, 400)) is not None]
+    assert len(found) >= 6
+    assert any(bound == least for bound, least in found)
+
+
+def test_the_least_period_by_hand() -> None:
+    """One microbatch of two stages at a time: F F B B, and W frees the rest of it: 5 units."""
+    document = {
+        "devices": [{"memory": 2}] * 2,
+        "stages": [
+            {"device": d, "F": 1, "B": 1, "W": 1, "held_after_F": 2, "held_after_B": 1}
+            for d in range(2)
+        ],
+    }
+    assert least_period(document) == 5
+    assert least_period(document | {"devices": [{"memory": 4}] * 2}) == 3
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_what_follows_for_a_run_is_no_more_than_its_optimum(seed: int) -> None:
+    document = drawn(
+        f"run {seed}",
+        shapes=("one device", "chain", "loop", "V"),
+        microbatches=(2, 3),
+        ops=12,
+        memory=("tight", "enough", "any"),
+        pairs=("", *PAIRS) if seed % 2 else ("",),
+        modes=("recompute", "offload") if seed % 3 == 0 else ("",),
+    )
+    problem = parse_problem(document)
+    for objective in ("makespan", "span"):
+        try:
+            least = optimum(document, objective, effort=0.2)
+        except Undecided:
+            continue
+        if least is not None:
+            for steady in steady_bounds(problem, objective):
+                assert steady.of_run(problem.microbatches[0]).value <= least, steady
+
+
+def test_load_area_and_whole_microbatches() -> None:
+    """F = B = W = 1 on 4 stages; a microbatch is away from device 0 for 2 x 4 units."""
+    assert best(chain(4, 16)) == 3
+    assert best(chain(4, 16, cap=4, held=(1, 0))) == 3
+    assert best(chain(4, 16, cap=2, held=(1, 0))) == 4  # two at once
+    assert best(chain(4, 16, cap=5, held=(2, 0))) == 4  # room for two and a half
+    assert best(chain(4, 16, cap=2, held=(1, 1))) == Fraction(9, 2)  # and W
+    assert best(vee(4, 16, cap=2, held=(1, 0))) == 9  # both chunks' stays, 18, over room for two
+
+
+def test_who_has_a_period() -> None:
+    assert has_period(chain(4, 16))
+    assert not has_period(chain(4, 15))
+    assert not has_period(two_routes(4, (16, 16)))
+    listed = chain(2, 8).with_microbatches([{"name": "a", "count": 8}])
+    assert not has_period(listed)
+
+
+def test_three_microbatches_every_ten_units() -> None:
+    """With 3/4 of 1F1B's memory 4 stages need 10/3 a microbatch, and one alone would take 4."""
+    problem = chain(4, 24, cap=6, held=(2, 1))
+    assert periodic_applies(problem)
+    assert rate_of(problem, 1, 8) == 4
+    assert rate_of(problem, 1, 7) is None
+    assert rate_of(problem, 3, 20) == Fraction(10, 3)
+
+
+def rate_of(problem: Problem, together: int, period: int) -> Fraction | None:
+    """The rate of what the model finds; F, B and W are two of its units."""
+    clock = Clock(60, deterministic=True)
+    order = periodic_order(
+        problem, large_units(problem), together, period, Runner(clock), clock, seed=0
+    )
+    if order is None:
+        return None
+    timed = time_order(problem, order)
+    assert not check(problem, timed)
+    return steady_rate(problem, timed)
+
+
+def test_the_rate_of_a_schedule() -> None:
+    problem = chain(4, 16, cap=4)
+    assert steady_rate(problem, BASELINES["zb-h1"](problem)) == 3
+    without = chain(4, 16)
+    gpipe = BASELINES["gpipe"](without)  # no part of it can be repeated alone
+    assert steady_rate(without, gpipe) == Fraction(gpipe.makespan, 16)
+
+
+def test_a_solve_says_both() -> None:
+    problem = chain(4, 16, cap=4).with_name("x")
+    result = pipesat.solve(problem, time_limit=2, workers=1)
+    assert result.period == Period(Fraction(3), Fraction(3))
+    assert result.document()["period"] == {"value": 3, "lower_bound": 3}
+    assert "3 a microbatch in the long run, proven least" in str(result)
+    few = pipesat.solve(chain(4, 15, cap=4), time_limit=2, workers=1)
+    assert few.period is None
+    assert few.document()["period"] is None
+
+
+def test_a_period_below_its_bound_is_refused() -> None:
+    with pytest.raises(Contradiction, match="period"):
+        Period(Fraction(3), Fraction(10, 3))
