@@ -147,7 +147,9 @@ def run(asked: Asked) -> int:
 
     if asked.output is None:
         return _verify(asked)
-    more = {"stop": None} if under_torchrun() else {}  # torchrun ends its ranks itself
+    more: dict[str, Any] = (
+        {"stop": None} if under_torchrun() else {}
+    )  # torchrun ends its ranks itself
     try:
         measured: Measured | None = asked.answer(**more)
     except RunFailed as error:

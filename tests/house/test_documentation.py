@@ -43,6 +43,7 @@ FEWER = (r"time_limit=\d+", "time_limit=0.3")  # the same for Python
 
 # Commands of pipesat that are read, and their options and values checked, but that do not run.
 ONLY_READ = {
+    "explore": "serves a page until its terminal ends: tests/compare/explore",
     "profile": "measures a model for minutes: tests/layers/profile/test_profile.py",
     "run": "starts a process per rank: tests/measure/processes/test_run.py, test_parity.py",
     "timeline import": "needs traces of a training job: tests/measure/timeline/test_timeline.py",
@@ -96,7 +97,7 @@ NOT_RUN = {
     "torchrun": "starts a process per rank: tests/measure/processes/test_run.py; here: it is there",
 }
 
-NEEDS_TORCH = {
+RUN_ELSEWHERE = {
     (
         "docs/memory.md",
         "from pipesat.measure.processes.memory_modes import",
@@ -105,6 +106,10 @@ NEEDS_TORCH = {
         "docs/python.md",
         "import pipesat\nfrom pipesat.measure.timeline.refit",
     ): "starts processes: tests/measure/processes/test_python_page.py",
+    (
+        "docs/python.md",
+        "pipesat.explore(",
+    ): "serves a page until its terminal ends: tests/compare/explore",
     (
         "docs/runtimes.md",
         "from torch.distributed.pipelining",
@@ -265,7 +270,7 @@ class Reader:
 
     def python(self, block: Block) -> None:
         code = compile(re.sub(*FEWER, block.text), self.page, "exec")
-        if not listed(NEEDS_TORCH, self.page, block.text):
+        if not listed(RUN_ELSEWHERE, self.page, block.text):
             exec(code, self.names)  # our own page
 
     def json(self, block: Block) -> None:
@@ -338,7 +343,7 @@ def test_a_page_runs_from_top_to_bottom(page: str, reader: Callable[[str], Reade
 
 def test_the_tables_have_no_idle_entries() -> None:
     """What is excused from running must still be there."""
-    for entry in NEEDS_TORCH:
+    for entry in RUN_ELSEWHERE:
         assert any(listed({entry: ""}, entry[0], block.text) for block in blocks(entry[0]))
     text = "".join((ROOT / page).read_text() for page in PAGES)
     assert [name for name in ONLY_READ if f"pipesat {name}" not in text] == []
@@ -453,7 +458,7 @@ def anchors(text: str) -> set[str]:
 def test_python_blocks_import_what_torch_has() -> None:
     """Blocks that run inside a rank only: the names they import."""
     pytest.importorskip("torch", reason="needs the extra `torch`")
-    for page, begin in NEEDS_TORCH:
+    for page, begin in RUN_ELSEWHERE:
         for block in blocks(page):
             if block.language == "python" and block.text.startswith(begin):
                 imports = [

@@ -143,7 +143,8 @@ class MemoryCurve {
     for (let n = Math.ceil((least - from) / each / step) * step; from + n * each <= most; n += step) {
       const at = x(from + n * each);
       pen.fillRect(Math.round(at), bottom, 1, 5);
-      pen.fillText(named(n), at, bottom + 13);
+      const half = pen.measureText(named(n)).width / 2;
+      pen.fillText(named(n), Math.min(at, this.box.clientWidth - half - 1), bottom + 13);
     }
     pen.textAlign = "right";
     pen.fillText(scale ? "memory of a device, as a share of 1F1B's" : "memory of a device", x(most), bottom + 27);

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_OPS: Final = 50_000
 """Of a problem on the page: all hand-written schedules are then there within seconds."""
-NUMBERS: Final[Mapping[str, Any]] = {
+NUMBERS: Final[dict[str, Any]] = {
     "placement": "chain",
     "chunks": None,
     "devices": 8,
@@ -44,7 +44,7 @@ NUMBERS: Final[Mapping[str, Any]] = {
     "memory_unit": "MiB",
 }
 """What the page begins with: costs are of one layer, and all layers are alike."""
-_LAYERS: Final[Mapping[str, Any]] = {
+_LAYERS: Final[dict[str, Any]] = {
     "placement": "chain",
     "chunks": None,
     "devices": 8,
@@ -54,7 +54,7 @@ _LAYERS: Final[Mapping[str, Any]] = {
     "memory": None,
     "backward": "either",
 }
-_PROBLEM: Final[Mapping[str, Any]] = {"microbatches": None, "memory": None}
+_PROBLEM: Final[dict[str, Any]] = {"microbatches": None, "memory": None}
 _SETTINGS: Final = {"": NUMBERS, "pipesat.layers/1": _LAYERS, FORMAT: _PROBLEM}
 """What can be set, by the format of the base."""
 _KEYS: Final = ", ".join(NUMBERS)
@@ -86,7 +86,8 @@ def problem_of(stated: Mapping[str, Any]) -> Problem:
     BadInput
         Naming the setting or the value of the document, or if there are too many ops.
     """
-    base, said = stated.get("base"), stated.get("settings")
+    base: Any = stated.get("base")
+    said = stated.get("settings")
     kind = "" if base is None else str(base.get("format") if isinstance(base, dict) else base)
     if kind not in _SETTINGS or not isinstance(said, dict) or said.keys() - _SETTINGS[kind].keys():
         expected = f"expected plain numbers, a problem or layers, and settings of {_KEYS}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -20,6 +22,7 @@ import pipesat
 from pipesat.core.errors import BadInput
 from pipesat.problem.problem import Problem
 from tests.conftest import Run
+from tests.support.paths import ROOT
 from tests.support.problems import chain, document
 
 pytest.importorskip("werkzeug", reason="needs the extra `explore`")
@@ -38,7 +41,7 @@ STATED: dict[str, Any] = {"base": None, "settings": SMALL | {"memory": None}}
 
 
 class Server(NamedTuple):
-    answers: Answers
+    answers: Any  # of this process
     port: int
     token: str
 
@@ -342,7 +345,7 @@ def test_explore_serves_until_it_is_stopped(tmp_path: Path) -> None:
 
     def ready(address: str) -> None:
         origin, token = address.split("/#token=")
-        seen.append(Server(None, int(origin.rpartition(":")[2]), token).request("/", method="GET"))  # type: ignore[arg-type]
+        seen.append(Server(None, int(origin.rpartition(":")[2]), token).request("/", method="GET"))
         stop.set()
 
     pipesat.explore(output=tmp_path / "new", port=0, browser=False, ready=ready, stop=stop)
@@ -388,3 +391,46 @@ def test_what_cannot_be_shown_is_said_before_anything_is_served(cli: Run, tmp_pa
         done = cli("explore", *words, "--no-browser")
         assert done.code == 2, words
         assert said in done.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["SIGHUP", "SIGTERM", "input"])
+def test_it_dies_with_its_terminal_and_so_does_a_search(end: str) -> None:
+    words = [sys.executable, "-m", "pipesat", "explore", "--json", "--no-browser", "--port", "0"]
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    process = subprocess.Popen(
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        lines = ""
+        while not lines.endswith("}\n"):
+            lines += process.stdout.readline()
+        origin, token = json.loads(lines)["page"].split("/#token=")
+        server = Server(None, int(origin.rpartition(":")[2]), token)
+        body = {"base": None, "settings": {"placement": "vee"}, "seconds": 500}
+        searching = threading.Thread(
+            target=partial(server.request, "/ask/solve", body), daemon=True
+        )
+        searching.start()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        started = Path(f"/proc/{process.pid}/task")
+        while searching.is_alive() and len([*started.iterdir()]) < 5:
+            time.sleep(0.05)
+        lanes = children.read_text().split()
+        if end == "input":
+            process.stdin.close()
+        else:
+            process.send_signal(getattr(signal, end))
+        code = process.wait(60)
+        assert code == {"SIGHUP": -signal.SIGHUP, "SIGTERM": 143, "input": 0}[end]
+        gone = time.monotonic() + 30
+        while any(Path(f"/proc/{lane}").exists() for lane in lanes):
+            assert time.monotonic() < gone
+            time.sleep(0.05)
