@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -394,7 +395,7 @@ def test_what_cannot_be_shown_is_said_before_anything_is_served(cli: Run, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["SIGHUP", "SIGTERM", "input"])
+@pytest.mark.parametrize("end", ["SIGHUP", "input"])
 def test_it_dies_with_its_terminal_and_so_does_a_search(end: str) -> None:
     words = [sys.executable, "-m", "pipesat", "explore", "--json", "--no-browser", "--port", "0"]
     path = os.pathsep.join([str(ROOT), *sys.path])
@@ -415,9 +416,12 @@ def test_it_dies_with_its_terminal_and_so_does_a_search(end: str) -> None:
         origin, token = json.loads(lines)["page"].split("/#token=")
         server = Server(None, int(origin.rpartition(":")[2]), token)
         body = {"base": None, "settings": {"placement": "vee"}, "seconds": 500}
-        searching = threading.Thread(
-            target=partial(server.request, "/ask/solve", body), daemon=True
-        )
+
+        def search() -> None:
+            with suppress(http.client.HTTPException, OSError):  # its server dies
+                server.request("/ask/solve", body)
+
+        searching = threading.Thread(target=search, daemon=True)
         searching.start()
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         started = Path(f"/proc/{process.pid}/task")
@@ -427,9 +431,9 @@ def test_it_dies_with_its_terminal_and_so_does_a_search(end: str) -> None:
         if end == "input":
             process.stdin.close()
         else:
-            process.send_signal(getattr(signal, end))
+            process.send_signal(signal.SIGHUP)
         code = process.wait(60)
-        assert code == {"SIGHUP": -signal.SIGHUP, "SIGTERM": 143, "input": 0}[end]
+        assert code == {"SIGHUP": -signal.SIGHUP, "input": 0}[end]
         gone = time.monotonic() + 30
         while any(Path(f"/proc/{lane}").exists() for lane in lanes):
             assert time.monotonic() < gone
