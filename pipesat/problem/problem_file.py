@@ -262,7 +262,8 @@ def _graph(route: RouteModel, number: int) -> Edges | None:
             other |= one
             joined |= dict.fromkeys(one, other)
     first = joined[route.stages[0]]
-    if apart := next((stage for stage in route.stages if stage not in first), None):
+    apart = next((stage for stage in route.stages if stage not in first), None)
+    if apart is not None:
         text = f"no edges connect stage {apart} with stage {route.stages[0]}, expected one graph"
         raise BadInput(text, where=where)
     chain = [*pairwise(route.stages)]

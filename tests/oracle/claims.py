@@ -20,7 +20,7 @@ from pipesat.heuristics import BASELINES
 from pipesat.problem.ops import parse_copy, parse_item
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
-from pipesat.schedule.schedule import Objective, Schedule, Timed, TimedCopy
+from pipesat.schedule.schedule import Objective, Order, Schedule, Timed, TimedCopy
 from pipesat.schedule.schedule_file import in_mode
 from pipesat.schedule.timing import retime, time_order
 from pipesat.solver.lanes.clock import Clock
@@ -78,14 +78,17 @@ def least(document: Document, objective: str, at_most: int | None) -> tuple[int 
 def wrong_of_bounds(document: Document, objective: Objective) -> Iterator[str]:
     """Closed forms above what is possible; feasibility and the schedule that then exists."""
     problem = parse_problem(document)
+    order: Order | None
     try:
         order = sure_order(problem)
     except Infeasible:
         if least(document, objective, None)[0] is not None:
             yield "called infeasible"
         return
+    except NotApplicable:  # none was found, so nothing is claimed
+        order = None
     least_time = min(x for s in document["stages"] for key, x in s.items() if key in KINDS)
-    if least_time or not problem.has_modes:  # else what shares an instant may matter
+    if order and (least_time or not problem.has_modes):  # else what shares an instant may matter
         sure = time_order(problem, order, objective)
         yield from map(str, check(problem, sure))
         yield from judged(document, sure)[0]
@@ -230,7 +233,7 @@ def wrong_of_proofs(document: Document, objective: Objective, steps: int = 40) -
     incumbent.raise_bound(Bound(0, "nothing"))
     try:
         incumbent.offer(sure_order(problem), "sure")
-    except Infeasible:
+    except (Infeasible, NotApplicable):
         return
     if incumbent.value is None:  # where ops of no time share an instant
         return

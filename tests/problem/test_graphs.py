@@ -81,6 +81,7 @@ def test_edges_that_state_the_chain_change_nothing() -> None:
         ({"edges": [[0, 1], [0, 1]]}, "edges[1]"),
         ({"edges": [[0, 1]]}, "edges"),
         ({"edges": []}, "edges"),
+        ({"stages": [1, 2, 0], "edges": [[1, 2]]}, "edges"),
         ({"edges": [[0, 1, 2]]}, "edges[0]"),
         ({"slices": 1}, "slices"),
         ({"slices": 3}, "slices"),
