@@ -68,7 +68,7 @@ def problem_from_profile(
         Capacity as 40GiB, one for all devices or one each; ``None``: unlimited.
     training
         What training adds to the model, as optimizer=sgd,grad_dtype=float32. Keys: optimizer,
-        grad_dtype, state_dtype, master_dtype (of a second copy of the weights), receive. ``receive``
+        grad_dtype, state_dtype, master_dtype (of a second copy of the weights), receive. The last
         is a release of torch (torch is the newest, or 2.13, 2.15, installed), or held. With held,
         nothing stays that was sent; ``None``: adamw with the parameters' own types, as in torch.
     reserve

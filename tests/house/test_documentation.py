@@ -81,9 +81,6 @@ PART_OF = {
 
 # What else a page takes as given at a command that begins so.
 GIVEN = {
-    ("docs/compare.md", "pipesat solve problem.json"): (
-        "pipesat problem from-profile profile.json --devices 4 --microbatches 8 -o problem.json",
-    ),
     ("docs/runtimes.md", "pipesat show PROBLEM order.csv"): (
         "pipesat export PROBLEM NAME --to torch -o order.csv",
     ),
