@@ -7,10 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from pipesat.compare.from_profile import problem_from_profile
 from pipesat.core.amounts import amount
+from pipesat.core.complaint import Says
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.strict_json import MOST, Amount, Count, StrictModel
 from pipesat.layers.profile.cut import Statistic
@@ -25,21 +26,25 @@ from pipesat.problem.stage import COSTS
 UNLIMITED: Final = "unlimited"
 
 
-def require_capacity(value: object, where: str, source: str) -> None:
-    """Pass if it is a value of the ``memory`` axis."""
+def _capacity(value: Any) -> Any:
     numbers = value if isinstance(value, list) and value else [value]
     if value == UNLIMITED or all(type(one) is int and 0 <= one <= MOST for one in numbers):
-        return
+        return value
     with suppress(BadInput):
-        if isinstance(value, str) and (share_of_1f1b(value) is not None or amount(where, value)):
-            return
-    raise BadInput(
-        'expected an integer, a list with one per device, "unlimited", a share as "1f1b*0.75", '
-        'or an amount as "40GiB"',
-        source=source,
-        where=where,
-        value=value,
-    )
+        if isinstance(value, str) and (share_of_1f1b(value) is not None or amount("", value)):
+            return value
+    raise ValueError
+
+
+Capacity: TypeAlias = Annotated[
+    Any,
+    AfterValidator(_capacity),
+    Says(
+        'an integer, a list with one per device, "unlimited", a share as "1f1b*0.75", or an amount '
+        'as "40GiB"'
+    ),
+]
+"""A value of the ``memory`` axis."""
 
 
 def with_axes(problem: Problem, axes: Axes) -> Problem:

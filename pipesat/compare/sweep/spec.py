@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os.path
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from glob import iglob
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
@@ -19,13 +21,13 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 from pydantic import BeforeValidator, Field
 
 from pipesat.compare.sweep.sources import (
+    Capacity,
     NumbersModel,
     ProfileModel,
     Source,
     from_numbers,
     from_problem,
     from_profile,
-    require_capacity,
 )
 from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput, NotApplicable
@@ -68,7 +70,7 @@ class GridModel(StrictModel):
     placement: _Axis[Placement] | None = None
     chunks: _Axis[Annotated[int, Field(ge=1)]] | None = None
     split: _Axis[Literal["even", "balanced"]] | None = None
-    memory: _Axis[Any] | None = None
+    memory: _Axis[Capacity] | None = None
     comm: _Axis[Amount] | None = None
     backward: _Axis[Literal["auto", "split", "fused", "either"]] | None = None
     objective: _Axis[Literal["makespan", "span"]] = ["makespan"]
@@ -170,8 +172,6 @@ def _grid(
         if alien is not None:
             raise BadInput("a problem file has its own", source=where, where=alien)
         axes["problem"] = _problem_files(model.problem, folder, where, sources)
-    for number, value in enumerate(model.memory or []):
-        require_capacity(value, f"memory[{number}]", where)
     return {name: [None] if values is None else values for name, values in axes.items()}
 
 
@@ -199,26 +199,18 @@ def _problem_files(
     """Names of the problem files, relative to the sweep file's folder as the patterns are."""
     names: dict[str, None] = {}
     for number, pattern in enumerate(patterns):
-        found = _matches(pattern, folder)
+        found = [pattern]
+        if not os.path.isfile(folder / pattern):  # nor is a name that no file can have
+            found = (
+                [] if "\0" in pattern else sorted(iglob(pattern, root_dir=folder, recursive=True))
+            )
         if not found:
             raise BadInput(
                 "no such problem file", source=where, where=f"problem[{number}]", value=pattern
             )
         names |= dict.fromkeys(found)
-    for name in names:
-        sources[name] = from_problem(folder / name)
+    sources.update({name: from_problem(folder / name) for name in names})
     return list(names)
-
-
-def _matches(pattern: str, folder: Path) -> list[str]:
-    import glob
-    import os.path
-
-    if os.path.isfile(folder / pattern):  # False for a name that no file can have
-        return [pattern]
-    if "\0" in pattern:
-        return []
-    return sorted(glob.glob(pattern, root_dir=folder, recursive=True))
 
 
 @dataclass(frozen=True)
