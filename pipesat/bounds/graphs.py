@@ -17,12 +17,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from pipesat.core.errors import Infeasible
-from pipesat.kernels.timing import over_room
 from pipesat.problem.ops import Event, Item, Kind, Op, Phase
 from pipesat.problem.problem import Problem, once
 from pipesat.problem.rules import inputs_of, last_stages, leads_to, memory_in_order
 from pipesat.problem.variants import Variant, variants
-from pipesat.schedule.arrays_of import coded
 from pipesat.schedule.schedule import Order
 
 
@@ -104,7 +102,12 @@ def _held_while_it_runs(variant: Variant) -> int:
 def one_at_a_time(problem: Problem) -> Order | None:
     """Return an order of one sequence after the other that fits memory, if one was found."""
     found = (_in_turn(problem, deep, modes) for modes in _modes(problem) for deep in (True, False))
-    return next((order for order in found if over_room(*coded(problem, order)) < 0), None)
+    return next((order for order in found if _fits(problem, order)), None)
+
+
+def _fits(problem: Problem, order: Order) -> bool:
+    peaks = zip(problem.devices, _peaks(problem, order), strict=True)
+    return all(device.room is None or peak <= device.room for device, peak in peaks)
 
 
 def peaks_one_at_a_time(problem: Problem) -> list[int]:

@@ -69,15 +69,10 @@ def problem_from_profile(
         training
             What training adds to the model, as optimizer=sgd,grad_dtype=float32. Keys: optimizer,
             grad_dtype, state_dtype, master_dtype (of a second copy of the weights), receive. The last
-    <<<<<<< HEAD
-            is a release of torch (torch is the newest, or 2.13, 2.15, installed), or held. With held,
-            nothing stays that was sent; ``None``: adamw with the parameters' own types, as in torch.
-    =======
-            one is a release of torch (torch is the newest, or 2.13, 2.15, installed), or held. With
+                one is a release of torch (torch is the newest, or 2.13, 2.15, installed), or held. With
             held, nothing stays that was sent. ``None``: adamw with the parameters' own types, as in
             torch.
-    >>>>>>> aa131a2a (What receive may be: sentences that the help's rule takes)
-        reserve
+            reserve
             Memory per device for everything else, as 1GiB.
         link_delay
             Microseconds of delay on every link; ``None``: as measured, or 0.
