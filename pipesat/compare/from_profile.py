@@ -58,49 +58,49 @@ def problem_from_profile(
 ) -> Problem:
     """Make a problem of a measured profile: layers cut into stages, memory added up.
 
-        Parameters
-        ----------
-        profile
-            A profile, or the path of its file.
-        microbatches
-            How many enter.
-        memory
-            Capacity as 40GiB, one for all devices or one each; ``None``: unlimited.
-        training
-            What training adds to the model, as optimizer=sgd,grad_dtype=float32. Keys: optimizer,
-            grad_dtype, state_dtype, master_dtype (of a second copy of the weights), receive. The last
-                one is a release of torch (torch is the newest, or 2.13, 2.15, installed), or held. With
-            held, nothing stays that was sent. ``None``: adamw with the parameters' own types, as in
-            torch.
-            reserve
-            Memory per device for everything else, as 1GiB.
-        link_delay
-            Microseconds of delay on every link; ``None``: as measured, or 0.
-        links
-            Measured delays from another file.
-        backward
-            ``auto``: fused where splitting does not pay, else either.
-        split_limit
-            Largest (B + W) / BW that may pay, for ``backward`` auto; ``None``: 1.5.
-        cost
-            Of an op's times: 10th percentile (low), median, or 90th (high).
-        modes
-            Memory modes of the stages: recompute, offload, drop after B, keep the input only, none;
-            ``None``: recompute and offload, as far as the profile has them.
-        copy_bandwidth
-            Per second between a device and its host, as 20GiB: gives the offload mode; ``None``: as
-            measured on a GPU.
-        copy_channels
-            1: copies out and back share a channel. 2: they have one each.
-        details
-            Called with what the numbers consist of: costs and layers of every stage, each device's
-            static memory by what it is for, why a backward is fused, remarks.
+    Parameters
+    ----------
+    profile
+        A profile, or the path of its file.
+    microbatches
+        How many enter.
+    memory
+        Capacity as 40GiB, one for all devices or one each; ``None``: unlimited.
+    training
+        What training adds to the model, as optimizer=sgd,grad_dtype=float32. Keys: optimizer,
+        grad_dtype, state_dtype, master_dtype (of a second copy of the weights), receive. The last
+        one is a release of torch (torch is the newest, or 2.13, 2.15, installed), or held. With
+        held, nothing stays that was sent. ``None``: adamw with the parameters' own types, as in
+        torch.
+    reserve
+        Memory per device for everything else, as 1GiB.
+    link_delay
+        Microseconds of delay on every link; ``None``: as measured, or 0.
+    links
+        Measured delays from another file.
+    backward
+        ``auto``: fused where splitting does not pay, else either.
+    split_limit
+        Largest (B + W) / BW that may pay, for ``backward`` auto; ``None``: 1.5.
+    cost
+        Of an op's times: 10th percentile (low), median, or 90th (high).
+    modes
+        Memory modes of the stages: recompute, offload, drop after B, keep the input only, none;
+        ``None``: recompute and offload, as far as the profile has them.
+    copy_bandwidth
+        Per second between a device and its host, as 20GiB: gives the offload mode; ``None``: as
+        measured on a GPU.
+    copy_channels
+        1: copies out and back share a channel. 2: they have one each.
+    details
+        Called with what the numbers consist of: costs and layers of every stage, each device's
+        static memory by what it is for, why a backward is fused, remarks.
 
-        Raises
-        ------
-        BadInput
-            If there are more stages than layers, a value is wrong, or both ``link_delay`` and ``links``
-            are given.
+    Raises
+    ------
+    BadInput
+        If there are more stages than layers, a value is wrong, or both ``link_delay`` and ``links``
+        are given.
     """
     from pipesat.layers.profile.profile_file import read_links, read_profile
     from pipesat.layers.profile.stages_of import SPLIT_LIMIT, problem_of_profile
