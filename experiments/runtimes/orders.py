@@ -20,6 +20,7 @@ from pipesat.compare.exports import export, import_order
 from pipesat.problem.ops import Pair, members
 from pipesat.runtimes import RUNTIMES
 from pipesat.runtimes.as_run import as_run
+from pipesat.runtimes.options import Options
 from tests.support.runtime_orders import orders
 from tests.support.runtime_stand_ins import loaded
 
@@ -87,7 +88,9 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for name, (problem, schedule) in orders().items():
         sizes = len(problem.devices), len(problem.stages), problem.routes[0].microbatches
-        for to in ("primus", "d9d", "jaxpp"):
+        for to, runtime in RUNTIMES.items():
+            if not runtime.in_python or runtime.why_not(problem, Options()):
+                continue
             path = asked.folder / f"{to}-{name.replace(', ', '-')}.py"
             export(problem, schedule, to, path)
             made = as_run(problem, schedule, RUNTIMES[to]).schedule

@@ -249,8 +249,10 @@ def tasks_of(item):
 # (``full_fwd``), F before W (``activations_bwd``), or F and B before W (``full_bwd``).
 
 #
-# ELF makes a group of every two neighbouring stages' ranks. torch 2.13 and 2.15 refuse one of a
-# rank with itself, as at the turn of a V, so the file's class makes it of that rank alone.
+# ELF makes a group of every two neighbouring stages' ranks once per stage of a rank. Where one stage
+# is the first of its rank and its neighbour the second of another, as in a loop, each end takes
+# another group, and both wait for ever. torch 2.13 and 2.15 refuse a group of a rank with itself, as
+# at the turn of a V. So the file's class makes its own: one for both ends, and none within a rank.
 
 _ELF_NOTE: Final = (
     "hand it to ELF: import the file, then Pipeline(parts) with Pipeline of this file, in place of "
@@ -277,11 +279,12 @@ _ELF_ADAPTER: Final = r"""
 import re
 
 import elf
+import torch
 from elf.scheduling.ilp import RematScheduler
 from elf.scheduling.schedulers import FixedSchedule
-from torch import distributed
 
 OP = re.compile(r"(\d+)([FBW]+)(\d+)")
+STAGES = ORDER["stages"]
 OPTIONS = {
     "recompute": "full_fwd",
     "drop after B": "activations_bwd",
@@ -300,7 +303,7 @@ def schedule(placement, n_micro_batches):
     flags = {
         option: [
             [(stage, m, name) in modes for m in range(n_micro_batches)]
-            for stage in range(len(placement))
+            for stage in range(STAGES)
         ]
         for name, option in OPTIONS.items()
     }
@@ -313,12 +316,17 @@ class Pipeline(elf.Pipeline):
         super().__init__(parts, **own | options)
 
     def _init_p2p_process_groups(self, signatures):
-        new_group = distributed.new_group
-        distributed.new_group = lambda ranks, **how: new_group(sorted({*ranks}), **how)
-        try:
-            return super()._init_p2p_process_groups(signatures)
-        finally:
-            distributed.new_group = new_group
+        groups = {stage: tuple({"fwd": {}, "bwd": {}} for _ in "rs") for stage in range(STAGES)}
+        cuda = torch.cuda.is_available()
+        device = torch.device("cuda", torch.cuda.current_device()) if cuda else None
+        for stage, signature in enumerate(signatures):
+            for source in sorted({*signature.get_all_sources()} - {None}):
+                ranks = [self.placement[source], self.placement[stage]]
+                for way, send, receive in [("fwd", source, stage), ("bwd", stage, source)]:
+                    if len({*ranks}) == 2:  # one group for both ends
+                        group = torch.distributed.new_group(ranks, device_id=device)
+                        groups[receive][0][way][send] = groups[send][1][way][receive] = group
+        return groups
 """
 
 # An order for OLMo-core: a subclass of its schedule, in that one's place.

@@ -235,7 +235,7 @@ def test_what_primus_is_handed(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TEN)
 def test_what_elf_is_handed(name: str, tmp_path: Path) -> None:
-    """Whole backwards as B and W; a group for every two neighbours, of one rank at a V's turn."""
+    """Whole backwards as B and W; one group for both ends of two neighbours, none in a rank."""
     problem, schedule = TEN[name]
     placement = [stage.device for stage in problem.stages]
     with stand_ins():
@@ -249,7 +249,11 @@ def test_what_elf_is_handed(name: str, tmp_path: Path) -> None:
                 made.schedule(*wrong)
     assert pipe.model == ["part"]
     assert (pipe.options["partitioner"], pipe.options["comm_scheduler"]) == (False, "topo")
-    assert pipe.groups == [tuple(sorted({*two})) for two in pairwise(placement)]
+    for stage, two in enumerate(pairwise(placement)):
+        (receives, sends), (from_before, to_before) = pipe.groups[stage], pipe.groups[stage + 1]
+        group = None if len({*two}) == 1 else two
+        assert sends["fwd"].get(stage + 1) == from_before["fwd"].get(stage) == group
+        assert to_before["bwd"].get(stage) == receives["bwd"].get(stage + 1) == group
     assert not any(op.options for op in ops)
     for rank, row in enumerate(run_by("elf", problem, schedule)):
         halves = [

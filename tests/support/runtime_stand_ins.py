@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple, NewType
@@ -237,17 +236,26 @@ class RematScheduler:
         return made
 
 
-class ElfPipeline:
+class ElfPipeline(ABC):
     """What runs a schedule; its groups are of neighbouring stages' ranks."""
 
     def __init__(self, model: list[Any], **options: Any) -> None:
         self.model, self.options = model, options
-        self.groups = self._init_p2p_process_groups(None)
+        self.placement = options["placement"]
+        signatures = [Signature(stage) for stage in range(len(self.placement))]
+        self.groups = self._init_p2p_process_groups(signatures)
 
-    def _init_p2p_process_groups(self, signatures: Any) -> list[Any]:
-        group = sys.modules["torch.distributed"].new_group  # type: ignore[attr-defined]
-        ranks = self.options["placement"]
-        return [group([*two], device_id=signatures) for two in pairwise(ranks)]
+    @abstractmethod
+    def _init_p2p_process_groups(self, signatures: list[Signature]) -> Any: ...
+
+
+class Signature(NamedTuple):
+    """Where a stage's inputs come from: the stage before it."""
+
+    stage: int
+
+    def get_all_sources(self) -> list[int | None]:
+        return [self.stage - 1] if self.stage else [None]
 
 
 def new_group(ranks: list[int], device_id: Any) -> tuple[int, ...]:
@@ -335,7 +343,10 @@ def _modules() -> Iterator[ModuleType]:
     )
     yield module("jaxpp.schedules", BaseSchedule, FusedTask, Task)
     yield module("jaxpp.types", TaskType, MpmdIdx=MpmdIdx)
-    yield module("torch.distributed", new_group)
+    distributed = module("torch.distributed", new_group)
+    yield distributed
+    cuda = module("torch.cuda", is_available=lambda: False)
+    yield module("torch", distributed=distributed, cuda=cuda)
     yield module("elf", Pipeline=ElfPipeline)
     yield module("elf.scheduling.ilp", RematScheduler)
     yield module("elf.scheduling.schedulers", FixedSchedule)
