@@ -607,8 +607,10 @@ class Problem:
         first, *others = numbers.values() or (0,)
         return all(
             self.resulting(stage, 0, first) == self.resulting(stage, 0, other)
-            and self.link_of_class(stage, first) == self.link_of_class(stage, other)
             for other, stage in product(others, route.stages)
+        ) and all(
+            self.link_of_class(here, first, after) == self.link_of_class(here, other, after)
+            for other, (here, after) in product(others, route.edges)
         )
 
     def class_of(self, stage: int, microbatch: int) -> int:

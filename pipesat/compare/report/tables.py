@@ -178,7 +178,12 @@ def assumptions(problem: Problem) -> Facts:
     offloads = any(mode.offload for stage in problem.stages for mode in stage.modes)
     modes = dict.fromkeys(plain(mode.name) for stage in problem.stages for mode in stage.modes)
     channels = sorted({device.copy_channels for device in devices})
-    links = [problem.link(op.stage, op.microbatch) for op in one_of_each(problem) if op.kind == "F"]
+    links = [
+        problem.link(op.stage, op.microbatch, after)
+        for op in one_of_each(problem)
+        if op.kind == "F"
+        for after in problem.after[op.stage]
+    ]
     delays = sorted({delay for link in links if link for delay in (link.F, link.B)})
     caps = sorted({device.memory for device in devices if device.memory is not None})
     pairs = [] if overlap is None or not overlap.listed else [f"{len(overlap.listed)} combinations"]
