@@ -25,15 +25,22 @@ RULES: Final[dict[str, Callable[[Sequence[int]], Sequence[int]]]] = {
     "ascending": lambda descending: descending[::-1],
     "both-ends": _both_ends,
 }
-"""From a route's microbatches, the longest first, to the order of each rule."""
+"""From a route's sequences, the longest first, to the order of each rule."""
 
 
 def permutation_by(problem: Problem, rule: str) -> Permutation:
-    """Return each route's microbatches in the order of a rule; plain numbers stay in order."""
+    """Return each route's microbatches in the order of a rule; plain numbers stay in order.
+
+    The slices of a sequence stay together.
+    """
     return [
         range(route.microbatches)
         if route.classes is None
-        else list(RULES[rule](_longest_first(problem, route)))
+        else [
+            microbatch
+            for first in RULES[rule](_longest_first(problem, route))
+            for microbatch in range(first, first + route.slices)
+        ]
         for route in problem.routes
     ]
 
@@ -61,13 +68,17 @@ def permutations(problem: Problem) -> dict[str, Permutation]:
 
 
 def _longest_first(problem: Problem, route: Route) -> list[int]:
-    """A route's microbatches by the compute time of all its stages; equal ones by number."""
+    """First slices of a route's sequences, by compute time on all stages; equal ones by number."""
     work = []
     for kind in range(len(route.definitions)):
         amounts = [problem.resulting(stage, 0, kind) for stage in route.stages]
         work.append(sum(stage.F + stage.least_backward_work for stage in amounts))
-    classes = route.classes or ()
-    return sorted(range(route.microbatches), key=lambda microbatch: -work[classes[microbatch]])
+    classes, slices = route.classes or (), route.slices
+
+    def of_sequence(first: int) -> int:
+        return sum(work[kind] for kind in classes[first : first + slices])
+
+    return sorted(range(0, route.microbatches, slices), key=lambda first: -of_sequence(first))
 
 
 def entered_by(

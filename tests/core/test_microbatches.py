@@ -158,6 +158,9 @@ def test_rules_of_thumb() -> None:
     assert list(permutations(problem)) == ["given", "ascending", "both-ends"]
     assert list(permutations(example("given", 4))) == ["given"]
     assert set(permutations(problem)) <= set(RULES)
+    (route,) = example(count=5).routes
+    sliced = replace(problem, routes=(replace(route, slices=2),))
+    assert permutation_by(sliced, "ascending") == [[4, 5, 2, 3, 0, 1]]
 
 
 def test_each_baseline_has_a_row_as_given_and_one_for_a_better_rule() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from random import Random
 from typing import Any
 
@@ -17,6 +17,7 @@ from pipesat.check.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.heuristics import BASELINES
+from pipesat.heuristics.microbatch_orders import entered_by, permutations
 from pipesat.problem.ops import parse_copy, parse_item
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
@@ -255,17 +256,20 @@ def wrong_of_proofs(document: Document, objective: Objective, steps: int = 40) -
 
 
 def wrong_of_hand_written(document: Document, objective: Objective) -> Iterator[str]:
-    """Every hand-written schedule that applies: complete and in order; the two judges agree."""
+    """Every hand-written schedule that applies: complete and in order; the two judges agree.
+
+    Microbatches enter in every order that may do.
+    """
     problem = parse_problem(document)
-    for name, published in BASELINES.items():
+    for (name, published), order in product(BASELINES.items(), permutations(problem).items()):
         try:
-            schedule = retime(problem, published(problem), objective)
+            schedule = retime(problem, entered_by(published, problem, *order), objective)
         except NotApplicable:
             continue
         broken, found = judged(document, schedule)[0], check(problem, schedule)
         rules = {what.partition(":")[0] for what in broken}
         if bool(broken) != bool(found) or rules - {"memory", "order"}:
-            yield f"{name}: {broken}, {[*map(str, found)]}"
+            yield f"{name}, {order[0]}: {broken}, {[*map(str, found)]}"
 
 
 CLAIMS = {
