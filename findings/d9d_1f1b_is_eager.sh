@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Finding: d9d's schedule "1f1b" with one stage a rank is eager 1F1B. The first of p ranks holds 2p - 1 microbatches,
 #   where 1F1B holds p: 7, 5, 3 and 1 on 4 ranks, not 4, 3, 2 and 1.
-# Package: d9d 0.24.0 with torch 2.15.0.
+# Package: d9d 0.24.0 with torch 2.14.1.
 # Seen in its code: one builder makes "1f1b" for any number of stages a rank, with the warm-up of interleaved 1F1B,
 #   2 (p - 1 - r) forwards more than the last rank has.
 # Guess of a good engineer: 1F1B, with the memory that its paper is known for. The docs call it "Interleaved 1F1B",
@@ -13,7 +13,7 @@ set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install -q torch==2.15.0 numpy==2.4.6 pydantic optree tqdm safetensors
+"$work/venv/bin/pip" install -q torch==2.14.1 numpy==2.4.6 pydantic optree tqdm safetensors
 "$work/venv/bin/pip" install -q --no-deps d9d==0.24.0
 cat > "$work/look.py" <<'PY'
 from d9d.pipelining.factory.config import PipelineSchedule1F1BConfig

@@ -108,7 +108,8 @@ def main() -> None:
         made: pipesat.Problem = getattr(pipesat.Problem, placement)(
             devices=p, microbatches=m, F=2, B=2, W=1
         )
-        exported = pipesat.export(made, name, "automodel", folder / f"{placement}-{name}.yaml")
+        file = folder / f"{placement}-{name}.yaml"
+        exported = pipesat.export(made, name, "automodel", file, version="2.13")
         knobs = [k for k in exported.knobs if k["knob"] == "pp_recv_buffer_pool_slack"]
         home = [made.stages[stage].device for stage in made.routes[0].stages]
         csv = str(exported.path.with_suffix(".csv"))

@@ -17,6 +17,8 @@ from pipesat.compare.result_folder import result_files
 from pipesat.core.claims import Standing
 from pipesat.core.folder import json_file, write_folder
 from pipesat.runtimes import EXPORTERS, FILE_NAMES
+from pipesat.runtimes.knobs import knobs_of
+from pipesat.runtimes.options import Options
 from pipesat.schedule.result import Baseline, Solution
 from pipesat.schedule.schedule_file import schedule_bytes
 
@@ -75,6 +77,16 @@ class Advice(Advised):
             return plan_pictures(question.layers, advised, self.standing) | drawn
 
         write_folder(folder, files, claims=claims, pictures=pictures)
+
+
+def with_knobs(advice: Advice) -> Advice:
+    """Return the answer with the numbers that the runtime asks for beside the chosen order."""
+    question, row = advice.question, advice.chosen
+    if row is None:
+        return advice
+    handed = Options(version=question.release if "version" in question.record.takes else None)
+    knobs = knobs_of(question.record.name, row.problem, row.schedule, handed)
+    return replace(advice, knobs=tuple(knobs))
 
 
 def _configuration(advice: Advised, row: Row, place: str = "") -> dict[str, bytes]:

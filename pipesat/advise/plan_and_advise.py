@@ -256,14 +256,13 @@ def advise(
     from pipesat.advise.advice_table import shown_rows
     from pipesat.advise.advising import advised
     from pipesat.advise.estimate_ends import ends_of
-    from pipesat.advise.files import Advice
+    from pipesat.advise.files import Advice, with_knobs
     from pipesat.advise.model_source import asked, require_room, require_units
     from pipesat.advise.plan import concluded
     from pipesat.compare.model_costs import given
     from pipesat.layers.pipeline import speed_of
     from pipesat.layers.stages import with_buffers
     from pipesat.runtimes import released
-    from pipesat.runtimes.knobs import knobs_of
     from pipesat.solver.options import SolveOptions
 
     if gpu is not None and tokens is not None:
@@ -300,6 +299,4 @@ def advise(
     found = concluded(search)
     rows, left = tuple(trials.rows), tuple(trials.left_out.items())
     answer = Advice(question, rows, found, left, whole.seconds, trials.settings, ends)
-    if (row := answer.chosen) is None:
-        return answer
-    return replace(answer, knobs=(*knobs_of(question.record.name, row.problem, row.schedule),))
+    return with_knobs(answer)

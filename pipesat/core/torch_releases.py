@@ -35,6 +35,9 @@ class Release:
         runtime that reads a CSV.
     eval_fails
         Whether ``eval()`` fails on a rank that holds two neighbouring stages.
+    active_stages
+        Whether the most stages that FSDP holds whole is an argument, ``max_active_stages``; else
+        it is 3.
     """
 
     version: Version
@@ -43,6 +46,7 @@ class Release:
     per_edge: str
     eval_divides: bool
     eval_fails: bool
+    active_stages: bool
 
     def __str__(self) -> str:
         return f"torch {self.version}"
@@ -56,6 +60,7 @@ RELEASES: Final = (
         per_edge="",
         eval_divides=True,
         eval_fails=True,
+        active_stages=False,
     ),
     Release(
         version="2.15",
@@ -64,6 +69,7 @@ RELEASES: Final = (
         per_edge="TORCH_DISTRIBUTED_PIPELINE_PER_EDGE_P2P",
         eval_divides=False,
         eval_fails=True,
+        active_stages=True,
     ),
 )
 NEWEST: Final = RELEASES[-1]

@@ -151,7 +151,7 @@ def _export(
         made = runtime.write(runtime, problem, schedule, options)
         read = partial(runtime.read, runtime)
     require_as_meant(name, made, lambda: read(problem, made, options))
-    knobs = [knob.record for knob in knobs_of(name, problem, schedule, exact=options.exact)]
+    knobs = [knob.record for knob in knobs_of(name, problem, schedule, options)]
     if not knobs:
         return made
     file = json_file({"format": KNOBS_FORMAT, "problem": problem.sha256, "knobs": knobs})

@@ -22,14 +22,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args
 
 from pipesat.core.errors import NotApplicable
+from pipesat.core.settings import OnTorch
 from pipesat.core.showing import Table, ranges, table_of
+from pipesat.core.torch_releases import Release, release_named
 from pipesat.layers.megatron import CORE_VERSION, GROUP_SIZE, group_sizes, refusal
 from pipesat.problem.ops import members
 from pipesat.problem.problem import Problem
 from pipesat.runtimes.megatron import OVERLAPPED, own_of
+from pipesat.runtimes.options import Options
 from pipesat.runtimes.torch.adapt import adapt
 from pipesat.schedule.schedule import Order, Schedule
 
@@ -40,7 +43,7 @@ SUFFIX: Final = ".knobs.json"
 FORMAT: Final = "pipesat.knobs/1"
 _MOST_OPS: Final = 200_000  # of an order: for more, no knob is looked at
 _MOST_GROUPS: Final = 8  # those that divide the number of microbatches first
-_IN_TORCH: Final = 3  # active stages by default; torch 2.13 knows no other number
+_IN_TORCH: Final = 3  # active stages by default
 
 
 class Knob(NamedTuple):
@@ -91,27 +94,24 @@ def knobs_table(knobs: Sequence[Mapping[str, Any]]) -> Table:
     return replace(shown, lines=lines)
 
 
-def knobs_of(runtime: str, problem: Problem, schedule: Schedule, *, exact: bool = False) -> Knobs:
-    """Yield the knobs of a runtime for an order that it is handed, ours first of each.
-
-    ``exact`` as in an export for torch.
-    """
+def knobs_of(runtime: str, problem: Problem, schedule: Schedule, options: Options) -> Knobs:
+    """Yield the knobs of a runtime for an order that it is handed so, ours first of each."""
     if len(schedule) > _MOST_OPS or runtime not in _KNOBS:
         return
-    if runtime in _OF_CSV:
-        adapted = adapt(problem, schedule, exact=exact)
+    if runtime in get_args(OnTorch):
+        adapted = adapt(problem, schedule, exact=options.exact)
         problem, schedule = adapted.problem, adapted.schedule
     for knob in _KNOBS[runtime]:
         with suppress(NotApplicable):
-            yield from knob(problem, schedule)
+            yield from knob(problem, schedule, release_named(options.version))
 
 
-def _active_stages(_: Problem, schedule: Schedule) -> Knobs:
-    name = "torch 2.15", "max_active_stages"
+def _active_stages(_: Problem, schedule: Schedule, release: Release) -> Knobs:
+    name = str(release), "max_active_stages"
     rows = [[{op.stage for op in members(item)} for item in row] for row in schedule.order]
     stages = [len(set[int]().union(*row)) for row in rows]
     least = max(len(cell) for row in rows for cell in row)
-    if max(stages) == 1:
+    if max(stages) == 1 or not release.active_stages:
         return
     gathers = {n: [_gathered(row, n) for row in rows] for n in range(least, max(stages) + 1)}
     ours = next(n for n, found in gathers.items() if found == stages)
@@ -138,8 +138,12 @@ def _gathered(cells: Sequence[set[int]], most: int) -> int:
     return count + len(active)
 
 
-def _receive_rings(problem: Problem, schedule: Schedule) -> Knobs:
-    name = "NeMo AutoModel 0.7.0", "pp_recv_buffer_pool_slack"
+def _receive_rings(problem: Problem, schedule: Schedule, release: Release) -> Knobs:
+    name = f"NeMo AutoModel 0.7.0 on {release}", "pp_recv_buffer_pool_slack"
+    if not release.keeps_buffers:
+        told = "leave pp_recv_buffer_pool off: a buffer is made directly before its receive"
+        yield Knob(*name, 0, True, told)
+        return
     stages, m = len(problem.stages), problem.routes[0].microbatches
     clashes = ring_clashes(problem, schedule.order)
 
@@ -155,8 +159,8 @@ def _receive_rings(problem: Problem, schedule: Schedule) -> Knobs:
 
     slack = next(slack for slack in range(m + 1) if not broken(slack))
     told = (
-        f"{sizes(slack)} receive buffers, stage by stage, in place of {m}: until torch 2.14, and "
-        "by install_recv_buffer_pool, as the option does nothing beside a CSV"
+        f"{sizes(slack)} receive buffers, stage by stage, in place of {m}: by "
+        "install_recv_buffer_pool, as the option does nothing beside a CSV"
     )
     yield Knob(*name, slack, True, told)
     if slack:
@@ -209,19 +213,19 @@ def ring_clashes(problem: Problem, order: Order) -> list[set[int]]:
     return clashes
 
 
-def _microbatches_of_torch(problem: Problem, _: Schedule) -> Knobs:
+def _microbatches_of_torch(problem: Problem, _: Schedule, release: Release) -> Knobs:
     home = [problem.stages[stage].device for stage in problem.routes[0].stages]
     told = "training; a log-prob pass, schedule.eval(), has to have as many"
-    if any(a == b for a, b in pairwise(home)):
+    if release.eval_fails and any(a == b for a, b in pairwise(home)):
         told = "training; no log-prob pass: schedule.eval() raises on a V's last rank"
     m = problem.routes[0].microbatches
-    yield Knob("torch 2.13, 2.15", "n_microbatches", m, True, told)
+    yield Knob(str(release), "n_microbatches", m, True, told)
 
 
 _OLMO: Final = "OLMo-core 3.0.0"
 
 
-def _extra_activations(problem: Problem, _: Schedule) -> Knobs:
+def _extra_activations(problem: Problem, *_: object) -> Knobs:
     from pipesat.heuristics.one_f_one_b_v import least_extra, pulled_ahead
     from pipesat.heuristics.settings import timed_values  # numpy, which no help needs
 
@@ -236,14 +240,14 @@ def _extra_activations(problem: Problem, _: Schedule) -> Knobs:
         last = takes
 
 
-def _microbatches_of_olmo(problem: Problem, _: Schedule) -> Knobs:
+def _microbatches_of_olmo(problem: Problem, *_: object) -> Knobs:
     p, m = len(problem.devices), problem.routes[0].microbatches
     ours = next(n for n in range(m, 2 * m + p) if n % max(1, n // p) == 0)
     told = "training and log-prob passes: the next number n that n // p divides"
     yield Knob(_OLMO, "num_microbatches", ours, True, told)
 
 
-def _groups(problem: Problem, schedule: Schedule) -> Knobs:
+def _groups(problem: Problem, schedule: Schedule, _: Release) -> Knobs:
     from pipesat.heuristics.interleaved import in_overlapped_groups, interleaved
     from pipesat.heuristics.settings import timed_values
 
@@ -269,8 +273,7 @@ def _groups(problem: Problem, schedule: Schedule) -> Knobs:
     yield Knob(core, "num_microbatches", ours, True, told)
 
 
-_OF_CSV: Final = ("torch", "torchtitan", "automodel")
-_KNOBS: Final[dict[str, tuple[Callable[[Problem, Schedule], Knobs], ...]]] = {
+_KNOBS: Final[dict[str, tuple[Callable[[Problem, Schedule, Release], Knobs], ...]]] = {
     "torch": (_active_stages, _microbatches_of_torch),
     "torchtitan": (_microbatches_of_torch,),
     "automodel": (_receive_rings, _microbatches_of_torch),

@@ -60,6 +60,7 @@ FILES = {
     "solver.log",
     "schedule.csv",
     "schedule.hazards.txt",
+    "schedule.knobs.json",
 }
 
 # Two devices, one microbatch, delay 1: 0F 0-1, 1F 2-3, 1B 3-4, 0B 5-6, 0W 6-7 is a chain of

@@ -431,7 +431,7 @@ def test_export_writes_all_files(cli: Run, save: Save, tmp_path: Path) -> None:
     outcome = cli("export", problem, schedule, "--to", "torchtitan", "-o", output)
     assert (outcome.code, outcome.err) == (0, "")
     files = {path.name for path in tmp_path.glob("run.*")}
-    assert files == {"run.toml", "run.py", "run.csv", "run.hazards.txt"}
+    assert files == {"run.toml", "run.py", "run.csv", "run.hazards.txt", "run.knobs.json"}
     assert "without `--to layers` the framework cuts the model itself" in outcome.out
     csv = tomllib.loads(output.read_text())["parallelism"]["pipeline_parallel_schedule_csv"]
     assert Path(csv).read_bytes() == EXPORTERS["torch"](VEE, BASELINES["zb-v"](VEE)).data

@@ -14,7 +14,9 @@ import pipesat
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.one_f_one_b_v import least_extra, pulled_ahead
 from pipesat.problem.problem import Problem
-from pipesat.runtimes.knobs import Knob, knobs_of
+from pipesat.runtimes.knobs import Knob
+from pipesat.runtimes.knobs import knobs_of as knobs_so
+from pipesat.runtimes.options import Options
 from pipesat.schedule.metrics import peak_memory
 from tests.support.problems import chain, loop, vee
 
@@ -34,6 +36,10 @@ ORDERS = [
     ("dualpipev", vee(2, 6, F=2, B=2, W=1, BW=3).with_overlap([9, 10])),
 ]
 Actions = dict[int, list[Any]]
+
+
+def knobs_of(runtime: str, problem: Problem, schedule: Any, version: str | None = None) -> Any:
+    return knobs_so(runtime, problem, schedule, Options(version=version))
 
 
 def named(knobs: list[Knob], name: str) -> list[Knob]:
@@ -92,7 +98,7 @@ def test_the_ring_is_the_least_that_overwrites_nothing(name: str, problem: Probl
 
     home = {place: problem.stages[s].device for place, s in enumerate(problem.routes[0].stages)}
     lowered = schedules._add_send_recv(actions(name, problem), home.__getitem__, len(home))
-    knobs = named([*knobs_of("automodel", problem, BASELINES[name](problem))], SLACK)
+    knobs = named([*knobs_of("automodel", problem, BASELINES[name](problem), "2.13")], SLACK)
     slacks = range(problem.routes[0].microbatches + 1)
     least = next(slack for slack in slacks if not overwritten(problem, lowered, slack))
     assert [knob.value for knob in knobs] == ([least, least - 1] if least else [least])
@@ -119,9 +125,14 @@ def test_active_stages_are_the_least_without_a_gather_more(name: str, problem: P
         assert other.why.startswith(f"up to {max(gathers(other.value)) - own} gathers more")
 
 
-def test_no_knob_for_one_stage_a_rank() -> None:
-    problem = chain(3, 4)
-    assert not named([*knobs_of("torch", problem, BASELINES["1f1b"](problem))], ACTIVE)
+def test_releases_and_placements_without_a_knob() -> None:
+    problem, turned = chain(3, 4), vee(2, 4)
+    order, v = BASELINES["1f1b"](problem), BASELINES["zb-v"](turned)
+    assert not named([*knobs_of("torch", problem, order)], ACTIVE)  # one stage a rank
+    assert not named([*knobs_of("torch", turned, v, "2.13")], ACTIVE)
+    assert named([*knobs_of("torch", turned, v, "2.15")], ACTIVE)
+    (ring,) = named([*knobs_of("automodel", problem, order, "2.15")], SLACK)
+    assert (ring.value, "leave pp_recv_buffer_pool off" in ring.why) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,7 @@ def test_the_page_has_the_table() -> None:
         "`WAIT_...` in `compute_comms`": "waits",
         "`eval()` divides gradients that are there": "eval_divides",
         "`eval()` fails on a rank with two neighbouring stages": "eval_fails",
+        "`max_active_stages` is an argument": "active_stages",
     }.items():
         assert cells[head] == [yes[getattr(one, wanted)] for one in RELEASES]
     groups = [f"`{one.per_edge}=1`" if one.per_edge else "no" for one in RELEASES]
