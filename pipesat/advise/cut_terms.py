@@ -56,17 +56,7 @@ def unpaired(layers: Layers, shape: Pipeline) -> Layers:
     def paired(costs: Costs) -> Costs:
         return replace(costs, F=int(costs.F * taken), BW=int((costs.whole - costs.F) * taken))
 
-    return replace(
-        layers,
-        layers=tuple(
-            replace(
-                layer,
-                costs=paired(layer.costs),
-                recomputed=None if layer.recomputed is None else paired(layer.recomputed),
-            )
-            for layer in layers.layers
-        ),
-    )
+    return layers.with_costs(paired)
 
 
 def certain(layers: Layers, shape: Pipeline) -> Layers:

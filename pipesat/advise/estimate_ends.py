@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from pipesat.advise.question import Question
 from pipesat.advise.table_rows import Row
 from pipesat.core.progress import doing
 from pipesat.heuristics.registry import GiveUp
-from pipesat.layers.layer import Layer
-from pipesat.problem.costs import Costs
+from pipesat.layers.layer import Layer, at_speed
 from pipesat.schedule.timing import time_order
 
 LEAST_HEAD: Final = Fraction(32, 100)
@@ -106,15 +105,8 @@ def _varied(layer: Layer, what: Varied, share: Fraction) -> Layer:
 
     Where activations are computed again, B takes as much longer, W as much shorter.
     """
+    if what != "W / B":
+        return layer.with_costs(partial(at_speed, 1 / share, False))
     B, W = layer.costs.B, layer.costs.W
     moved = W - int(share * W * (B + W) / (B + share * W)) if B and W else 0
-
-    def cost(costs: Costs) -> Costs:
-        if what == "W / B":
-            return replace(costs, B=costs.B + moved, W=max(0, costs.W - moved))
-        F, B, W = (ceil(share * time) for time in (costs.F, costs.B, costs.W))
-        BW = None if costs.BW is None else ceil(share * costs.BW)
-        return replace(costs, F=F, B=B, W=W, BW=BW)
-
-    again = None if layer.recomputed is None else cost(layer.recomputed)
-    return replace(layer, costs=cost(layer.costs), recomputed=again)
+    return layer.with_costs(lambda one: replace(one, B=one.B + moved, W=max(0, one.W - moved)))

@@ -7,7 +7,7 @@ a profile (:mod:`pipesat.layers.from_profile`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -134,6 +134,11 @@ class Layer:
         value = getattr(costs, kind)
         return int(costs.B + costs.W if value is None else value)
 
+    def with_costs(self, change: Callable[[Costs], Costs]) -> Layer:
+        """Return it with other costs, those with its activations computed again too."""
+        again = None if self.recomputed is None else change(self.recomputed)
+        return replace(self, costs=change(self.costs), recomputed=again)
+
     def document(self) -> dict[str, Any]:
         """Return its entry of a layers file; defaults are left out."""
         entry: dict[str, Any] = {"name": self.name} | _costs_entry(self.costs)
@@ -161,7 +166,8 @@ class Tie:
     memory: int
 
 
-def _at_speed(speed: Fraction, down: bool, costs: Costs) -> Costs:
+def at_speed(speed: Fraction, down: bool, costs: Costs) -> Costs:
+    """Return costs on a device of this speed, each time rounded up, or ``down``."""
     times = {kind: getattr(costs, kind) for kind, factor in COSTS.items() if factor == "time"}
     round_ = floor if down else ceil
     return replace(
@@ -252,6 +258,10 @@ class Layers:
                 found.append(("held_after_F", again.held_after_F, fact, "", means))
             yield from remarks_at(number, f"{path}.recompute", found, "layer")
 
+    def with_costs(self, change: Callable[[Costs], Costs]) -> Layers:
+        """Return all layers with other costs."""
+        return replace(self, layers=tuple(layer.with_costs(change) for layer in self.layers))
+
     def at(self, speed: Fraction, *, down: bool = False) -> Layers:
         """Return the layers on a device of this speed: times ``ceil(time / speed)`` of each.
 
@@ -260,18 +270,7 @@ class Layers:
         if speed == 1:
             return self
         if (speed, down) not in self._at:
-            scaled = partial(_at_speed, speed, down)
-            self._at[speed, down] = replace(
-                self,
-                layers=tuple(
-                    replace(
-                        layer,
-                        costs=scaled(layer.costs),
-                        recomputed=None if layer.recomputed is None else scaled(layer.recomputed),
-                    )
-                    for layer in self.layers
-                ),
-            )
+            self._at[speed, down] = self.with_costs(partial(at_speed, speed, down))
         return self._at[speed, down]
 
     @cached_property
