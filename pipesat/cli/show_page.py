@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 @command(
     "explore",
     example="pipesat explore problem.json -o tried\n  pipesat explore llama3-8b --gpu h100",
-    names={"source": "[PROBLEM|MODEL]", "output": "-o/--output"},
-    metavars={"gpu": "NAME", "output": "DIR"},
+    names={"source": "[PROBLEM|MODEL]", "folder": "-o/--output"},
+    metavars={"gpu": "NAME", "folder": "DIR"},
     without=("ready",),
 )
 def explore(asked: Asked) -> int:
@@ -31,7 +31,6 @@ def explore(asked: Asked) -> int:
     Needs Werkzeug: pip install 'werkzeug>=3.0'.
     """
     asked.interrupts = Interrupts("what was exported stays")
-    asked.output = None  # nothing is written before the page asks for it
 
     def ready(address: str) -> None:
         asked.show(Said([("Page", address), ("End", "Ctrl-C")]), {"page": address})

@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 
 Answer: TypeAlias = dict[str, Any]
 
-_BEAT: Final = 0.25  # seconds
 _MOST_KEPT: Final = 24  # pipelines
-_OF_A_PROBLEM: Final = ("schedules", "curve", "solve", "frontier", "export")
-QUESTIONS: Final = ("start", "halt", *_OF_A_PROBLEM)
+QUESTIONS: Final = ("start", "halt", "schedules", "curve", "solve", "frontier", "export")
 
 
 class Answers:
@@ -86,7 +84,8 @@ class Answers:
             raise BadInput("expected a folder to write to: start with `pipesat explore -o DIR`")
         if to == "solve":
             written = write_result_folder(folder, case.result, [])
-            return {"files": [*written.files, "gantt.png"], "notes": [written.told]}
+            pictures = ["gantt.png"] if case.result.schedule else []
+            return {"files": [*written.files, *pictures], "notes": [written.told]}
         if to == "frontier" and known.frontier is not None:
             known.frontier.save(folder / to)
             return {"files": [f"{to}/frontier.json", f"{to}/frontier.csv"], "notes": []}
@@ -105,8 +104,10 @@ class Answers:
         news: SimpleQueue[Answer] = SimpleQueue()
 
         def heard(one: Improvement) -> None:
-            about = {"seconds": one.seconds, "source": tables.plain(one.source)}
-            news.put(_standing(problem, one.standing) | about)
+            news.put(
+                _standing(problem, one.standing)
+                | {"seconds": one.seconds, "source": tables.plain(one.source)}
+            )
 
         def answer() -> Answer:
             search(problem, stop=stop, listener=heard)
@@ -121,7 +122,7 @@ class Answers:
             event: Answer = {}
             while "done" not in event:
                 try:
-                    event = news.get(timeout=_BEAT)
+                    event = news.get(timeout=0.25)
                 except Empty:
                     event = {"doing": tables.plain(being_done())}
                 yield json.dumps(event).encode() + b"\n"
@@ -138,9 +139,15 @@ def guarded(work: Callable[[], Any]) -> Any:
 
 
 def _standing(problem: Problem, standing: Standing) -> Answer:
-    value, bound = standing.value, standing.bound
-    times = [tables.time(problem, value), tables.time(problem, bound, rounded_down)]
-    return {"value": value, "bound": bound, "shown": [*times, standing.gap_text()]}
+    shown = [
+        tables.time(problem, standing.value),
+        tables.time(problem, standing.bound, rounded_down),
+    ]
+    return {
+        "value": standing.value,
+        "bound": standing.bound,
+        "shown": [*shown, standing.gap_text()],
+    }
 
 
 def _shown(case: Comparison, known: Known) -> Answer:

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     from pipesat.problem.problem import Problem
 
 Port: TypeAlias = Annotated[int, Within(0, 65535)]
-_LOOK: Final = 0.5  # seconds between two looks for whoever started it
-_LAST: Final = 3.0  # seconds that a search has to end
 _DISPLAYS: Final = {"DISPLAY", "WAYLAND_DISPLAY"}
-_LINK: Final = "http:/"  # as a path has it
 
 
 @public
@@ -35,7 +32,7 @@ def explore(
     source: Problem | Layers | Profile | str | Path | None = None,
     *,
     gpu: str | None = None,
-    output: str | Path | None = None,
+    folder: str | Path | None = None,
     port: Port = 8642,
     browser: bool = True,
     ready: Callable[[str], None] = print,
@@ -52,7 +49,7 @@ def explore(
         A problem, layers or profile file, a published model, or a link that the page has made.
     gpu
         The GPU that a published model's costs are estimated for, as h100.
-    output
+    folder
         The only folder that the page exports to; ``None``: it exports nothing.
     port
         Port on 127.0.0.1, 0 for any free one.
@@ -76,7 +73,7 @@ def explore(
     from pipesat.core.atomic import remove_empty
     from pipesat.core.folder import prepare_result_folder
 
-    linked = str(source).partition("#")[2] if str(source).startswith(_LINK) else ""
+    linked = str(source).partition("#")[2] if str(source).startswith("http:/") else ""
     html = rendered(
         "explore.html",
         "pipesat.compare.explore",
@@ -89,10 +86,9 @@ def explore(
         warnings.simplefilter("ignore", ProblemWarning)  # the page has them
         begin = stated_by(None if linked else source, gpu)
         problem_of(begin)  # what is wrong with it is said here
-        folder = None if output is None else Path(output)
         if folder is not None:
-            around.callback(remove_empty, prepare_result_folder(folder))
-        answers = Answers(begin, folder)
+            around.callback(remove_empty, prepare_result_folder(Path(folder)))
+        answers = Answers(begin, None if folder is None else Path(folder))
         with served(html, answers, port) as address:
             full = f"{address}&{linked}" if linked else address
             ready(full)
@@ -100,7 +96,7 @@ def explore(
                 threading.Thread(target=webbrowser.open, args=(full,), daemon=True).start()
             _until_gone(stop or threading.Event())
             answers.stop.set()
-            answers.searching.acquire(timeout=_LAST)  # the search under way ends
+            answers.searching.acquire(timeout=3)  # the search under way ends
 
 
 def _until_gone(stop: threading.Event) -> None:
@@ -108,5 +104,5 @@ def _until_gone(stop: threading.Event) -> None:
     parent, terminal = os.getppid(), select.poll()
     terminal.register(0, 0)
     hung = terminal.poll(0)
-    while not stop.wait(_LOOK) and os.getppid() == parent and terminal.poll(0) == hung:
+    while not stop.wait(0.5) and os.getppid() == parent and terminal.poll(0) == hung:
         pass

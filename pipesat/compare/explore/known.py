@@ -91,7 +91,7 @@ class Known:
                 "steps": [
                     [one.peak, one.value, one.schedule.source]
                     for one in known
-                    if one.value < (curve.value(one.peak - 1) or math.inf)
+                    if (curve.value(one.peak - 1) or math.inf) > one.value == curve.value(one.peak)
                 ],
                 "bounds": [(cap, one.value) for cap in caps if (one := curve.bound(cap))],
                 "own": own_cap(problem),

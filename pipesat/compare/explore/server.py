@@ -66,18 +66,17 @@ def _respond(html: bytes, answers: Answers, host: str, token: str, request: Requ
     """Answer a request, or refuse it."""
     request.max_content_length = _LARGEST
     given, answered = request.headers, partial(Response, headers=_HEADERS)
-    asked = given.get("Host", "")
-    named = asked.replace("localhost:", f"{HOST}:")
-    if named != host or given.get("Origin", f"http://{asked}") != f"http://{asked}":
+    named = given.get("Host", "")
+    same = given.get("Origin", f"http://{named}") == f"http://{named}"
+    if not same or named.replace("localhost:", f"{HOST}:") != host:
         raise Forbidden("Only the page of this machine may ask.")
     if request.path == "/" and request.method in ("GET", "HEAD"):
         return answered(html, mimetype="text/html")
     question = request.path.removeprefix("/ask/")
     if question not in QUESTIONS or request.method != "POST":
         raise NotFound
-    theirs = given.get("X-Pipesat-Token", "").encode()
-    elsewhere = given.get("Sec-Fetch-Site", "same-origin") != "same-origin"
-    if elsewhere or not secrets.compare_digest(theirs, token.encode()):
+    known = secrets.compare_digest(given.get("X-Pipesat-Token", "").encode(), token.encode())
+    if not known or given.get("Sec-Fetch-Site", "same-origin") != "same-origin":
         raise Forbidden("Another run, or another page, asks.")
     text = request.get_data(as_text=True)
     answer = guarded(lambda: answers.answer(question, parse_json(text, "the page")))

@@ -54,10 +54,12 @@ _LAYERS: Final[dict[str, Any]] = {
     "memory": None,
     "backward": "either",
 }
-_PROBLEM: Final[dict[str, Any]] = {"microbatches": None, "memory": None}
-_SETTINGS: Final = {"": NUMBERS, "pipesat.layers/1": _LAYERS, FORMAT: _PROBLEM}
+_SETTINGS: Final = {
+    "": {*NUMBERS},
+    "pipesat.layers/1": {*_LAYERS},
+    FORMAT: {"microbatches", "memory"},
+}
 """What can be set, by the format of the base."""
-_KEYS: Final = ", ".join(NUMBERS)
 
 
 def stated_by(
@@ -89,8 +91,10 @@ def problem_of(stated: Mapping[str, Any]) -> Problem:
     base: Any = stated.get("base")
     said = stated.get("settings")
     kind = "" if base is None else str(base.get("format") if isinstance(base, dict) else base)
-    if kind not in _SETTINGS or not isinstance(said, dict) or said.keys() - _SETTINGS[kind].keys():
-        expected = f"expected plain numbers, a problem or layers, and settings of {_KEYS}"
+    if kind not in _SETTINGS or not isinstance(said, dict) or said.keys() - _SETTINGS[kind]:
+        expected = (
+            f"expected plain numbers, a problem or layers, and settings of {', '.join(NUMBERS)}"
+        )
         raise BadInput(expected, where="format", value=kind)
     if not kind:
         found = make(**{**NUMBERS, **said})

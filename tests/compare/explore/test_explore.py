@@ -349,7 +349,7 @@ def test_explore_serves_until_it_is_stopped(tmp_path: Path) -> None:
         seen.append(Server(None, int(origin.rpartition(":")[2]), token).request("/", method="GET"))
         stop.set()
 
-    pipesat.explore(output=tmp_path / "new", port=0, browser=False, ready=ready, stop=stop)
+    pipesat.explore(folder=tmp_path / "new", port=0, browser=False, ready=ready, stop=stop)
     ((status, html),) = seen
     assert status == 200
     assert b"connect-src &#39;self&#39;" in html
