@@ -218,7 +218,7 @@ def wrong_of_models_over_time(document: Document, objective: Objective) -> Itera
     if in_order is not None and in_order < value:
         yield f"in one order {in_order}, in any {value}"
     absolute = objective == "makespan"
-    for device, stages in enumerate(problem.stages_on):
+    for device, stages in enumerate(problem.stages_on) if problem.chains_only else ():
         if stages and least_end(problem, device, value, absolute=absolute) is None:
             yield f"device {device} alone takes longer than {value}"
 
