@@ -49,13 +49,11 @@ def permutations(problem: Problem) -> dict[str, Permutation]:
     """Return the rules that may do, each with its order; of equal orders the first.
 
     Where the problem's order is ``given``, or all microbatches of a route have equal amounts, that
-    of the numbers alone; also where sequences have slices, which no rule may part.
+    of the numbers alone.
     """
     found: dict[str, Permutation] = {}
     seen = set()
-    sliced = any(route.slices > 1 for route in problem.routes)
-    several = problem.order != "given" and not (problem.alike or sliced)
-    for rule in RULES if several else [GIVEN]:
+    for rule in RULES if problem.order != "given" and not problem.alike else [GIVEN]:
         permutation = permutation_by(problem, rule)
         entering = tuple(
             tuple(route.classes[microbatch] for microbatch in own) if route.classes else ()

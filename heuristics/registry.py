@@ -97,8 +97,6 @@ class Published:
         """
         if not (self.graphs or problem.chains_only):
             raise NotApplicable(more_than_chains(problem))
-        if permutation is not None and any(route.slices > 1 for route in problem.routes):
-            raise NotApplicable("slices enter in the order of their sequences")
         entering = problem if permutation is None else permuted(problem, permutation)
         built_for = typical_problem(entering) if self.equal else entering
         arguments = (built_for, give_up) if self.slow else (built_for,)

@@ -93,7 +93,7 @@ def main() -> None:
                 continue
             path = asked.folder / f"{to}-{name.replace(', ', '-')}.py"
             export(problem, schedule, to, path)
-            made = as_run(problem, schedule, RUNTIMES[to]).schedule
+            made = as_run(problem, schedule, runtime).schedule
             back = import_order(path, problem).schedule
             same = "yes" if back.order == made.order else "NO"
             told = "-"

@@ -273,7 +273,11 @@ class Reader:
     def json(self, block: Block) -> None:
         document = json.loads(block.text)
         if "format" not in document:  # keys of a problem file
-            document = PART_OF | document
+            stages = [stage for route in document.get("routes", ()) for stage in route["stages"]]
+            own = {"stages": PART_OF["stages"][: len(stages)]} if stages else {}
+            document = PART_OF | own | document
+            if stages:
+                del document["microbatches"]
         kind = document["format"].partition("/")[0]
         if kind == "pipesat.schedule":
             ScheduleModel.model_validate_json(block.text)
