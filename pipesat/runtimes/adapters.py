@@ -249,10 +249,8 @@ def tasks_of(item):
 # (``full_fwd``), F before W (``activations_bwd``), or F and B before W (``full_bwd``).
 
 #
-# ELF makes a group of every two neighbouring stages' ranks once per stage of a rank. Where one stage
-# is the first of its rank and its neighbour the second of another, as in a loop, each end takes
-# another group, and both wait for ever. torch 2.13 and 2.15 refuse a group of a rank with itself, as
-# at the turn of a V. So the file's class makes its own: one for both ends, and none within a rank.
+# ELF makes groups of neighbouring stages' ranks for one stage a rank. With several, as in a loop or
+# at the turn of a V, the file's class makes its own: one for both ends, and none within a rank.
 
 _ELF_NOTE: Final = (
     "hand it to ELF: import the file, then Pipeline(parts) with Pipeline of this file, in place of "
