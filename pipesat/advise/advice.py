@@ -335,12 +335,20 @@ def _searched(advice: Advised, row: Row) -> str:
     return f"schedule{runs}{keeps} on any split of {shapes}{again}"
 
 
+_OF_USE: Final = 0.08  # gap of a bound over all splits: beyond, the line says what it leaves out
+
+
 def _proof(advice: Advised, row: Row) -> Iterator[str]:
     standing, others = advice.standing, advice.not_searched
     if standing.bound is None:
         yield "no bound is known for it"
     elif standing.proven:
         yield f"proven optimal of all: no {_searched(advice, row)} is shorter"
+    elif standing.gap is not None and standing.gap > _OF_USE:
+        what = "the load and the memory of single devices, not how they wait for each other"
+        if advice.question.may_recompute:
+            what = "the least time and the least memory of every layer, whatever recomputes"
+        yield f"nothing of use is proven over all splits: the bound counts {what}"
     else:
         least = advice.question.time(standing.bound, rounded_down)
         gap = f"at most {standing.gap_text()} less is possible"

@@ -159,7 +159,7 @@ class Result(Displayed, Solution):
     def answer(self) -> Facts:
         """Return the lines that every answer about this problem has."""
         facts = [("Take", self.taken()), ("Proof", self.proof())]
-        facts += [("Steady", self._steady()), ("Gain", self._gain())]
+        facts += [("Period", self._steady()), ("Gain", self._gain())]
         facts.append(("For", self.release or ""))
         if self.schedule is not None:
             facts.append(("Limit", work_text(self.problem, self.schedule, self.objective)))

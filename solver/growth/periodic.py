@@ -33,7 +33,7 @@ _FINER = 40  # units more that are worth as much as an error twice as large
 _MOST = 8  # microbatches of a period that the model has
 _MOST_READ = 32  # of one that a schedule may have
 _OPS = 200  # of a period's model
-_LONGEST = 2  # times the load: a longer period is not looked for
+_LONGEST = 6  # times the load: a longer period is not looked for
 _EACH = 3.0  # seconds of one model
 
 

@@ -59,7 +59,7 @@ class KnownStretches:
 
     def whole(self, n: int) -> int:
         """Return the bound that follows for a run of n microbatches."""
-        first, last = {0: 0} | self.ends["first"], self.ends["last"]
+        first, last = {0: 0} | self.ends["first"], {1: 0} | self.ends["last"]
         sums = (
             start + self.steps.of(n - i - j) + end
             for i, start in first.items()

@@ -129,7 +129,7 @@ def test_a_solve_says_both() -> None:
     result = pipesat.solve(problem, time_limit=2, workers=1)
     assert result.period == Period(Fraction(3), Fraction(3))
     assert result.document()["period"] == {"value": 3, "lower_bound": 3}
-    assert "3 a microbatch in the long run, proven least" in str(result)
+    assert "steady state 3 a microbatch, proven least" in str(result)
     few = pipesat.solve(chain(4, 15, cap=4), time_limit=2, workers=1)
     assert few.period is None
     assert few.document()["period"] is None
