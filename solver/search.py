@@ -20,11 +20,14 @@ from pipesat.problem.problem import Problem
 from pipesat.schedule.microbatch_order import in_number_order
 from pipesat.schedule.result import Solution
 from pipesat.schedule.schedule import Schedule
-from pipesat.solver.growth.periodic import steady_rate
+from pipesat.schedule.timing import time_order
+from pipesat.solver.growth.periodic import SOURCE as PERIODIC
+from pipesat.solver.growth.periodic import periodic_applies, periodic_orders, steady_rate
 from pipesat.solver.lanes.aside import aside
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent, failure_note
 from pipesat.solver.lanes.portfolio import Lanes
+from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.lanes.team import SearchReport, Team
 from pipesat.solver.narrower import Level, search_all
 from pipesat.solver.options import SolveOptions
@@ -33,6 +36,7 @@ from pipesat.solver.starts import StartingSchedules
 # Most of the time limit that hand-written starts may take: this share, and no more than these
 # seconds or that smaller share, whichever is more.
 _STARTS, _STARTS_SECONDS, _STARTS_OF_LONG = 0.5, 15.0, 0.1
+_PERIODIC = 0.02  # share of the time left that a proven run's period may take
 _CUT = "the search ended before all hand-written schedules were made"
 
 
@@ -83,6 +87,7 @@ class OneSolve:
             self.incumbent.raise_bound(self.options.known_bound)
         guides = self._take_starts()
         self.report.add(self.level.improve(partial(search_all, self.lanes, guides)))
+        self._look_for_a_period()
 
     def _bound_the_period(self) -> None:
         """Prove what the microbatches of a long run take at least, and so all of them."""
@@ -90,19 +95,33 @@ class OneSolve:
         for steady in steady_bounds(self.problem, objective) if has_period(self.problem) else ():
             self.incumbent.raise_bound(steady.of_run(count), rate=steady.rate)
 
-    def _period(self) -> Period | None:
-        """Return what is known of a long run: how fast its schedules can go on, and no other."""
-        incumbent = self.incumbent
-        if incumbent.schedule is None or not has_period(self.problem):
-            return None
+    def _look_for_a_period(self) -> None:
+        """See how fast the best schedules of a long run can go on, and look for faster ones."""
+        incumbent, problem = self.incumbent, self.problem
+        if incumbent.schedule is None or not has_period(problem):
+            return
         for schedule in dict.fromkeys([incumbent.schedule, *self.level.starts[:1]]):
-            incumbent.offer_steady(steady_rate(self.problem, schedule))
-        return Period(incumbent.steady or Fraction(0), incumbent.rate)
+            incumbent.offer_steady(steady_rate(problem, schedule))
+        if incumbent.steady == incumbent.rate or not periodic_applies(problem):
+            return
+        clock = self.clock.part(_PERIODIC * self.clock.left)
+        for order in periodic_orders(problem, Runner(clock), clock, self.options.seed):
+            timed = time_order(problem, order, self.options.objective, PERIODIC)
+            if incumbent.offer_timed(timed) is not None:
+                incumbent.offer_steady(steady_rate(problem, timed))
+
+    @property
+    def _period(self) -> Period | None:
+        """What is known of a long run's; a schedule can be repeated without overlap."""
+        schedule, (count, *_) = self.incumbent.schedule, self.problem.microbatches
+        if schedule is None or not has_period(self.problem):
+            return None
+        alone = Fraction(schedule.makespan, count)
+        return Period(min(alone, self.incumbent.steady or alone), self.incumbent.rate)
 
     def solution(self, asked: Problem) -> Solution:
         """Return what came of it, for the problem that was asked for."""
         incumbent, team, options = self.incumbent, self.team, self.options
-        period = self._period()
         infeasible = bool(incumbent.impossible)
         standing = Standing(incumbent.value, incumbent.bound.value, infeasible)
         cut = not (self.starts.all_made or standing.proven or infeasible)
@@ -125,7 +144,7 @@ class OneSolve:
             explanation="; ".join(said),
             baselines_left_out=cut,
             warnings=tuple(warnings),
-            period=period,
+            period=self._period,
             lanes=1 + team.searched,
             cpu_s=time.process_time() - self.used + team.cpu,
         )

@@ -2,8 +2,8 @@
 
     python experiments/period/run.py [minutes]
 
-Writes results.json, table.md and docs/pictures/period.png. After so many minutes no other open
-entry is searched.
+Writes results.json, tables of README.md and docs/pictures/period.png. After so many minutes no
+other open entry is searched.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NAMED = {
     "V": ("1f1b-v", "zb-v", "v-half", "v-min"),
 }
 DEVICES = range(2, 9)
-SEARCH = 0.4  # deterministic seconds of the cyclic model, per entry
+SEARCH = 0.3  # deterministic seconds of the cyclic model, per entry
 
 
 def problem_of(costs: str, shape: str, p: int, halves: int) -> Problem:
@@ -108,44 +108,55 @@ def is_open(found: dict) -> bool:
 
 
 def cell(found: dict) -> str:
-    """Value over load, who has it, and the gap where the bound is below."""
+    """Value over load; below it the bound where it is open, ``-`` where no schedule was found."""
     value, bound, load = best(found), Fraction(found["bound"]), found["load"]
     if value is None:
-        return f">= {float(bound / load):.3f}"
+        return f">{float(bound / load):.2f}"
     text = f"{float(value / load):.3f}"
-    return text if value == bound else f"{text} ({float((value - bound) / value):.1%})"
+    return text if value == bound else f"{text}>{float(bound / load):.2f}"
 
 
-def tables(rows: list[dict]) -> str:
-    text = []
-    for costs in COSTS:
-        for shape in NAMED:
-            own = [r for r in rows if (r["costs"], r["shape"]) == (costs, shape)]
-            memory = sorted({r["halves"] for r in own})
-            text.append(f"\n**{costs}, {shape}**\n")
-            text.append("| devices | " + " | ".join(f"{h / 2:g}" for h in memory) + " |")
-            text.append("|--:|" + "--:|" * len(memory))
-            for p in DEVICES:
-                cells = {r["halves"]: cell(r) for r in own if r["p"] == p}
-                text.append(f"| {p} | " + " | ".join(cells.get(h, "") for h in memory) + " |")
-    text.append("\n**Where hand-written schedules attain the least value known**\n")
-    text.append("| schedule | costs | attained, of all entries that it fits | devices: memory |")
-    text.append("|---|---|--:|---|")
+def aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(x.rjust(w) for x, w in zip(row, widths, strict=True)) for row in rows]
+
+
+def least_period(rows: list[dict], costs: str, shape: str) -> str:
+    """One table: devices down, memory across in halves of a stage's activations."""
+    own = [r for r in rows if (r["costs"], r["shape"]) == (costs, shape)]
+    memory = sorted({r["halves"] for r in own})
+    lines = [["p", *(f"{h / 2:g}" for h in memory)]]
+    for p in DEVICES:
+        cells = {r["halves"]: cell(r) for r in own if r["p"] == p}
+        lines.append([str(p), *(cells.get(h, "") for h in memory)])
+    return "\n".join([f"{costs}, {shape}", *(line.rstrip() for line in aligned(lines))])
+
+
+def attained(rows: list[dict]) -> str:
+    """Least memory at which a hand-written schedule has the least period known, by devices."""
+    lines = [["schedule", "costs", "attained", *(f"p={p}" for p in DEVICES)]]
     for shape, names in NAMED.items():
-        for name in names:
-            for costs in COSTS:
-                fit = [
-                    r
-                    for r in rows
-                    if r["costs"] == costs and r["shape"] == shape and name in r["rates"]
-                ]
-                at = [r for r in fit if Fraction(r["rates"][name]) == best(r)]
-                least = {
-                    p: min((r["halves"] for r in at if r["p"] == p), default=0) for p in DEVICES
-                }
-                shown = ", ".join(f"{p}: {h / 2:g}" for p, h in least.items() if h)
-                text.append(f"| {name} | {costs} | {len(at)} of {len(fit)} | {shown or '-'} |")
-    return "\n".join(text) + "\n"
+        for name, costs in product(names, COSTS):
+            own = [r for r in rows if r["costs"] == costs and r["shape"] == shape]
+            fit = [r for r in own if name in r["rates"]]
+            at = [r for r in fit if Fraction(r["rates"][name]) == best(r)]
+            least = [min((r["halves"] for r in at if r["p"] == p), default=0) for p in DEVICES]
+            shown = [f"{h / 2:g}" if h else "-" for h in least]
+            lines.append([name, costs, f"{len(at)} of {len(fit)}", *shown])
+    return "\n".join(aligned(lines))
+
+
+def written(rows: list[dict]) -> None:
+    """Put tables into the README."""
+    unit = [least_period(rows, "F = B = W", shape) for shape in NAMED]
+    others = [least_period(rows, c, shape) for c in [*COSTS][1:] for shape in NAMED]
+    page, text = HERE / "README.md", (HERE / "README.md").read_text()
+    parts = {"unit": "\n\n".join(unit), "attained": attained(rows), "measured": "\n\n".join(others)}
+    for name, table in parts.items():
+        head, rest = text.split(f"<!-- begin {name} -->\n")
+        after = rest.partition("<!-- end")[2]
+        text = f"{head}<!-- begin {name} -->\n```text\n{table}\n```\n<!-- end{after}"
+    page.write_text(text)
 
 
 def picture(rows: list[dict]) -> None:
@@ -182,6 +193,7 @@ def main(minutes: float) -> None:
         memory = range(2, 2 * p + 1, 1 if shape == "V" else 2)
         rows += [entry(costs, shape, p, halves) for halves in memory]
     left = [r for r in rows if not r["rates"] or is_open(r)]
+    left.sort(key=lambda r: [*COSTS].index(r["costs"]))
     print(f"{len(rows)} entries, {len(left)} to search", flush=True)
     for number, found in enumerate(left):
         if time.monotonic() > until:
@@ -189,7 +201,7 @@ def main(minutes: float) -> None:
             break
         searched(found)
     (HERE / "results.json").write_text(json.dumps(rows, indent=0) + "\n")
-    (HERE / "table.md").write_text(tables(rows))
+    written(rows)
     picture(rows)
 
 

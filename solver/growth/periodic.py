@@ -75,7 +75,7 @@ def periodic_orders(problem: Problem, runner: Runner, clock: Clock, seed: int) -
     for together in range(1, most + 1):
         low, high = load * together, int(best * together - 1e-9)
         while low <= high and not clock.over and best > load:
-            period = (low + high) // 2
+            period = (low + high) // 2 if low > load * together else low
             order = periodic_order(problem, times, together, period, runner, clock, seed)
             if order is None:
                 low = period + 1
@@ -190,7 +190,7 @@ class _Cycle:
         self.cp.add(sum(held) <= room)
 
     def _wait(self, stage: int, after: int | None, j: int) -> None:
-        """Let a microbatch's ops on a stage wait for its others, and for those before it."""
+        """Let a microbatch's ops on a stage wait for its others, or for those before it."""
         forward, backward, *weight = self._ops(stage, j)
         waits = [(backward, forward, 0)] + [(op, backward, 0) for op in weight]
         if after is not None:
@@ -199,7 +199,10 @@ class _Cycle:
             waits.append((there, forward, self.times.forth[stage]))
         for op, source, delay in waits:
             self.cp.add(self.start[op] >= self.start[source] + self._length(source) + delay)
-        for op in (forward, backward, *weight):
+        for op in weight:  # turns that it comes later than that serve nothing
+            after_all = self.start[backward] + self._length(backward) + self.period
+            self.cp.add(self.start[op] < after_all)
+        for op in (forward, backward):
             later = op._replace(microbatch=(j + 1) % self.together)
             turn = self.period * (j + 1 == self.together)
             self.cp.add(self.start[later] + turn >= self.start[op] + self._length(op))
