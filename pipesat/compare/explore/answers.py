@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from pipesat.compare.report.page import lead
 from pipesat.compare.result_folder import write_result_folder
 from pipesat.core.amounts import rounded_down
 from pipesat.core.claims import Standing
-from pipesat.core.errors import BadInput, Fault, PipesatError
+from pipesat.core.errors import BadInput, PipesatError
 from pipesat.core.progress import being_done
 from pipesat.runtimes import EXPORTERS
 from pipesat.runtimes.written import file_of, files_beside
@@ -134,8 +135,12 @@ def guarded(work: Callable[[], Any]) -> Any:
     """Return an answer, or what is wrong with the question."""
     try:
         return work()
-    except (Fault, PipesatError) as error:
-        return {"error": tables.plain(error, 600)}
+    except Exception as error:  # of a bug, too: the page waits for an answer
+        said = str(error)
+        if not isinstance(error, PipesatError):
+            traceback.print_exc()
+            said = f"internal error, please report it: {error!r}"
+        return {"error": tables.plain(said, 600)}
 
 
 def _standing(problem: Problem, standing: Standing) -> Answer:

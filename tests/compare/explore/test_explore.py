@@ -29,6 +29,7 @@ from tests.support.problems import chain, document
 pytest.importorskip("werkzeug", reason="needs the extra `explore`")
 
 from pipesat.compare.explore.answers import Answers
+from pipesat.compare.explore.known import Known
 from pipesat.compare.explore.server import HOST, served
 from pipesat.compare.explore.stated import MOST_OPS, NUMBERS, problem_of, stated_by
 
@@ -263,6 +264,19 @@ def test_a_search_ends_when_it_is_told_to_or_another_begins(server: Server) -> N
     assert not any(thread.is_alive() for thread in threads)
     values = [lines[-1]["done"]["value"] for lines in found.values()]
     assert all(values)
+
+
+@pytest.mark.parametrize("question", ["solve", "schedules"])
+def test_a_bug_is_an_answer_too(
+    server: Server, question: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(Known, "_solved", broken)
+    last = server.lines(question, seconds=5)[-1]
+    assert "internal error, please report it: RuntimeError" in last.get("done", last)["error"]
+    assert "Traceback" in capsys.readouterr().err
 
 
 def test_less_memory_never_helps_along_the_curve(server: Server) -> None:
