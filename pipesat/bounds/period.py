@@ -47,11 +47,10 @@ class Steady(NamedTuple):
 
 
 def has_period(problem: Problem) -> bool:
-    """Whether it is a long run of one route whose microbatches are a plain number."""
+    """Whether it is a long run of one chain whose microbatches are a plain number."""
     (route, *others) = problem.routes
-    return (
-        not others and route.classes is None and route.microbatches >= LONG * len(problem.devices)
-    )
+    long = route.microbatches >= LONG * len(problem.devices)
+    return not others and route.classes is None and long and problem.chains_only
 
 
 def steady_bounds(problem: Problem, objective: Objective) -> Iterator[Steady]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -90,6 +91,8 @@ def test_who_has_a_period() -> None:
     assert has_period(chain(4, 16))
     assert not has_period(chain(4, 15))
     assert not has_period(two_routes(4, (16, 16)))
+    (route,) = chain(4, 16).routes
+    assert not has_period(replace(chain(4, 16), routes=(replace(route, slices=2),)))
     listed = chain(2, 8).with_microbatches([{"name": "a", "count": 8}])
     assert not has_period(listed)
 
