@@ -146,7 +146,7 @@ def wrong_of_checker(document: Document, objective: Objective) -> Iterator[str]:
 
 
 def _moved(schedule: Schedule, chance: Random) -> Schedule:
-    """One op or copy at another time, or in another place of its row."""
+    """One op or copy at another time, or in another place of its row; or two in exchange."""
     several = [
         (name, number)
         for name, rows in (("devices", schedule.devices), ("copies", schedule.copies))
@@ -157,10 +157,15 @@ def _moved(schedule: Schedule, chance: Random) -> Schedule:
     rows: list[Any] = [*getattr(schedule, name)]
     row = [*rows[number]]
     at = chance.randrange(len(row))
-    by = chance.choice([-2, -1, 1, 2])
-    row[at] = row[at]._replace(start=row[at].start + by, end=row[at].end + by)
-    if chance.random() < 0.5:
-        row.sort(key=lambda timed: (timed.start, timed.end))
+    if name == "devices" and chance.random() < 0.4:
+        other = chance.randrange(len(row))
+        one, two = row[at].item, row[other].item
+        row[at], row[other] = row[at]._replace(item=two), row[other]._replace(item=one)
+    else:
+        by = chance.choice([-2, -1, 1, 2])
+        row[at] = row[at]._replace(start=row[at].start + by, end=row[at].end + by)
+        if chance.random() < 0.5:
+            row.sort(key=lambda timed: (timed.start, timed.end))
     rows[number] = tuple(row)
     return replace(schedule, **{name: tuple(rows)})
 
