@@ -230,7 +230,7 @@ def _extra_activations(problem: Problem, *_: object) -> Knobs:
     from pipesat.heuristics.settings import timed_values  # numpy, which no help needs
 
     name = _OLMO, "forward_pull_ahead_extra_activations"
-    told = "the shortest 1F1B-V that fits, and the least on each rank for it"
+    told = "without the file: the shortest 1F1B-V that fits, the least on each rank"
     for value, takes in timed_values(problem, pulled_ahead, [least_extra(problem)]):
         yield Knob(*name, value, True, told, takes)
     last = None
@@ -242,9 +242,11 @@ def _extra_activations(problem: Problem, *_: object) -> Knobs:
 
 def _microbatches_of_olmo(problem: Problem, *_: object) -> Knobs:
     p, m = len(problem.devices), problem.routes[0].microbatches
-    ours = next(n for n in range(m, 2 * m + p) if n % max(1, n // p) == 0)
-    told = "training and log-prob passes: the next number n that n // p divides"
-    yield Knob(_OLMO, "num_microbatches", ours, True, told)
+    legal = [n for n in range(1, m + p + 1) if n % max(1, n // p) == 0]
+    told = (
+        f"the file's; a pass of another number runs its own order, for {ranges(legal)}, and so on"
+    )
+    yield Knob(_OLMO, "num_microbatches", m, True, told)
 
 
 def _groups(problem: Problem, schedule: Schedule, _: Release) -> Knobs:
