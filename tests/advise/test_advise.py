@@ -12,13 +12,14 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
 
 import pipesat
 from pipesat.advise import hand_written_rows
-from pipesat.advise.advice import of_order
+from pipesat.advise.advice import _proof, of_order
 from pipesat.advise.advice_table import megatron_flags, shown_rows
 from pipesat.advise.candidates import Candidate
 from pipesat.advise.files import Advice, result_of
@@ -30,7 +31,7 @@ from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.check.checker import check
 from pipesat.compare.hand_written import baseline, hand_written
 from pipesat.compare.schedules import schedule_of
-from pipesat.core.claims import Bound
+from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.folder import FILES, FOLDERS, LIST
 from pipesat.core.settings import Runtime, Target
@@ -666,3 +667,24 @@ def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
     one_bad_line(cli(*words), "a problem is cut already: pipesat compare answers for it")
     with pytest.raises(BadInput, match="target: got"):
         asked(target="jax")
+
+
+@pytest.mark.parametrize("least", [95, 91])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_bound_that_is_of_no_use_says_what_it_leaves_out(least: int, again: bool) -> None:
+    """Beyond 8 % a bound over all splits is no number to decide by."""
+    question = SimpleNamespace(
+        runtime="torch", any_order=False, may_offload=False, may_recompute=again, time=time_of
+    )
+    advice: Any = SimpleNamespace(
+        standing=Standing(100, least), not_searched=[], question=question, shapes="chain, vee"
+    )
+    row: Any = SimpleNamespace(candidate=SimpleNamespace(first=None))
+    (text,) = _proof(advice, row)
+    assert ("at most 5.00 % less is possible" in text) == (least == 95)
+    assert ("whatever recomputes" in text) == (least == 91 and again)
+    assert ("not how they wait" in text) == (least == 91 and not again)
+
+
+def time_of(value: int, _: object) -> str:
+    return str(value)
