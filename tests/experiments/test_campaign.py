@@ -17,6 +17,7 @@ from bench.campaign import commands, pool, process
 from bench.campaign.case import Case
 from bench.campaign.commands.frontier import a_curve
 from bench.campaign.commands.relations import Change, wrong
+from bench.campaign.commands.remarks import false_remarks
 from bench.campaign.judge import Judged, Truth, digest, exact, false_claims, lower_bound, retimed
 from bench.campaign.problems import EVERY, problem_of
 from tests.oracle.reading import Pipe
@@ -163,6 +164,16 @@ def test_a_false_curve_is_seen(tmp_path: Path) -> None:
     a_curve(case, DOCUMENT, {"points": [point], "published": []}, "makespan")
     said = "; ".join(case.violations)
     assert re.search(r"status.*gap.*bound 10, 9 is possible", said)
+
+
+def test_a_remark_that_is_missing_or_not_due_is_seen() -> None:
+    said = [{"path": "stages[1].BW", "value": 9, "text": "BW is longer than B + W"}]
+    longer = copy.deepcopy(DOCUMENT)
+    assert [*false_remarks(longer, [])] == []
+    assert len([*false_remarks(longer, [said[0] | {"value": 2}])]) == 1
+    longer["stages"][1] |= {"backward": "either", "BW": 9}
+    assert [*false_remarks(longer, said)] == []
+    assert len([*false_remarks(longer, [])]) == 1
 
 
 def test_every_family_is_drawn_the_same_for_the_same_seed() -> None:

@@ -15,6 +15,7 @@ from bench.campaign.commands import (
     frontier,
     lanes,
     relations,
+    remarks,
     solve,
 )
 from bench.campaign.problems import EVERY, SMALL
@@ -28,6 +29,7 @@ COMMANDS: dict[str, tuple[Callable[[Case], None], Collection[str]]] = {
     "baseline": (check.baseline, EVERY),
     "check": (check.case, EVERY),
     "relations": (relations.case, EVERY),
+    "remarks": (remarks.case, remarks.FAMILIES),
     "frontier": (frontier.case, SMALL),
     "min-memory": (frontier.min_memory, SMALL),
     "balance": (balance.case, LISTS),
