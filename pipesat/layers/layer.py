@@ -170,9 +170,10 @@ def at_speed(speed: Fraction, down: bool, costs: Costs) -> Costs:
     """Return costs on a device of this speed, each time rounded up, or ``down``."""
     times = {kind: getattr(costs, kind) for kind, factor in COSTS.items() if factor == "time"}
     round_ = floor if down else ceil
-    return replace(
-        costs, **{kind: None if t is None else round_(t / speed) for kind, t in times.items()}
-    )
+    scaled: dict[str, Any] = {
+        kind: None if t is None else round_(t / speed) for kind, t in times.items()
+    }
+    return replace(costs, **scaled)
 
 
 @dataclass(frozen=True)
