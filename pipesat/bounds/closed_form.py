@@ -22,6 +22,7 @@ from pipesat.bounds.given_order import bounds_of_given_order
 from pipesat.bounds.graph_paths import chain_of, graph_bounds
 from pipesat.bounds.memory_counts import Number
 from pipesat.bounds.modes import counted_bounds
+from pipesat.bounds.own_ways import bounds_of_own_ways
 from pipesat.bounds.paired import paired_bounds
 from pipesat.bounds.passing import passing_bounds
 from pipesat.core.arguments import public
@@ -56,6 +57,7 @@ def closed_forms(problem: Problem, objective: Objective) -> Iterator[Bound]:
     if overlap is None or not overlap.listed:  # pairs of any other time have an argument of theirs
         yield from _of_devices(problem, objective)
     if overlap is None:
+        yield from bounds_of_own_ways(problem, objective)
         yield from bounds_of_given_order(problem, objective)
         yield from passing_bounds(problem, objective)
     if overlap is not None:

@@ -145,13 +145,15 @@ class Crossing(NamedTuple):
 class DeviceTerms:
     """The closed forms of one device; ``memory`` for activations is ``None`` if that is unlimited.
 
-    ``factor``: an F and a BW may be a pair of at least num / den of both, and no less than either.
+    ``factor``: an F and a BW may be a pair of at least num / den of both, and no less than either;
+    ``in_turn``: its one stage runs microbatches in an order that all stages keep to.
     """
 
     work: Sequence[Work]
     ways: Sequence[Crossing]
     memory: Number
     factor: tuple[int, int] | None = None
+    in_turn: bool = False
 
     def passes(self, *, absolute: bool) -> dict[str, Number]:
         """What holds however ops are paired, if amounts are the least: on a device's own time."""
@@ -171,12 +173,14 @@ class DeviceTerms:
             "head + load": head,
             "load + tail": busy + self.tail,
             "head + load + tail": where(self.is_full, head + self.tail, 0),
+            **({"load around one microbatch": busy + self.around_one} if self.in_turn else {}),
         }
 
     def route_window(self, *, absolute: bool) -> dict[str, Number]:
         """Bounds on the time until the first stage's last backward, or all (``absolute``), ends."""
         busy, head = self.start + self.load, self.head(absolute=True) + self.load
         tail, end = self.route_tail, self.end(absolute=absolute)
+        around = {"load around one microbatch + end": busy + self.around_one + end}
         return {
             **self.route_pass(),
             "load + end": busy + end,
@@ -184,6 +188,7 @@ class DeviceTerms:
             "load without W + way home": self.start + self._busy(weights=False) + self.way_home,
             "load + route's tail": busy + tail,
             "head + load + route's tail": where(self.is_full, head + tail, 0),
+            **(around if self.in_turn else {}),
         }
 
     def without_head(self, *, absolute: bool) -> Number:
@@ -300,6 +305,22 @@ class DeviceTerms:
     def _idle_end(self) -> Number:
         weights = Knapsack([[x.pending] for x in self.work])
         return self.way_home - weights.most(self._numbers, self.room)
+
+    @cached_property
+    def around_one(self) -> Number:
+        """Idle time while one microbatch is away, of that with the most.
+
+        Only backwards of those before it and forwards of those after it run meanwhile, as far as
+        memory beside it admits.
+        """
+        return max(0, *map(self._idle_while_away, self.ways)) if self.in_turn else 0
+
+    def _idle_while_away(self, way: Crossing) -> Number:
+        own = self.work[way.own[0]]
+        if not own.F:
+            return 0
+        others = self._others(way, own.held)
+        return own.stay - self._stored.most(*others) - self._forwards.most(*others)
 
     @cached_property
     def area(self) -> Number:

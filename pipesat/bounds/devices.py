@@ -122,6 +122,7 @@ def terms_of(problem: Problem, alone: Sequence[Problem], device: int) -> DeviceT
         ways,
         problem.devices[device].room,
         None if problem.overlap is None else problem.overlap.factor,
+        problem.order != "free" and problem.one_stage_per_device,
     )
 
 

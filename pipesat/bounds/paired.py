@@ -65,7 +65,7 @@ def _with_times(problem: Problem, partners: Problem, may_pair: _MayPair) -> Prob
     stages = []
     for stage, data in enumerate(problem.stages):
         f, b, w, bw = (_least(problem, partners, (stage, kind), may_pair) for kind in KINDS)
-        stages.append(replace(data, F=f, B=b, W=w, BW=bw, sums=False))
+        stages.append(replace(data, F=f, B=b, W=w, BW=bw))
     return replace(problem, stages=tuple(stages))
 
 

@@ -12,43 +12,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
-
-import numpy as np
 
 from pipesat.bounds.counting import Programme, WeightedSum
 from pipesat.bounds.device_terms import Work
 from pipesat.bounds.devices import classes_of, terms_of, work_of
-from pipesat.core.arrays import Ints
+from pipesat.bounds.own_ways import Pass, pass_of
 from pipesat.core.claims import Bound
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import link_delay
 from pipesat.schedule.schedule import Objective
 
 _MOST_COUNTS = 1000  # ops of a microbatch times classes: about a second
-
-
-class Pass(NamedTuple):
-    """A class's way: its F's and backwards, the delay before each, and the work at its end."""
-
-    times: Ints
-    delays: Ints
-    work: int
-
-    @property
-    def length(self) -> int:
-        """From the start of the first F to the end of all work on the first stage."""
-        return int(self.times.sum() + self.delays.sum()) + self.work - int(self.times[-1])
-
-
-def pass_of(one: Problem, stages: Sequence[int]) -> Pass:
-    """Return the way of a class whose problem this is."""
-    line = [one.stages[s] for s in stages]
-    times = [x.F for x in line] + [x.shortest_backward for x in reversed(line)]
-    there = [link_delay(one, s, "F") for s in stages[:-1]]
-    back = [link_delay(one, s, "B") for s in reversed(stages[:-1])]
-    delays = np.array([0, *there, 0, *back], dtype=np.int64)
-    return Pass(np.array(times, dtype=np.int64), delays, line[0].least_backward_work)
 
 
 def passing_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:

@@ -91,3 +91,16 @@ def test_forwards_wait_for_memory_that_whole_backwards_free(
 ) -> None:
     found = max(bound.value for bound in bounds_of_given_order(problem, objective))
     assert found == least
+
+
+@pytest.mark.parametrize(("order", "least"), [("given", 64), ("same", 64), ("free", None)])
+def test_what_runs_while_a_large_microbatch_is_away(order: str, least: int | None) -> None:
+    """The long one is away for 20 + 4 + 8 + 20; of four small ones 4 forwards, 4 backwards run.
+
+    The load is 12 + 4 * 3. Without a rule about the order, small ones could overtake it.
+    """
+    large = {"name": "large", "count": 1, "time": [4, 1], "held": [4, 1]}
+    small = {"name": "small", "count": 4, "held": [1, 10]}
+    document = chain([large, small], order, 45) | {"comm": {"default": 20}}
+    found = by_argument(document)
+    assert found.get("closed form: load around one microbatch of device 0") == least

@@ -38,6 +38,13 @@ def bound_of(document: dict[str, Any], argument: str) -> int:
 
 
 @pytest.mark.parametrize("order", ["free", "same"])
+def test_each_other_microbatch_adds_a_forward_to_the_pass_of_the_longest(order: str) -> None:
+    """A pass of 4 (1 + 1 + 2 + 2), and two others: ahead of it F, or overtaking it, of 1 each."""
+    document = chain(2, {4: 1, 1: 2}, order)
+    assert bound_of(document, "those around it") == 24 + 2
+
+
+@pytest.mark.parametrize("order", ["free", "same"])
 def test_what_runs_until_the_longest_comes_has_to_fit(order: str) -> None:
     """If both others are ahead for good, device 1 has 2 F's and 2 BW's to run from 1 to 2 + 4.
 
@@ -46,6 +53,16 @@ def test_what_runs_until_the_longest_comes_has_to_fit(order: str) -> None:
     document = chain(2, {4: 1, 1: 2}, order)
     assert bound_of(document, "counts around one of 4") == 24 + 2 + 1
     assert optimum(document, "makespan") == 27
+
+
+def test_heads_and_tails_are_of_each_microbatch() -> None:
+    """Device 1: the short F from 1 to 2, the long F to 4 and BW to 8, the short BW to 10.
+
+    From there the short one's way home is 2; that of the long one, 4 from 8 on. All at rates of
+    F = 1 and BW = 2: the load of 9 starts at 1, and only the short one may be first and last.
+    """
+    document = chain(2, {2: 1, 1: 1}, "free")
+    assert bound_of(document, "own heads and tails of device 1") == 12
 
 
 def test_two_that_do_not_fit_at_once_come_one_after_the_other() -> None:
