@@ -348,8 +348,8 @@ def _proof(advice: Advised, row: Row) -> Iterator[str]:
         what = "the load and the memory of single devices, not how they wait for each other"
         if advice.question.may_recompute:
             what = "the least time and the least memory of every layer, whatever recomputes"
-        of = _searched(advice, row).rstrip(",")
-        yield f"nothing of use is proven of a {of}: the bound counts {what}"
+        those = _searched(advice, row).rstrip(",")
+        yield f"nothing of use is proven of a {those}: the bound counts {what}"
     else:
         least = advice.question.time(standing.bound, rounded_down)
         gap = f"at most {standing.gap_text()} less is possible"
