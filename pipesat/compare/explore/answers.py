@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -26,7 +27,6 @@ from pipesat.core.claims import Standing
 from pipesat.core.errors import BadInput, PipesatError
 from pipesat.core.progress import being_done
 from pipesat.runtimes import EXPORTERS
-from pipesat.runtimes.written import file_of, files_beside
 
 if TYPE_CHECKING:
     from pipesat.problem.problem import Problem
@@ -81,20 +81,18 @@ class Answers:
         """Write what the command of this name would; of a format, what ``export`` would."""
         folder, to, name = self.output, str(stated.get("to")), stated.get("schedule")
         chosen = [row.schedule for row in case.rows if row.name == name and row.schedule]
+        notes: list[str] = []
         if folder is None:
             raise BadInput("expected a folder to write to: start with `pipesat explore -o DIR`")
         if to == "solve":
-            written = write_result_folder(folder, case.result, [])
-            pictures = ["gantt.png"] if case.result.schedule else []
-            return {"files": [*written.files, *pictures], "notes": [written.told]}
-        if to == "frontier" and known.frontier is not None:
+            notes = [write_result_folder(folder, case.result, []).told]
+        elif to == "frontier" and known.frontier is not None:
             known.frontier.save(folder / to)
-            return {"files": [f"{to}/frontier.json", f"{to}/frontier.csv"], "notes": []}
-        if to == "frontier" or not chosen:
+        elif to != "frontier" and chosen:
+            notes = [*export(case.problem, chosen[0], to, f"{folder}/").notes]
+        else:
             raise BadInput("expected a curve that was searched, or a schedule of this problem")
-        file = file_of(f"{folder}/", to)
-        made = export(case.problem, chosen[0], to, file)
-        return {"files": [file.name, *files_beside(made, file)], "notes": [*made.notes]}
+        return {"files": sorted(os.listdir(folder)), "notes": notes}
 
     def _lines(
         self, problem: Problem, known: Known, search: Callable[..., None]
@@ -105,10 +103,8 @@ class Answers:
         news: SimpleQueue[Answer] = SimpleQueue()
 
         def heard(one: Improvement) -> None:
-            news.put(
-                _standing(problem, one.standing)
-                | {"seconds": one.seconds, "source": tables.plain(one.source)}
-            )
+            about = {"seconds": one.seconds, "source": tables.plain(one.source)}
+            news.put(_standing(problem, one.standing) | about)
 
         def answer() -> Answer:
             search(problem, stop=stop, listener=heard)
@@ -136,22 +132,21 @@ def guarded(work: Callable[[], Any]) -> Any:
     try:
         return work()
     except Exception as error:  # of a bug, too: the page waits for an answer
-        said = str(error)
-        if not isinstance(error, PipesatError):
-            traceback.print_exc()
-            said = f"internal error, please report it: {error!r}"
-        return {"error": tables.plain(said, 600)}
+        if isinstance(error, PipesatError):
+            return {"error": tables.plain(error, 600)}
+        traceback.print_exc()
+        return {"error": tables.plain(f"internal error, please report it: {error!r}", 600)}
 
 
 def _standing(problem: Problem, standing: Standing) -> Answer:
-    shown = [
-        tables.time(problem, standing.value),
-        tables.time(problem, standing.bound, rounded_down),
-    ]
     return {
         "value": standing.value,
         "bound": standing.bound,
-        "shown": [*shown, standing.gap_text()],
+        "shown": [
+            tables.time(problem, standing.value),
+            tables.time(problem, standing.bound, rounded_down),
+            standing.gap_text(),
+        ],
     }
 
 

@@ -394,7 +394,7 @@ function startExport({ exports, output }) {
   part("export").addEventListener("click", async () => {
     const body = { ...stated, to: part("export-to").value, schedule: part("export-schedule").value };
     const { error, files, notes } = await ask("export", body);
-    part("exported").textContent = error || [`Wrote ${files.join(", ")} into ${output}.`, ...notes].join(" ");
+    part("exported").textContent = error || [`Written. ${output} has ${files.filter((f) => f[0] !== ".").join(", ")}.`, ...notes].join(" ");
   });
 }
 

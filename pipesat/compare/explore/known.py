@@ -127,7 +127,6 @@ class Known:
         """Take schedules; what breaks a rule other than memory counts nowhere."""
         for schedule in schedules:
             peak = max(peak_memory(self.curve.problem, schedule))
-            best, value = self.curve.value(peak), schedule.value(self.objective)
-            better = best is None or value < best
+            better = schedule.value(self.objective) < (self.curve.value(peak) or math.inf)
             if better and not check(at_cap(self.curve.problem, peak), schedule):
                 self.curve.know(schedule)

@@ -75,9 +75,9 @@ def stated_by(
         if isinstance(document, dict) and document.get("format") == FORMAT:
             return {"base": document, "settings": {}}
     known = given(source, gpu, SIZES)
-    told = {"memory": known.memory, "bandwidth": known.bandwidth and str(known.bandwidth)}
-    told["devices"] = min(8, len(known.layers))
-    return {"base": known.layers.document(), "settings": _LAYERS | told}
+    told = {"devices": min(8, len(known.layers)), "memory": known.memory}
+    settings = _LAYERS | told | {"bandwidth": known.bandwidth and str(known.bandwidth)}
+    return {"base": known.layers.document(), "settings": settings}
 
 
 def problem_of(stated: Mapping[str, Any]) -> Problem:
@@ -105,8 +105,8 @@ def problem_of(stated: Mapping[str, Any]) -> Problem:
         for key, value in said.items():
             found = getattr(found, f"with_{key}")(value)
     if found.op_count > MOST_OPS:
-        most = f"{found.op_count:,} ops, expected at most {MOST_OPS:,}"
-        raise BadInput(f"{most}. pipesat compare takes more", where="microbatches")
+        text = f"{found.op_count:,} ops, expected at most {MOST_OPS:,}"
+        raise BadInput(text, where="microbatches")
     return found
 
 

@@ -209,9 +209,9 @@ def test_an_export_writes_into_the_folder_alone(page: Any, numbers: Served) -> N
     page.locator("[data-role=export-to]").select_option("torch")
     page.locator("[data-role=export-schedule]").select_option("1f1b")
     page.get_by_role("button", name="Export").click()
-    until(page, "document.querySelector('[data-role=exported]').textContent.startsWith('Wrote')")
+    until(page, "document.querySelector('[data-role=exported]').textContent.startsWith('Written')")
     said = page.locator("[data-role=exported]").inner_text()
-    assert f"into {numbers.output}." in said
+    assert f"{numbers.output} has schedule" in said
     assert (numbers.output / "schedule.csv").read_text().startswith("0F0,")
 
 
