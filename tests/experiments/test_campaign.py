@@ -15,6 +15,7 @@ import pytest
 
 from bench.campaign import commands, pool, process
 from bench.campaign.case import Case
+from bench.campaign.commands.advise import false_gains
 from bench.campaign.commands.frontier import a_curve
 from bench.campaign.commands.relations import Change, wrong
 from bench.campaign.commands.remarks import false_remarks
@@ -164,6 +165,14 @@ def test_a_false_curve_is_seen(tmp_path: Path) -> None:
     a_curve(case, DOCUMENT, {"points": [point], "published": []}, "makespan")
     said = "; ".join(case.violations)
     assert re.search(r"status.*gap.*bound 10, 9 is possible", said)
+
+
+def test_a_gain_over_what_no_row_takes_or_of_another_share_is_seen() -> None:
+    text = "4.6 % shorter than 1F1B as shipped (65 ms). 8.8 % shorter than the best (68 ms)"
+    rows = [{"makespan": value} for value in (62, 65, 68)]
+    assert [*false_gains(text, 62, rows)] == []
+    assert len([*false_gains(text, 62, rows[:2])]) == 1
+    assert len([*false_gains(text, 61, rows)]) == 2
 
 
 def test_a_remark_that_is_missing_or_not_due_is_seen() -> None:

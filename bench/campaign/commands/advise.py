@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from fractions import Fraction
 from random import Random
 from typing import Any
 
@@ -76,6 +78,7 @@ def false_advice(
             yield f"bound {bound} above the advice {chosen['makespan']}"
         if (said["status"] == "optimal") != (bound == chosen["makespan"]):
             yield f"status {said['status']} with {chosen['makespan']} and bound {bound}"
+        yield from false_gains(said["advice"].get("Gain") or "", chosen["makespan"], rows)
         problem, schedule = load(out / "problem.json"), schedule_in(out / "schedule.json")
         yield from _false_row(plan, runtime, chosen, problem, schedule)
         judged = Judged(problem, "makespan", Truth(0))
@@ -85,6 +88,17 @@ def false_advice(
             problem = load(out / f"{row['files']}.problem.json")
             schedule = schedule_in(out / f"{row['files']}.json")
             yield from _false_row(plan, runtime, row, problem, schedule)
+
+
+def false_gains(text: str, value: int, rows: list[Any]) -> Iterator[str]:
+    """Hold each gain that is named against a row of the table, and its share against both times."""
+    for share, name, time in re.findall(r"([\d.]+) % shorter than ([^(]+) \(([\d,]+) ms\)", text):
+        reference = int(time.replace(",", ""))
+        if reference not in [row["makespan"] for row in rows]:
+            yield f"{name} is said to take {reference}, no row does"
+        true = Fraction(100 * (reference - value), reference)
+        if abs(Fraction(share) - true) >= Fraction(10) ** -len(share.partition(".")[2]):
+            yield f"{share} % shorter than {name}: {value} against {reference}"
 
 
 def _false_row(
