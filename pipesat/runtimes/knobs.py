@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 SUFFIX: Final = ".knobs.json"
 FORMAT: Final = "pipesat.knobs/1"
-_MOST_OPS: Final = 200_000  # of an order: for more, no knob is looked at
+_MOST_OPS: Final = 100_000  # of an order: more would take seconds
 _MOST_GROUPS: Final = 8  # those that divide the number of microbatches first
 _IN_TORCH: Final = 3  # active stages by default
 
