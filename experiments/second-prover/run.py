@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=25, help="problems of each family")
+    parser.add_argument("--seeds", type=int, default=16, help="problems of each family")
     parser.add_argument("--seconds", type=float, default=120.0, help="of HiGHS, per problem")
     options = parser.parse_args()
     asked = [said(family, seed) for family in FAMILIES for seed in range(options.seeds)]
