@@ -90,6 +90,8 @@ def test_memory_of_a_feed_forward_layer_and_of_its_modes() -> None:
     # in the backward everything is there again, and an op's own memory on top of it
     assert costs.recompute.peak_in_backward >= costs.held_after_F
     assert costs.recompute.peak_in_backward <= costs.held_after_F + state + 2 * costs.transient.BW
+    # W needs the gradients of the outputs of up and down
+    assert costs.recompute.gradients == (4 + 1) * UNIT
     # the loss is no part of the stage that is copied or recomputed: its number stays
     final = profile.costs_of(2)
     assert final.offload is not None
