@@ -84,7 +84,7 @@ def plan(
         Capacity of every device, static memory included, one for all or one each, in the layers'
         memory unit, or as 80GiB; ``None``: unlimited.
     speed
-        Of every device, one each or one for all: each layer's F, B, W and BW becomes
+        How fast devices are, one each or one for all. Each time of a layer becomes
         ``ceil(time / speed)`` there; ``None``: 1.
     reserve
         Memory that every device keeps free for fragments and communication buffers. On top of the
@@ -217,7 +217,7 @@ def advise(
         Capacity of a device, as 40GiB, or a number in the file's memory unit; ``None``: the GPU's,
         else unlimited.
     speed
-        Of every device, one each or one for all: each layer's F, B, W and BW becomes
+        How fast devices are, one each or one for all. Each time of a layer becomes
         ``ceil(time / speed)`` there; ``None``: 1.
     reserve
         Memory that stays free for fragments and communication buffers; ``None``: 5 %.

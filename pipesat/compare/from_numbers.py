@@ -82,7 +82,7 @@ def problem_from_numbers(
     order
         Order of microbatches that differ: as given, the same on every stage, or free.
     slices
-        How many microbatches are one sequence; ``lengths`` are of whole sequences then.
+        How many microbatches are one sequence. ``lengths`` are of whole sequences then.
     slicing
         Whether the slices of a length have equally many tokens, or take equally long.
     BW

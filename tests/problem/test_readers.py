@@ -59,7 +59,7 @@ def test_any_file_that_is_mutated(world: Path, rng: Random) -> None:
 def test_every_kind_of_file_is_read_by_some_command(world: Path) -> None:
     read = {name for command in COMMANDS for name in command.reads} | {"result"}
     made = {path.name for path in world.iterdir()}
-    assert made - read == {"trace-1.json.gz", "order.hazards.txt"}
+    assert made - read == {"trace-1.json.gz", "order.hazards.txt", "order.knobs.json"}
     assert read <= made
 
 
