@@ -129,7 +129,9 @@ def slices_from_lengths(
 def _said(own: Factors, source: str, number: int) -> dict[str, Any]:
     """What an entry says of its class's factors."""
     if not all(1 <= n <= _MOST_N for n in own):
-        text = f"its factor would be {max(own)}/10^4, expected 1 to 10^6 of these; see the reference"
+        text = (
+            f"its factor would be {max(own)}/10^4, expected 1 to 10^6 of these; see the reference"
+        )
         raise BadInput(text, source=source, where=f"[{number}]")
     time, other = own
     return {"time": [time, DEN], "held": [other, DEN], "comm": [other, DEN]}

@@ -16,7 +16,7 @@ from tests.oracle.rules import Timed, broken_rules
 from tests.oracle.trying import Trying
 from tests.support.paths import ROOT
 
-PRODUCT = ("claims", "hang_claims", "plan_claims", "test_oracle")
+PRODUCT = ("claims", "hang_claims", "period_claims", "plan_claims", "test_oracle")
 """Modules that hold pipesat against the oracle; ``kernels`` has engines over its rules."""
 
 
