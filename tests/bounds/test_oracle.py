@@ -11,13 +11,12 @@ import pytest
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.problem.problem_file import parse_problem
 from tests.oracle.claims import OBJECTIVES, least, wrong_of_bounds
-from tests.oracle.generator import FAMILIES, of_family
-from tests.support.seeds import seeds
+from tests.oracle.generator import FAMILIES, GRAPHS, of_family
+from tests.support.seeds import of_each
 from tests.support.without_rows import without_waiting, without_whole_microbatches
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", seeds(12, quick=6))
+@pytest.mark.parametrize(("family", "seed"), of_each(FAMILIES, 12, quick=6, fewer=GRAPHS))
 def test_no_schedule_is_shorter_than_a_bound(family: str, seed: int) -> None:
     """And a problem is infeasible exactly if it is called so; else a sure order is valid."""
     document = of_family(family, 1000 + seed)

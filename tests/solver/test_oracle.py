@@ -13,7 +13,7 @@ from tests.oracle.claims import (
     wrong_of_solve,
 )
 from tests.oracle.generator import FAMILIES, GRAPHS, of_family
-from tests.support.seeds import seeds
+from tests.support.seeds import of_each, seeds
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -23,8 +23,10 @@ def test_no_claim_of_a_solve_is_false(family: str, seed: int) -> None:
     assert [*wrong_of_solve(of_family(family, 2000 + seed), OBJECTIVES[seed % 2])] == []
 
 
-@pytest.mark.parametrize("family", [one for one in FAMILIES if not one.endswith("modes")])
-@pytest.mark.parametrize("seed", seeds(8, quick=4))
+@pytest.mark.parametrize(
+    ("family", "seed"),
+    of_each((one for one in FAMILIES if not one.endswith("modes")), 8, quick=4, fewer=GRAPHS),
+)
 def test_the_model_is_exact_and_its_relaxations_are_below(family: str, seed: int) -> None:
     more = {"held": 0.0} | ({"modes": ("",)} if "mixtures" in family else {})
     document = of_family(family, 3000 + seed, **more)
@@ -32,8 +34,10 @@ def test_the_model_is_exact_and_its_relaxations_are_below(family: str, seed: int
     assert [*wrong_of_model(document, OBJECTIVES[seed % 2])] == []
 
 
-@pytest.mark.parametrize("family", ["modes", "zero modes", "mixtures", *GRAPHS])
-@pytest.mark.parametrize("seed", seeds(8, quick=4))
+@pytest.mark.parametrize(
+    ("family", "seed"),
+    of_each(["modes", "zero modes", "mixtures", *GRAPHS], 8, quick=4, fewer=GRAPHS),
+)
 def test_models_with_memory_over_time_are_exact(family: str, seed: int) -> None:
     """In one order they have a part of all schedules; one device alone a part of the rules."""
     document = of_family(family, 4000 + seed, ops=9)
