@@ -97,7 +97,10 @@ def changes(rng: Random, document: Document) -> Iterator[Change]:
     if plain(document):
         yield Change("an idle key", idle_key(document), same=True)
         mode = {"name": "recompute", "held_after_F": 0, "BW": 9, "backward": "fused"}
-        stages = [stage | {"modes": [mode]} for stage in document["stages"]]
+        stages = [
+            stage if stage["backward"] == "none" else stage | {"modes": [mode]}
+            for stage in document["stages"]
+        ]
         yield Change("with modes", document | {"stages": stages}, equal=False)
         if "overlap" not in document:
             factor = rng.choice([2, 7, 1000])
