@@ -164,8 +164,8 @@ class CheckedWaits:
     def violations(self) -> Iterator[Violation]:
         """Nothing starts before its inputs have arrived."""
         ops = self.ops
-        late = ops.start[self.later] < ops.end[self.source] + self.delay
-        for at in np.flatnonzero(late).tolist():
+        late = np.flatnonzero(ops.start[self.later] < ops.end[self.source] + self.delay)
+        for at in late[np.argsort(self.later[late], kind="stable")].tolist():
             op, needed = ops.ops[self.later[at]], ops.ops[self.source[at]]
             times = (ops.start[self.later[at]], ops.end[self.source[at]], self.delay[at])
             start, end, delay = map(int, times)
