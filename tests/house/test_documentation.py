@@ -33,6 +33,7 @@ from pipesat.schedule.schedule_file import ScheduleModel
 from tests.conftest import Run
 from tests.support.paths import ROOT
 from tests.support.timelines import TRACES
+from tests.support.traced import made_up, torch_traces
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 PROFILE = ROOT / "experiments" / "predicted-and-measured" / "profile.json"
@@ -46,7 +47,7 @@ ONLY_READ = {
     "explore": "serves a page until its terminal ends: tests/compare/explore",
     "profile": "measures a model for minutes: tests/layers/profile/test_profile.py",
     "run": "starts a process per rank: tests/measure/processes/test_run.py, test_parity.py",
-    "timeline import": "needs traces of a training job: tests/measure/timeline/test_timeline.py",
+    "timeline import": "of files: needs those of a training job; a folder of them is here",
 }
 
 # Words that stand for the reader's own files.
@@ -227,7 +228,8 @@ class Reader:
         words = [STANDS_FOR.get(word, word) for word in words if word != "..."]
         assert accepts(words), f"{self.page}: the command line does not take: {text}"
         name = command_of(words)[1]
-        if name in ONLY_READ and "--list" not in words:
+        here = name == "timeline import" and Path(words[2]).is_dir()
+        if name in ONLY_READ and "--list" not in words and not here:
             self.leave_what_it_would(name, words)
             return
         outcome = self.cli(*faster(words))
@@ -320,6 +322,10 @@ def reader(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
     (tmp_path / "given").mkdir()
     for rank, trace in enumerate(TRACES):
         (tmp_path / "given" / f"rank{rank}.json").write_text(json.dumps(trace))
+    traces = tmp_path / "outputs" / "profile_traces" / "iteration_10"
+    traces.mkdir(parents=True)
+    for rank, trace in enumerate(torch_traces(made_up(2, 8, 2))):
+        (traces / f"rank{rank}_trace.json").write_text(json.dumps(trace))
     monkeypatch.chdir(tmp_path)
     return lambda page: Reader(page, cli)
 

@@ -113,7 +113,10 @@ def _files(paths: Sequence[str | Path]) -> Iterator[Path]:
         inside = sorted(named)
         if not inside:
             text = "no .json, .json.gz, .jsonl, .log or .txt is in it"
-            raise BadInput(text, source=str(path))
+            below = min((str(one) for one in path.iterdir() if one.is_dir()), default="")
+            raise BadInput(
+                f"{text}. Give one folder of it, as {below}" if below else text, source=str(path)
+            )
         yield from inside
 
 
