@@ -91,15 +91,18 @@ class Child:
         self.connection.close()
         self.words.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End the whole session that it leads."""
+    def end(self) -> None:
+        """End the whole session that it leads, and close what we have of it."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
 
 def start(

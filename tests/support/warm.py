@@ -17,8 +17,9 @@ class WarmHosts:
 
     def __call__(self, more: Mapping[str, str]) -> WarmHosts:
         self.devices = more.get("CUDA_VISIBLE_DEVICES", "any")
-        if self.devices in self.kept and self.kept[self.devices].ended:
-            self.kept.pop(self.devices).close()
+        known = self.kept.get(self.devices)
+        if known is not None and known.process.poll() is not None:
+            self.kept.pop(self.devices).end()
         if self.devices not in self.kept:
             self.kept[self.devices] = Host({**more, **self.own})
         return self
@@ -28,8 +29,8 @@ class WarmHosts:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
-            self.kept.pop(self.devices).close()
+            self.kept.pop(self.devices).end()
 
     def close(self) -> None:
         for host in self.kept.values():
-            host.close()
+            host.end()
