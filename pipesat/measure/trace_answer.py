@@ -181,6 +181,12 @@ class TraceAnswer(Displayed):
         ]
         return f"{self._best(more)}. {self._verdict(more)}. Activations added: {'; '.join(places)}"
 
+    def _next(self) -> str:
+        """What to do with the files: best.json is not the order of the line before."""
+        text = f"best.json is the best order{self._within}: export it with problem.json"
+        more = ". For more memory, raise that of the devices in problem.json, and solve it"
+        return text + more * (self.more is not None and not self.waiting)
+
     def facts(self) -> Facts:
         """Return the answer."""
         found, p = self.steps, self.prediction
@@ -204,7 +210,7 @@ class TraceAnswer(Displayed):
             ("Gain", self.verdict),
             ("More memory", self._with_more()),
             ("Not in the trace", "; ".join(unknown)),
-            ("Next", "best.json is the best order found: export it with problem.json"),
+            ("Next", self._next()),
         ]
 
     def _what(self) -> str:

@@ -177,6 +177,9 @@ def test_a_gain_has_its_memory(tmp_path: Path) -> None:
     said = dict(found.facts())["More memory"]
     assert "5.9 % shorter, but no error could be measured" in said
     assert "1 on rank 0" in said
+    then = dict(found.facts())["Next"]  # the order in the file is not that of the line before it
+    assert "best order with no more activations on any rank: export" in then
+    assert "For more memory, raise" in then
     given = read(trace, memory="3MiB", held="1MiB")
     assert (given.result.value, given.more) == (12_800, None)
     assert "5.9 % shorter within memory" in given.verdict
@@ -402,6 +405,14 @@ def test_the_command_writes_what_solve_and_check_read(cli, tmp_path: Path) -> No
 
 
 # What is refused, in one line
+
+
+def test_a_folder_of_folders_names_one_of_them(tmp_path: Path) -> None:
+    (tmp_path / "iteration_10").mkdir()
+    with pytest.raises(BadInput, match=r"Give one folder of it, as .*iteration_10$"):
+        read(tmp_path)
+    with pytest.raises(BadInput, match=r"is in it$"):
+        read(tmp_path / "iteration_10")
 
 
 def _without_rank(run: list[Traced]) -> list[Traced]:
