@@ -452,7 +452,7 @@ def test_the_site_has_every_page() -> None:
     made = {"docs/first-steps.md", "docs/commands.md"}
     outside = {"README.md", "docs/architecture.md"}
     assert {*named} - made == {*PAGES} - outside
-    assert len(named) + 1 <= 22  # and the README
+    assert len(named) + 1 <= 23  # and the README
 
 
 def anchors(text: str) -> set[str]:
