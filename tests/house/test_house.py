@@ -425,12 +425,14 @@ def test_the_wheel_has_every_module(wheel: zipfile.ZipFile) -> None:
         for path in MODULES.values()
         if path.is_relative_to(ROOT / folder)
     }
-    report = ROOT / "pipesat" / "compare" / "report"
-    page = {path for path in report.iterdir() if path.suffix in (".css", ".html", ".js")}
-    assert len(page) > 2
+    homes = (ROOT / "pipesat" / "compare" / name for name in ("report", "explore"))
+    page = {
+        path for home in homes for path in home.iterdir() if path.suffix in (".css", ".html", ".js")
+    }
+    assert len(page) > 4
     examples = {f"pipesat/examples/{path.name}" for path in (ROOT / "examples").iterdir()}
     assert len(examples) > 15
-    report_ = {f"pipesat/compare/report/{path.name}" for path in page}
+    report_ = {path.relative_to(ROOT).as_posix() for path in page}
     home = ROOT / "pipesat" / "core" / "schemas"
     schemas = {f"pipesat/core/schemas/{path.name}" for path in home.iterdir()}
     assert len(schemas) > 5
