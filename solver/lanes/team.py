@@ -149,6 +149,8 @@ class Team:
                 f"a lane may take {each >> 20} MiB"
             )
         for number in range(1, min(self.most, 1 + fit)):
+            if self._closed:
+                break
             if _SPARE:
                 self._take_up(number, _SPARE.pop())
             elif not self._start(number, again=True):
@@ -158,7 +160,7 @@ class Team:
         try:
             with _signals_blocked():
                 child = Child("pipesat.solver.lanes.lane:main", _ENVIRONMENT, without=_NEEDLESS)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             self.notes.append(f"lane {number} could not be started: {error}")
             return False
         member = _Member(number, child, LaneLink(child.connection), again)
@@ -166,7 +168,11 @@ class Team:
             target=_listen, args=(member,), name=f"hub of lane {number}", daemon=True
         )
         self._take_up(number, member)
-        member.listener.start()
+        try:
+            member.listener.start()
+        except RuntimeError:  # the interpreter ends
+            child.process.kill()
+            return False
         return True
 
     def _take_up(self, number: int, member: _Member) -> None:
