@@ -140,13 +140,13 @@ class Advised(Displayed):
             must += f" ({row.setting})"
         return [
             ("Take", f"{name_of(row)}: {question.time(row.makespan)} a step{estimate}"),
-            ("For", question.release or ""),
             ("You must", must),
             ("Without", "" if easy is None else f"{name_of(easy)}: {question.time(easy.makespan)}"),
             ("Gain", sentences(_gains(self, row))),
             ("Limit", sentences([*_bottleneck(self, row), *_memory(self, row)])),
             ("Proof", sentences(_proof(self, row))),
             ("Offload", sentences(_offload(self, row))),
+            ("For", question.release or ""),
             doubt,
             ("Remark", text_of(self.remarks)),
             ("Next", _next(self)),

@@ -75,7 +75,7 @@ _LINES = [
     f"export {_PAIR} --to nemo-automodel -o {{new}}",
     f"export {_PAIR} --to megatron-layout,layers=2,2 -o {{new}}",
     f"compare {_PAIR} --noise 5% --noise samples=2 --noise baselines=1",
-    "compare {measured.json} {measured-schedule.json} --noise samples=2 --noise {profile.json}",
+    "compare {measured.json} {measured-schedule.json} --noise 5% --noise samples=2",
     f"run {_PAIR} --verify",
     f"run {_PAIR} -o {{new}}",
     "run {measured.json} {measured-schedule.json} -o {new} --model {profile.json}",

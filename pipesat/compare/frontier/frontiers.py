@@ -70,10 +70,8 @@ class Frontiers(Displayed):
         release = "For", self.about.get("release", "")
         if len(self.curves) == 1:
             return [*_of_one(self._first), release]
-        lines = [
-            release,
-            *(answers(self.curves, self.compared()) if self.by_mode else self.details()),
-        ]
+        said = answers(self.curves, self.compared()) if self.by_mode else self.details()
+        lines = [*said, release]
         if "layers" in self.about:
             stated = statement_of(self.about["layers"])
             lines.append(("Basis", f"{stated}. A loop and a V cut each in two between layers"))
