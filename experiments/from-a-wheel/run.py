@@ -29,6 +29,7 @@ NOT_RUN = {
     r"bash scripts/|source ": "in the clone",
     r"pip install": "this environment has the extras that it was made with",
     r"torchrun --nnodes 2": "needs two machines",
+    r"pipesat explore|ssh ": "stays until it is ended",
     r".*\b(TRACE|rank0\.json)\b": "reads traces of a job of your own",
 }
 ELSEWHERE = (
