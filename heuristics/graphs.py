@@ -18,7 +18,7 @@ from itertools import product
 from typing import NamedTuple
 
 from pipesat.problem.ops import Event, Item, Kind, Op, Phase
-from pipesat.problem.problem import Problem
+from pipesat.problem.problem import Problem, once
 from pipesat.problem.rules import duration, inputs_of, memory_change
 from pipesat.schedule.schedule import Order
 
@@ -96,6 +96,7 @@ class HeldOnStage(NamedTuple):
     after: int
 
 
+@once
 def holding(problem: Problem, stage: int, microbatch: int) -> HeldOnStage:
     """Return what a microbatch holds as :func:`kinds_of` says that it runs."""
     now, held, most, after = 0, 0, 0, 0

@@ -11,9 +11,10 @@ their backwards has ended: all slices of these stages are held.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import NamedTuple
 
 from pipesat.core.errors import Infeasible
@@ -35,12 +36,8 @@ class Passing(NamedTuple):
 def sequences(problem: Problem) -> Iterator[Passing]:
     """Yield a sequence of each route and combination of classes; without slices, a microbatch."""
     for number, route in enumerate(problem.routes):
-        seen = set()
-        for first in range(0, route.microbatches if route.classes else 1, route.slices):
-            classes = (route.classes or (0,) * route.slices)[first : first + route.slices]
-            if classes not in seen:
-                seen.add(classes)
-                yield Passing(number, first, classes)
+        for classes, sequence in route.kinds.items():
+            yield Passing(number, sequence * route.slices, classes)
 
 
 def require_memory(problem: Problem) -> None:
@@ -101,19 +98,23 @@ def _held_while_it_runs(variant: Variant) -> int:
 @once
 def one_at_a_time(problem: Problem) -> Order | None:
     """Return an order of one sequence after the other that fits memory, if one was found."""
-    found = (_in_turn(problem, deep, modes) for modes in _modes(problem) for deep in (True, False))
-    return next((order for order in found if _fits(problem, order)), None)
-
-
-def _fits(problem: Problem, order: Order) -> bool:
-    peaks = zip(problem.devices, _peaks(problem, order), strict=True)
-    return all(device.room is None or peak <= device.room for device, peak in peaks)
+    for order, peaks in _in_turns(problem):
+        held = zip(problem.devices, peaks, strict=True)
+        if all(device.room is None or peak <= device.room for device, peak in held):
+            return order
+    return None
 
 
 def peaks_one_at_a_time(problem: Problem) -> list[int]:
     """Most that each device holds in the order of one sequence after the other that holds least."""
-    found = (_in_turn(problem, deep, modes) for modes in _modes(problem) for deep in (True, False))
-    return min((_peaks(problem, order) for order in found), key=max)
+    return min((peaks for _, peaks in _in_turns(problem)), key=max)
+
+
+def _in_turns(problem: Problem) -> Iterator[tuple[Order, list[int]]]:
+    """Yield orders of one sequence after the other, and the most that each device holds in them."""
+    for modes, deep in product(_modes(problem), (True, False)):
+        order = _in_turn(problem, deep, modes)
+        yield order, _peaks(problem, order)
 
 
 def _peaks(problem: Problem, order: Order) -> list[int]:
@@ -171,21 +172,28 @@ def _steps(problem: Problem, number: int, deep: bool) -> list[tuple[int, Phase, 
         sinks = {s: last_stages(problem, s)[0] for s in route.stages}
         place = {s: at for at, s in enumerate(route.stages)}
         own.sort(key=lambda one: (place[sinks[one[0]]], one[1], place[one[0]]))
-    steps: list[tuple[int, Phase, int]] = []
-    done: set[Event] = set()
-    forwards = [Op(stage, "F", at) for stage, at in own]
-    backwards = [
+    ops = [
         Op(stage, "B", at)
         for at in reversed(range(route.slices))
         for stage in reversed(route.stages)
         if problem.stages[stage].has_backward
     ]
-    while forwards or backwards:
-        for waiting in (backwards, forwards):
-            ready = (op for op in waiting if all(n.event in done for n in inputs_of(problem, op)))
-            if (op := next(ready, None)) is not None:
-                waiting.remove(op)
-                steps.append((op.stage, "F" if op.kind == "F" else "B", op.microbatch))
-                done.add(op.event)
-                break
+    ops += [Op(stage, "F", at) for stage, at in own]
+    missing: list[int] = []
+    readers: dict[Event, list[int]] = {op.event: [] for op in ops}
+    for reader, op in enumerate(ops):
+        needs = inputs_of(problem, op)
+        missing.append(len(needs))
+        for need in needs:
+            readers[need.event].append(reader)
+    ready = [reader for reader, count in enumerate(missing) if not count]  # ascends: a heap
+    steps: list[tuple[int, Phase, int]] = []
+    while ready:
+        op = ops[heapq.heappop(ready)]
+        stage, phase, at = op.event
+        steps.append((stage, phase, at))
+        for reader in readers[op.event]:
+            missing[reader] -= 1
+            if not missing[reader]:
+                heapq.heappush(ready, reader)
     return steps

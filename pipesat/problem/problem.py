@@ -107,6 +107,22 @@ class Route:
         """Its edges, those of the chain included."""
         return tuple(pairwise(self.stages)) if self.graph is None else self.graph
 
+    def classes_in(self, sequence: int) -> tuple[int, ...]:
+        """Classes of the slices of a sequence; without slices, a sequence is a microbatch."""
+        begin = sequence * self.slices
+        if self.classes is None:
+            return (0,) * self.slices
+        return self.classes[begin : begin + self.slices]
+
+    @property
+    def kinds(self) -> dict[tuple[int, ...], int]:
+        """First sequence of each combination of classes that sequences have."""
+        count = 1 if self.classes is None else self.microbatches // self.slices
+        found = dict[tuple[int, ...], int]()
+        for sequence in range(count):
+            found.setdefault(self.classes_in(sequence), sequence)
+        return found
+
     @property
     def listed(self) -> int | list[dict[str, Any]]:
         """Its microbatches as a problem file has them: their number, or the list of them."""

@@ -424,7 +424,7 @@ RUNTIMES: Final = (
         program(_D9D_HEADER, _D9D_ADAPTER, _D9D_NOTE),
         read_back,
         pairs=(),
-        own_shapes=True,
+        shapes="own",
     ),
     Runtime(
         "jaxpp",
@@ -462,6 +462,6 @@ RUNTIMES: Final = (
         pairs=(),
         splits=False,
         chunks=2,
-        one_shape=True,
+        shapes="one",
     ),
 )

@@ -192,7 +192,7 @@ def program(header: str, adapter: str, note: str) -> Write:
         )
         changed = "" if made.makespan == schedule.makespan else changed
         means = {"runtime": runtime.name, "order": rows_of(made.order)}
-        shapes = "as they are" if runtime.own_shapes else "padded to one shape"
+        shapes = "as they are" if runtime.shapes == "own" else "padded to one shape"
         lists = (f"microbatches differ: hand them over in the problem's order, {shapes}",)
         notes = *changes, told, *(lists if problem.has_lists else ()), note
         return Exported(text.encode(), {}, notes, changed, means=means)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from pipesat.core.errors import NotApplicable
 from pipesat.problem.ops import OpKind
@@ -60,10 +60,8 @@ class Runtime:
         How many stages each rank has; ``None``: as many as the placement says.
     number_order
         What each stage runs by number: forwards, backwards, Ws, as in ``FBW``.
-    own_shapes
-        Whether microbatches may differ in shape; else they are padded to one.
-    one_shape
-        Whether all microbatches have one shape.
+    shapes
+        Of microbatches: each its own, all padded to one, or all have one.
     modes
         Names of the memory modes that it runs, for each (stage, microbatch) of its own.
     one_switch
@@ -92,8 +90,7 @@ class Runtime:
     any_placement: bool = False
     chunks: int | None = None
     number_order: str = ""
-    own_shapes: bool = False
-    one_shape: bool = False
+    shapes: Literal["own", "padded", "one"] = "padded"
     modes: tuple[str, ...] = ()
     one_switch: bool = False
     takes_layers: bool = False
@@ -118,7 +115,7 @@ class Runtime:
                 f"{self.title} runs exactly {self.chunks} stages on every rank, here are {stages} "
                 f"on {ranks}"
             )
-        if self.one_shape and problem.has_lists and not problem.alike:
+        if self.shapes == "one" and problem.has_lists and not problem.alike:
             raise NotApplicable(f"{self.title} runs microbatches of one shape, and these differ")
         if self.any_placement:
             return

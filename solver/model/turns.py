@@ -32,16 +32,10 @@ def known_order(problem: Problem, stage: int, phase: Phase, one: int, other: int
     sooner = phase != "W" and (at < then if phase == "F" else at > then)
     if sequence >= later:
         return sequence == later and sooner
-    alike = _classes_in(route, sequence) == _classes_in(route, later)
+    alike = route.classes_in(sequence) == route.classes_in(later)
     if phase != "W" and route.classes is not None and problem.order != "free":
         return alike or problem.order == "given"
     return alike and (at == then or sooner)
-
-
-def _classes_in(route: Route, sequence: int) -> tuple[int, ...]:
-    """Classes of the slices of a sequence."""
-    begin = sequence * route.slices
-    return () if route.classes is None else route.classes[begin : begin + route.slices]
 
 
 def in_turn(route: Route, phase: Phase, numbers: Iterable[int]) -> list[int]:
@@ -59,7 +53,7 @@ def chains(problem: Problem, stage: int, phase: Phase) -> list[list[int]]:
     if ordered and route.slices > 1:
         whole: dict[tuple[int, ...], list[int]] = {}
         for microbatch in range(route.microbatches):
-            kind = _classes_in(route, microbatch // route.slices)
+            kind = route.classes_in(microbatch // route.slices)
             whole.setdefault(kind, []).append(microbatch)
         return [in_turn(route, phase, own) for own in whole.values()]
     return classes_of(route)
@@ -81,7 +75,7 @@ def classes_of(route: Route) -> list[list[int]]:
 def kind_of(route: Route, microbatch: int) -> tuple[int, tuple[int, ...]]:
     """Return what is equal of two microbatches that nothing but their numbers tells apart."""
     sequence, at = divmod(microbatch, route.slices)
-    return at, _classes_in(route, sequence)
+    return at, route.classes_in(sequence)
 
 
 @dataclass
@@ -133,9 +127,9 @@ def add_turns(cp: cp_model.CpModel, problem: Problem) -> Turns:
         count = route.microbatches // route.slices if route.classes is not None else 0
         alike: dict[tuple[int, ...], list[int]] = {}
         for sequence in range(count):
-            alike.setdefault(_classes_in(route, sequence), []).append(sequence)
+            alike.setdefault(route.classes_in(sequence), []).append(sequence)
         for one, other in combinations(range(count), 2):
-            if _classes_in(route, one) != _classes_in(route, other):
+            if route.classes_in(one) != route.classes_in(other):
                 turns.literals[number, one, other] = cp.new_bool_var(f"{one} before {other}")
         _link(cp, turns, number, [*alike.values()])
     return turns

@@ -15,7 +15,7 @@ from ortools.sat.python import cp_model
 
 from pipesat.check.checker import check
 from pipesat.problem.ops import Op
-from pipesat.problem.problem import Problem, Route
+from pipesat.problem.problem import Problem
 from pipesat.problem.variants import variants
 from pipesat.schedule.schedule import Objective, Schedule, Timed, TimedCopy
 from pipesat.schedule.timing import retime
@@ -181,7 +181,7 @@ def _alone(problem: Problem) -> Iterator[Problem]:
 
     Without slices, a sequence is a microbatch. Where a route has no such kind, its last.
     """
-    kinds = [_kinds(route) for route in problem.routes]
+    kinds = [[*route.kinds] for route in problem.routes]
     most = max(map(len, kinds))
     together = problem.mode_choice == "stage"
     for chosen in [range(most)] if together else ([number] for number in range(most)):
@@ -195,25 +195,16 @@ def _alone(problem: Problem) -> Iterator[Problem]:
         yield replace(problem, routes=tuple(routes), overlap=None, order="free")
 
 
-def _kinds(route: Route) -> list[tuple[int, ...]]:
-    """Classes of the sequences of a route, each kind once."""
-    if route.classes is None:
-        return [(0,) * route.slices]
-    firsts = range(0, route.microbatches, route.slices)
-    return [*dict.fromkeys(route.classes[first : first + route.slices] for first in firsts)]
-
-
 def _one_by_one(problem: Problem, found: Sequence[Schedule]) -> Schedule:
     """Put a schedule together of those of :func:`_alone`: nothing of two sequences meets."""
     rows: list[list[Any]] = [[] for _ in problem.devices]
     copies: list[list[Any]] = [[] for _ in problem.devices]
     begin = 0
     for number, route in enumerate(problem.routes):
-        kinds, slices = _kinds(route), route.slices
+        kinds, slices = [*route.kinds], route.slices
         for sequence in range(route.microbatches // slices):
             first = sequence * slices
-            classes = route.classes and route.classes[first : first + slices]
-            kind = 0 if classes is None else kinds.index(classes)
+            kind = kinds.index(route.classes_in(sequence))
             own, place = (found[0], kind) if len(found) == 1 else (found[kind], 0)
             for device in range(len(problem.devices)):
                 for row, one in ((rows, own.devices[device]), (copies, own.copies_of(device))):
