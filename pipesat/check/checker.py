@@ -6,12 +6,14 @@ of orders, with :mod:`pipesat.problem.rules` or with the solver's model: a fault
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pipesat.core.arguments import public
-from pipesat.core.errors import Violation
+from pipesat.core.errors import NotValid, Violation
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Schedule
 
-__all__ = ["Violation", "check"]
+__all__ = ["Violation", "check", "require_valid"]
 
 
 @public
@@ -28,3 +30,16 @@ def check(problem: Problem, schedule: Schedule) -> list[Violation]:
     from pipesat.check.check_schedule import violations_of
 
     return violations_of(problem, schedule)
+
+
+def require_valid(problem: Problem, schedule: Schedule, name: str | Path) -> Schedule:
+    """Return a schedule that keeps every rule of a problem.
+
+    Raises
+    ------
+    NotValid
+        With all violations, if it breaks some.
+    """
+    if violations := check(problem, schedule):
+        raise NotValid(f"{name} is not a valid schedule", violations)
+    return schedule

@@ -40,7 +40,6 @@ def check(asked: Asked) -> int:
     order, by rank. An assignment file, as balance writes it, is judged replica by replica.
     """
     from pipesat.problem.ops import members
-    from pipesat.runtimes.hangs.verdict import posted_in, verdict
     from pipesat.schedule.metrics import peak_memory
 
     if _is_assignment(asked["schedule"]):
@@ -56,6 +55,8 @@ def check(asked: Asked) -> int:
     document = {"makespan": timed.makespan, "span": timed.span, "peak_memory": peaks}
     if violations or not asked["runtime"]:
         return _judged(asked, violations, said, document)
+    from pipesat.runtimes.hangs.verdict import posted_in, verdict
+
     posted = posted_in(asked["schedule"], problem, timed.order)
     found = verdict(problem, timed, asked["runtime"], posted, asked["version"])
     document = {"valid": True} | document | {"violations": [], "runtime": found.document()}

@@ -16,9 +16,8 @@ from pipesat.core.amounts import time_cell, time_text, unit_of_cells
 from pipesat.core.arguments import public
 from pipesat.core.claims import percent
 from pipesat.core.errors import BadInput, NotApplicable, Note
+from pipesat.core.settings import RuleChoice
 from pipesat.core.showing import Displayed, Facts, Table, ranges, table_of
-from pipesat.runtimes.hangs.step_lists import RuleChoice
-from pipesat.runtimes.written import require_valid
 from pipesat.schedule.metrics import Metrics, measure
 from pipesat.schedule.summary import modes_text, units_of
 
@@ -96,7 +95,7 @@ def valid_schedule(problem: Problem, schedule: Schedule | Result | str | Path) -
     schedule
         As :func:`schedule_of`.
     """
-    require_valid(problem, timed := schedule_of(problem, schedule), name_of(schedule))
+    checker.require_valid(problem, timed := schedule_of(problem, schedule), name_of(schedule))
     return timed
 
 

@@ -69,6 +69,10 @@ OnTorch: TypeAlias = Literal["torch", "torchtitan", "automodel"]
 Target: TypeAlias = Literal[OnTorch, "primus", "d9d", "jaxpp", "elf", "olmo-core"]
 """Runtimes that run an order that they are given: ``runtimes/__init__.py`` says what of it."""
 Runtime: TypeAlias = Literal[Target, "megatron"]
+RuleName: TypeAlias = Literal["pair-fifo", "edge-fifo", "group", "rendezvous", "graph"]
+"""How a communicator runs sends and receives: see ``RULES`` of ``runtimes/hangs/``."""
+RuleChoice: TypeAlias = Literal[RuleName, OnTorch]
+"""A rule, or a runtime that has it."""
 RecomputeChoice: TypeAlias = Literal["never", "where-needed", "choose"]
 
 SHARED: Final = {

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipesat.check.checker import check
+from pipesat.check.checker import require_valid
 from pipesat.core.atomic import digest, prepare_folder, require_writable
-from pipesat.core.errors import BadInput, NotValid
+from pipesat.core.errors import BadInput
 from pipesat.core.folder import add_files
 from pipesat.core.strict_json import read_bytes
 from pipesat.problem.problem import Problem
@@ -21,19 +21,6 @@ from pipesat.runtimes.torch.companions import SUFFIXES
 from pipesat.runtimes.torch.csv_file import LARGEST_FILE
 from pipesat.runtimes.torch.hazards import SUFFIX as HAZARDS
 from pipesat.schedule.schedule import Exported, Schedule
-
-
-def require_valid(problem: Problem, schedule: Schedule, name: str | Path) -> Schedule:
-    """Return a schedule that keeps every rule of a problem.
-
-    Raises
-    ------
-    NotValid
-        With all violations, if it breaks some.
-    """
-    if violations := check(problem, schedule):
-        raise NotValid(f"{name} is not a valid schedule", violations)
-    return schedule
 
 
 def warned(made: Exported, stacklevel: int = 3) -> Exported:

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
-from pipesat.core.settings import OnTorch
+from pipesat.core.settings import OnTorch, RuleName
 from pipesat.problem.ops import Event, Op, Phase, members
 from pipesat.problem.rules import inputs_of
 from pipesat.runtimes.steps import RankStep, StepKind, Steps
@@ -82,11 +82,6 @@ def message(problem: Problem, step: RankStep) -> Event | None:
     """Return what a send or a receive carries; a receive names the op that needs it."""
     (op,) = members(step.item)
     return crossing(problem, op) if step.kind.startswith("Recv") else op.event
-
-
-RuleName: TypeAlias = Literal["pair-fifo", "edge-fifo", "group", "rendezvous", "graph"]
-RuleChoice: TypeAlias = Literal[RuleName, OnTorch]
-"""A rule, or a runtime that has it."""
 
 
 class Rule(NamedTuple):

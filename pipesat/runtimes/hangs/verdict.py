@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.claims import plural
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.settings import RuleChoice, RuleName
 from pipesat.core.showing import Displayed, Facts
 from pipesat.core.strict_json import read_text
 from pipesat.core.torch_releases import release_for
@@ -21,8 +22,6 @@ from pipesat.runtimes.hangs.step_lists import (
     WORDS,
     BlockedStep,
     Crossed,
-    RuleChoice,
-    RuleName,
     crossed_of,
     crossing,
     cycle_of,
