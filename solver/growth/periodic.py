@@ -218,14 +218,18 @@ def steady_rate(problem: Problem, schedule: Schedule) -> Fraction:
     m = problem.routes[0].microbatches
     parts = [*_parts(schedule)]
     begin, end = [schedule.makespan] * m, [0] * m
-    for lead, _, timed in parts:
+    work = [[0] * m for _ in problem.devices]
+    for lead, device, timed in parts:
         begin[lead], end[lead] = min(begin[lead], timed.start), max(end[lead], timed.end)
+        if isinstance(timed, Timed):
+            work[device][lead] += timed.end - timed.start
     longest, middle = max(map(sub, end, begin)), m // 2
     for together in range(1, min(_MOST_READ, middle) + 1):
         period = begin[middle] - begin[middle - together]
         ahead = zip(begin[middle - together : middle], begin[middle:], strict=False)
-        if period <= 0 or any(later - earlier != period for earlier, later in ahead):
-            continue
+        load = max(sum(row[middle - together : middle]) for row in work)
+        if period < max(1, load) or any(later - earlier != period for earlier, later in ahead):
+            continue  # a device cannot do more than it has time for
         step = _Step(middle - together, middle, period, 2 * (longest // period) + 3)
         if not check(
             with_microbatches(problem, [m + step.times * together]),

@@ -16,6 +16,7 @@ from pipesat.heuristics import BASELINES
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
 from pipesat.schedule.timing import time_order
+from pipesat.solver.growth import periodic
 from pipesat.solver.growth.periodic import (
     large_units,
     periodic_applies,
@@ -125,6 +126,17 @@ def test_the_rate_of_a_schedule() -> None:
     without = chain(4, 16)
     gpipe = BASELINES["gpipe"](without)  # no part of it can be repeated alone
     assert steady_rate(without, gpipe) == Fraction(gpipe.makespan, 16)
+
+
+def test_a_period_below_the_work_of_a_device_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forwards of one unit each, backwards of thousands: so many would be repeated at once."""
+    problem = pipesat.Problem.chain(devices=2, microbatches=16, F=1, B=1000, W=1000)
+    tried = [16]
+    real = periodic.with_microbatches
+    monkeypatch.setattr(periodic, "with_microbatches", lambda p, m: tried.extend(m) or real(p, m))
+    gpipe = BASELINES["gpipe"](problem)
+    assert steady_rate(problem, gpipe) == Fraction(gpipe.makespan, 16)
+    assert max(tried) <= 3 * 16
 
 
 def test_a_solve_says_both() -> None:
