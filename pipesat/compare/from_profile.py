@@ -185,7 +185,8 @@ def estimate_layers(
     attention
         Share of the GPU's peak that attention reaches.
     traffic
-        Share of the memory's bandwidth that is reached.
+        Share of the bandwidth of memory, and of links between GPUs that share a layer, that is
+        reached.
 
     Raises
     ------

@@ -10,6 +10,10 @@ With t tokens per microbatch, s per sequence, width w, inner width f, k = kv_hea
 * **attention**, causal, F: ``2 t s w``; B takes 5/2 of it (one product again, four new ones:
   Dao 2023, arXiv 2307.08691, section 3.1); W none.
 * **traffic**: bytes read and written by norms, residuals, activation and rotation, counted below.
+* **collectives**, where n devices share a layer: n - 1 shards of its output each, sent over links
+  at the same share of their peak as memory's. Four in a block's F and four in its B, one in those
+  of embedding and head. They hide behind nothing, as in Megatron-LM without
+  ``--tp-comm-overlap``; only what W gathers anew is taken to hide behind B.
 
 Activations per token: what autograd keeps of such a block with fused attention and without dropout,
 and for W the inputs and the output gradients of every product (Zero Bubble, arXiv 2401.10241,
@@ -42,17 +46,21 @@ _RECIPE: Final = WeightMemory(
 
 
 class Efficiency(NamedTuple):
-    """Shares of the published peaks that are reached: of products, attention and traffic."""
+    """Shares of the published peaks that are reached: of products, attention and traffic.
+
+    ``exposed`` is the share of collectives that hides behind no compute.
+    """
 
     products: float
     attention: float
     traffic: float
+    exposed: float = 1.0
 
 
 LIKELY: Final = Efficiency(0.7, 0.4, 0.7)
 """What well-tuned training reaches, roughly."""
 SLOW: Final = Efficiency(0.5, 0.25, 0.5)
-FAST: Final = Efficiency(0.85, 0.6, 0.9)
+FAST: Final = Efficiency(0.85, 0.6, 0.9, exposed=0.0)
 """Ends of the range that an estimate is printed with."""
 
 
@@ -62,8 +70,8 @@ class ModelRun:
 
     ``tensor_parallel`` devices share every layer as Megatron-LM does with sequence parallelism:
     each has 1 / n of the weights, of the products, of all activations (Korthikanti et al. 2022,
-    arXiv 2205.05198, section 4.2.2), and of what goes to the next stage. :func:`collective_bytes`
-    are not counted in times.
+    arXiv 2205.05198, section 4.2.2), and of what goes to the next stage. For that they gather and
+    reduce what they share (figure 5 there).
     """
 
     length: int
@@ -97,15 +105,6 @@ class ModelRun:
                 raise BadInput(text, where="tensor_parallel", value=n)
 
 
-def collective_bytes(output: int, n: int) -> int:
-    """Bytes that each of ``n`` devices that share a block sends in its F.
-
-    Two all-gathers and two reduce-scatters, each of n - 1 shards of ``output``; the backward has
-    these and two more all-gathers, of what W multiplies (Korthikanti et al. 2022, figure 5).
-    """
-    return 4 * (n - 1) * output // n
-
-
 def estimated_layers(
     shape: DecoderShape, gpu: Gpu, run: ModelRun, *, name: str = "", efficiency: Efficiency = LIKELY
 ) -> Layers:
@@ -127,13 +126,9 @@ def _layers(
     shape: DecoderShape, gpu: Gpu, run: ModelRun, name: str, efficiency: Efficiency
 ) -> Layers:
     n, output = run.tensor_parallel, run.output(shape)
-    sent, rate = collective_bytes(output, n), gpu.link_bandwidth * LIKELY.traffic
-    shared = (
-        f". {n} GPUs share every layer, with sequence parallelism. Its all-gathers and "
-        f"reduce-scatters are not counted: in a block's F they take {sent / rate / 1e6:.3g} ms at "
-        f"{rate:.0f} GB/s, unless hidden"
-    )
-    lookup = _Work(0, 0, 2 * output)
+    sent = (n - 1) * output  # by one collective, in all
+    links = gpu.link_bandwidth * min(max(1, n - 1), gpu.neighbours) * efficiency.traffic
+    lookup = _Work(0, 0, 2 * output, 1)
     embedding = _LayerWork(lookup, _Work(0, 0, 0), lookup, shape.vocabulary * shape.width, 0, 0)
 
     def us(work: _Work) -> int:
@@ -142,6 +137,7 @@ def _layers(
             work.products / (gpu.matmul * 1e12 * efficiency.products)
             + work.attention / (gpu.matmul * 1e12 * efficiency.attention)
             + work.traffic / (gpu.memory_bandwidth * 1e9 * efficiency.traffic)
+            + work.collectives * sent * efficiency.exposed / (links * 1e9)
         )
         return round(seconds / n * 1e6)
 
@@ -157,6 +153,12 @@ def _layers(
         block.costs,
         B=block.costs.B + us(part.forward),
         held_after_F=ceil(output / n / _UNIT_BYTES),
+    )
+    took = us(_Work(0, 0, 0, part.forward.collectives)) / 1000
+    shared = (
+        f". {n} GPUs share every layer, with sequence parallelism. Its all-gathers and "
+        f"reduce-scatters are taken to hide behind nothing: {took:.3g} ms in a block's F and in "
+        f"its B, at {links:.0f} GB/s. The range begins where all of them are hidden"
     )
     return Layers(
         (
@@ -193,11 +195,12 @@ def range_of_estimate(shape: DecoderShape, gpu: Gpu, run: ModelRun) -> tuple[int
 
 
 class _Work(NamedTuple):
-    """Floating-point operations of products and attention, and bytes of traffic."""
+    """Floating-point operations of products and attention, bytes of traffic, and collectives."""
 
     products: float
     attention: float
     traffic: float
+    collectives: int = 0
 
 
 class _LayerWork(NamedTuple):
@@ -224,8 +227,8 @@ def _block(shape: DecoderShape, run: ModelRun) -> _LayerWork:
     # kept: norms' inputs and outputs, q, k, v, attention's output, and around the activation
     kept = 5 * w + w + 2 * k + (4 * f if gated else 2 * f)
     linear = (w + w + 2 * k) + 2 * w + (3 * f + 2 * w if gated else 2 * (w + f))
-    forward = _Work(products, attention, _BYTES * t * moved)
-    backward = _Work(products, _ATTENTION_BACKWARD * attention, 2 * forward.traffic)
+    forward = _Work(products, attention, _BYTES * t * moved, 4)
+    backward = _Work(products, _ATTENTION_BACKWARD * attention, 2 * forward.traffic, 4)
     weight = _Work(products, 0, 0)  # gradients are added up within the product
     statistics = 4 * shape.heads * t
     return _LayerWork(
@@ -238,7 +241,7 @@ def _head(shape: DecoderShape, run: ModelRun) -> _LayerWork:
     t, w, v = run.tokens, shape.width, shape.vocabulary
     products = _Work(2.0 * t * w * v, 0, 0)
     logits = float(t * v)
-    forward = products._replace(traffic=logits * (2 * _BYTES + 3 * _LOSS_BYTES))
-    backward = products._replace(traffic=logits * (_BYTES + _LOSS_BYTES))
+    forward = products._replace(traffic=logits * (2 * _BYTES + 3 * _LOSS_BYTES), collectives=1)
+    backward = products._replace(traffic=logits * (_BYTES + _LOSS_BYTES), collectives=1)
     kept = _BYTES * t * 2 * w + logits * (_BYTES + _LOSS_BYTES)
     return _LayerWork(forward, backward, products, w * v, kept, _BYTES * (t * w + logits))

@@ -66,7 +66,11 @@ def test_a_llama3_70b_block_shared_by_gpus(n: int) -> None:
     attention = 2 * tokens * tokens * width / (989e12 * 0.4)
     # two norms and two sums: 2 + 3 widths each; rotation of q and k; gate, up and their product
     moved = 2 * tokens * (10 * width + 2 * (width + keys) + 3 * inner) / (3350e9 * 0.7)
-    assert round((products + attention + moved) / n * 1e6) == block.costs.F
+    # 2 all-gathers and 2 reduce-scatters, each of n - 1 shards of 128 MiB over 0.7 x 450 GB/s: both
+    # in F and in B, which takes 5/2 of attention and twice the traffic; W has none
+    shared = 4 * (n - 1) * 2 * tokens * width / (0.7 * 450e9)
+    assert round((products + attention + moved + shared) / n * 1e6) == block.costs.F
+    assert round((products + 2.5 * attention + 2 * moved + shared) / n * 1e6) == block.costs.B
     assert round(products / n * 1e6) == block.costs.W
     # sequence parallelism shares all that is held: 6 widths and keys and values, 4 inner widths,
     # and the sums of 64 heads in float32
@@ -75,10 +79,28 @@ def test_a_llama3_70b_block_shared_by_gpus(n: int) -> None:
     # the next stage gets each GPU's own tokens
     assert block.output == 2 * tokens * width // n
     assert (layers.tensor_parallel, parse_layers(layers.document())) == (n, layers)
-    # 4 collectives of n - 1 shards of 128 MiB over 0.7 x 450 GB/s
-    took = {1: "", 4: "1.28 ms at 315 GB/s", 8: "1.49 ms at 315 GB/s"}[n]
+    took = {1: "", 4: "1.28 ms in a block's F", 8: "1.49 ms in a block's F"}[n]
     assert took in layers.estimate
     assert ("sequence parallelism" in layers.estimate) == (n > 1)
+    assert ("at 315 GB/s" in layers.estimate) == (n > 1)
+    # an embedding ends with a reduce-scatter, a head begins with an all-gather: a quarter of these
+    ends = estimate_layers("llama3-70b", "h100").layers[0], layers.layers[0]
+    assert abs(ends[1].costs.F - ends[0].costs.F / n - shared / 4 / n * 1e6) <= 1.5
+
+
+def test_the_range_begins_where_what_gpus_share_is_hidden() -> None:
+    """80 blocks of 989 Tflop/s at 0.85 in products, 0.6 in attention, traffic at 0.9; no links."""
+    run = ModelRun(length=8192, tensor_parallel=8)
+    shape = named_shape("llama3-70b").shape
+    least, _ = range_of_estimate(shape, named_gpu("h100"), run)
+    alone, _ = range_of_estimate(shape, named_gpu("h100"), ModelRun(length=8192))
+    assert abs(least - alone / 8) <= 250  # each time is rounded
+
+
+def test_gpus_that_all_have_links_to_each_other_use_them_at_once() -> None:
+    # MI300X: seven links of 64 GB/s; two GPUs share one, four have three each, eight all of theirs
+    for n, rate in ((2, "45 GB/s"), (4, "134 GB/s"), (8, "314 GB/s")):
+        assert rate in estimate_layers("llama3-70b", "mi300x", tensor_parallel=n).estimate
 
 
 def test_gpus_share_layers_in_equal_parts() -> None:

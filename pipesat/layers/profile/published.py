@@ -158,6 +158,8 @@ class Gpu:
         To a neighbour in the same machine, one direction, in 10^9 bytes per second.
     source
         Where the figures stand.
+    neighbours
+        How many such links work at once, each to another neighbour.
     """
 
     matmul: float
@@ -165,6 +167,7 @@ class Gpu:
     memory: int
     link_bandwidth: float
     source: str
+    neighbours: int = 1
 
 
 _GB: Final = 10**9
@@ -211,6 +214,7 @@ GPUS: Final[Mapping[str, Gpu]] = {
         memory=192 * _GB,
         link_bandwidth=64,
         source="AMD Instinct MI300X datasheet, 2023; link: one of seven to a neighbour",
+        neighbours=7,
     ),
 }
 """By the names that ``--gpu`` takes."""
