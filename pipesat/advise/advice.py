@@ -19,7 +19,16 @@ from pipesat.advise.orders import KNOWN
 from pipesat.advise.plan import Plan
 from pipesat.advise.plan_tables import loads_of
 from pipesat.advise.question import Question
-from pipesat.advise.table_rows import Row, best_of, plain_of, published_in, rank, stages_text
+from pipesat.advise.table_rows import (
+    TIE,
+    Row,
+    advised_of,
+    best_of,
+    plain_of,
+    published_in,
+    rank,
+    stages_text,
+)
 from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.claims import Bound, Standing, Tried, against, change, percent, ratio
 from pipesat.core.showing import Column, Displayed, Facts, Table, sentences, table_document
@@ -61,8 +70,8 @@ class Advised(Displayed):
 
     @property
     def chosen(self) -> Row | None:
-        """The best row that the runtime can run; ``None`` if there is none."""
-        return best_of(self.rows)
+        """The row to take of those that the runtime can run; ``None`` if there is none."""
+        return advised_of(self.rows)
 
     @property
     def plain(self) -> Row | None:
@@ -132,14 +141,13 @@ class Advised(Displayed):
             found = sorted(self.rows, key=lambda row: row.makespan)
             why = found[0].why_not if found else "none was built in time"
             return [("Take", f"nothing: {question.runtime} can run none of these: {why}"), doubt]
-        estimate = " (estimate)" if question.layers.estimate else ""
         must = row.by_hand or "nothing by hand"
         if easy is not None:
             must += f": it is {against(row.makespan, easy.makespan, 'without', 1)}"
         elif row.setting:
             must += f" ({row.setting})"
-        return [
-            ("Take", f"{name_of(row)}: {question.time(row.makespan)} a step{estimate}"),
+        lines = [
+            ("Take", sentences(_taken(self, row))),
             ("You must", must),
             ("Without", "" if easy is None else f"{name_of(easy)}: {question.time(easy.makespan)}"),
             ("Gain", sentences(_gains(self, row))),
@@ -151,14 +159,18 @@ class Advised(Displayed):
             ("Remark", text_of(self.remarks)),
             ("Next", _next(self)),
         ]
+        return [(label, question.words(text)) for label, text in lines]
 
     def details(self) -> Facts:
         """Return what else is known."""
         question, row, beyond = self.question, self.chosen, ""
-        left = [("left out", f"{name}: {why}") for name, why in self.left_out]
+        left = [("as shipped", text) for text in self._shipped()]
+        left += [("left out", f"{name}: {why}") for name, why in self.left_out]
         for end in self.ends:
-            best, least = end.least
-            text = f"{end.words}, {name_of(best)} is the shortest, {question.time(least)}"
+            text = f"{end.words}: not tried, time ended before"
+            if end.rows:
+                best, least = end.least
+                text = f"{end.words}, {name_of(best)} is the shortest, {question.time(least)}"
             left.append(("range", text))
         if row is None:
             return left
@@ -169,7 +181,15 @@ class Advised(Displayed):
             text = f"{name_of(other)} would take {question.time(other.makespan)}, {gain}"
             beyond = sentences([text, other.why_not, of_order(other, "that order")])
         layout, estimate = row.layout(question) or "", question.layers.estimate
-        return [("layout", layout), ("does not run", beyond), ("estimate", estimate), *left]
+        lines = [("layout", layout), ("does not run", beyond), ("estimate", estimate), *left]
+        return [(label, question.words(text)) for label, text in lines]
+
+    def _shipped(self) -> Iterator[str]:
+        """Yield what each setting takes that needs nothing but its number of stages."""
+        for row in (row for row in self.rows if row.shipped and row.runs):
+            most, taken = self.question.amount(max(row.peaks)), self.chosen or row
+            text = f"{row.name}, {row.placement}: {self.question.time(row.makespan)}, {most}"
+            yield f"{text}. The advice is {against(taken.makespan, row.makespan, 'it', 1)}"
 
     def tables(self) -> Iterator[Table]:
         """Yield the table of schedules, what Megatron-LM is started with, and the knobs."""
@@ -209,6 +229,7 @@ class Advised(Displayed):
             "at_the_ends": [end.document() for end in self.ends],
             "overlap": None if question.overlap is None else [*question.overlap],
             "advice": {label: text for label, text in self.facts() if text},
+            "details": [line for line in self.details() if line[1]],
             "table": table_document(table_of_rows(question, self.shown)),
             "status": standing.status,
             "lower_bound": standing.bound,
@@ -239,8 +260,18 @@ def name_of(row: Row) -> str:
     if published:
         order += f" ({published})"
     text = f"{order}, {row.placement.replace('vee', 'V')}, {row.split} split"
-    text = re.sub(r"^ours\b", "pipesat's order", text)
-    return re.sub(r"\bours\b", "pipesat's", text)
+    return re.sub(r"^ours\b", "pipesat's order", text)
+
+
+def _taken(advice: Advised, row: Row) -> Iterator[str]:
+    """What to take, and what is as fast for all that an estimate can say."""
+    question, best = advice.question, best_of(advice.rows)
+    estimate = " (estimate)" if question.layers.estimate else ""
+    yield f"{name_of(row)}: {question.time(row.makespan)} a step{estimate}"
+    if best is not None and best.makespan < row.makespan:
+        needs = f"{question.amount(max(best.peaks))}, not {question.amount(max(row.peaks))}"
+        shorter = change(best.makespan, row.makespan, 2)
+        yield f"it ties with {name_of(best)}, which is {shorter} and takes {needs}"
 
 
 def _gains(advice: Advised, row: Row) -> Iterator[str]:
@@ -258,7 +289,11 @@ def _gains(advice: Advised, row: Row) -> Iterator[str]:
                 found[id(best)] = Tried(label, sum(some.values()), len(some)), best
     for tried, other in found.values():
         time = advice.question.time(other.makespan)
-        gain = f"{tried.gain(row.makespan, other.makespan)} ({time})"
+        loop = other.shipped and other.shape.placement == "loop"
+        gain = tried.gain(row.makespan, other.makespan) + f", a {other.placement}" * loop
+        gain += f" ({time})"
+        if other.makespan < row.makespan:
+            gain = f"it ties with {tried.best} ({time})"
         yield f"this is {tried.best}" if other is row else gain
 
 
@@ -335,7 +370,7 @@ def _searched(advice: Advised, row: Row) -> str:
     return f"schedule{runs}{keeps} on any split of {shapes}{again}"
 
 
-_OF_USE: Final = 0.08  # gap of a bound over all splits: beyond, the line says what it leaves out
+_COARSE: Final = 0.08  # gap of a bound over all splits: beyond, the line says what it leaves out
 
 
 def _proof(advice: Advised, row: Row) -> Iterator[str]:
@@ -344,16 +379,14 @@ def _proof(advice: Advised, row: Row) -> Iterator[str]:
         yield "no bound is known for it"
     elif standing.proven:
         yield f"proven optimal of all: no {_searched(advice, row)} is shorter"
-    elif standing.gap is not None and standing.gap > _OF_USE:
-        what = "the load and the memory of single devices, not how they wait for each other"
-        if advice.question.may_recompute:
-            what = "the least time and the least memory of every layer, whatever recomputes"
-        those = _searched(advice, row).rstrip(",")
-        yield f"nothing of use is proven of a {those}: the bound counts {what}"
     else:
         least = advice.question.time(standing.bound, rounded_down)
         gap = f"at most {standing.gap_text()} less is possible"
         yield f"{gap}: no {_searched(advice, row)} takes less than {least}"
+        if standing.gap is not None and standing.gap > _COARSE:
+            yield "this bound does not count how devices wait for each other"
+            if advice.question.may_recompute:
+                yield "it lets every layer have its least time and its least memory at once"
     if not standing.proven and advice.question.any_order:
         yield of_order(row, "this order")
     if others:
@@ -369,10 +402,9 @@ def _doubts(advice: Advised) -> Iterator[str]:
         yield from filter(None, question.layers.estimate.partition(". ")[2:])  # what it assumes
     else:
         yield "costs are taken as exact"
-    if advice.chosen is not None and advice.ends:
-        yield _at_the_ends(advice.ends, advice.chosen)
-    if question.free_links:
-        yield "links are taken as free"
+    if advice.chosen is not None:
+        yield from _at_the_ends(advice.ends, advice.chosen)
+    yield question.links
     if question.of_device is not None and question.reserve:
         sizes = question.reserve, question.of_device
         free, all_of_it = (question.amount(x, rounded) for x in sizes)
@@ -385,14 +417,27 @@ def _doubts(advice: Advised) -> Iterator[str]:
     yield from (f"no bound is claimed: {text}" for text in advice.contradictions)
 
 
-def _at_the_ends(ends: Sequence[End], chosen: Row) -> str:
-    """Whether the advice stays the shortest at all ends of the estimate's ranges."""
-    worst = min(ends, key=lambda end: end.least[1] / max(1, end.of(chosen)))
-    row, least = worst.least
-    if least >= worst.of(chosen):
-        return "the advice is the same at the ends of the estimate's ranges"
-    shorter = change(least, worst.of(chosen), 1)
-    return f"the advice depends on it: {worst.words}, {name_of(row)} is {shorter}"
+def _at_the_ends(ends: Sequence[End], chosen: Row) -> Iterator[str]:
+    """Whether the advice stays the shortest at the ends of the estimate's ranges that were tried.
+
+    Of rows as near as :func:`advised_of` lets the advice be, none is called shorter.
+    """
+    tried, left = ([end for end in ends if bool(end.rows) is timed] for timed in (True, False))
+    if tried:
+        worst = min(tried, key=lambda end: end.least[1] / max(1, end.of(chosen)))
+        row, least = worst.least
+        if least < worst.of(chosen) * (1 - TIE):
+            shorter = change(least, worst.of(chosen), 1)
+            yield f"the advice depends on it: {worst.words}, {name_of(row)} is {shorter}"
+        else:
+            within = "" if least >= worst.of(chosen) else f", within {percent(TIE, 1)}"
+            yield f"the advice stays the shortest{within} with {_cases(tried)}"
+    if left:
+        yield f"not tried, as time ended: {_cases(left)}"
+
+
+def _cases(ends: Sequence[End]) -> str:
+    return ", ".join(end.case for end in ends)
 
 
 def _next(advice: Advised) -> str:

@@ -11,7 +11,16 @@ from typing import Final
 from pipesat.advise.orders import KNOWN, SCHEDULES
 from pipesat.advise.plan_tables import by_columns
 from pipesat.advise.question import OFFLOAD, Question
-from pipesat.advise.table_rows import PLAINEST_FIRST, Row, best_of, published_in, rank, stages_text
+from pipesat.advise.table_rows import (
+    PLAINEST_FIRST,
+    Row,
+    advised_of,
+    best_of,
+    plain_of,
+    published_in,
+    rank,
+    stages_text,
+)
 from pipesat.compare.hand_written import baseline
 from pipesat.core.amounts import rounded_down
 from pipesat.core.claims import percent
@@ -36,24 +45,25 @@ _ALWAYS: Final = (*PLAINEST_FIRST, OFFLOAD)
 def shown_rows(rows: Iterable[Row]) -> list[Row]:
     """Return the table: 1F1B on every split that differs, of all other schedules the best row.
 
-    1F1B and interleaved 1F1B as shipped, and the best that runs with nothing by hand, are among
-    them. Ours, and published schedules that few
+    1F1B and interleaved 1F1B as shipped, the row to take, the fastest, and the same with nothing by
+    hand are among them. Ours, and published schedules that few
     users know, are there where no other row is as good; what fits and does not run, only if nothing
     of its name does.
     """
     ranked = sorted(rows, key=rank)
+    taken = [row for row in (advised_of(ranked), best_of(ranked), plain_of(ranked)) if row]
     kept: dict[tuple[str, str], Row] = {}
     running = {row.name for row in ranked if row.runs}
-    for row in ranked:
+    for row in (*taken[:1], *ranked):
         if row.name in _ALWAYS and (row.runs or not row.fits or row.name not in running):
             split = row.split if row.name == "1f1b" else ""
             if all(row.partition != k.partition for k in kept.values() if k.name == row.name):
                 kept.setdefault((row.name, split), row)
     shown = [*kept.values()]
     shipped = (best_of(ranked, name, shipped=True) for name in KNOWN)
-    shown += [row for row in shipped if row is not None and row not in shown]
-    easy = [row for row in ranked if row.runs and not row.by_hand][:1]
-    for row in [*easy, *(row for row in ranked if row.name not in _ALWAYS)]:
+    for one in (*taken, *shipped):
+        shown += [one] if one is not None and one not in shown else []
+    for row in (row for row in ranked if row.name not in _ALWAYS):
         if row not in shown and not any(_as_good(other, row) for other in shown):
             shown.append(row)
     return sorted(shown, key=lambda row: (not row.fits, *rank(row)[2:]))
@@ -73,7 +83,7 @@ def table_of_rows(question: Question, rows: list[Row]) -> Table:
     cells = {
         Column("schedule", number=False): [_named(row) for row in rows],
         Column("split", number=False): [row.split for row in rows],
-        Column("placement", number=False): [row.placement for row in rows],
+        Column("placement", number=False): [question.words(row.placement) for row in rows],
         Column("recomputes", number=False, spare=2): [
             _recomputes(row) if question.may_recompute else "" for row in rows
         ],

@@ -12,7 +12,7 @@ from pipesat.advise.hand_written_rows import Trials, hand_written_of
 from pipesat.advise.plan_search import Search
 from pipesat.advise.question import Choice, Question
 from pipesat.advise.splits import balanced_partition
-from pipesat.advise.table_rows import Row, best_of, credited, plain_of, rank, row_of
+from pipesat.advise.table_rows import SEARCHED, Row, best_of, credited, plain_of, rank, row_of
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.progress import doing
@@ -23,7 +23,8 @@ from pipesat.solver.options import SolveOptions
 # Shares of the time limit that the search keeps for what comes later
 _OFFLOADING: Final = 0.2
 _ALIKE: Final = 0.15  # a search in which all stages recompute or none
-_SETTLING: Final = 0.3  # searching the orders of what is advised and shown
+_SETTLING: Final = {True: 0.3, False: 0.05}
+"""Searching the orders of what is advised and shown: little for a runtime that runs its own."""
 _ADVISED: Final = 0.6  # of that, for the first of several
 
 
@@ -39,7 +40,7 @@ def advised(
     trials = Trials(question, deadline, listener)
     trials.run()
     alike = question.may_recompute and question.record.one_switch
-    kept = _SETTLING + _OFFLOADING * question.may_offload
+    kept = _SETTLING[question.any_order] + _OFFLOADING * question.may_offload
     search = _searched(trials, options, kept + _ALIKE * alike)
     best = best_of(trials.rows)
     if alike and best is not None and best.by_hand:
@@ -66,12 +67,12 @@ def _searched(
     fit = [row for row in trials.rows if row.fits and row.candidate.first is None]
     search.run(known=[(question.in_any_order(row.candidate), row.schedule) for row in fit])
     if search.best is not None:
-        _add(trials, "ours", search.best)
+        _add(trials, SEARCHED, search.best)
         own = question.shape(search.best.shape.placement, search.best.shape.chunks)
         wanted = search.best.recompute if question.any_order else ()
         for name in hand_written_of(question, own.placement):
             with contextlib.suppress(NotApplicable):  # a stage too few, or many, for it
-                trials.add(name, "ours", own, search.best.partition, wanted=wanted)
+                trials.add(name, SEARCHED, own, search.best.partition, wanted=wanted)
     return search
 
 
@@ -114,7 +115,8 @@ def _offload(trials: Trials, search: Search) -> None:
         asked.setdefault((line, balanced_partition(question.layers, line)), "balanced")
     for number, ((shape, partition), split) in enumerate(asked.items()):
         own = question.in_any_order(question.candidate(shape, partition, offload=True))
-        left = max(deadline.left - _SETTLING * deadline.limit, 0.05 * deadline.limit)
+        kept = _SETTLING[question.any_order] * deadline.limit
+        left = max(deadline.left - kept, 0.05 * deadline.limit)
         _search_order(trials, search, own, split, left / (len(asked) - number))
 
 

@@ -32,7 +32,8 @@ Varied: TypeAlias = Literal["all compute", "the head alone", "W / B"]
 class End:
     """One end of a range: ``what`` is this share of the estimate, all else as it is.
 
-    ``rows`` are those of the table that run, each in its own order, and what they take then.
+    ``rows`` are those of the table that run, each in its own order, and what they take then. None:
+    time ended before.
     """
 
     what: Varied
@@ -49,6 +50,11 @@ class End:
         """The case in words: ``if the head alone takes 0.32 of its estimate``."""
         return f"if {self.what} takes {float(self.share):.2f} of its estimate"
 
+    @property
+    def case(self) -> str:
+        """The case in short: ``the head alone x 0.32``."""
+        return f"{self.what} x {float(self.share):.2f}"
+
     def of(self, row: Row) -> int:
         """What a row takes."""
         return next(time for other, time in self.rows if other is row)
@@ -64,7 +70,7 @@ class End:
 
 @doing("timing rows at the ends of the estimate's range")
 def ends_of(question: Question, rows: Iterable[Row], over: GiveUp) -> Iterator[End]:
-    """Yield both ends of every range until it is ``over``.
+    """Yield both ends of every range; once it is ``over``, without rows.
 
     None where costs have no range.
     """
@@ -80,10 +86,8 @@ def ends_of(question: Question, rows: Iterable[Row], over: GiveUp) -> Iterator[E
     }
     runs = [row for row in rows if row.runs]
     for what, share in ((what, share) for what, shares in ranges.items() for share in shares):
-        if over():
-            return
         other, times = varied(question, what, share), []
-        for row in runs:
+        for row in () if over() else runs:
             own = row.candidate
             again = own.shape, own.partition, own.recompute
             problem = other.candidate(*again, first=own.first, offload=own.offload).problem

@@ -108,7 +108,9 @@ def result_of(advice: Advised, row: Row) -> Result:
     own = advice.plan.result
     bounds = [row.candidate.bound, *([] if advice.bound is None else [advice.bound])]
     bound = max(bounds, key=lambda bound: bound.value)
-    same = [x for x in advice.rows if x.runs and published_in(x.name) and x.problem == row.problem]
+    known = (x for x in advice.rows if x.runs and published_in(x.name))
+    # what is shorter ties with the row, for all that an estimate can say
+    same = [x for x in known if x.problem == row.problem and x.makespan >= row.makespan]
     best = min(same, key=lambda other: other.makespan, default=None)
     answer = Solution(
         problem=row.problem,

@@ -3,8 +3,8 @@
 A setting is a schedule in a shape, on the even or the balanced split, in groups of microbatches of
 a size; what recomputes is chosen for each. The best setting of :data:`KNOWN`, what a gain is stated
 over, also has its split moved layer by layer while that makes it shorter. How many settings there
-are and which are tried depends on the question and the time limit, never on how busy the machine
-is: work is counted in ops that are timed.
+are and which are tried depends on the question and the time limit: work is counted in ops that are
+timed. On a machine so busy that the time limit would pass, what is not shipped is left out.
 
 Interleaved 1F1B runs in groups whose size Megatron-LM lets its user choose within guards
 (:mod:`pipesat.layers.megatron`), which recomputes all layers, or as many first ones on every stage.
@@ -27,7 +27,7 @@ from pipesat.advise.orders import KNOWN, SCHEDULES
 from pipesat.advise.plan_tables import works_of
 from pipesat.advise.question import Question
 from pipesat.advise.splits import balanced_partition, even_partition
-from pipesat.advise.table_rows import Row, best_of, rank, row_of, ships
+from pipesat.advise.table_rows import SEARCHED, Row, best_of, rank, row_of, ships
 from pipesat.compare.hand_written import baseline
 from pipesat.core.claims import Tried
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
@@ -45,12 +45,15 @@ from pipesat.schedule.metrics import peak_memory
 from pipesat.schedule.result import Improvement
 from pipesat.schedule.solving import Deadline, Listener
 
-NOT_TRIED: Final = "not tried: more ops than the time limit allows for"
+NOT_TRIED: Final = "not tried: more than the time limit allows for"
 _IN_GROUPS: Final = ("interleaved-1f1b", "interleaved-overlapped")
 _MOST_OF_OTHERS: Final = {True: 4, False: 8}  # stages per rank, where any order runs or not
-_OPS_PER_SECOND: Final = 30_000
+_OPS_PER_SECOND: Final = {True: 30_000, False: 70_000}
 """Ops of hand-written schedules that are timed, per second of the time limit, for :data:`KNOWN`;
-and as many for all others: about a third of the time of one core."""
+and as many for all others: about a third of the time of one core. More if no other order runs."""
+_BY_CLOCK: Final = {True: 0.6, False: 0.8}
+"""Shares of the time limit after which no more are timed: a busy machine times fewer."""
+_MOVING: Final = 0.15
 _OF_TIMING: Final = 1 / 32  # what timing a known order counts, of writing and timing one
 
 
@@ -66,7 +69,7 @@ class Setting(NamedTuple):
     @property
     def family(self) -> str:
         """Schedule and shape."""
-        if self.split == "ours":
+        if self.split == SEARCHED:
             return f"{self.name} on moved splits"
         return f"{self.name} in a {shape_name(self.shape)}"
 
@@ -166,6 +169,8 @@ class Trials:
         What has no row, and why.
     told
         The best bound of the whole question so far.
+    kept
+        Share of ops and time for moving the split of the best setting.
     """
 
     question: Question
@@ -176,7 +181,9 @@ class Trials:
     settings: dict[Setting, bool] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     told: int | None = None
+    kept: float = _MOVING
     _codes: dict[object, Coded] = field(default_factory=dict)
+    _moved_from: dict[str, Row] = field(default_factory=dict)
 
     @doing("building schedules that users know")
     def run(self) -> None:
@@ -185,15 +192,21 @@ class Trials:
         known = list[Setting]()
         for name in KNOWN:
             own = [setting for setting in every if setting.name == name]
-            known += own + [Setting(name, one.shape, "ours") for one in own[:1]]
+            usual = [setting for setting in own if setting.group == own[0].group]
+            known += usual + [Setting(name, one.shape, SEARCHED) for one in own[:1]]
+            known += [setting for setting in own if setting not in usual]
         others = [setting for setting in every if setting.name not in KNOWN]
         self.settings = dict.fromkeys(known + others, False)
         for group in (known, others):
-            self.left = self.deadline.limit * _OPS_PER_SECOND
+            self.left = self.deadline.limit * _OPS_PER_SECOND[self.question.any_order]
+            kept, self.left = _MOVING * self.left, (1 - _MOVING) * self.left
             for setting in group:
-                if self.over:
-                    break
-                self._try(setting)
+                if self.left > 0 and (setting.shipped or not self.over):
+                    self._try(setting)
+            self.left, self.kept = self.left + kept, 0.0
+            for setting in (one for one in group if one.split == SEARCHED):
+                self._try(setting)  # again: another size of groups may have become the best
+            self.kept = _MOVING
         for name, tried in counted(self.settings, "family").items():
             if tried.tried < tried.total:
                 self.left_out[name] = tried.text if tried.tried else NOT_TRIED
@@ -201,10 +214,11 @@ class Trials:
     @property
     def over(self) -> bool:
         """Whether as much was timed as may be, or whoever asked wants no more."""
-        return self.left <= 0 or self.deadline.stop.is_set()
+        share = (1 - self.kept) * _BY_CLOCK[self.question.any_order]
+        return self.left <= 0 or self.deadline.past(share)
 
     def _try(self, setting: Setting) -> None:
-        if setting.split == "ours":
+        if setting.split == SEARCHED:
             self.settings[setting] = self._moved(setting.name)
             return
         own, (name, shape, split, group, _) = self.question, setting
@@ -268,7 +282,9 @@ class Trials:
             self.hear(Improvement(self.deadline.seconds, None, None, source, unit), of_all=False)
 
     def hear(self, improvement: Improvement, *, of_all: bool = True) -> None:
-        """Pass on what a search says as a part of this one: the best is that of all rows.
+        """Pass on what a search says as a part of this one: the best is that of all rows that run.
+
+        For a runtime that runs its own orders, a value of the search is none.
 
         A bound is passed on only where it is one ``of_all`` the question: not that of one split,
         nor that of whole stages where layers of a stage may recompute. From then on it is told with
@@ -279,10 +295,11 @@ class Trials:
             self.told = max(improvement.bound, self.told or 0)
         if self.listener is not None:
             best = best_of(self.rows)
-            values = [improvement.value, None if best is None else best.makespan]
+            values = [improvement.value if self.question.any_order else None]
+            values += [None if best is None else best.makespan]
             least = min((value for value in values if value is not None), default=None)
-            seconds = self.deadline.seconds
-            self.listener(improvement._replace(seconds=seconds, value=least, bound=self.told))
+            own = improvement._replace(value=least, bound=self.told, seconds=self.deadline.seconds)
+            self.listener(own._replace(source=self.question.words(own.source)))
 
     def _ways(
         self, name: str, group: int | None, shape: Pipeline, partition: tuple[range, ...]
@@ -382,18 +399,20 @@ class Trials:
         Or until no more may be timed: then ``False``.
         """
         best = best_of(self.rows, name)
-        while best is not None:
+        while best is not None and best is not self._moved_from.get(name):
+            if self.over:
+                return False
             last = best
             while (better := self._better(last)) is not None:
                 last = better
             if self.over:
                 return False
-            if last is best:
-                break
-            self.keep(last)
-            self.add(name, "ours", last.shape, last.partition, last.group)
+            self._moved_from[name] = best
+            if last is not best:
+                self.keep(last)
+                self.add(name, SEARCHED, last.shape, last.partition, last.group)
             best = best_of(self.rows, name)
-        return True
+        return best is not None or not self.over
 
     def _better(self, row: Row) -> Row | None:
         """The best neighbour of a row that runs and is shorter, in the same shape and groups."""
@@ -409,7 +428,7 @@ class Trials:
                     found.append((way, partition))
         for way, partition in sorted(found, key=lambda one: one[0].worth):
             near = question.candidate(row.shape, partition, way.flags, first=way.first)
-            made = row_of(question, row.name, "ours", near, group=row.group)
+            made = row_of(question, row.name, SEARCHED, near, group=row.group)
             if made.runs:
                 return made
         return None

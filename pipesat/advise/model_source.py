@@ -16,9 +16,10 @@ from pipesat.advise.comparison import Hand
 from pipesat.advise.plan_search import require_possible
 from pipesat.advise.question import Choice, Question
 from pipesat.compare.model_costs import Given
-from pipesat.core.amounts import SECONDS, amount, rate
+from pipesat.core.amounts import SECONDS, amount, bytes_of, rate, time_text
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.settings import RecomputeChoice, Runtime
+from pipesat.core.showing import sentences
 from pipesat.core.strict_json import read_json
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import (
@@ -33,6 +34,7 @@ from pipesat.layers.pipeline import Delay, Pipeline, link_delay, no_delay
 from pipesat.layers.rules import check_partition
 
 _MOST_AMOUNT: Final = 10**12
+_OF_A_MACHINE: Final = 8  # GPUs of most
 RESERVED: Final = Fraction(1, 20)
 """Of the memory, kept free unless a reserve is given."""
 
@@ -99,7 +101,25 @@ def asked(
     rate = None if copy_bandwidth is None else copy_rate(copy_bandwidth, layers)
     choice: Choice = "choose" if memory is not None and layers.recomputable else "never"
     question = Question(layers, pipeline, (), choice, "makespan", runtime, kept)
-    return replace(question, tokens=known.tokens, copy_rate=rate)
+    links = "links are taken as free" if free else _links_text(known, latency)
+    return replace(question, tokens=known.tokens, copy_rate=rate, links=links)
+
+
+def _links_text(known: Given, latency: int) -> str:
+    """Say what is assumed of links that cost something; whose they are if nobody said."""
+    layers, carries = known.layers, ""
+    second, size = SECONDS.get(layers.time_unit), bytes_of(layers.size_unit)
+    if known.bandwidth is not None and second and size:
+        carries = f"carry {float(known.bandwidth * size / second / 10**9):.3g} GB/s and "
+    elif known.bandwidth is not None:
+        carries = f"carry {float(known.bandwidth):g} size units per time unit and "
+    text = f"links are taken to {carries}add {time_text(latency, layers.time_unit)}"
+    if not known.within:
+        return text
+    n = layers.tensor_parallel
+    fills = f", and {n} GPUs of a layer fill most machines" if n >= _OF_A_MACHINE else ""
+    slower = f"between machines they are slower{fills}: give link delay and bandwidth"
+    return sentences([f"{text}, as within a machine", slower])
 
 
 def require_room(question: Question) -> None:

@@ -10,6 +10,7 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.settings import OneRoutePlacement
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import Policy, list_schedules
+from pipesat.heuristics.registry import GiveUp
 from pipesat.heuristics.zb_auto import filled_orders
 from pipesat.problem.geometry import one_route_placement_of
 from pipesat.problem.problem import Problem
@@ -41,16 +42,17 @@ KNOWN: Final = {"1f1b": "1F1B", "interleaved-1f1b": "interleaved 1F1B"}
 """What most of them run today: a gain is stated over the best setting of each."""
 
 
-def quick_orders(problem: Problem, effort: int) -> Iterator[Schedule]:
+def quick_orders(problem: Problem, effort: int, over: GiveUp) -> Iterator[Schedule]:
     """Yield a few schedules of a problem, the cheap ones first; with effort 2, published ones too.
 
     Which ones: measured on layers like those in examples/, they come closest to the best of all.
+    Slow ones ask whether time is ``over``.
     """
     kind = one_route_placement_of(problem)
     paired = _PAIRED[kind] if problem.overlap is not None else ()
     for name in (*_QUICK[kind], *paired) if effort == 1 else _ALL[kind]:
         with contextlib.suppress(NotApplicable):
-            yield BASELINES[name](problem)
+            yield BASELINES[name](problem, over)
     if effort > 1:
         return
     if kind == "chain":

@@ -359,7 +359,8 @@ def concluded(
         bound = None
     result, seconds = None, known.deadline.seconds
     if chosen is not None:
-        problem, schedule, own = chosen.problem, chosen.schedules[0], chosen.bound
+        problem, schedule = chosen.problem, chosen.schedules[0]
+        own: Bound | None = chosen.bound
         of_all = known.bound
         if question.free:
             # with recomputing as a mode: what is proven of these stages says nothing of others
@@ -367,9 +368,11 @@ def concluded(
             schedule = _in_modes(schedule, chosen.flags)
             if violations := check(problem, schedule):
                 raise Fault(f"with recomputing as a mode, a plan is not valid: {violations[0]}")
-            own = closed_form_bound(problem, question.objective)
+            # what many modes take is counted for seconds: without time, all splits' is enough
+            own = None if known.deadline.over else closed_form_bound(problem, question.objective)
             of_all = known.bound_of(chosen.shape)
-        best = max((b for b in (own, of_all) if b is not None), key=lambda proof: proof.value)
+        proofs = [one for one in (own, of_all) if one is not None]
+        best = max(proofs, key=lambda proof: proof.value, default=None)
         proof = None if refuted else best
         found = Solution(
             problem=problem,

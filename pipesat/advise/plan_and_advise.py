@@ -279,7 +279,7 @@ def advise(
     if memory is not None:
         known = known._replace(memory=one_in_unit("memory", memory, unit, up=False))
     if bandwidth is not None:
-        known = known._replace(bandwidth=rate("bandwidth", bandwidth))
+        known = known._replace(bandwidth=rate("bandwidth", bandwidth), within=False)
     if tokens is not None:
         known = known._replace(tokens=tokens)
     free = None if reserve is None else one_in_unit("reserve", reserve, unit)
@@ -294,8 +294,6 @@ def advise(
     trials, search = advised(question, deadline, options, listener)
     over = partial(whole.past, _TIMED_AGAIN)
     ends = tuple(ends_of(question, shown_rows(trials.rows), over))
-    if over():
-        trials.left_out["times at the ends of the estimate's range"] = "not all in time"
     found = concluded(search)
     rows, left = tuple(trials.rows), tuple(trials.left_out.items())
     answer = Advice(question, rows, found, left, whole.seconds, trials.settings, ends)

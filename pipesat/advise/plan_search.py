@@ -7,7 +7,6 @@ can end after any of them.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
@@ -388,11 +387,12 @@ class Search:
         """Make hand-written and greedy schedules of a candidate, keep what the checker passes."""
         if candidate.effort >= effort or candidate.proven:
             return
-        expires = time.monotonic() + (self.deadline.left if seconds is None else seconds)
-        for schedule in quick_orders(candidate.problem, effort):
+        limit = self.deadline.left if seconds is None else seconds
+        deadline = Deadline(limit, self.deadline.stop)
+        over = lambda: bool(candidate.schedules) and not deadline.left  # noqa: E731
+        for schedule in quick_orders(candidate.problem, effort, over):
             self.offer(candidate, schedule)
-            over = time.monotonic() > expires and candidate.schedules
-            if over or self.deadline.stop.is_set() or candidate.proven:
+            if over() or deadline.stop.is_set() or candidate.proven:
                 break
         candidate.effort = max(candidate.effort, effort)
 

@@ -7,6 +7,7 @@ that turns a cut into a problem.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -22,7 +23,7 @@ from pipesat.core.settings import OneRoutePlacement, Runtime
 from pipesat.layers.devices import Recompute
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import first_recomputed
-from pipesat.layers.pipeline import Pipeline, no_delay
+from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import neighbours
 from pipesat.layers.stages import problem_of_split
 from pipesat.problem.geometry import CHUNKS
@@ -61,6 +62,8 @@ class Question:
         Of a microbatch, ``None`` if unknown.
     copy_rate
         What a device copies to the host, and back, per time unit; ``None``: nothing is offloaded.
+    links
+        What is assumed of links, for the answer.
     known
         Every candidate that was asked for; questions that differ in what is searched share them.
     """
@@ -75,6 +78,7 @@ class Question:
     release: str | None = None
     tokens: int | None = None
     copy_rate: Fraction | None = None
+    links: str = ""
     known: dict[tuple[object, ...], Candidate] = field(default_factory=dict, repr=False)
 
     @property
@@ -111,11 +115,6 @@ class Question:
     def any_order(self) -> bool:
         """Whether its runtime runs an order that it is given; else it runs its own."""
         return self.runtime is None or self.record.any_order
-
-    @property
-    def free_links(self) -> bool:
-        """Whether links are taken to cost nothing."""
-        return self.pipeline.delay is no_delay
 
     @property
     def may_recompute(self) -> bool:
@@ -284,6 +283,10 @@ class Question:
         """Compute of one microbatch in a layer, not recomputed, the least of both ways."""
         one = self.layers.layers[layer]
         return one.amount("F") + min(one.amount("BW"), one.amount("B") + one.amount("W"))
+
+    def words(self, text: str) -> str:
+        """Return a text with the words of its runtime: Megatron-LM says VPP 2 to a loop of 2."""
+        return text if self.any_order else re.sub(r"(an? )?loop of (\d+)", r"VPP \2", text)
 
     @cached_property
     def work(self) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
 from typing import Any, Final
 
 from pipesat.advise.candidates import Candidate, has_variant
@@ -30,6 +32,10 @@ from pipesat.schedule.metrics import mode_counts, pair_counts, peak_memory
 from pipesat.schedule.schedule import Schedule
 
 OURS: Final = "ours"
+SEARCHED: Final = "searched"
+"""A split that was found with an order, or by moving layers of another."""
+TIE: Final = Fraction(1, 1000)
+"""Share of a time below which an estimate says nothing of which of two is shorter."""
 _OWN: Final = "pipesat"  # the source of hand-written schedules that nobody else has published
 PLAINEST_FIRST: Final = (
     "1f1b",
@@ -70,7 +76,7 @@ class Row:
     name
         Of the published schedule that its order is, or :data:`OURS`.
     split
-        ``even``, ``balanced`` or ``ours``.
+        ``even``, ``balanced`` or :data:`SEARCHED`.
     candidate
         Its stages and their problem: rows of the same stages share what is known of them.
     fits
@@ -123,7 +129,7 @@ class Row:
         """Whether it fits and the runtime can run it."""
         return self.fits and not self.why_not
 
-    @property
+    @cached_property
     def peaks(self) -> list[int]:
         """Peak memory of every device."""
         return peak_memory(self.problem, self.schedule)
@@ -211,9 +217,24 @@ def best_of(rows: Iterable[Row], name: str = "", *, shipped: bool = False) -> Ro
     return min((row for row in some if row.shipped or not shipped), key=rank, default=None)
 
 
+def advised_of(rows: Iterable[Row]) -> Row | None:
+    """Return the row to take: of those that tie with the fastest, the plainest.
+
+    Of these the one with least memory, then with fewest stages. Rows tie that take as long; with
+    costs that are an estimate, those within :data:`TIE`.
+    """
+    rows = [*rows]
+    best = best_of(rows)
+    if best is None:
+        return None
+    most = best.makespan * (1 + (TIE if best.problem.estimate else 0))
+    near = (row for row in rows if row.runs and row.makespan <= most)
+    return min(near, key=lambda row: (*rank(row)[3:], max(row.peaks), row.shape.stages, rank(row)))
+
+
 def plain_of(rows: Iterable[Row]) -> Row | None:
-    """Return the best row that runs as it is exported."""
-    return best_of(row for row in rows if not row.by_hand)
+    """Return the row to take of those that run as they are exported."""
+    return advised_of(row for row in rows if not row.by_hand)
 
 
 def row_of(

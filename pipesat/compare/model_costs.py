@@ -28,13 +28,14 @@ SIZES: Final[Mapping[str, int | None]] = {"length": None, "batch": 1, "tensor_pa
 class Given(NamedTuple):
     """Layers, and what is known of the machine and the microbatches besides.
 
-    ``memory`` is in MiB.
+    ``memory`` is in MiB. ``within``: ``bandwidth`` is that of links within a machine.
     """
 
     layers: Layers
     memory: int | None = None
     bandwidth: Fraction | None = None
     tokens: int | None = None
+    within: bool = False
 
 
 @doing("reading costs")
@@ -82,4 +83,4 @@ def _estimated(model: str, gpu: str, sizes: Mapping[str, Any]) -> Given:
     each, device = sizes["length"] or named_shape(model).length, named_gpu(gpu)
     carried = Fraction(str(device.link_bandwidth * LIKELY.traffic)) * 1000  # 10^9/s: bytes per us
     layers = estimate_layers(model, gpu, **sizes)
-    return Given(layers, device.memory // 2**20, carried, each * sizes["batch"])
+    return Given(layers, device.memory // 2**20, carried, each * sizes["batch"], within=True)

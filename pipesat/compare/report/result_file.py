@@ -68,6 +68,7 @@ class AdviceModel(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     advice: dict[StrictStr, StrictStr]
+    details: list[tuple[StrictStr, StrictStr]] = []
     table: Table
 
 
@@ -80,6 +81,10 @@ class SavedAdvice(Displayed):
     def facts(self) -> Facts:
         """Return its lines."""
         return [*self.model.advice.items()]
+
+    def details(self) -> Facts:
+        """Return what else was known."""
+        return self.model.details
 
     def tables(self) -> Iterator[Table]:
         """Yield its table."""
