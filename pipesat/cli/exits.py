@@ -97,12 +97,27 @@ def _end_of_usage(error: click.UsageError) -> int:
         error.show()
         return BAD_INPUT
     text = " ".join(error.format_message().split()).rstrip(".")
+    if isinstance(error, click.NoSuchOption) and (host := _host_of(error)):
+        text = f"No such option '{error.option_name}': say {host}"
     if text.startswith("No such"):
         instead = (said for word, said in GONE.items() if re.search(rf"{word}(?![\w-])", text))
         text += "".join(f": it is gone, {said}" for said in instead)
     where = "" if error.ctx is None else f"; {error.ctx.command_path} --help says more"
     print_error("error", text[:1].lower() + text[1:] + where)
     return BAD_INPUT
+
+
+def _host_of(error: click.NoSuchOption) -> str:
+    """Return the option whose value a key follows that an option was taken for, by its initials."""
+    given = error.option_name.strip("-").replace("-", "_")
+    params = error.ctx.command.params if error.ctx else ()
+    for host in (one for one in params if isinstance(one, Option)):
+        for key, member in host.members.items():
+            if given in (key, "".join(word[0] for word in key.split("_"))):
+                value = "" if member.is_flag else f"={(member.metavar or key).upper()}"
+                own = f"{host.make_metavar(error.ctx)}," if host.expose_value else ""  # type: ignore[arg-type]
+                return f"{max(host.opts, key=len)} {own}{key}{value}"
+    return ""
 
 
 def print_bug(error: Exception) -> int:

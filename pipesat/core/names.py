@@ -8,8 +8,15 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from typing import Final
 
 from pipesat.core.errors import BadInput
+
+_ELSEWHERE: Final = {
+    "megatron": "Megatron-LM runs orders of its own: pipesat advise finds its settings, and "
+    "pipesat export writes them",
+}
+"""Runtimes that run no order that they are given, and what does more for them."""
 
 
 def spelled(given: str, known: Iterable[str]) -> str | None:
@@ -24,6 +31,8 @@ def spelled(given: str, known: Iterable[str]) -> str | None:
 def hint(given: str, known: Iterable[str]) -> str:
     """Say which known name is nearest; nothing if none is near."""
     plain = {_plain(name): name for name in known}
+    if "torchtitan" in plain and (why := _ELSEWHERE.get(_plain(given))):
+        return f"; {why}"
     near = difflib.get_close_matches(_plain(given), plain, n=1)
     return f"; the nearest is {plain[near[0]]}" if near else ""
 

@@ -13,6 +13,7 @@ from pipesat.layers.profile.published import GPUS, SHAPES
 from pipesat.runtimes import EXPORTERS
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
+from tests.support.paths import ROOT
 from tests.support.problems import chain
 
 
@@ -52,3 +53,29 @@ def test_no_device_is_listed_twice(cli: Run, save) -> None:
     assert outcome.code == 3
     said = " ".join(f"{outcome.out} {outcome.err}".split())
     assert said.count("device 1 has a capacity of 1 but needs 2") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        ("llama3-70b --gpu h100 --tp 8", "--shape tensor_parallel=N"),
+        ("llama3-70b --gpu h100 --length 8", "--shape length=N"),
+        ("llama3-8b --gpu h100 --reserve 8GiB", "--memory CAP,reserve=AMOUNT"),
+    ],
+)
+def test_an_option_that_follows_another_is_shown_there(cli: Run, words: str, instead: str) -> None:
+    outcome = cli("advise", *words.split(), "--devices", 8, "--microbatches", 8)
+    option = words.split()[-2]
+    one_bad_line(outcome, f"no such option '{option}': say {instead}; pipesat advise")
+
+
+@pytest.mark.parametrize("command", ["solve", "plan"])
+def test_why_megatron_takes_no_order_is_said(cli: Run, command: str) -> None:
+    file = (
+        ROOT
+        / "examples"
+        / {"solve": "zb-1.5B-p8-m24-cap0.75.json", "plan": "layers-moe.json"}[command]
+    )
+    words = ["--devices", 2, "--microbatches", 4] if command == "plan" else []
+    outcome = cli(command, file, *words, "--for", "megatron")
+    one_bad_line(outcome, "Megatron-LM runs orders of its own: pipesat advise finds its settings")
