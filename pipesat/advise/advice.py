@@ -430,8 +430,8 @@ def _at_the_ends(ends: Sequence[End], chosen: Row) -> Iterator[str]:
             shorter = change(least, worst.of(chosen), 1)
             yield f"the advice depends on it: {worst.words}, {name_of(row)} is {shorter}"
         else:
-            within = "" if least >= worst.of(chosen) else f", within {percent(TIE, 1)}"
-            yield f"the advice stays the shortest{within} with {_cases(tried)}"
+            within = "" if least >= worst.of(chosen) else f", to {percent(TIE, 1)}"
+            yield f"with {_cases(tried)} the advice stays the shortest{within}"
     if left:
         yield f"not tried, as time ended: {_cases(left)}"
 

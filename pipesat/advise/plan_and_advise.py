@@ -87,8 +87,8 @@ def plan(
         How fast devices are, one each or one for all. Each time of a layer becomes
         ``ceil(time / speed)`` there; ``None``: 1.
     reserve
-        Memory that every device keeps free for fragments and communication buffers. On top of the
-        layers' own ``reserve``.
+        Memory that every device keeps free for fragments and communication buffers: none unless
+        given, where ``advise`` keeps 5 %. On top of the layers' own ``reserve``.
     placement
         Where stages may lie. With ``any``, all three are tried.
     chunks
@@ -220,7 +220,8 @@ def advise(
         How fast devices are, one each or one for all. Each time of a layer becomes
         ``ceil(time / speed)`` there; ``None``: 1.
     reserve
-        Memory that stays free for fragments and communication buffers; ``None``: 5 %.
+        Memory that stays free for fragments and communication buffers; ``None``: 5 %, where
+        ``plan`` keeps none.
     target
         The runtime it is for: marks what runs there today.
     latency

@@ -41,16 +41,16 @@ def test_rows_at_both_ends() -> None:
     assert advice.chosen is not None
     doubt = dict(advice.facts())["Doubt"]
     assert doubt.startswith("all costs are an estimate (x 0.50 to 2.00). ")
-    assert "The advice stays the shortest" in doubt or "The advice depends on it" in doubt
+    assert "the advice stays the shortest" in doubt or "The advice depends on it" in doubt
     cases = ["all compute x 0.50", "all compute x 2.00", "W / B x 0.20", "W / B x 0.86"]
     assert [end.case for end in advice.ends] == cases
     for tried in range(5):  # so many in time: only of these anything is said
         known = [replace(end, rows=end.rows * (n < tried)) for n, end in enumerate(advice.ends)]
         said = dict(replace(advice, ends=tuple(known)).facts())["Doubt"]
         assert ("Not tried, as time ended: " + ", ".join(cases[tried:]) in said) == (tried < 4)
-        assert ("The advice " in said) == (tried > 0)
+        assert ("he advice " in said) == (tried > 0)
         if "stays the shortest" in said:
-            assert said.partition("with ")[2].startswith(", ".join(cases[:tried]) + ". ")
+            assert f"With {', '.join(cases[:tried])} the advice stays the shortest" in said
     assert len([label for label, _ in advice.details() if label == "range"]) == len(advice.ends)
     measured = replace(LAYERS, estimate="", estimate_range=None)
     exact = dict(pipesat.advise(measured, 2, 4, time_limit=20, workers=1).facts())["Doubt"]
