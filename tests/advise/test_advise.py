@@ -39,10 +39,12 @@ from pipesat.advise.table_rows import (
 )
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.check.checker import check
+from pipesat.compare.from_numbers import problem_from_numbers
+from pipesat.compare.from_profile import estimate_layers
 from pipesat.compare.hand_written import baseline, hand_written
 from pipesat.compare.model_costs import given
 from pipesat.compare.schedules import schedule_of
-from pipesat.core.claims import Bound, Standing
+from pipesat.core.claims import Bound, Standing, Tried
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.folder import FILES, FOLDERS, LIST
 from pipesat.core.settings import Runtime, Target
@@ -777,3 +779,31 @@ def test_a_bound_that_is_far_off_says_what_it_leaves_out(least: int, again: bool
 
 def time_of(value: int, _: object) -> str:
     return str(value)
+
+
+@pytest.mark.slow
+def test_the_story_at_70b_has_the_figures_of_the_tool() -> None:
+    """What is as shipped is written by formula, so it is the same on every machine."""
+    page = (ROOT / "docs" / "story-megatron-70b.md").read_text()
+    known = given("llama3-70b", "h100", {"length": 8192, "batch": 1, "tensor_parallel": 8})
+    asks = model_source.asked(known, 4, 32, None, 0, None, "megatron", None)
+    trials = Trials(asks, Deadline(1000.0))
+    shapes = {1: asks.shape("chain")} | {n: asks.shape("loop", n) for n in (2, 4, 5, 10, 20, 11)}
+    for stages, shape in shapes.items():
+        cut = even_partition if stages != 11 else balanced_partition
+        trials.add(MEGATRONS[stages > 1], cut.__name__, shape, cut(asks.layers, shape))
+    *others, last = trials.rows
+    shipped, flags = [row.makespan for row in others], last.makespan
+    assert f"{asks.time(flags)[:-3]}**" in page
+    for time in shipped:
+        gain = Tried("it", 1, 1).gain(flags, time).removesuffix(" shorter than it")
+        assert f"| {asks.time(time)[:-3]} | {gain} |" in page
+    costs: dict[str, Any] = {"F": 7361, "B": 8729, "W": 5062, "layers": 80, "backward": "fused"}
+    costs |= {"devices": 8, "placement": "loop", "chunks": 5}
+    assert ",".join(f"{key}={costs[key]}" for key in ("F", "B", "W", "layers")) in page
+    rank = estimate_layers("llama3-70b", "h100", tensor_parallel=4).layers[1].costs
+    assert (rank.F, rank.B, rank.W) == (7361, 8729, 5062)
+    made = lambda m: problem_from_numbers(microbatches=m, **costs)  # noqa: E731
+    long, half = (baseline("interleaved-1f1b", made(m)).makespan for m in (128, 64))
+    assert f"| 128 | {long:,} | given | given | 20.22 s" in page
+    assert f"| 64 | {half:,} | {20.22 * half / long:.2f} s | {20.22 / 2:.2f} s |" in page
