@@ -389,7 +389,10 @@ class Search:
             return
         limit = self.deadline.left if seconds is None else seconds
         deadline = Deadline(limit, self.deadline.stop)
-        over = lambda: bool(candidate.schedules) and not deadline.left  # noqa: E731
+
+        def over() -> bool:
+            return bool(candidate.schedules) and not deadline.left
+
         for schedule in quick_orders(candidate.problem, effort, over):
             self.offer(candidate, schedule)
             if over() or deadline.stop.is_set() or candidate.proven:

@@ -70,7 +70,7 @@ def test_the_advice_has_a_bound_over_all_splits(megatron: Advice) -> None:
     assert 8 * 4 <= megatron.bound.value <= min(row.makespan for row in megatron.rows)
     lines = dict(megatron.facts())
     assert "8 of its 16 forwards run together with a backward" in lines["Limit"]
-    assert "on any split of chain, V, loop of 2" in lines["Proof"]
+    assert "on any split of chain, V, VPP 2" in lines["Proof"]
     assert "Every pair of F and BW is taken to last 1/2 of both" in lines["Doubt"]
     assert chosen.share_of_ideal(megatron.question) is None
 
