@@ -298,4 +298,4 @@ def advise(
     found = concluded(search)
     rows, left = tuple(trials.rows), tuple(trials.left_out.items())
     answer = Advice(question, rows, found, left, whole.seconds, trials.settings, ends)
-    return with_knobs(answer)
+    return replace(with_knobs(answer), seconds=whole.seconds)

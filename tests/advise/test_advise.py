@@ -629,6 +629,7 @@ def test_the_folder_repeats_what_the_table_says(cli: Run, tmp_path: Path) -> Non
     page = (folder / "report.html").read_text()
     assert document["advice"].keys() >= {"Take", "You must", "Gain", "Limit", "Proof", "Doubt"}
     assert all(f"<dt>{label}</dt>" in page for label in document["advice"])
+    assert page.index("What else is known") < page.index("<dt>as shipped</dt>")
     assert page.index("<caption>times and memory are an estimate") < page.index('class="case"')
     assert cli("check", folder / "problem.json", folder / "schedule.json").code == 0
     files = [(row["files"], row) for row in document["rows"] if row["files"] is not None]

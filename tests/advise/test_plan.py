@@ -22,12 +22,14 @@ from pipesat.advise.bounds import (
 )
 from pipesat.advise.comparison import SplitRow
 from pipesat.advise.comparison import compared as rows_of_plan
+from pipesat.advise.orders import quick_orders
 from pipesat.advise.plan import Plan, concluded
 from pipesat.advise.splits import balanced_partition, even_partition, shapes_to_try
 from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.check.checker import check
 from pipesat.compare.hand_written import baseline
 from pipesat.core.errors import BadInput, Contradiction, Infeasible
+from pipesat.heuristics.registry import never
 from pipesat.layers.layer import FORMAT, Layers
 from pipesat.layers.layers_file import read_layers
 from pipesat.layers.layout import parse_layout, partition_of_layout
@@ -685,3 +687,13 @@ def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, save: Save) -> None:
     assert found["status"] == "feasible"
     assert found["lower_bound"] <= found["value"]
     assert (tmp_path / "out" / "schedule.json").exists()
+
+
+def test_slow_orders_of_a_split_ask_whether_time_is_over() -> None:
+    """In a V that is v-auto, which tries many orders: seconds at usual sizes."""
+    problem = Problem.vee(2, 4, F=2, B=2, W=2)
+    in_time, late = (
+        {one.source for one in quick_orders(problem, 2, over)} for over in (never, lambda: True)
+    )
+    assert late < in_time
+    assert all(source.startswith("v-auto") for source in in_time - late)
