@@ -139,8 +139,8 @@ def check(
     runtime
         Say whether the order can hang under this rule for sends and receives: ``pair-fifo``,
         ``edge-fifo``, ``group``, ``rendezvous``, ``graph``, or that of ``torch``, ``torchtitan`` or
-        ``automodel``; ``None``: not asked. These three run ``pair-fifo`` over NCCL. ``group`` is
-        one communicator of all ranks.
+        ``automodel``; ``None``: not asked. These three run ``pair-fifo`` over NCCL, and post what
+        torch makes of the order. ``group`` is one communicator of all ranks.
 
     Raises
     ------

@@ -26,6 +26,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from pipesat.problem.ops import Event, Item, Op, members
@@ -139,6 +140,39 @@ def late_steps(problem: Problem, order: Order) -> Steps:
         receives, sends = posts
         steps[device] += [*receives, computed(item), *sends]
     return tuple(map(tuple, steps))
+
+
+def lowered_steps(problem: Problem, order: Order) -> Steps:
+    """Return what torch makes of an order of ops (``_add_send_recv``, 2.13 and 2.15).
+
+    It goes through the ops in rounds (:func:`in_rounds`). A send stands directly after its op, of a
+    pair the forward's first. Its receive joins the other rank's list at that moment.
+    """
+    linear = linearize(problem, order)
+    outgoing: dict[int, list[_Transfer]] = defaultdict(list)
+    for transfer in _transfers(problem, linear):
+        outgoing[transfer.producer].append(transfer)
+    steps: list[list[RankStep]] = [[] for _ in problem.devices]
+    for number in in_rounds(linear):
+        steps[linear.device[number]].append(computed(linear.item[number]))
+        for transfer in sorted(outgoing[number], key=lambda one: one.gives.kind != "F"):
+            steps[linear.device[number]].append(transfer.send)
+            steps[transfer.receiver].append(transfer.receive)
+    return tuple(map(tuple, steps))
+
+
+def in_rounds(linear: LinearOrder) -> list[int]:
+    """Items by the round in which torch's lowering takes them, then by rank.
+
+    An item comes one round after the one before it on its rank; within a round ranks take turns
+    from 0 on, so data of a lower rank is there in the same round, of a higher one in the next.
+    """
+    rounds: list[int] = []
+    for device, before, inputs in zip(linear.device, linear.before, linear.inputs, strict=True):
+        after = [rounds[before] + 1] if before >= 0 else []
+        sent = (rounds[j] + (linear.device[j] > device) for j, _ in inputs)
+        rounds.append(max(chain(after, sent), default=0))
+    return sorted(range(len(rounds)), key=lambda i: (rounds[i], linear.device[i]))
 
 
 def computed(item: Item) -> RankStep:

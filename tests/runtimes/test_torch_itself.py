@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from pipesat.check.checker import check
+from pipesat import check
 from pipesat.heuristics import BASELINES
+from pipesat.problem.ops import members
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.runtimes.hangs.step_lists import WORDS
+from pipesat.runtimes.steps import RankStep, lowered_steps
 from pipesat.runtimes.torch.adapt import adapt
 from pipesat.runtimes.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
-from pipesat.runtimes.torch.lint import lint
+from pipesat.runtimes.torch.lint import LETTER_OF, lint
 
 pytest.importorskip("torch", reason="needs the extra `torch`")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
@@ -88,3 +91,13 @@ def test_torch_loads_what_we_export(problem: Problem, tmp_path: Path) -> None:
         for rank in sorted(lowered)
     ]
     assert kept == [line.split(",") for line in text.splitlines()]
+    ours = [[*map(said, row)] for row in lowered_steps(problem, schedule.order)]
+    assert ours == [[str(action) for action in lowered[rank]] for rank in sorted(lowered)]
+    assert check(problem, schedule, "torch").safe
+    assert not check(problem, schedule, "pair-fifo").safe
+
+
+def said(step: RankStep) -> str:
+    """Write a step as torch does."""
+    (op,) = members(step.item)
+    return f"{op.stage}{WORDS.get(step.kind) or LETTER_OF[op.kind]}{op.microbatch}"

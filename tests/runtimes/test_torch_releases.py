@@ -169,10 +169,11 @@ def test_the_rule_of_directed_groups_is_judged_where_there_are_some() -> None:
     new = check(problem, baseline("1f1b", problem), "torch")
     old = check(problem, baseline("1f1b", problem), "torch", "2.13")
     assert (new.release, old.release) == ("torch 2.15", "torch 2.13")
-    assert (new.safe, old.safe) == (False, False)
+    late = check(problem, baseline("1f1b", problem), "pair-fifo")
+    assert (new.safe, old.safe, late.safe) == (True, True, False)
     assert new.opt_in.startswith("safe under edge-fifo")
     assert f"{NEW.per_edge}=1" in new.opt_in
-    assert old.opt_in == "" == check(problem, baseline("1f1b", problem), "pair-fifo").opt_in
+    assert old.opt_in == "" == late.opt_in
     with pytest.raises(BadInput, match="torch, torchtitan, automodel alone"):
         check(problem, baseline("1f1b", problem), "pair-fifo", "2.13")
 

@@ -22,12 +22,12 @@ earlier than with independent links, so no op does.
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pipesat.core.errors import NotApplicable
 from pipesat.problem.ops import Op, members
 from pipesat.problem.rules import inputs_of
+from pipesat.runtimes.steps import in_rounds
 from pipesat.schedule.copies import offloads_anything
 from pipesat.schedule.linear_order import LinearOrder
 from pipesat.schedule.schedule import Order
@@ -94,7 +94,7 @@ def _with_transfers(problem: Problem, linear: LinearOrder, links: Links) -> Line
         result.inputs.append(tuple((source, 0) for source in waits))
         return len(result.item) - 1
 
-    for item in _in_torch_s_order(linear):
+    for item in in_rounds(linear):
         device = linear.device[item]
         inputs = received.pop(item, [])  # those from this device are before the one before it
         here = last[device] = add(linear.item[item], device, linear.duration[item], inputs)
@@ -121,17 +121,3 @@ def _outgoing(problem: Problem, linear: LinearOrder) -> dict[int, list[Transfer]
     for transfers in result.values():
         transfers.sort(key=lambda transfer: transfer.gives.kind != "F")
     return result
-
-
-def _in_torch_s_order(linear: LinearOrder) -> list[int]:
-    """Items by the round in which torch's lowering takes them, then by rank.
-
-    An item comes one round after the one before it on its rank; within a round ranks take turns
-    from 0 on, so data of a lower rank is there in the same round, of a higher one in the next.
-    """
-    rounds: list[int] = []
-    for device, before, inputs in zip(linear.device, linear.before, linear.inputs, strict=True):
-        after = [rounds[before] + 1] if before >= 0 else []
-        sent = (rounds[j] + (linear.device[j] > device) for j, _ in inputs)
-        rounds.append(max(chain(after, sent), default=0))
-    return sorted(range(len(rounds)), key=lambda i: (rounds[i], linear.device[i]))

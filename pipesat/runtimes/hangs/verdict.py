@@ -30,7 +30,7 @@ from pipesat.runtimes.hangs.step_lists import (
     with_waits,
     word,
 )
-from pipesat.runtimes.steps import RankStep, Steps, computed, late_steps, steps_of
+from pipesat.runtimes.steps import RankStep, Steps, computed, late_steps, lowered_steps, steps_of
 from pipesat.runtimes.torch.companions import Companions, own_words
 from pipesat.runtimes.torch.csv_file import LARGEST_FILE
 from pipesat.runtimes.torch.lint import WAIT, parse_cell
@@ -106,6 +106,7 @@ def _out_of_turn(problem: Problem, steps: list[RankStep]) -> Iterator[tuple[Rank
 
 _LATE: Final = "each receive directly before the op that needs it, each send directly after its op"
 _GIVEN: Final = "the sends and receives of the file, as they stand there"
+_LOWERED: Final = "as torch posts them: each send directly after its op, its receive at that moment"
 _EARLY: Final = "as `pipesat show PROBLEM SCHEDULE --steps`: all ranks in one common sequence"
 _AT_ONCE: Final = "each send directly after its op, its receive at that moment of one sequence"
 _UNTOLD: Final = (
@@ -124,8 +125,8 @@ class Verdict(Displayed):
     ``buffers`` is the least number of buffers per stage and direction with which what was judged
     does not hang (rule ``graph``); 1 is judged. ``safe_buffers``: those of ``steps``, more than 1
     where two ops of a pair send from one stage in one direction, so that no order does with 1.
-    ``given``: the file's own sends and receives were judged. ``release``: torch's, whose rule it
-    is; ``opt_in``: what is said of the rule that an environment variable sets there.
+    ``judged``: where sends and receives stand. ``release``: torch's, whose rule it is; ``opt_in``:
+    what is said of the rule that an environment variable sets there.
     """
 
     rule: RuleName
@@ -133,7 +134,7 @@ class Verdict(Displayed):
     crossed: tuple[Crossed, ...]
     steps: Steps
     buffers: int | None = None
-    given: bool = False
+    judged: str = _LATE
     safe_buffers: int = 1
     release: str | None = None
     opt_in: str = ""
@@ -154,7 +155,7 @@ class Verdict(Displayed):
             ("Cyclic wait", self.cyclic_wait),
             ("Crossed", self.mixed_up),
             ("Buffers", self._buffers()),
-            ("Judged", _GIVEN if self.given else _LATE),
+            ("Judged", self.judged),
             ("Safe order", safe if self.safe else f"{safe} (-v and --json list it)"),
             ("Not judged", _UNTOLD),
         ]
@@ -180,6 +181,7 @@ class Verdict(Displayed):
             "rule": self.rule,
             "release": self.release,
             "opt_in": self.opt_in or None,
+            "judged": self.judged,
             "safe": self.safe,
             "hangs": bool(self.cycle),
             "cycle": self.records(),
@@ -224,13 +226,18 @@ def verdict(
     posted: Steps | None = None,
     version: str | None = None,
 ) -> Verdict:
-    """Judge a valid schedule's order, or its step lists in ``posted``. O(n log n) for n ops."""
+    """Judge a valid schedule's order, or its step lists in ``posted``. O(n log n) for n ops.
+
+    A runtime on torch posts what torch's lowering makes of the order.
+    """
     if any(route.graph is not None for route in problem.routes):
         text = "whether sends and receives can hang is known of chains, here routes are graphs"
         raise NotApplicable(text)
-    rule, given, release = RULE_OF[asked], posted is not None, release_for(asked, version)
-    posted = posted or late_steps(problem, schedule.order)
-    found = replace(_judged(problem, posted, rule), given=given)
+    rule, release = RULE_OF[asked], release_for(asked, version)
+    judged = _GIVEN if posted else _LATE if release is None else _LOWERED
+    if posted is None:
+        posted = (late_steps if release is None else lowered_steps)(problem, schedule.order)
+    found = replace(_judged(problem, posted, rule), judged=judged)
     if release is not None:
         found = replace(found, release=str(release))
     if release is not None and release.per_edge:
