@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import NotApplicable
 from pipesat.core.folder import json_file, write_folder
 from pipesat.core.settings import OnTorch
 from pipesat.draw.gantt import gantt, title_of
@@ -77,7 +77,7 @@ def result_files(
         files["trace.json"] = trace.data
         shown += [f"trace.json: {note}" for note in trace.notes]
         for to in dict.fromkeys(("torch", result.target or "torch")) if orders else ():
-            made, said, told = _order(folder / home, result, to)
+            made, said, told = _order(result, to)
             files |= made
             shown += said
     shown.append(f"status {result.status} after {result.wall_s:.1f} s")
@@ -108,7 +108,7 @@ def write_result_folder(
     return made
 
 
-def _order(folder: Path, result: Solution, to: str) -> tuple[dict[str, bytes], list[str], str]:
+def _order(result: Solution, to: str) -> tuple[dict[str, bytes], list[str], str]:
     """Make the order for a runtime, where it can run it.
 
     Returns the files, what the log is told, and what a user is.
@@ -116,9 +116,9 @@ def _order(folder: Path, result: Solution, to: str) -> tuple[dict[str, bytes], l
     name = FILE_NAMES[to]
     try:
         on_torch = result.target in get_args(OnTorch)
-        options = Options(folder / name, version=result.release if on_torch else None)
+        options = Options(Path(name), version=result.release if on_torch else None)
         made = EXPORTERS[to](result.problem, result.schedule, options)
-    except (NotApplicable, BadInput) as error:  # of a path that no configuration can say
+    except NotApplicable as error:
         told = f"no {name}: {error}"
         return {}, [told], told
     files = {Path(name).with_suffix(suffix).name: data for suffix, data in made.beside.items()}

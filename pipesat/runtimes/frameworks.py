@@ -31,6 +31,7 @@ from pipesat.runtimes.torch.target import Fragment, framework
 if TYPE_CHECKING:
     from pipesat.schedule.schedule import Exported
 
+_ORDER: Final = "gives the order: its path from the folder in which the job starts"
 TOML_VERSION: Final = "0.2.2"
 PYTHON_VERSION: Final = "0.3.0"
 _TRIED: Final = "its schedule builder was tried there"
@@ -92,7 +93,7 @@ def _toml(
         "[parallelism]",
         f"pipeline_parallel_degree = {len(problem.devices)}",
         f"pipeline_parallel_schedule = {_text(name)}  # gives the placement",
-        f"pipeline_parallel_schedule_csv = {_text(options.csv)}  # gives the order",
+        f"pipeline_parallel_schedule_csv = {_text(options.csv)}  # {_ORDER}",
         "pipeline_parallel_microbatch_size = 1",
     ]
     if split.any:
@@ -142,7 +143,8 @@ def _python(
         '    """Set the schedule in a ``Trainer.Config`` and return it."""',
         f"{set_pp}pipeline_parallel_degree = {len(problem.devices)}",
         f"{set_pp}pipeline_parallel_schedule = {name!r}  # gives the placement",
-        f"{set_pp}pipeline_parallel_schedule_csv = {options.csv!r}  # gives the order",
+        f"    # {_ORDER}",
+        f"{set_pp}pipeline_parallel_schedule_csv = {options.csv!r}",
         f"{set_pp}pipeline_parallel_microbatch_size = 1",
         f"    config.training.local_batch_size = {m}  # {m} times the microbatch size",
     ]
@@ -258,6 +260,7 @@ def automodel_files(
     lines += [
         "  pipeline:",
         f"    pp_schedule: {_text(name)}",
+        f"    # {_ORDER}",
         f"    pp_schedule_csv: {_text(options.csv)}",
         "    pp_microbatch_size: 1",
         f"    pp_batch_size: {m}",

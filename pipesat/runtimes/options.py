@@ -77,8 +77,8 @@ class Options:
 
     @property
     def csv(self) -> str:
-        """Path of the CSV beside the file, as a text that can stand in any configuration."""
-        text = self.output.with_suffix(".csv").as_posix()
+        """Name of the CSV beside the file, as a text that can stand in any configuration."""
+        text = self.output.with_suffix(".csv").name
         if not text.isprintable():
             raise BadInput("expected a path of printable characters", where="path", value=text)
         return text

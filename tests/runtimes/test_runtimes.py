@@ -722,7 +722,7 @@ def test_a_folder_has_the_file_of_the_runtime_that_was_solved_for(to: Any, tmp_p
         assert file.is_file() == (to in (target, "torch"))
     order = file.with_suffix(".csv") if file.suffix in (".toml", ".yaml") else file
     if order != file:
-        assert str(order) in file.read_text()
+        assert f'"{order.name}"' in file.read_text()
     assert import_order(order, problem).schedule.makespan == result.value
     assert import_order(tmp_path / "schedule.csv", problem).schedule.makespan >= (result.value or 0)
 

@@ -8,7 +8,7 @@ lost without an error. A whole backward is autograd's own and loses none; so is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -25,8 +25,10 @@ from pipesat.schedule.timing import linearize
 SUFFIX: Final = ".hazards.txt"
 
 
-def hazards(problem: Problem, schedule: Schedule, release: Release = NEWEST) -> Iterator[str]:
-    """Yield the hazards that this order has in a release's pipeline runtime, worst first."""
+def hazards(
+    problem: Problem, schedule: Schedule, releases: Sequence[Release] = (NEWEST,)
+) -> Iterator[str]:
+    """Yield the hazards that this order has in releases' pipeline runtimes, worst first."""
     items = [item for row in schedule.order for item in row]
     split, route = split_in(problem, schedule), problem.routes[0].stages
     yield from lost_gradients(split)
@@ -60,12 +62,12 @@ def hazards(problem: Problem, schedule: Schedule, release: Release = NEWEST) -> 
             f"({loader.reason}); any other name gives another placement, and the run hangs."
         )
     turn = any(problem.stages[a].device == problem.stages[b].device for a, b in pairwise(route))
-    if turn and release.eval_fails:
+    if turn and any(release.eval_fails for release in releases):
         yield (
             "schedule.eval() fails on a rank that holds two neighbouring stages: evaluate with the "
             "stages' modules, or with another schedule."
         )
-    if release.eval_divides:
+    if any(release.eval_divides for release in releases):
         yield (
             "schedule.eval() divides every gradient that is there by the number of microbatches: "
             f"evaluate after the optimizer's step. torch {NEWEST.version} does not."
@@ -83,11 +85,15 @@ def hazards(problem: Problem, schedule: Schedule, release: Release = NEWEST) -> 
 
 
 def hazards_text(
-    problem: Problem, schedule: Schedule, remark: str = "", release: Release = NEWEST
+    problem: Problem,
+    schedule: Schedule,
+    remark: str = "",
+    releases: Sequence[Release] = (NEWEST,),
 ) -> str:
-    """Return the list as a text file: what its user was told besides, and the release first."""
-    told = [*([remark] if remark else []), f"This is for {release}: another release has others."]
-    return "".join(f"- {hazard}\n" for hazard in [*told, *hazards(problem, schedule, release)])
+    """Return the list as a text file: what its user was told besides, and the releases first."""
+    names = " and ".join(map(str, releases))
+    told = [*([remark] if remark else []), f"This is for {names}: another release has others."]
+    return "".join(f"- {hazard}\n" for hazard in [*told, *hazards(problem, schedule, releases)])
 
 
 class SplitBackwards(NamedTuple):

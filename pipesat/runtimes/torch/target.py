@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.core.strict_json import decoded
-from pipesat.core.torch_releases import TESTED, release_named
+from pipesat.core.torch_releases import RELEASES, TESTED, Release, release_named
 from pipesat.layers.layout import layout_of_module_names
 from pipesat.problem.geometry import Geometry
 from pipesat.problem.problem import Problem
@@ -32,19 +32,23 @@ ReadFragments: TypeAlias = Callable[[Exported], Iterable["Fragment"]]
 
 
 def export_torch_csv(
-    problem: Problem, schedule: Schedule, options: Options | None = None
+    problem: Problem,
+    schedule: Schedule,
+    options: Options | None = None,
+    releases: Sequence[Release] = (),
 ) -> Exported:
     """Return torch's ``compute_only`` CSV, with its hazards beside it.
 
     Where the order had to be changed for torch, the notes say how, and what it costs; and of
     overlapped pairs, what stock torch makes of them. An exact one is not changed. A remark is the
-    first of the hazards.
+    first of the hazards, which are those of ``releases``, else of the one that is asked for.
     """
     options = options or Options()
+    releases = releases or (release_named(options.version),)
     adapted = adapt(problem, schedule, exact=options.exact)
     beside = {
         HAZARDS_SUFFIX: hazards_text(
-            adapted.problem, adapted.schedule, options.remark, release_named(options.version)
+            adapted.problem, adapted.schedule, options.remark, releases
         ).encode()
     }
     told = [*notes(problem, schedule, adapted)]
@@ -146,12 +150,13 @@ def export_framework(
 ) -> Exported:
     """Return a framework's configuration, with the CSV and its hazards beside it.
 
-    Each file is for a version of the framework that the notes name.
+    Each file is for a version of the framework that the notes name, and those run with different
+    releases of torch: the hazards are of all.
     """
     split = split_in(problem, adapt(problem, schedule, exact=options.exact).schedule)
     files, notes_of = write(problem, options, split)
     first, *others = files.items()
-    order = export_torch_csv(problem, schedule, options)
+    order = export_torch_csv(problem, schedule, options, RELEASES)
     beside = {suffix: text.encode() for suffix, text in others} | {".csv": order.data}
     told = (*order.notes, *notes_of, *_set_for(problem, options, split))
     means = {
