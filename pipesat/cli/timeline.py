@@ -99,7 +99,7 @@ def import_(asked: Asked) -> int:
     pipesat.record wrote: files of one run, or its folder.
 
     Writes problem.json with the costs seen, schedule.json, the order that ran, timeline.json and
-    best.json, the best order found, into DIR.
+    best.json, the best order found, into DIR. What more memory gains lies in DIR/more-memory.
 
     After a problem file, traces of that problem's run become one timeline: -o is then its file.
     """
@@ -166,6 +166,8 @@ class TimelineComparison(Displayed):
 
     def facts(self) -> Facts:
         """Return both makespans, and what to do if they differ; of a toy model, shapes alone."""
+        from pipesat.measure.timeline.trace_problem import FITTED
+
         c = self.said
         if c.toy_model:
             compute = sum(row.busy for row in c.devices) / len(c.devices) or 1.0
@@ -178,7 +180,12 @@ class TimelineComparison(Displayed):
             f"predicted {_ms(c.predicted)}, measured {_ms(c.measured)} (median of {c.steps} steps, "
             f"{_ms(c.shortest)} to {_ms(c.longest)}), error {percent(c.error, 1, sign=True)}"
         )
-        return [("Makespan", makespans), ("Next", _NEXT if abs(c.error) > _LARGE else "")]
+        fitted = self.problem.name.endswith(FITTED)
+        return [
+            ("Makespan", makespans),
+            ("Link delay", "fitted to measured steps: this error is no prediction's" * fitted),
+            ("Next", _NEXT if abs(c.error) > _LARGE else ""),
+        ]
 
 
 def _ms(us: float) -> str:

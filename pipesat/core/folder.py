@@ -48,7 +48,8 @@ FILES: Final = frozenset(
     for kind in kinds.split()
 )
 """Names of all files that commands write at the top of a folder."""
-FOLDERS: Final = frozenset({"caps", "rows", "nothing-by-hand"})
+MORE: Final = "more-memory"
+FOLDERS: Final = frozenset({"caps", "rows", "nothing-by-hand", MORE})
 
 
 def json_file(document: object) -> bytes:

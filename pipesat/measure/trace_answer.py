@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.amounts import rounded_down
 from pipesat.core.claims import at_most, percent, plural
-from pipesat.core.folder import write_folder
+from pipesat.core.folder import MORE, write_folder
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.measure.timeline.trace_problem import COUNTED
 from pipesat.problem.ops import KINDS, Kind
@@ -31,8 +31,12 @@ _NOTHING: Final = 0.01
 """Of the step: what cannot be gained is nothing from here on."""
 
 
+_LONG: Final = 1e6
+"""Times from here on, in us, are shown as whole ms."""
+
+
 def _ms(us: float) -> str:
-    return f"{us / 1000:,.1f} ms" if us < 1e6 else f"{us / 1000:,.0f} ms"
+    return f"{us / 1000:,.1f} ms" if us < _LONG else f"{us / 1000:,.0f} ms"
 
 
 def _count(number: int, word: str) -> str:
@@ -67,6 +71,11 @@ class TraceAnswer(Displayed):
         The link delay that was given, in us; ``None``: the one that explains the rest is taken.
     number
         Which of the steps is the typical one.
+    split
+        The part of a whole backward that B is assumed to take; ``None``: whole ones stay whole.
+    if_seen
+        What ``result`` and ``more`` save if hops take the delay that was seen, where the fitted one
+        is far above; else empty.
     """
 
     steps: WholeSteps
@@ -79,6 +88,8 @@ class TraceAnswer(Displayed):
     prediction: Prediction
     given_delay: float | None
     number: int
+    split: float | None = None
+    if_seen: tuple[float, ...] = ()
     answer_first = True
 
     @property
@@ -130,19 +141,45 @@ class TraceAnswer(Displayed):
 
     def _verdict(self, result: Result, within: str = "") -> str:
         gain, most, err = self._gain(result), self._most(result), self.prediction.resolves
+        kind = "order with whole backwards" if self.whole else "order"
         if most is not None and most <= _NOTHING:
             shorter = f"more than {at_most(most)} shorter" if most else "shorter"
-            return f"nothing to gain{within}: no order is {shorter} on these costs"
+            return f"nothing to gain{within}: no {kind} is {shorter} on these costs"
         if gain <= 0:
-            return f"no shorter order was found{within}, at most {at_most(most)} is possible"
+            return f"no shorter {kind} was found{within}, at most {at_most(most)} is possible"
         if not self.steps.trace.measured:
             text = "nothing says how far to trust what was not measured"
         elif err is None:
             text = "but no error could be measured: every step went into the costs"
         else:
             above = "above" if gain > err else "not above"
-            text = f"{above} the {at_most(err, 1)} by which such predictions err here"
-        return f"{percent(gain, 1)} shorter{within}, {text}"
+            text = f"{above} the {at_most(err, 1)} by which predictions of other steps err here"
+        return f"{percent(gain, 1)} shorter{within}, {text}{self._rests_on(result)}"
+
+    def _rests_on(self, result: Result) -> str:
+        """What a gain is left with on the delay that was seen, and what it assumes."""
+        text = ""
+        if self.if_seen:
+            gain = self.if_seen[result is self.more]
+            left = f"{percent(gain, 1)} shorter" if gain > 0 else "no shorter"
+            text = f". With the link delay that was seen, this order is {left}"
+        return text + ". Parts of backwards are assumed" * (self.split is not None)
+
+    @property
+    def whole(self) -> list[int]:
+        """Stages whose backwards are whole, as they ran."""
+        return [n for n, stage in enumerate(self.problem.stages) if stage.backward == "fused"]
+
+    def _backwards(self) -> str:
+        """Whether B and W ran apart; what is assumed of them."""
+        if self.split is not None:
+            return (
+                f"B takes {percent(self.split, 0)} of a whole one, W the rest, and both hold what "
+                "the forward left: assumed, not measured"
+            )
+        ran = "whole" if len(self.whole) == len(self.problem.stages) else "whole on some stages"
+        told = f"{ran}. Zero bubble was not tried: --split 0.5 assumes that B and W take half each"
+        return told * bool(self.whole)
 
     @property
     def added(self) -> list[int]:
@@ -158,7 +195,8 @@ class TraceAnswer(Displayed):
         if result.lower_bound is None:
             return f"{value}, no bound is known"
         proven = result.value == result.lower_bound
-        least = "" if proven else f" than {rounded_down(result.lower_bound / 1000, 1)} ms"
+        digits = int(result.lower_bound < _LONG)
+        least = "" if proven else f" than {rounded_down(result.lower_bound / 1000, digits)} ms"
         return f"{value}, none takes less{least}{within}"
 
     def _with_more(self) -> str:
@@ -166,7 +204,7 @@ class TraceAnswer(Displayed):
         more = self.more
         if more is None or self.waiting:
             return ""
-        if (more.value or self._ran) >= (self.result.value or self._ran):
+        if not self._saves_more:
             return f"no shorter order was found: {self._best(more)}"
         found, best = more.value or self._ran, self.result.value or self._ran
         if self._gain(more) - self.gain <= _NOTHING:
@@ -182,10 +220,20 @@ class TraceAnswer(Displayed):
         return f"{self._best(more)}. {self._verdict(more)}. Activations added: {'; '.join(places)}"
 
     def _next(self) -> str:
-        """What to do with the files: best.json is not the order of the line before."""
-        text = f"best.json is the best order{self._within}: export it with problem.json"
-        more = ". For more memory, raise that of the devices in problem.json, and solve it"
-        return text + more * (self.more is not None and not self.waiting)
+        """What to do with the files."""
+        told = ["best.json takes as long as the order that ran: there is nothing to export"]
+        if self.gain > 0 or self.waiting:
+            told = [f"best.json is the best order{self._within}: export it with problem.json"]
+        told += [f"{MORE}/ has the order with more memory, and its problem"] * self._saves_more
+        lost = "pipesat timeline compare problem.json timeline.json shows when ranks compute"
+        return ". ".join([*told, *[lost] * (self.timeline is not None)])
+
+    @property
+    def _saves_more(self) -> bool:
+        """Whether more memory gives a shorter order."""
+        if self.more is None or self.waiting:
+            return False
+        return (self.more.value or self._ran) < (self.result.value or self._ran)
 
     def facts(self) -> Facts:
         """Return the answer."""
@@ -201,11 +249,14 @@ class TraceAnswer(Displayed):
         ]
         chosen, slowest = found.steps[self.number].replica, p.slowest or 0
         replicas = f"{len(found.replicas)}, the slowest takes {slowest:.2f} times the mean"
+        fitted = self.given_delay is None and p.delay
+        took = f"{_ms(self._ran)} {'with the fitted link delay' if fitted else 'predicted'}"
         return [
             ("Trace", self._what()),
             *(self._measured() if found.trace.measured else []),
-            ("Replicas", f"{replicas}. Costs are of {chosen}" if slowest else ""),
-            ("Schedule", f"{name}, {_ms(self._ran)} predicted"),
+            ("Replicas", f"{replicas}. Costs are of replica {chosen}" if slowest else ""),
+            ("Schedule", f"{name}, {took}"),
+            ("Backwards", self._backwards()),
             ("Best order", "" if self.waiting else self._best(self.result, self._within)),
             ("Gain", self.verdict),
             ("More memory", self._with_more()),
@@ -237,7 +288,11 @@ class TraceAnswer(Displayed):
         if p.classes is not None and p.by_class is not None:
             by_class = f"{_sign(p.by_class.median)} from {classes} of microbatches, "
             size = f"they differ: {classes}, fitted on half of the steps and judged by the others"
-        seen = p.seen_delay and f". Ops that waited came {_ms(p.seen_delay)} after their input"
+        seen = ""
+        if p.seen_delay is not None:
+            seen = f". Ops that waited came {_ms(p.seen_delay)} after their input"
+        if p.seen_alone is not None:
+            seen += f", so {_ms(p.delay - p.seen_alone)} of it were not seen"
         fitted = f"{_ms(p.delay)} a hop explains the rest" if p.delay else "none needed"
         given = self.given_delay
         return [
@@ -254,7 +309,7 @@ class TraceAnswer(Displayed):
             ("Microbatches", size),
             (
                 "Link delay",
-                fitted + (seen or "") if given is None else f"{_ms(given)} a hop, as given",
+                fitted + seen if given is None else f"{_ms(given)} a hop, as given",
             ),
             ("Stalls", self._stalls()),
         ]
@@ -344,6 +399,8 @@ class TraceAnswer(Displayed):
             "classes": None if p.classes is None else p.classes.count,
             "link_delay": p.delay if timed else None,
             "link_delay_seen": p.seen_delay,
+            "split": self.split,
+            "whole_backwards": self.whole,
             "resolution": p.resolves if timed else None,
             "stalls": [
                 {"op": str(s.op), "step": s.iteration, "replica": s.replica, "excess": s.excess}
@@ -373,17 +430,25 @@ class TraceAnswer(Displayed):
             "status": result.status,
             "gain": self._gain(result),
             "gain_at_most": self._most(result),
+            "gain_with_delay_seen": self.if_seen[result is self.more] if self.if_seen else None,
         }
         return dict.fromkeys(claims) if self.waiting else claims
 
     def save(self, folder: str | Path) -> None:
-        """Write ``problem.json``, ``schedule.json``, ``best.json`` and ``timeline.json``."""
+        """Write ``problem.json``, ``schedule.json``, ``best.json`` and ``timeline.json``.
+
+        An order that is shorter with more memory lies in ``more-memory``, with its problem.
+        """
         files = {
             "problem.json": problem_text(self.problem.document).encode(),
             "schedule.json": schedule_bytes(self.problem, self.schedule),
         }
         if self.result.schedule is not None:
             files["best.json"] = schedule_bytes(self.problem, self.result.schedule)
+        if self.more is not None and self.more.schedule is not None and self._saves_more:
+            free = self.more.problem
+            files[f"{MORE}/problem.json"] = problem_text(free.document).encode()
+            files[f"{MORE}/best.json"] = schedule_bytes(free, self.more.schedule)
         if self.timeline is not None:
             files["timeline.json"] = self.timeline.file()
         write_folder(Path(folder), files)

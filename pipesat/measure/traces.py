@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pipesat.check.checker import check
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.settings import Chunks, Microbatches, Seconds, Steps, Workers
+from pipesat.core.settings import Chunks, Microbatches, Part, Seconds, Steps, Workers
 
 if TYPE_CHECKING:
     from pipesat.compare.result import Result
@@ -41,6 +41,7 @@ def import_trace(
     memory: str | None = None,
     static: str | None = None,
     held: str | None = None,
+    split: Part | None = None,
     time_limit: Seconds = 10.0,
     workers: Workers | None = None,
     listener: Listener | None = None,
@@ -72,20 +73,24 @@ def import_trace(
         Memory that is always taken on each device, as 20GiB; ``None``: 0.
     held
         What a stage holds after F, as 1.5GiB, one for all or one each; ``None``: unknown.
+    split
+        Let backwards that ran whole be split, and assume that B takes this part of one, W the rest;
+        ``None``: they stay whole.
     time_limit
         Seconds for the search, for both together.
 
     Raises
     ------
     BadInput
-        If the files are no traces of one run, or hold no whole step.
+        If the files are no traces of one run, or hold no whole step; if ``split`` is given and all
+        backwards ran split.
     """
     from pipesat.measure.timeline.readers import read_trace
     from pipesat.measure.timeline.readers.rows import TraceStatement
     from pipesat.measure.timeline.steps import steps_of
     from pipesat.measure.timeline.trace import skipped, timeline_of, typical
     from pipesat.measure.timeline.trace_costs import TraceCosts
-    from pipesat.measure.timeline.trace_problem import Memory, laid_out, predict, problem_of
+    from pipesat.measure.timeline.trace_problem import FITTED, Memory, laid_out, predict, problem_of
     from pipesat.measure.trace_answer import TraceAnswer
     from pipesat.schedule.timing import time_order
 
@@ -98,7 +103,10 @@ def import_trace(
     prediction = predict(costs, given)
     delay = prediction.delay if given is None else given
     limits, title = Memory(memory, static, held), f"{found.trace.name}, {found.devices} ranks"
-    problem = problem_of(costs, number, delay, limits, prediction.classes, title)
+    title += FITTED * (given is None and delay > 0)
+    problem = problem_of(costs, number, delay, limits, prediction.classes, title, split)
+    if split is not None and all(kind != "BW" for _, kind in costs.parts):
+        raise BadInput("expected a trace with whole backwards", where="split", value=split)
     order = found.steps[number].order
     name = _recognised(problem, order)
     schedule = time_order(problem, order, source=name or "trace")
@@ -109,10 +117,32 @@ def import_trace(
     result, more = _best_orders(problem, schedule, time_limit, search)
     like, alike = found.steps[number], found.steps
     ran = timeline_of(problem, found, like, [like] if prediction.classes is not None else alike)
-    timeline = ran if found.trace.measured else None
+    seen = None if given is not None else prediction.seen_alone
     return TraceAnswer(
-        found, problem, schedule, timeline, result, more, name, prediction, given, number
+        found,
+        problem,
+        schedule,
+        ran if found.trace.measured else None,
+        result,
+        more,
+        name,
+        prediction,
+        given,
+        number,
+        split,
+        () if seen is None else tuple(_gain(one, schedule, seen) for one in (result, more)),
     )
+
+
+def _gain(found: Result | None, ran: Schedule, delay: float) -> float:
+    """Return what an order found saves, as a part of the step that ran, with that link delay."""
+    from pipesat.schedule.timing import time_order
+
+    if found is None or found.schedule is None:
+        return 0.0
+    problem = found.problem.with_comm(round(delay))
+    best, own = (time_order(problem, one.order).makespan for one in (found.schedule, ran))
+    return 1 - (best or 0) / (own or 1)
 
 
 def _best_orders(

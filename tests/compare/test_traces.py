@@ -167,7 +167,8 @@ def test_a_gain_has_its_memory(tmp_path: Path) -> None:
     document = found.document()
     assert (document["best"], document["lower_bound"]) == (13_600, 13_600)
     assert (
-        "nothing to gain with no more activations on any rank: no order is shorter" in found.verdict
+        "nothing to gain with no more activations on any rank: no order with whole backwards is "
+        "shorter on these costs" in found.verdict
     )
     more = document["with_more_memory"]
     assert (more["best"], more["lower_bound"], more["added"]) == (12_800, 12_800, [1, 0])
@@ -178,11 +179,63 @@ def test_a_gain_has_its_memory(tmp_path: Path) -> None:
     assert "5.9 % shorter, but no error could be measured" in said
     assert "1 on rank 0" in said
     then = dict(found.facts())["Next"]  # the order in the file is not that of the line before it
-    assert "best order with no more activations on any rank: export" in then
-    assert "For more memory, raise" in then
+    assert "takes as long as the order that ran: there is nothing to export" in then
+    assert "more-memory/ has the order" in then
+    found.save(tmp_path / "out")
+    free = read_problem(tmp_path / "out" / "more-memory" / "problem.json")
+    order = read_schedule(tmp_path / "out" / "more-memory" / "best.json", free)
+    assert (order.makespan, check(free, order)) == (12_800, [])
     given = read(trace, memory="3MiB", held="1MiB")
     assert (given.result.value, given.more) == (12_800, None)
     assert "5.9 % shorter within memory" in given.verdict
+
+
+def test_whole_backwards_are_split_if_that_is_assumed(tmp_path: Path) -> None:
+    """F 1 ms, BW 2 ms, 2 ranks, 2 microbatches. 1F1B takes (2 + 1) x 3 = 9 ms.
+
+    With B and W of 1 ms each, rank 1, which holds one activation, runs F0, B0, W0, F1, B1 from 1 to
+    6. Rank 0 then runs B1 and W1: 8 ms. With two, it runs F0, B0, F1, B1 to 5: 7 ms.
+    """
+    run = made_up(2, 2, steps=1, length=lambda stage, kind, *_: 1.0 if kind == "F" else 2.0)
+    trace = saved(tmp_path / "t.json", traced.ndtimeline(run))
+    whole, split = read(trace), read(trace, split=0.5, time_limit=20)  # it ends by its proof
+    half = {"B": 1000, "W": 1000, "backward": "fused"}
+    for stage in whole.problem.document["stages"]:
+        assert half.items() <= stage.items()  # split by hand, it does not have a B for nothing
+    assert "no order with whole backwards is shorter" in whole.verdict
+    assert "--split 0.5 assumes" in dict(whole.facts())["Backwards"]
+    assert (whole.result.value, split.result.value) == (9000, 8000)
+    assert split.more is not None
+    assert split.more.value == 7000
+    assert split.verdict.endswith("Parts of backwards are assumed")
+    assert "B takes 50 % of a whole one" in dict(split.facts())["Backwards"]
+    uneven = read(trace, split=0.25).problem.stages
+    assert [(s.B, s.W, s.BW, s.backward) for s in uneven] == [(500, 1500, 2000, "either")] * 2
+
+
+def test_a_gain_from_a_delay_that_was_not_seen_is_told(cli, tmp_path: Path) -> None:
+    """Ops of 20 ms but for an F of rank 1 in each step, of 60: no median has its 40 ms.
+
+    No hop takes any time, and yet the fitted delay of all hops on the step's way is these 40 ms.
+    """
+
+    def length(stage: int, kind: str, microbatch: int, step: int) -> float:
+        return 60.0 if (stage, kind, microbatch) == (1, "F", step % 3) else 20.0
+
+    trace = saved(tmp_path / "t.json", traced.ndtimeline(made_up(2, 3, length=length)))
+    found = read(trace)
+    assert found.document()["link_delay"] > 10_000
+    assert found.document()["link_delay_seen"] == pytest.approx(0, abs=1)
+    said = dict(found.facts())
+    assert "of it were not seen" in said["Link delay"]
+    assert said["Schedule"].endswith("with the fitted link delay")
+    more = found.document()["with_more_memory"]
+    assert more["gain"] > 0.05 > more["gain_with_delay_seen"]
+    assert "With the link delay that was seen, this order is no shorter" in said["More memory"]
+    found.save(tmp_path / "out")
+    files = (tmp_path / "out" / name for name in ("problem.json", "timeline.json"))
+    assert "fitted to measured steps" in cli("timeline", "compare", *files).out
+    assert read(trace, link_delay="0").if_seen == ()
 
 
 def test_errors_are_of_steps_that_were_not_fitted(tmp_path: Path) -> None:

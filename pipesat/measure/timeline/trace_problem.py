@@ -36,6 +36,8 @@ from pipesat.schedule.timing import linearize
 UNIT: Final = "MiB"
 COUNTED: Final = "activations"
 """Unit of memory where none is given: one for each microbatch that a stage holds."""
+FITTED: Final = ", link delay fitted"
+"""How the name of a problem ends whose link delay makes predictions of the steps right."""
 
 
 class Memory(NamedTuple):
@@ -56,12 +58,15 @@ def problem_of(
     given: Memory = _UNKNOWN,
     classes: Classes | None = None,
     name: str = "",
+    split: float | None = None,
 ) -> Problem:
     """Return the problem of one step, with the costs of its replica, in us.
 
     Without memory given, a stage holds one activation per microbatch from F to the end of its last
     backward, and a device has room for as many as its order held. Of a backward that did not run in
-    both forms, the other one is not known: such a stage has only the form that ran.
+    both forms, the other one is not known: such a stage has only the form that ran, but with
+    ``split``, the part of a whole backward that B is assumed to take (else B and W are written as
+    halves, which no schedule of it has).
     """
     steps, step = costs.steps, costs.steps.steps[number]
     held = given.held is not None
@@ -77,16 +82,19 @@ def problem_of(
             if of == stage:
                 ratio = 1.0 if classes is None else classes.ratios[place, group]
                 found[kind] = round(costs.median(number, (of, kind)) * ratio)
-        return found
+        if "B" in found:
+            return found
+        b = round(found["BW"] * (0.5 if split is None else split))
+        return found | {"B": b, "W": found["BW"] - b}
 
     holds = _each("held", given.held, len(steps.homes), up=True) if held else [1] * len(steps.homes)
     stages = list[Stage]()
     for stage, (home, after) in enumerate(zip(steps.homes, holds, strict=True)):
-        own = amounts(stage, usual)
-        forms: dict[str, Backward] = {"B": "split", "BW": "fused"}
-        form = "either" if forms.keys() <= own.keys() else next(forms[k] for k in forms if k in own)
-        own = {"B": 0, "W": own["BW"], **own} if form == "fused" else own
-        stages.append(Stage(home, **own, held_after_F=after, held_after_B=after, backward=form))
+        ran = {kind for of, kind in costs.parts if of == stage}
+        form: Backward = "fused" if split is None else "either"
+        form = "split" if "BW" not in ran else "either" if "B" in ran else form
+        held_after = {"held_after_F": after, "held_after_B": after}
+        stages.append(Stage(home, **amounts(stage, usual), **held_after, backward=form))
     room = _each("memory", given.memory, steps.devices) if held else most_held(step.order)
     static = _each("static", given.static or "0", steps.devices, up=True)
     devices = (
@@ -132,6 +140,7 @@ def most_held(order: Sequence[Sequence[Op]]) -> list[int]:
 
 
 _WORTH: Final = 0.002  # of the step: what another class has to improve
+_FAR: Final = 2  # so many times the delay that was seen is more than links do
 
 
 class Error(NamedTuple):
@@ -192,6 +201,12 @@ class Prediction:
     lost: Mapping[tuple[int, int], float]
     noise: Mapping[Part, float]
     slowest: float | None
+
+    @property
+    def seen_alone(self) -> float | None:
+        """The delay that was seen, if the fitted one is far above; else ``None``."""
+        seen = None if self.seen_delay is None else max(0.0, self.seen_delay)
+        return None if seen is None or self.delay <= _FAR * seen else seen
 
 
 Replay = Callable[..., Floats]
