@@ -74,5 +74,7 @@ BASELINES: Final[dict[str, Published]] = {
     )
 }
 """In the order in which a solve tries them: the usually best first, the portfolio last."""
+USUAL: Final = frozenset({one_f_one_b.name, interleaved_1f1b.name})
+"""What most runs use: the first to be named among schedules that are alike."""
 
-__all__ = ["BASELINES", "LIST_SCHEDULING", "Published"]
+__all__ = ["BASELINES", "LIST_SCHEDULING", "USUAL", "Published"]

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain, islice, product, tee, zip_longest
 
 from pipesat.core.errors import NotApplicable
-from pipesat.heuristics import BASELINES, LIST_SCHEDULING
+from pipesat.heuristics import BASELINES, LIST_SCHEDULING, USUAL
 from pipesat.heuristics.greedy_pairs import NAME as GREEDY_PAIRS
 from pipesat.heuristics.greedy_pairs import greedy_schedules
 from pipesat.heuristics.list_scheduling import Policy, affordable, list_schedules, policies
@@ -81,6 +81,8 @@ class StartingSchedules:
         problem = self.problem
         orders = permutations(problem)
         named = [entry for entry in BASELINES.values() if entry.name != LIST_SCHEDULING]
+        if not any(stage.may_split for stage in problem.stages):
+            named.sort(key=lambda entry: entry.name not in USUAL)  # zero bubble is 1F1B then
         large = problem.op_count > _LARGE
         usually_best, *_ = _best_first(orders)
         chosen = affordable(problem, policies(problem))

@@ -251,7 +251,9 @@ def _show_results(asked: Asked, folder: Path) -> None:
     found: dict[str, Any] = {}
     for name, place in result_folders(folder):
         own = [file for file in ("advice.json", "plan.json") if has_file(place, file)]
-        found[name] = document = read_json(place / (own or ["result.json"])[0], _LARGEST)
+        traced = not has_file(place, "result.json") and has_file(place, "best.json")
+        last = "schedule.json" if traced else "result.json"
+        found[name] = document = read_json(place / (own or [last])[0], _LARGEST)
         if asked["as_json"]:
             continue
         texts = isinstance(document, dict) and (own or "within" in document)  # frontier --within
@@ -260,7 +262,8 @@ def _show_results(asked: Asked, folder: Path) -> None:
             for key, value in (document.items() if texts else ())
             if isinstance(value, str | int | float) and key != "format"
         ]
-        answer: Displayed = Said(said) if texts else result_in(place)
+        said += [("Schedule", "what ran. best.json is the best order found")] * traced
+        answer: Displayed = Said(said) if texts or traced else result_in(place)
         asked.show(read_advice(place) or answer, None, [("Placement", name)])
         if has_file(place, "schedule.json"):
             problem = read_problem(place / "problem.json")

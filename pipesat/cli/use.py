@@ -85,7 +85,8 @@ _FILE = click.Option(
     ["-o", "--output", "path"],
     metavar="FILE",
     required=True,
-    help="File to write. A folder, as out/, has it as schedule.csv and the like.",
+    help="File to write. A folder, as out/, or a name without a suffix has it as schedule.csv and "
+    "the like.",
 )
 
 

@@ -92,11 +92,13 @@ class Comparisons(Displayed):
         return self.comparisons[0].result if self.comparisons else None
 
     def sorted(self) -> list[ScheduleRow]:
-        """Return the rows, the best valid one first."""
+        """Return the rows, the best valid one first; of equal ones what most runs use."""
+        from pipesat.heuristics import USUAL
 
-        def rank(row: ScheduleRow) -> tuple[bool, float, bool]:
+        def rank(row: ScheduleRow) -> tuple[bool, float, bool, bool]:
             value = row.value(self.objective)
-            return not row.valid, math.inf if value is None else value, row.name != SOLVER_ROW
+            other = row.name != SOLVER_ROW, row.baseline not in USUAL
+            return not row.valid, math.inf if value is None else value, *other
 
         return sorted(self.rows, key=rank)
 

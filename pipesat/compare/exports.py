@@ -42,8 +42,8 @@ def export(
     ----------
     path
         File to write; what belongs beside it is written beside it, under the same name with other
-        suffixes. A folder, or a text that ends in ``/``: a file there, under the
-        format's own name.
+        suffixes. A folder, a text that ends in ``/``, or for a runtime a name without a suffix: a
+        file there, under the format's own name.
     layers
         Transformer layers of the model in all, which stages share equally, or a number per stage:
         for a framework's cut of the model.

@@ -96,11 +96,17 @@ def import_trace(
 
     told = TraceStatement(chunks, microbatches)
     given = None if link_delay is None else _microseconds(link_delay)
-    found = skipped(steps_of(read_trace(paths, told)), skip)
-    found = found if found.trace.timed else laid_out(found)
-    costs = TraceCosts(found)
-    number = typical(found, replica)
-    prediction = predict(costs, given)
+    try:
+        found = skipped(steps_of(read_trace(paths, told)), skip)
+        found = found if found.trace.timed else laid_out(found)
+        costs = TraceCosts(found)
+        number = typical(found, replica)
+        prediction = predict(costs, given)
+    except BadInput as error:
+        if chunks is None:
+            raise
+        text = f"expected what fits the trace. With so many: {error.expected}"
+        raise BadInput(text, where="chunks", value=chunks) from None
     delay = prediction.delay if given is None else given
     limits, title = Memory(memory, static, held), f"{found.trace.name}, {found.devices} ranks"
     title += FITTED * (given is None and delay > 0)
@@ -111,7 +117,8 @@ def import_trace(
     name = _recognised(problem, order)
     schedule = time_order(problem, order, source=name or "trace")
     if violations := check(problem, schedule):
-        text = f"the order that ran does not fit: {violations[0]}"
+        unit = problem.memory_unit
+        text = f"the order that ran does not fit, in {unit} and us: {violations[0]}"
         raise BadInput(text, where="memory", value=memory)
     search = {"workers": workers, "listener": listener, "stop": stop}
     result, more = _best_orders(problem, schedule, time_limit, search)
@@ -189,10 +196,10 @@ def _microseconds(text: str) -> float:
 
 def _recognised(problem: Problem, order: Sequence[Sequence[Op]]) -> str | None:
     """Return the name of the hand-written schedule of this order; ``None``: it is none of them."""
-    from pipesat.heuristics import BASELINES
+    from pipesat.heuristics import BASELINES, USUAL
 
     split = any(op.kind == "W" for row in order for op in row)
-    usual = sorted(BASELINES.items(), key=lambda one: one[0] not in ("1f1b", "interleaved-1f1b"))
+    usual = sorted(BASELINES.items(), key=lambda one: one[0] not in USUAL)
     for name, entry in usual:  # where few microbatches make several alike
         if not entry.slow and entry.splits == split:
             with suppress(NotApplicable):

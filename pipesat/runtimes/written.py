@@ -14,7 +14,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.folder import add_files
 from pipesat.core.strict_json import read_bytes
 from pipesat.problem.problem import Problem
-from pipesat.runtimes import EXPORTERS, FILE_NAMES, format_of
+from pipesat.runtimes import EXPORTERS, FILE_NAMES, RUNTIMES, format_of
 from pipesat.runtimes.knobs import SUFFIX as KNOBS
 from pipesat.runtimes.options import Options
 from pipesat.runtimes.torch.companions import SUFFIXES
@@ -60,12 +60,14 @@ def exported(
 def file_of(path: str | Path, to: str) -> Path:
     """Return the file that an export is written to.
 
-    A folder, or a text that ends in ``/`` (then the folder is made), has it under the format's own
-    name: ``schedule.csv``, ``schedule.toml``, ``trace.json``, ...
+    A folder has it under the format's own name: ``schedule.csv``, ``schedule.toml``,
+    ``trace.json``, ... It is made of a text that ends in ``/``, and for a runtime, which is handed
+    several files, of a name without a suffix.
     """
     to = format_of(to)
     file = Path(path)
-    if str(path).endswith("/") or os.path.isdir(file):
+    several = to in RUNTIMES and not file.suffix and not os.path.lexists(file)
+    if str(path).endswith("/") or os.path.isdir(file) or several:
         prepare_folder(file)
         file /= FILE_NAMES[to]
     require_writable(file)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipesat import Problem, compare, solve
 from pipesat.check.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.heuristics import BASELINES
@@ -404,6 +405,22 @@ def test_of_schedules_that_are_alike_the_usual_name_is_said(tmp_path: Path) -> N
     assert read(traced.primus(tmp_path / "pp", made_up(4, 2))).name == "1f1b"
 
 
+def test_stages_whose_rank_is_missing_are_named(tmp_path: Path) -> None:
+    documents = traced.torch_traces(made_up(3, 4))
+    with pytest.raises(BadInput, match=r"stages \[0, 2\] ran, and \[1\] did not"):
+        read(torch_files(tmp_path / "t", [documents[0], documents[2]]))
+
+
+def test_where_backwards_are_whole_what_most_runs_use_is_named_first() -> None:
+    """The schedules of zero bubble are 1F1B then."""
+    problem = Problem.chain(2, 4, F=1, B=1, W=1).with_backward("fused")
+    found = solve(problem, time_limit=1, workers=1)
+    assert (found.schedule.source, found.baseline.name) == ("1f1b", "1f1b")
+    rows = compare(problem, search=False).sorted()
+    assert rows[0].name == "1f1b"
+    assert "zb-h1" in {row.name for row in rows[1:] if row.makespan == rows[0].makespan}
+
+
 def test_replicas_of_torch_are_told_by_their_stages(tmp_path: Path) -> None:
     documents = [d for _ in range(2) for d in traced.torch_traces(made_up(2, 4))]
     for rank, document in enumerate(documents):
@@ -453,6 +470,7 @@ def test_the_command_writes_what_solve_and_check_read(cli, tmp_path: Path) -> No
     assert json.loads(outcome.out)["schedule"] == "1f1b"
     assert cli("check", out / "problem.json", out / "schedule.json").code == 0
     assert cli("timeline", "compare", out / "problem.json", out / "timeline.json").code == 0
+    assert "best.json is the best order found" in cli("show", out).out
     shown = cli("timeline", "import", trace, "--time-limit", "0.2").out
     assert "nothing to gain" in " ".join(shown.split())
 
@@ -546,6 +564,8 @@ def test_two_jobs_are_not_one(tmp_path: Path) -> None:
     (two / "pp_rank_0.json").rename(one / "pp_rank_0.json")
     with pytest.raises(BadInput, match="whole steps"):
         read(one)
+    with pytest.raises(BadInput, match="chunks: got 2, expected what fits the trace"):
+        read(traced.primus(tmp_path / "three", made_up()), chunks=2)
     both = traced.ndtimeline(made_up(), made_up(4, 4), made_up())
     with pytest.raises(BadInput, match="replica 1 has no step as others"):
         read(saved(tmp_path / "both.json", both))

@@ -165,7 +165,7 @@ def _ranks(trace: Trace) -> int:
         raise BadInput(f"ops {said}, expected those of all ranks")
     for replica, own in held.items():
         if own != most:
-            text = f"replica {replica} has ranks {sorted(own)}, others {len(most)}"
+            text = f"replica {replica} has ranks {sorted(own)}, others {sorted(most)}"
             raise BadInput(text + _ONE_JOB)
     return len(most)
 
@@ -269,8 +269,9 @@ def _named(
         if op in named[key]:
             raise BadInput(f"{op} is twice in step {row.iteration}{_ONE_JOB}")
         named[key][op] = row
-    if sorted(homes) != [*range(len(homes))]:
-        raise BadInput(f"stages {sorted(homes)} ran, expected all from 0")
+    if missing := {*range(max(homes) + 1)} - homes.keys():
+        text = f"stages {sorted(homes)} ran, and {sorted(missing)} did not"
+        raise BadInput(f"{text}: expected the traces of all ranks")
     return named, tuple(homes[stage] for stage in range(len(homes)))
 
 
