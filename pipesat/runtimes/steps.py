@@ -149,13 +149,11 @@ def lowered_steps(problem: Problem, order: Order) -> Steps:
     pair the forward's first. Its receive joins the other rank's list at that moment.
     """
     linear = linearize(problem, order)
-    outgoing: dict[int, list[_Transfer]] = defaultdict(list)
-    for transfer in _transfers(problem, linear):
-        outgoing[transfer.producer].append(transfer)
+    sent = outgoing(problem, linear)
     steps: list[list[RankStep]] = [[] for _ in problem.devices]
     for number in in_rounds(linear):
         steps[linear.device[number]].append(computed(linear.item[number]))
-        for transfer in sorted(outgoing[number], key=lambda one: one.gives.kind != "F"):
+        for transfer in sent.get(number, ()):
             steps[linear.device[number]].append(transfer.send)
             steps[transfer.receiver].append(transfer.receive)
     return tuple(map(tuple, steps))
@@ -186,7 +184,7 @@ def compute_kind(item: Item) -> StepKind:
     return "And".join(ordered)  # type: ignore[return-value]
 
 
-class _Transfer(NamedTuple):
+class Transfer(NamedTuple):
     """From item ``producer`` to item ``consumer`` of the linear order, as steps of both ranks."""
 
     producer: int
@@ -201,12 +199,25 @@ class _Transfer(NamedTuple):
         return self.send.peer or 0
 
     @property
+    def sender(self) -> int:
+        """The rank that sends."""
+        return self.receive.peer or 0
+
+    @property
     def gives(self) -> Op:
         """The op whose result is sent."""
         return members(self.send.item)[0]
 
 
-def _transfers(problem: Problem, linear: LinearOrder) -> Iterator[_Transfer]:
+def outgoing(problem: Problem, linear: LinearOrder) -> dict[int, list[Transfer]]:
+    """Per producing item, its transfers; a pair sends its forward's result first, as in torch."""
+    found: dict[int, list[Transfer]] = defaultdict(list)
+    for transfer in sorted(_transfers(problem, linear), key=lambda one: one.gives.kind != "F"):
+        found[transfer.producer].append(transfer)
+    return found
+
+
+def _transfers(problem: Problem, linear: LinearOrder) -> Iterator[Transfer]:
     """All data that crosses devices, by consumer."""
     giver: dict[Event, tuple[int, Op]] = {}
     for number, (there, item) in enumerate(zip(linear.device, linear.item, strict=True)):
@@ -217,7 +228,7 @@ def _transfers(problem: Problem, linear: LinearOrder) -> Iterator[_Transfer]:
                     send: StepKind = "SendActivations" if op.kind == "F" else "SendGradient"
                     receive: StepKind = "RecvActivations" if op.kind == "F" else "RecvGradient"
                     ends = RankStep(send, gives, there), RankStep(receive, op, here)
-                    yield _Transfer(producer, number, *ends, need.delay)
+                    yield Transfer(producer, number, *ends, need.delay)
         for op in members(item):
             giver[op.event] = number, op
 

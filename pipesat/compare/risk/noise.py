@@ -21,10 +21,10 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pipesat.compare.risk.queues import Transfer
 from pipesat.core.errors import BadInput
 from pipesat.problem.ops import PHASE_OF, Phase, members
 from pipesat.problem.rules import duration
+from pipesat.runtimes.steps import Transfer
 from pipesat.schedule.linear_order import LinearOrder
 from pipesat.schedule.schedule import Objective
 from pipesat.schedule.timing import earliest_ends

@@ -22,12 +22,10 @@ earlier than with independent links, so no op does.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pipesat.core.errors import NotApplicable
-from pipesat.problem.ops import Op, members
-from pipesat.problem.rules import inputs_of
-from pipesat.runtimes.steps import in_rounds
+from pipesat.runtimes.steps import in_rounds, outgoing
 from pipesat.schedule.copies import offloads_anything
 from pipesat.schedule.linear_order import LinearOrder
 from pipesat.schedule.schedule import Order
@@ -41,29 +39,10 @@ Links: TypeAlias = Literal["independent", "pair", "rank"]
 LINKS: Final[tuple[Links, ...]] = ("independent", "pair", "rank")
 
 
-class Transfer(NamedTuple):
-    """Data that crosses ranks: of the op that produces it, to the op that needs it.
-
-    ``consumer`` is that op's item in the linear order, ``delay`` what the transfer takes.
-    """
-
-    sender: int
-    receiver: int
-    gives: Op
-    needs: Op
-    consumer: int
-    delay: int
-
-    def channels(self, links: Links) -> list[tuple[int, ...]]:
-        """What it occupies: its pair of ranks, or each of the two."""
-        pair = (min(self.sender, self.receiver), max(self.sender, self.receiver))
-        return [pair] if links == "pair" else [(rank,) for rank in pair]
-
-
 def network_of(problem: Problem, order: Order, links: Links) -> LinearOrder:
     """Put an order's items, and its transfers if they queue, into one sequence.
 
-    Transfers (:class:`Transfer`) are items on device -1.
+    Transfers (:class:`pipesat.runtimes.steps.Transfer`) are items on device -1.
 
     Raises
     ------
@@ -84,7 +63,7 @@ def _with_transfers(problem: Problem, linear: LinearOrder, links: Links) -> Line
     received: dict[int, list[int]] = defaultdict(list)  # nodes of the transfers to each item
     last: dict[int, int] = {}  # node of each device's last item so far
     channel: dict[tuple[int, ...], int] = {}  # node of each channel's last transfer so far
-    outgoing = _outgoing(problem, linear)
+    sent = outgoing(problem, linear)
 
     def add(node: Any, device: int, duration: int, waits: list[int]) -> int:
         result.item.append(node)
@@ -98,26 +77,12 @@ def _with_transfers(problem: Problem, linear: LinearOrder, links: Links) -> Line
         device = linear.device[item]
         inputs = received.pop(item, [])  # those from this device are before the one before it
         here = last[device] = add(linear.item[item], device, linear.duration[item], inputs)
-        for transfer in outgoing.get(item, ()):
-            channels = transfer.channels(links)
+        for transfer in sent.get(item, ()):
+            pair = sorted((device, transfer.receiver))
+            channels = [tuple(pair)] if links == "pair" else [(rank,) for rank in pair]
             known = [last.get(transfer.receiver), *map(channel.get, channels)]
             waits = [here, *(node for node in known if node is not None)]
             number = add(transfer, -1, transfer.delay, waits)
             channel.update(dict.fromkeys(channels, number))
             received[transfer.consumer].append(number)
-    return result
-
-
-def _outgoing(problem: Problem, linear: LinearOrder) -> dict[int, list[Transfer]]:
-    """Per producing item, its transfers; a pair sends its forward's result first, as in torch."""
-    giver = {op.event: op for item in linear.item for op in members(item)}
-    result: dict[int, list[Transfer]] = defaultdict(list)
-    for number, item in enumerate(linear.item):
-        needs = [(op, need) for op in members(item) for need in inputs_of(problem, op)]
-        for (op, need), (source, delay) in zip(needs, linear.inputs[number], strict=True):
-            ranks = linear.device[source], linear.device[number]
-            if ranks[0] != ranks[1]:
-                result[source].append(Transfer(*ranks, giver[need.event], op, number, delay))
-    for transfers in result.values():
-        transfers.sort(key=lambda transfer: transfer.gives.kind != "F")
     return result

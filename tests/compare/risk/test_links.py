@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesat.check.checker import check
-from pipesat.compare.risk.queues import Links, Transfer, network_of
+from pipesat.compare.risk.queues import Links, network_of
 from pipesat.heuristics import BASELINES
-from pipesat.problem.ops import Pair, parse_item
+from pipesat.problem.ops import Pair, members, parse_item
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.runtimes.steps import Transfer
 from pipesat.schedule.linear_order import LinearOrder
 from pipesat.schedule.schedule import Order, Schedule, Timed
 from pipesat.schedule.timing import earliest_ends, time_order
@@ -51,7 +52,8 @@ def communication(network: LinearOrder, ranks: int) -> list[list[str]]:
         if isinstance(node, Transfer):
             way = "F" if node.gives.kind == "F" else "B"
             rows[node.sender].append(f"{node.gives.stage}SEND_{way}{node.gives.microbatch}")
-            rows[node.receiver].append(f"{node.needs.stage}RECV_{way}{node.needs.microbatch}")
+            (needs,) = members(node.receive.item)
+            rows[node.receiver].append(f"{needs.stage}RECV_{way}{needs.microbatch}")
         elif isinstance(node, Pair):
             inside = ";".join(f"{o.stage}{letters[o.kind]}{o.microbatch}" for o in node)
             rows[device].append(f"({inside})OVERLAP_F_B")
