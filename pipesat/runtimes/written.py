@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os.path
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pipesat.check.checker import require_valid
-from pipesat.core.atomic import digest, prepare_folder, require_writable
+from pipesat.core.atomic import digest, prepare_folder, remove_empty, require_writable
 from pipesat.core.errors import BadInput
 from pipesat.core.folder import add_files
 from pipesat.core.strict_json import read_bytes
@@ -44,34 +46,37 @@ def exported(
     ``name`` is what a user calls it; the options are those of :class:`pipesat.runtimes.options`.
     """
     to = format_of(to)
-    file = None if path is None else file_of(path, to)
-    asked = Options(**options) if file is None else Options(file, **options)
-    made = EXPORTERS[to](problem, require_valid(problem, schedule, name), asked)
-    if file is None:
-        return made
-    told = list(made.notes)
-    if file.name == f"{to}.py":
-        told.append(f"rename it before you import it: as {file.name} it hides the package {to}")
-    if gone := _write(made, file):
-        told.append(f"removed {', '.join(gone)}: of an earlier order under this name")
+    if path is None:
+        return EXPORTERS[to](problem, require_valid(problem, schedule, name), Options(**options))
+    with _file_of(path, to) as file:
+        asked = Options(file, **options)
+        made = EXPORTERS[to](problem, require_valid(problem, schedule, name), asked)
+        told = list(made.notes)
+        if file.name == f"{to}.py":
+            told.append(f"rename it before you import it: as {file.name} it hides the package {to}")
+        if gone := _write(made, file):
+            told.append(f"removed {', '.join(gone)}: of an earlier order under this name")
     return replace(made, path=file, notes=tuple(told))
 
 
-def file_of(path: str | Path, to: str) -> Path:
-    """Return the file that an export is written to.
+@contextlib.contextmanager
+def _file_of(path: str | Path, to: str) -> Iterator[Path]:
+    """Give the file that an export is written to; a folder that stays empty goes again.
 
     A folder has it under the format's own name: ``schedule.csv``, ``schedule.toml``,
     ``trace.json``, ... It is made of a text that ends in ``/``, and for a runtime, which is handed
     several files, of a name without a suffix.
     """
-    to = format_of(to)
-    file = Path(path)
+    file, new = Path(path), list[Path]()
     several = to in RUNTIMES and not file.suffix and not os.path.lexists(file)
     if str(path).endswith("/") or os.path.isdir(file) or several:
-        prepare_folder(file)
+        new = prepare_folder(file)
         file /= FILE_NAMES[to]
-    require_writable(file)
-    return file
+    try:
+        require_writable(file)
+        yield file
+    finally:
+        remove_empty(new)
 
 
 def files_beside(made: Exported, path: Path) -> dict[str, bytes]:

@@ -450,6 +450,7 @@ def test_export_writes_all_files(cli: Run, save: Save, tmp_path: Path) -> None:
         ),
         (["--to", "torchtitan", "-o", "x", "--to", "layers=1,"], "--to layers: got '1,'"),
         (["--to", "megatron-layout", "-o", "x"], "layers each stage has: give `--to layers`"),
+        (["--to", "megatron-layout", "-o", "x/"], "layers each stage has: give `--to layers`"),
     ],
 )
 def test_bad_options(
