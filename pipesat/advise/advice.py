@@ -294,7 +294,9 @@ def _gains(advice: Advised, row: Row) -> Iterator[str]:
         gain += f" ({time})"
         if other.makespan < row.makespan:
             gain = f"it ties with {tried.best} ({time})"
-        yield f"this is {tried.best}" if other is row else gain
+        alike = (other.name, other.makespan) == (row.name, row.makespan)
+        own = alike and row.shipped >= other.shipped
+        yield f"this is {tried.best}" if own else gain
 
 
 def _left(counts: Mapping[str, Tried]) -> list[str]:

@@ -19,7 +19,7 @@ import pytest
 
 import pipesat
 from pipesat.advise import hand_written_rows, model_source
-from pipesat.advise.advice import _proof, of_order
+from pipesat.advise.advice import _gains, _proof, of_order
 from pipesat.advise.advice_table import megatron_flags, shown_rows
 from pipesat.advise.candidates import Candidate
 from pipesat.advise.files import Advice, result_of
@@ -174,9 +174,11 @@ def test_rows_that_tie_are_told_by_memory_only_if_costs_are_an_estimate(megatron
         best = advised_of(rows)
         assert best is not None
         assert best.group == group
-    even = advised_of([row(some.candidate, 1000, 50, 13), row(some.candidate, 1000, 40, 16)])
+    rows = [row(some.candidate, 1000, 50, 13), row(some.candidate, 1000, 40, 16)]
+    even = advised_of(rows)
     assert even is not None
     assert even.group == 16  # as long to the unit: memory decides, estimate or not
+    assert "this is the best" in " ".join(_gains(replace(megatron, rows=tuple(rows)), even))
 
 
 def test_progress_of_megatron_has_no_value_that_it_cannot_run(megatron: Advice) -> None:
