@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from itertools import combinations, pairwise, product
+from itertools import accumulate, combinations, pairwise, product
 from operator import attrgetter, sub
 from typing import Any, NamedTuple, TypeAlias
 
@@ -145,7 +145,9 @@ class _Cycle:
             if (room := problem.devices[device].room) is not None:
                 for op in ops:
                     self._hold(op, own, before, room)
+                self._make_room(own, room)
         route = problem.routes[0].stages
+        self.cp.add(self.start[Op(route[0], "F", 0)] == 0)  # else any time is as good
         for stage, after in zip(route, (*route[1:], None), strict=True):
             for j in range(together):
                 self._wait(stage, after, j)
@@ -189,6 +191,15 @@ class _Cycle:
             held += [a * (x - y) for a, (x, y) in zip(amounts, pairwise(ran), strict=False)]
         self.cp.add(sum(held) <= room)
 
+    def _make_room(self, own: Sequence[int], room: int) -> None:
+        """Say at once what follows: no more than fit are between an F and its backward's end."""
+        for stage, held in zip(own, accumulate(self.of[s].held for s in own), strict=True):
+            for j in range(self.together if held else 0):
+                forward, backward, *_ = self._ops(stage, j)
+                turns, number = divmod(j + room // held, self.together)
+                begun = self.start[forward._replace(microbatch=number)] + self.period * turns
+                self.cp.add(self.start[backward] + self._length(backward) <= begun)
+
     def _wait(self, stage: int, after: int | None, j: int) -> None:
         """Let a microbatch's ops on a stage wait for its others, or for those before it."""
         forward, backward, *weight = self._ops(stage, j)
@@ -202,7 +213,7 @@ class _Cycle:
         for op in weight:  # turns that it comes later than that serve nothing
             after_all = self.start[backward] + self._length(backward) + self.period
             self.cp.add(self.start[op] < after_all)
-        for op in (forward, backward):
+        for op in (forward, backward, *weight):
             later = op._replace(microbatch=(j + 1) % self.together)
             turn = self.period * (j + 1 == self.together)
             self.cp.add(self.start[later] + turn >= self.start[op] + self._length(op))
