@@ -29,6 +29,7 @@ from pipesat.solver.lanes.incumbent import Incumbent, failure_note
 from pipesat.solver.lanes.portfolio import Lanes
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.lanes.team import SearchReport, Team
+from pipesat.solver.model.left_out import first_microbatches, with_microbatches
 from pipesat.solver.narrower import Level, search_all
 from pipesat.solver.options import SolveOptions
 from pipesat.solver.starts import StartingSchedules
@@ -36,7 +37,9 @@ from pipesat.solver.starts import StartingSchedules
 # Most of the time limit that hand-written starts may take: this share, and no more than these
 # seconds or that smaller share, whichever is more.
 _STARTS, _STARTS_SECONDS, _STARTS_OF_LONG = 0.5, 15.0, 0.1
-_PERIODIC = 0.02  # share of the time left that a proven run's period may take
+_SETTLED = 12  # microbatches per device after which a periodic order runs at its rate
+# Share of the time left that periodic orders may take, and seconds at most.
+_PERIODIC, _OF_PROVEN = (0.15, 9.0), (0.02, 9.0)
 _CUT = "the search ended before all hand-written schedules were made"
 
 
@@ -86,8 +89,11 @@ class OneSolve:
         if self.options.known_bound is not None:
             self.incumbent.raise_bound(self.options.known_bound)
         guides = self._take_starts()
+        if has_period(self.problem):
+            self._look_for_a_period()
         self.report.add(self.level.improve(partial(search_all, self.lanes, guides)))
-        self._look_for_a_period()
+        if has_period(self.problem) and self.incumbent.schedule is not None:
+            self.incumbent.offer_steady(steady_rate(self.problem, self.incumbent.schedule))
 
     def _bound_the_period(self) -> None:
         """Prove what the microbatches of a long run take at least, and so all of them."""
@@ -96,19 +102,26 @@ class OneSolve:
             self.incumbent.raise_bound(steady.of_run(count), rate=steady.rate)
 
     def _look_for_a_period(self) -> None:
-        """See how fast the best schedules of a long run can go on, and look for faster ones."""
-        incumbent, problem = self.incumbent, self.problem
-        if incumbent.schedule is None or not has_period(problem):
-            return
-        for schedule in dict.fromkeys([incumbent.schedule, *self.level.starts[:1]]):
+        """See how fast the best starts of a long run can go on, and look for faster orders."""
+        incumbent, problem, options = self.incumbent, self.problem, self.options
+        for schedule in self.level.starts[:1]:
             incumbent.offer_steady(steady_rate(problem, schedule))
-        if incumbent.steady == incumbent.rate or not periodic_applies(problem):
+        if not options.parts.growth or not periodic_applies(problem):
             return
-        clock = self.clock.part(_PERIODIC * self.clock.left)
-        for order in periodic_orders(problem, Runner(clock), clock, self.options.seed):
-            timed = time_order(problem, order, self.options.objective, PERIODIC)
-            if incumbent.offer_timed(timed) is not None:
-                incumbent.offer_steady(steady_rate(problem, timed))
+        proven = incumbent.proven
+        share, most = _OF_PROVEN if proven else _PERIODIC
+        clock = self.clock.part(
+            min(share * self.clock.left, most),
+            lambda: incumbent.steady == incumbent.rate or incumbent.proven > proven,
+        )
+        settled = max(*problem.microbatches, _SETTLED * len(problem.devices))
+        long = with_microbatches(problem, [settled])
+        for order in periodic_orders(long, Runner(clock), clock, options.seed):
+            timed = time_order(long, order, source=PERIODIC)
+            if not check(long, timed):
+                incumbent.offer_steady(steady_rate(long, timed))
+                few = first_microbatches(timed, problem)
+                self.level.take(time_order(problem, few, source=PERIODIC), written=False)
 
     @property
     def _period(self) -> Period | None:

@@ -16,14 +16,13 @@ from typing import Any, Final, NamedTuple
 
 from pipesat.bounds.period import has_period
 from pipesat.problem.problem import Problem
-from pipesat.schedule.schedule import Order, Schedule
+from pipesat.schedule.schedule import Schedule
 from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.exchanges import permutations_apply, permuted_schedules
 from pipesat.solver.growth.few_microbatches import SOURCE as GROWTH
 from pipesat.solver.growth.few_microbatches import grown_orders
 from pipesat.solver.growth.packing import justified
-from pipesat.solver.growth.periodic import SOURCE as PERIODIC
-from pipesat.solver.growth.periodic import periodic_applies, periodic_orders, steady_rate
+from pipesat.solver.growth.periodic import steady_rate
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.lane import Seat, Work
@@ -339,7 +338,6 @@ _FIRST_PACKING = 0.04, 2.5  # share of the time left; seconds at most
 _PACKING = 0.1, 8.0
 _FAR = 1000  # between the seeds of rounds: lanes' seeds lie in between
 _GROWTH = 0.5, 30.0  # it ends early where it does not help
-_PERIODIC = 0.3  # of the time of growth
 _EXCHANGES = 0.5, 60.0
 _PACKED_OPS, _FEWEST_PASSES = 200_000, 3  # ops of all passes together
 
@@ -399,8 +397,10 @@ class OtherWays:
         """Offer what grows from schedules of few microbatches, and pack the best of it."""
         objective, best = self.incumbent.objective, None
         clock = self._part(_GROWTH)
-        for order, source in self._grown(clock):
-            timed = time_order(self.problem, order, objective, source)
+        for order in grown_orders(
+            self.problem, self.starts, objective, runner=self.runner, clock=clock, seed=self.seed
+        ):
+            timed = time_order(self.problem, order, objective, GROWTH)
             value = self.incumbent.offer_timed(timed)
             if value is not None and has_period(self.problem):
                 self.incumbent.offer_steady(steady_rate(self.problem, timed))
@@ -408,18 +408,6 @@ class OtherWays:
                 best = timed
         if best is not None and not self.clock.over:
             self._pack(best, self.seed, _FIRST_PACKING)
-
-    def _grown(self, clock: Clock) -> Iterator[tuple[Order, str]]:
-        """Yield orders that repeat a few microbatches: of a cyclic model, and grown from starts."""
-        problem, objective, runner = self.problem, self.incumbent.objective, self.runner
-        if periodic_applies(problem):
-            part = clock.part(_PERIODIC * clock.left)
-            for order in periodic_orders(problem, runner, part, self.seed):
-                yield order, PERIODIC
-        for order in grown_orders(
-            problem, self.starts, objective, runner=runner, clock=clock, seed=self.seed
-        ):
-            yield order, GROWTH
 
     def _pack_starts(self, seed: int) -> None:
         for start in self.starts:

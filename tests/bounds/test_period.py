@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import pytest
 
@@ -15,9 +17,11 @@ from pipesat.core.errors import Contradiction
 from pipesat.heuristics import BASELINES
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.schedule import Order
 from pipesat.schedule.timing import time_order
 from pipesat.solver.growth import periodic
 from pipesat.solver.growth.periodic import (
+    SOURCE,
     large_units,
     periodic_applies,
     periodic_order,
@@ -25,6 +29,8 @@ from pipesat.solver.growth.periodic import (
 )
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.runner import Runner
+from pipesat.solver.options import SolveOptions
+from pipesat.solver.search import OneSolve
 from tests.oracle.exact import Undecided, optimum
 from tests.oracle.generator import PAIRS, drawn
 from tests.oracle.period import least_period
@@ -105,6 +111,7 @@ def test_three_microbatches_every_ten_units() -> None:
     assert rate_of(problem, 1, 8) == 4
     assert rate_of(problem, 1, 7) is None
     assert rate_of(problem, 3, 20) == Fraction(10, 3)
+    assert rate_of(chain(8, 48, cap=3, held=(1, 0)), 3, 32) == Fraction(16, 3)  # 2 x 8 for three
 
 
 def rate_of(problem: Problem, together: int, period: int) -> Fraction | None:
@@ -148,6 +155,27 @@ def test_a_solve_says_both() -> None:
     few = pipesat.solve(chain(4, 15, cap=4), time_limit=2, workers=1)
     assert few.period is None
     assert few.document()["period"] is None
+
+
+def test_the_period_of_a_run_too_short_to_settle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 stages, three microbatches at once: 2 x 8 units for three. A run of 32 shows less."""
+    problem = chain(8, 32, cap=3, held=(1, 0))
+    search = OneSolve(problem, SolveOptions(deterministic=True))
+    orders = partial(_orders, together=3, period=32)
+    monkeypatch.setattr("pipesat.solver.search.periodic_orders", orders)
+    search._look_for_a_period()
+    assert search.incumbent.steady == Fraction(16, 3)
+    (start,) = search.level.starts
+    assert (start.source, check(problem, start)) == (SOURCE, [])
+    assert steady_rate(problem, start) > Fraction(16, 3)
+
+
+def _orders(
+    problem: Problem, runner: Runner, clock: Clock, seed: int, *, together: int, period: int
+) -> Iterator[Order]:
+    order = periodic_order(problem, large_units(problem), together, period, runner, clock, seed)
+    assert order is not None
+    yield order
 
 
 def test_a_period_below_its_bound_is_refused() -> None:
