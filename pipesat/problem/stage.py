@@ -114,9 +114,10 @@ class Stage:
     sums: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        total = self.B + self.W
+        object.__setattr__(self, "sums", self.BW is None or (self.sums and total == self.BW))
         if self.BW is None:
-            object.__setattr__(self, "BW", self.B + self.W)
-            object.__setattr__(self, "sums", True)
+            object.__setattr__(self, "BW", total)
 
     @property
     def more(self) -> list[str]:
