@@ -75,10 +75,28 @@ def steady_bounds(problem: Problem, objective: Objective) -> Iterator[Steady]:
         )
         room = one.devices[device].room
         for stage, held in zip(own, accumulate(certain[s] for s in own), strict=True):
-            fit, data = room // held if room is not None and held else 0, one.stages[stage]
-            if fit and data.F:
-                stay = Fraction(data.F + round_trip(one, stage) + data.shortest_backward, fit)
-                yield Steady(stay, through, fit, f"closed form: {fit} at once on {name}")
+            if room is not None and 0 < held <= room and one.stages[stage].F:
+                stay, apart = _stay(one, stage, held, room)
+                fit = room // held
+                yield Steady(stay, through, apart, f"closed form: {fit} at once on {name}")
+
+
+def _stay(one: Problem, stage: int, held: int, room: int) -> tuple[Fraction, int]:
+    """Least time per microbatch at which memory lets them in, and how many apart that counts.
+
+    When an F of the stage starts, some number of microbatches, this one included, are between it
+    and their backwards' ends, and as many weight gradients pend as still fit.
+    """
+    data = one.stages[stage]
+    way = data.F + round_trip(one, stage)
+    ways = []
+    for inside in range(1, room // held + 1):
+        known = [(Fraction(way + data.shortest_backward, inside), -inside)]
+        if data.held_after_B:
+            all_of = inside + (room - inside * held) // data.held_after_B
+            known.append((Fraction(way + data.least_backward_work, all_of), -all_of))
+        ways.append(max(known))
+    return min(rate for rate, _ in ways), max(-apart for _, apart in ways)
 
 
 def _rate(problem: Problem, counts: Counts) -> Fraction:

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 import pipesat
+from pipesat.bounds.paired import with_least_times
 from pipesat.bounds.period import has_period, steady_bounds
 from pipesat.check.checker import check
 from pipesat.core.claims import Period
@@ -91,7 +92,19 @@ def test_load_area_and_whole_microbatches() -> None:
     assert best(chain(4, 16, cap=2, held=(1, 0))) == 4  # two at once
     assert best(chain(4, 16, cap=5, held=(2, 0))) == 4  # room for two and a half
     assert best(chain(4, 16, cap=2, held=(1, 1))) == Fraction(9, 2)  # and W
+    assert best(chain(4, 16, cap=4, held=(2, 1))) == Fraction(9, 2)  # beside two no W may pend
     assert best(vee(4, 16, cap=2, held=(1, 0))) == 9  # both chunks' stays, 18, over room for two
+
+
+def test_a_backward_that_is_shorter_in_a_pair() -> None:
+    """Two BW of 4 take 1 in a pair, two F of 1 as well: a microbatch takes 1, the mean of both."""
+    stage = {"device": 0, "F": 1, "B": 2, "W": 2, "backward": "fused"}
+    stage |= {"held_after_F": 3, "held_after_B": 4}
+    pairs = [{"ops": ["0F", "0F"], "time": 1}, {"ops": ["0BW", "0BW"], "time": 1}]
+    document = {"devices": [{"memory": 9}], "stages": [stage], "overlap": {"pairs": pairs}}
+    problem = parse_problem({"format": "pipesat.problem/1", "microbatches": 4} | document)
+    assert best(problem) == 1
+    assert with_least_times(problem).resulting(0).BW == 1
 
 
 def test_who_has_a_period() -> None:
