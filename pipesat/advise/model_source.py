@@ -16,7 +16,7 @@ from pipesat.advise.comparison import Hand
 from pipesat.advise.plan_search import require_possible
 from pipesat.advise.question import Choice, Question
 from pipesat.compare.model_costs import Given
-from pipesat.core.amounts import SECONDS, amount, bytes_of, rate, time_text
+from pipesat.core.amounts import amount, bytes_of, rate, seconds_of, time_text
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.settings import RecomputeChoice, Runtime
 from pipesat.core.showing import sentences
@@ -64,14 +64,17 @@ def require_units(**amounts: int | str | None) -> None:
 
 def copy_rate(given: float | Fraction | str, layers: Layers) -> Fraction:
     """Return memory units per time unit; a text is an amount per second."""
-    where, second = "copy_bandwidth", SECONDS.get(layers.time_unit)
+    where, second = "copy_bandwidth", seconds_of(layers.time_unit)
     if not isinstance(given, str):
         return rate(where, given)
     if second is None:
         expected = f"a time unit of seconds is needed, the layers have {layers.time_unit!r}"
         raise BadInput(expected, where=where, value=given)
-    each = amount("memory_unit", f"1{layers.memory_unit}")
-    copied = Fraction(amount(where, given), each) * second
+    each = bytes_of(layers.memory_unit)
+    if each is None:
+        expected = f"a memory unit of bytes is needed, the layers have {layers.memory_unit!r}"
+        raise BadInput(expected, where=where, value=given)
+    copied = amount(where, given) / each * second
     if not copied:
         raise BadInput("expected more than 0", where=where, value=given)
     return copied
@@ -108,7 +111,7 @@ def asked(
 def _links_text(known: Given, latency: int) -> str:
     """Say what is assumed of links that cost something; whose they are if nobody said."""
     layers, carries = known.layers, ""
-    second, size = SECONDS.get(layers.time_unit), bytes_of(layers.size_unit)
+    second, size = seconds_of(layers.time_unit), bytes_of(layers.size_unit)
     if known.bandwidth is not None and second and size:
         carries = f"carry {float(known.bandwidth * size / second / 10**9):.3g} GB/s and "
     elif known.bandwidth is not None:

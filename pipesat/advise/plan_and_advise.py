@@ -138,7 +138,7 @@ def plan(
     unit = layers.memory_unit
     layers = with_reserve(layers, one_in_unit("reserve", reserve, unit))
     require_choice(layers, recompute, source)
-    capacity = None if memory is None else in_unit("memory", memory, unit)
+    capacity = None if memory is None else in_unit("memory", memory, unit, limit=True)
     delay = delay_of(latency, bandwidth, layers)
     with said_of(source):
         some = Pipeline(devices=devices, microbatches=microbatches, memory=capacity, delay=delay)
@@ -278,7 +278,7 @@ def advise(
         require_units(memory=memory, reserve=reserve)
     unit = known.layers.memory_unit
     if memory is not None:
-        known = known._replace(memory=one_in_unit("memory", memory, unit, up=False))
+        known = known._replace(memory=one_in_unit("memory", memory, unit, limit=True))
     if bandwidth is not None:
         known = known._replace(bandwidth=rate("bandwidth", bandwidth), within=False)
     if tokens is not None:

@@ -17,7 +17,7 @@ from pipesat.advise.orders import SOME_SETTINGS
 from pipesat.advise.question import OFFLOAD, Question
 from pipesat.check.checker import check
 from pipesat.compare.hand_written import baseline, baselines
-from pipesat.core.amounts import SECONDS
+from pipesat.core.amounts import seconds_of
 from pipesat.core.claims import ratio
 from pipesat.core.errors import Contradiction, NotApplicable
 from pipesat.core.showing import ranges
@@ -172,7 +172,7 @@ class Row:
 
     def tokens_per_second(self, question: Question) -> float | None:
         """``None`` where the tokens or the unit of time are unknown."""
-        second = SECONDS.get(question.layers.time_unit)
+        second = seconds_of(question.layers.time_unit)
         if question.tokens is None or second is None or not self.makespan:
             return None
         return question.microbatches * question.tokens / float(self.makespan * second)

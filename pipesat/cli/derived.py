@@ -172,6 +172,7 @@ class Several(Option):
         alone = isinstance(self.type, AnnotatedValue) and self.type.wanted.kinds.keys() & {
             "int",
             "str",
+            "float",
         }
         return found[0] if alone and len(found) == 1 else found
 
@@ -241,11 +242,17 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _decimal(text: str) -> float:
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return float(text)
+
+
 _MADE: Final[dict[str, Callable[[str], Any]]] = {
     "str": str,  # first: the function reads it, as 40GiB or 40
     "Literal": str,
     "int": _whole,
-    "float": float,
+    "float": _decimal,
     "Path": Path,
 }
 

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pipesat.core.amounts import factor, share
+from pipesat.core.amounts import exactly, factor, share, whole_times
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
-from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches, Placement, Slicing
+from pipesat.core.settings import (
+    Amount,
+    Chunks,
+    Cost,
+    Count,
+    Devices,
+    Microbatches,
+    Placement,
+    Slicing,
+)
 from pipesat.problem.building import Split, StageBackward
 from pipesat.problem.geometry import Geometry, chunks_of
 from pipesat.problem.lengths import microbatches_from_lengths, read_lengths, slices_from_lengths
@@ -20,16 +30,21 @@ from pipesat.problem.ops import KINDS, Kind
 from pipesat.problem.problem import Problem
 from pipesat.problem.stated import warned
 
-_PAIR_TIME: Final = re.compile(r"(?:(F|BW|B|W)\+(F|BW|B|W)=)?([0-9]{1,18})(?:/([0-9]{1,18}))?")
+_PAIR_TIME: Final = re.compile(
+    r"(?:(F|BW|B|W)\+(F|BW|B|W)=)?([0-9]{1,18}(?:\.[0-9]{1,9}|/[0-9]{1,18})?)"
+)
+
+
+_TIMES: Final = ("F", "B", "W", "BW", "link_delay")
 
 
 @public
 def problem_from_numbers(
     *,
     devices: Devices,
-    F: Amount | Sequence[Amount],
-    B: Amount | Sequence[Amount],
-    W: Amount | Sequence[Amount],
+    F: Cost | Sequence[Cost],
+    B: Cost | Sequence[Cost],
+    W: Cost | Sequence[Cost],
     microbatches: Microbatches | None = None,
     lengths: Sequence[int] | Path | None = None,
     reference: Amount | None = None,
@@ -38,14 +53,14 @@ def problem_from_numbers(
     order: Literal["given", "same", "free"] | None = None,
     slices: Count | None = None,
     slicing: Slicing = "tokens",
-    BW: Amount | Sequence[Amount] | None = None,
+    BW: Cost | Sequence[Cost] | None = None,
     held_after_F: int | str | Sequence[int | str] = 0,
     held_after_B: int | str | Sequence[int | str] = 0,
     layers: Count | None = None,
     split: Split = "even",
     placement: Placement = "chain",
     chunks: Chunks | None = None,
-    link_delay: Amount = 0,
+    link_delay: Cost = 0,
     memory: int | str | Sequence[int | str] | None = None,
     static: int | str | Sequence[int | str] = 0,
     backward: StageBackward = "either",
@@ -108,17 +123,28 @@ def problem_from_numbers(
         Time of a pair of two kinds on one device, F+BW unless named, or NUM/DEN of what they take
         alone.
     time_unit
-        Of all times: us, ms, s.
+        Of all times: us, ms, s. With decimals, the file has the next finer one that has none.
     memory_unit
-        Of all memory amounts: MiB, GiB.
+        Of all memory amounts: MiB, GiB. Amounts as 2.4GiB need none.
     """
     given = dict(locals())
     listed = _listed(lengths, reference, quadratic, tolerance, order, microbatches, slices, slicing)
     laps = chunks_of(placement, chunks)
     pairs = _pairs(pair_time, Geometry(placement, devices, laps).homes)
+    several = {key: given[key] for key in _TIMES if given[key] is not None}
+    times = {
+        key: [*map(exactly, value if isinstance(value, Iterable) else [value])]
+        for key, value in several.items()
+    }
+    times["pair_time"] = [one["time"] for one in pairs if "time" in one]
+    scale, given["time_unit"] = whole_times(times, time_unit)
+    for key, value in several.items():
+        found = [int(scale * one) for one in times[key]]
+        given[key] = found if isinstance(value, Iterable) else found[0]
+    pairs = [one | {"time": int(scale * one["time"])} if "time" in one else one for one in pairs]
     pairing: dict[str, Any] = {} if overlap is None else {"FB": factor("overlap", overlap)}
     pairing |= {"pairs": pairs} if pairs else {}
-    given |= {"microbatches": listed or microbatches, "comm": link_delay}
+    given |= {"microbatches": listed or microbatches, "comm": given["link_delay"]}
     given |= {"overlap": pairing or None}
     return warned(made(given))
 
@@ -172,8 +198,8 @@ def _pairs(texts: Sequence[str], homes: Sequence[int]) -> list[dict[str, Any]]:
         if kinds in found:
             expected = f"expected each combination once; {kinds[0]}+{kinds[1]} is there already"
             raise BadInput(expected, where="pair_time", value=text)
-        num, den = int(match[3]), match[4]
-        found[kinds] = {"time": num} if den is None else {"factor": [num, int(den)]}
+        num, slash, den = match[3].partition("/")
+        found[kinds] = {"factor": [int(num), int(den)]} if slash else {"time": Fraction(num)}
     return [
         {"ops": [f"{stage}{one}", f"{other}{two}"]} | said
         for (one, two), said in found.items()

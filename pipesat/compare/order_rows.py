@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipesat.core.amounts import rounded_down, time_text
+from pipesat.core.amounts import rounded_down, seconds_of, time_text
 from pipesat.core.claims import Bound, Standing, against
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.schedule.microbatch_order import Permutation, permuted
@@ -124,10 +124,8 @@ class MicrobatchOrders(Displayed):
 
     def seconds(self, time: int | None) -> float | None:
         """A time in seconds; ``None`` where the problem does not say its unit."""
-        from pipesat.runtimes.trace import MICROSECONDS
-
-        scale = MICROSECONDS.get(self.problem.time_unit)
-        return None if time is None or scale is None else time * scale[0] / scale[1] / 1e6
+        second = seconds_of(self.problem.time_unit)
+        return None if time is None or second is None else float(time * second)
 
     @property
     def lower_bound(self) -> int:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from itertools import count
 from math import isfinite
 from numbers import Integral
 from typing import Final, TypeAlias
@@ -61,19 +62,18 @@ def _shown(steps: int, digits: int) -> str:
     return f"{'-' if steps < 0 else ''}{whole}" + (f".{rest:0{digits}}" if digits else "")
 
 
-_AMOUNT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KMGT]i?B|B)", re.IGNORECASE)
+_MEASURE: Final = re.compile(r"(?:(1e-[0-9]{1,2}|[0-9]{1,15}(?:\.[0-9]{1,9})?) ?)?([^\W\d_]+)")
 _SHARE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(%?)")
 _FACTOR = re.compile(r"([0-9]{1,13})/([0-9]{1,13})")
 _RATE: Final = re.compile(r"[0-9]{1,13}(\.[0-9]{1,12})?|[0-9]{1,13}/[0-9]{1,13}")
 MOST_BYTES: Final = 10**15
-_POWERS: Final = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-SECONDS: Final = {
-    "s": Fraction(1),
-    "ms": Fraction(1, 10**3),
-    "us": Fraction(1, 10**6),
-    "ns": Fraction(1, 10**9),
+_BYTES: Final = {"b": Fraction(1)} | {
+    f"{letter}{i}b": Fraction(base**power)
+    for power, letter in enumerate("kmgt", 1)
+    for i, base in (("", 1000), ("i", 1024))
 }
-"""Of the units of time that are shown as milliseconds."""
+_SECONDS: Final = {name: Fraction(1, 1000**n) for n, name in enumerate(("s", "ms", "us", "ns"))}
+_SPELLED: Final = dict.fromkeys(("\u00b5s", "\u03bcs"), _SECONDS["us"])  # micro sign, Greek mu
 SHARE: Final = re.compile(r"1e-(\d{1,2}) (.+?)s?")
 """Units of memory that are a power of ten of another one, as ``1e-4 stage activation``."""
 _PLAIN: Final = 100  # milliseconds: from here on one decimal is enough
@@ -87,15 +87,43 @@ def amount(option: str, text: str) -> int:
     BadInput
         If it has no unit or is no amount.
     """
-    match = _AMOUNT.fullmatch(text.strip())
-    if match is None:
+    return int(_exact_amount(option, text))
+
+
+def _exact_amount(option: str, text: str) -> Fraction:
+    size = _measured(text.lower(), _BYTES) if text.strip()[:1].isdecimal() else None
+    if size is None:
         raise BadInput("expected an amount with its unit, as 40GiB", where=option, value=text)
-    unit = match[2].upper()
-    base = 1024 if "I" in unit else 1000
-    count = int(Fraction(match[1]) * base ** _POWERS[unit[0]])
-    if count > MOST_BYTES:
+    if size > MOST_BYTES:
         raise BadInput(f"expected at most {MOST_BYTES} bytes", where=option, value=text)
-    return count
+    return size
+
+
+def _measured(text: str, sizes: Mapping[str, Fraction]) -> Fraction | None:
+    """Read ``40gib``, or a unit: a name alone, or a number of it as ``1e-3 gib``."""
+    match = _MEASURE.fullmatch(text.strip())
+    size = sizes.get(match[2]) if match else None
+    return Fraction(match[1] or 1) * size if match and size else None
+
+
+def unit_for(amounts: Sequence[object]) -> str:
+    """Return a unit in which all amounts are whole numbers; empty if any of them has no unit.
+
+    It is a binary one or one that they name, or a part of it as ``1e-1 GiB``: of those with the
+    fewest digits the largest.
+    """
+    texts = [one.strip() for one in amounts if isinstance(one, str)]
+    sizes = [_measured(text.lower(), _BYTES) for text in texts]
+    if not texts or len(texts) < len(amounts) or None in sizes:
+        return ""
+    names = {text.lstrip("0123456789. ") for text in texts} | {*_UNITS}
+
+    def digits(unit: str) -> int:
+        each = _BYTES[unit.lower()]
+        return next(n for n in count() if all((10**n * x / each).denominator == 1 for x in sizes))
+
+    unit = min(sorted(names), key=lambda name: (digits(name), -_BYTES[name.lower()]))
+    return f"1e-{parts} {unit}" if (parts := digits(unit)) else unit
 
 
 def in_bytes(where: str, given: int | str | Sequence[int | str]) -> int | list[int]:
@@ -112,51 +140,56 @@ def in_bytes(where: str, given: int | str | Sequence[int | str]) -> int | list[i
 
 
 def in_unit(
-    where: str, given: int | str | Sequence[int | str], unit: str, *, up: bool = False
+    where: str, given: int | str | Sequence[int | str], unit: str, *, limit: bool = False
 ) -> int | list[int]:
     """Return memory in a file's unit: numbers of it, or texts such as 80GiB if it is one of bytes.
 
-    What is no whole number of units is rounded down, or ``up``. A text of several, separated by
-    commas, is a list.
+    A ``limit`` is rounded down: all that is held is whole numbers of units, so nothing less fits.
+    A text of several, separated by commas, is a list.
 
     Raises
     ------
     BadInput
-        If it is neither.
+        If it is neither, or no whole number of units.
     """
     if isinstance(given, str) and "," in given:
         given = given.split(",")
     if isinstance(given, str | int | Integral):
-        return _of_unit(where, given, unit, up=up)
-    return [_of_unit(where, each, unit, up=up) for each in given]
+        return _of_unit(where, given, unit, limit=limit)
+    return [_of_unit(where, each, unit, limit=limit) for each in given]
 
 
-def _of_unit(where: str, given: int | str, unit: str, *, up: bool) -> int:
+def _of_unit(where: str, given: int | str, unit: str, *, limit: bool) -> int:
     if not isinstance(given, str):
         return given
     word = given.strip()
     if re.fullmatch("[0-9]{1,13}", word):
         return int(word)
     each = bytes_of(unit)
-    plain = f"a whole number in {unit or 'the unit of the file'}"
+    plain = f"a whole number{f' in {unit}' if unit else ', as no memory unit is stated'}"
     if each is None:
         raise BadInput(f"expected {plain}", where=where, value=given)
     try:
-        return (amount(where, word) + (each - 1 if up else 0)) // each
+        number = _exact_amount(where, word) / each
     except BadInput:
         text = f"expected an amount as 40GiB or 80GB, or {plain}"
         raise BadInput(text, where=where, value=given) from None
+    if number.denominator > 1 and not limit:
+        near, fits = significant(number, 6), unit_for([word])
+        text = f"expected {plain}, and it is {near}. In the memory unit '{fits}' it is one"
+        raise BadInput(text, where=where, value=given)
+    return math.floor(number)
 
 
-def one_in_unit(where: str, given: int | str, unit: str, *, up: bool = True) -> int:
-    """Return one amount as of :func:`in_unit`, rounded up unless said otherwise.
+def one_in_unit(where: str, given: int | str, unit: str, *, limit: bool = False) -> int:
+    """Return one amount as of :func:`in_unit`.
 
     Raises
     ------
     BadInput
         If it is none, or there are several.
     """
-    value = in_unit(where, given, unit, up=up)
+    value = in_unit(where, given, unit, limit=limit)
     if isinstance(value, list):
         raise BadInput("expected one amount for all devices", where=where, value=given)
     return value
@@ -218,7 +251,7 @@ def share(where: str, given: float | Fraction | str, most: int = 1) -> Fraction:
     return value
 
 
-def readable(size: int, towards: Rounding = rounded) -> str:
+def readable(size: Number, towards: Rounding = rounded) -> str:
     """Show bytes with three digits: ``1.25 GiB``; ``towards`` says how they are rounded."""
     value, unit = Fraction(size), "B"
     for unit in _UNITS:
@@ -237,12 +270,31 @@ def _bytes_shown(text: str) -> Fraction:
     return Fraction(number) * power
 
 
-def bytes_of(unit: str) -> int | None:
-    """Return the bytes of a unit of memory; ``None`` if it is not one of bytes."""
-    try:
-        return amount("memory_unit", f"1{unit}")
-    except BadInput:
-        return None
+def bytes_of(unit: str) -> Fraction | None:
+    """Return the bytes of a unit of memory, as MiB or 1e-1 GiB; ``None`` if it is none of bytes."""
+    return _measured(unit.lower(), _BYTES) or None
+
+
+def seconds_of(unit: str) -> Fraction | None:
+    """Return the seconds of a unit of time, as us or 100 us; ``None`` if it is none of seconds."""
+    return _measured(unit, _SECONDS | _SPELLED) or None
+
+
+def whole_times(times: Mapping[str, Sequence[Number]], unit: str) -> tuple[int, str]:
+    """Return how many of the next finer unit one is, in which all times are whole, and that unit.
+
+    Raises
+    ------
+    BadInput
+        If there is none down to nanoseconds, or the unit is not one of time.
+    """
+    names, scale = [*_SECONDS], 1
+    while odd := next(((k, v) for k, row in times.items() for v in row if v * scale % 1), None):
+        if unit not in names[:-1]:
+            text = "expected an integer, or decimals of s, ms or us (time=ms) down to whole ns"
+            raise BadInput(text, where=odd[0], value=float(odd[1]))
+        unit, scale = names[names.index(unit) + 1], 1000 * scale
+    return scale, unit
 
 
 def memory_text(
@@ -276,7 +328,7 @@ def in_whole_units(value: int, unit: str) -> tuple[str, str]:
 
 def time_text(value: Number, unit: str, towards: Rounding = rounded) -> str:
     """Show a time in milliseconds where its unit is known; a lower limit with ``rounded_down``."""
-    second = SECONDS.get(unit)
+    second = seconds_of(unit)
     if second is None:
         text = f"{value:,}" if isinstance(value, int) else significant(value, 6, towards)
         return f"{text} {unit}".rstrip()
@@ -289,7 +341,9 @@ def time_text(value: Number, unit: str, towards: Rounding = rounded) -> str:
 
 def memory_cell(value: int, unit: str) -> str:
     """Show memory as a table's cell does: parts of a unit without it, as the table names it."""
-    return in_whole_units(value, unit)[0] if SHARE.fullmatch(unit) else memory_text(value, unit)
+    if bytes_of(unit) is None and SHARE.fullmatch(unit):
+        return in_whole_units(value, unit)[0]
+    return memory_text(value, unit)
 
 
 def time_cell(value: float | None, unit: str, towards: Rounding = rounded) -> str:
@@ -301,4 +355,4 @@ def time_cell(value: float | None, unit: str, towards: Rounding = rounded) -> st
 
 def unit_of_cells(unit: str) -> str:
     """Return the unit of :func:`time_cell`."""
-    return "ms" if unit in SECONDS else unit
+    return "ms" if seconds_of(unit) else unit

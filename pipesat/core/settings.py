@@ -56,6 +56,8 @@ Microbatches: TypeAlias = Annotated[int, Within(1, 2_000_000, "M")]
 """Of the 4,000,000 ops that a problem may have, every microbatch has two."""
 Chunks: TypeAlias = Annotated[int, Within(1, 16384, "V")]
 Amount: TypeAlias = Annotated[int, Within(0, MOST_AMOUNT, hint=" (no fractions: a smaller unit)")]
+Cost: TypeAlias = Annotated[float, Within(0, MOST_AMOUNT)]
+"""A time as somebody types it, also with decimals."""
 Count: TypeAlias = Annotated[int, Within(1, 10**6)]
 Steps: TypeAlias = Annotated[int, Within(0, 10**6)]
 RunSteps: TypeAlias = Annotated[int, Within(1, 10_000)]

@@ -14,12 +14,12 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from pipesat.core.amounts import (
-    SECONDS,
     Rounding,
     memory_cell,
     rounded,
     rounded_down,
     rounded_up,
+    seconds_of,
     significant,
     time_cell,
 )
@@ -108,7 +108,7 @@ def table_of(
     columns = []
     for place, name in enumerate(names):
         number = not any(isinstance(record[name], str) for record in records)
-        head = f"{name}_(ms)" if units.get(name) in SECONDS else name
+        head = f"{name}_(ms)" if seconds_of(units.get(name, "")) else name
         may_go = name == "baseline" or (number and name != "gap")
         columns.append(Column(head.replace("_", "\n"), number, place if may_go else 0))
     lines = [
@@ -118,7 +118,7 @@ def table_of(
 
 
 def _cell(name: str, value: Any, unit: str) -> str:
-    if unit in SECONDS:
+    if seconds_of(unit):
         return time_cell(value, unit, rounded_down if name == "bound" else rounded)
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -27,7 +27,14 @@ from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 
-from pipesat.core.amounts import SECONDS, SHARE, bytes_of, rounded_down, rounded_up, significant
+from pipesat.core.amounts import (
+    SHARE,
+    bytes_of,
+    rounded_down,
+    rounded_up,
+    seconds_of,
+    significant,
+)
 from pipesat.draw.device_rows import UPPER
 from pipesat.draw.style import (
     CAPACITY,
@@ -102,7 +109,7 @@ def file_of(figure: Figure, kind: str) -> bytes:
     if kind != "png":
         dates = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
         title = short(str(figure.get_label()), 400)
-        about = dict.fromkeys(dates[kind]) | {"Title": title or None}
+        about = dict.fromkeys(dates[kind]) | ({"Title": title} if title else {})
     stream = io.BytesIO()
     with own_settings():
         figure.savefig(stream, format=kind, dpi=DPI, metadata=about)
@@ -141,7 +148,7 @@ def _characters() -> frozenset[int]:
 
 def unit_of_time(unit: str, largest: float) -> tuple[float, str]:
     """Return what times are multiplied with, and in which unit they are then shown."""
-    second = SECONDS.get(unit)
+    second = seconds_of(unit)
     if second is None:
         return 1.0, unit
     seconds = float(second) * largest
@@ -151,14 +158,13 @@ def unit_of_time(unit: str, largest: float) -> tuple[float, str]:
 
 def unit_of_memory(unit: str, largest: float) -> tuple[Fraction, str]:
     """Return what amounts are multiplied with, and in which unit they are then shown."""
-    if share := SHARE.fullmatch(unit):
-        return Fraction(1, 10 ** int(share[1])), f"{share[2]}s"
     each = bytes_of(unit)
     if each is None:
-        return Fraction(1), unit
+        share = SHARE.fullmatch(unit)
+        return (Fraction(1, 10 ** int(share[1])), f"{share[2]}s") if share else (Fraction(1), unit)
     names = ("B", "KiB", "MiB", "GiB", "TiB")
     power = next((n for n in range(4) if largest * each < 1000 * 1024**n), 4)
-    return Fraction(each, 1024**power), names[power]
+    return each / 1024**power, names[power]
 
 
 def amount_text(value: int, unit: str, largest: int, within: int | None = None) -> str:

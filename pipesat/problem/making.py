@@ -9,7 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
-from pipesat.core.amounts import one_in_unit
+from pipesat.core.amounts import one_in_unit, unit_for
 from pipesat.core.complaint import validated_at
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.strict_json import MOST_DEVICES, MOST_STAGES
@@ -62,7 +62,8 @@ def built(given: Mapping[str, Any]) -> Problem:
 def made(given: Mapping[str, Any]) -> Problem:
     """Return the problem of :func:`built`; what is not given is as it is by default."""
     defaults = {name: parameter.default for name, parameter in _PARAMETERS.items()}
-    said = _in_units(defaults | _plain(given))
+    said = defaults | _plain(given)
+    said = _in_units(said | {"memory_unit": said["memory_unit"] or _unit_of(said)})
     placement = said["placement"]
     geometry = Geometry(placement, said["devices"], chunks_of(placement, said["chunks"]))
     require_few(geometry)
@@ -179,7 +180,7 @@ def restated(problem: Problem, **given: Any) -> Problem:
     """Return a copy of a problem in which the first of these is otherwise."""
     key = next(iter(given))
     with said_of(f"Problem.with_{key}"):
-        said = _in_units(_plain(given) | {"memory_unit": problem.memory_unit})
+        said = _in_units(_plain(given) | {"memory_unit": problem.memory_unit}, limits=("memory",))
         whole = with_idle_keys(problem)
         return valid(replace(whole, **_changes(whole, key, said[key], said.get("order"))))
 
@@ -224,10 +225,20 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _in_units(given: Mapping[str, Any]) -> dict[str, Any]:
+def _unit_of(given: Mapping[str, Any]) -> str:
+    """A unit for all amounts, such as ``40GiB``; none if any is a plain number."""
+    if "'held" in repr((given["modes"], given["microbatches"])):
+        return ""
+    values = (given[key] for key in _OF_MEMORY)
+    said = [one for value in values for one in (value if isinstance(value, list) else [value])]
+    shares = [one for one in said if isinstance(one, str) and share_of_1f1b(one) is not None]
+    return unit_for([one for one in said if one not in (None, 0, "0", *shares)])
+
+
+def _in_units(given: Mapping[str, Any], limits: tuple[str, ...] = ()) -> dict[str, Any]:
     """What is given, amounts such as ``40GiB`` in the problem's unit, shares of 1F1B's as such.
 
-    A capacity is rounded down, what is held is rounded up.
+    ``limits`` are rounded down, the others are whole numbers of units.
     """
 
     def read(where: str, value: Any) -> Any:
@@ -236,8 +247,8 @@ def _in_units(given: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(value, str):
             return value
         share = share_of_1f1b(value) if where == "memory" else None
-        unit, up = given["memory_unit"], not where.startswith("memory")
-        return one_in_unit(where, value, unit, up=up) if share is None else share
+        unit, limit = given["memory_unit"], where.startswith(limits)
+        return one_in_unit(where, value, unit, limit=limit) if share is None else share
 
     return {key: read(key, value) if key in _OF_MEMORY else value for key, value in given.items()}
 

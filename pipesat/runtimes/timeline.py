@@ -19,7 +19,7 @@ from pipesat.problem.rules import duration, offload_of
 from pipesat.runtimes.torch.companions import OwnWords
 from pipesat.runtimes.torch.csv_file import items_of
 from pipesat.runtimes.torch.lint import parse_cell
-from pipesat.runtimes.trace import MICROSECONDS
+from pipesat.runtimes.trace import microseconds_of
 from pipesat.schedule.schedule import Order, Schedule, Timed, TimedCopy
 from pipesat.schedule.timing import linearize
 
@@ -206,7 +206,7 @@ def equal_compute(problem: Problem, timeline: Timeline) -> Timeline:
 
 def us_per_unit(problem: Problem) -> float:
     """Microseconds per time unit of a problem; a unit that is no time counts as 1 us."""
-    numerator, denominator = MICROSECONDS.get(problem.time_unit, (1, 1))
+    numerator, denominator = microseconds_of(problem.time_unit) or (1, 1)
     return numerator / denominator
 
 

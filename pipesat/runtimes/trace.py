@@ -2,16 +2,17 @@
 
 One process per device with its ops on the thread ``compute``; the second member of a pair stands on
 a second thread, ``overlapped``, copies from and to the host on ``copies in`` and ``copies out``.
-The format's times are microseconds: problems in ns, us, ms or s show their true times, in any other
-unit one unit is shown as 1 us.
+The format's times are microseconds: problems in a unit of seconds show their true times, in any
+other unit one unit is shown as 1 us.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
+from pipesat.core.amounts import seconds_of
 from pipesat.problem.ops import PHASE_OF, Copy, Op, Unreadable, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import inputs_of
@@ -23,20 +24,18 @@ TraceEvent: TypeAlias = dict[str, Any]
 Scale: TypeAlias = tuple[int, int]
 """Microseconds per time unit: numerator and denominator."""
 
-MICROSECONDS: Final[dict[str, Scale]] = {
-    "ns": (1, 1000),
-    "us": (1, 1),
-    "µs": (1, 1),  # U+00B5, micro sign
-    "μs": (1, 1),  # U+03BC, Greek mu
-    "ms": (1000, 1),
-    "s": (1_000_000, 1),
-}
 _MOST_ITEMS_WITH_FLOWS = 20_000  # arrows of larger schedules would only fill the file
+
+
+def microseconds_of(unit: str) -> Scale | None:
+    """Return how many a unit of time is; ``None`` if it is not one of seconds."""
+    second = seconds_of(unit)
+    return second and (10**6 * second).as_integer_ratio()
 
 
 def trace_bytes(problem: Problem, schedule: Schedule) -> bytes:
     """Return the trace as a JSON file, one event per line."""
-    scale = MICROSECONDS.get(problem.time_unit, (1, 1))
+    scale = microseconds_of(problem.time_unit) or (1, 1)
     ran = [*_ran(problem, schedule, scale)]
     events = [*_names(problem, schedule), *ran, *_memory(problem, schedule, scale)]
     if len(schedule) <= _MOST_ITEMS_WITH_FLOWS:
@@ -58,7 +57,7 @@ def trace_bytes(problem: Problem, schedule: Schedule) -> bytes:
 
 def trace_notes(problem: Problem, schedule: Schedule) -> Iterator[str]:
     """Yield what a trace does not show as it is."""
-    if problem.time_unit not in MICROSECONDS:
+    if not seconds_of(problem.time_unit):
         unit = problem.time_unit or "time unit"
         yield f"1 {unit} is shown as 1 us: the format knows no other time"
     if len(schedule) > _MOST_ITEMS_WITH_FLOWS and len(problem.devices) > 1:

@@ -74,6 +74,20 @@ def test_a_file_is_written_that_other_commands_read(cli: Run, tmp_path: Path) ->
     assert path.read_text().count("\n") < 20  # a stage a line: to be read and edited
 
 
+def test_decimals_of_a_unit_are_whole_numbers_of_a_finer_one(cli: Run) -> None:
+    """As profilers print them: 11.2 ms are 11,200 us, and so are all times of the file."""
+    times = ["--times", "F=11.2,12,B=12,W=9.25", "--units", "time=ms", "--link-delay", "0.6"]
+    made = ["problem", "new", "--devices", 2, "--microbatches", 4, "--overlap", "pair=20.5"]
+    document = json.loads(cli(*made, *times).out)
+    assert document["time_unit"] == "us"
+    assert [[stage[key] for key in "FBW"] for stage in document["stages"]] == [
+        [11200, 12000, 9250],
+        [12000, 12000, 9250],
+    ]
+    assert document["comm"] == {"default": 600}
+    assert {pair["time"] for pair in document["overlap"]["pairs"]} == {20500}
+
+
 def test_names_of_any_characters(cli: Run) -> None:
     name = '[red]ü\x1b\U0001f600"'
     outcome = cli("problem", "new", *BASIC, "--name", name)
@@ -86,10 +100,11 @@ def test_names_of_any_characters(cli: Run) -> None:
     [
         (
             ["--times", "F=ten"],
-            r"--times F: got 'ten', expected an integer from 0 to 10\^12 .*or several",
+            r"--times F: got 'ten', expected a number from 0 to 10\^12, or several",
         ),
-        (["--times", "F=-1"], "--times F: got '-1', expected an integer"),
-        (["--times", "F=1.5"], "--times F: got '1.5', .*no fractions: a smaller unit"),
+        (["--times", "F=-1"], "--times F: got '-1', expected a number"),
+        (["--times", "F=1.5"], r"--times F: got 1.5, .*decimals of s, ms or us \(time=ms\)"),
+        (["--times", "W=1.0005", "--units", "time=ns"], "--times W: got 1.0005, .*whole ns"),
         (["--times", "F=1,,2"], "--times F: got '1,,2'"),
         (["--times", "F=١"], "--times F: got '١'"),
         (["--times", "F=1,2,B=1,2,3"], "--times B: 3 values, expected 2 as `--times F` says"),
@@ -103,7 +118,7 @@ def test_names_of_any_characters(cli: Run) -> None:
         ),
         (
             ["--times", "F=9999999999999"],
-            "--times F: got '9999999999999', expected an integer from",
+            "--times F: got '9999999999999', expected a number from",
         ),
         (["--placement", "chunks=2"], "--placement chunks: got 2, only a loop has a choice"),
         (["--placement", "loop,chunks=9000"], "--placement chunks: 18000 stages, expected at most"),

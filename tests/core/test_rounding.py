@@ -9,14 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesat.core.amounts import (
+    bytes_of,
+    memory_cell,
     memory_text,
     readable,
     rounded,
     rounded_down,
     rounded_up,
     significant,
+    time_text,
+    unit_for,
 )
 from pipesat.core.claims import Standing, at_least, at_most, change, excess, percent, times
+from pipesat.draw.figures import unit_of_memory
 
 FRACTIONS = st.fractions(-(10**6), 10**6) | st.builds(
     Fraction, st.integers(0, 10**18), st.integers(1, 10**18)
@@ -85,6 +90,36 @@ def test_memory_beside_a_capacity_never_reads_as_the_opposite(
 def test_a_device_that_is_just_full_is_shown_so() -> None:
     assert memory_text(76292, "MiB", within=76293) == "74.5 GiB"
     assert memory_text(76293, "MiB", within=76292) == "74.6 GiB"
+
+
+def test_units_may_have_a_number_in_front() -> None:
+    """120 tenths of a GiB are 12 GiB, in any spelling."""
+    for unit in ("0.1GiB", "0.1 GiB", "1e-1 GiB", "1e-1 gib"):
+        assert memory_text(120, unit) == memory_cell(120, unit) == "12 GiB"
+        assert unit_of_memory(unit, 120) == (Fraction(1, 10), "GiB")
+    assert memory_cell(120, "1e-1 activation") == "12"
+    assert [bytes_of(unit) for unit in ("KiB", "kb", "0 GiB", "GiBs", "", "3")] == [
+        *(1024, 1000),
+        *(None,) * 4,
+    ]
+    assert [time_text(5, unit) for unit in ("0.1ms", "100us", "100 \u00b5s")] == ["0.5 ms"] * 3
+
+
+@pytest.mark.parametrize(
+    ("amounts", "unit"),
+    [
+        (["12GiB", "2.4GiB"], "1e-1 GiB"),
+        (["12GiB", "512 MiB"], "MiB"),
+        (["12GiB", "2.4GiB", "1.1MiB"], "1e-1 MiB"),
+        (["1GB", "1KiB"], "B"),
+        (["12GiB", 3], ""),
+        (["much"], ""),
+        ([], ""),
+    ],
+)
+def test_the_unit_in_which_all_amounts_are_whole_numbers(amounts: list[object], unit: str) -> None:
+    """2.4 GiB are 2,457.6 MiB, and 1 GB is 976,562.5 KiB."""
+    assert unit_for(amounts) == unit
 
 
 # 5/19 is 26.3157... %, 1/20 exactly 5 %

@@ -215,7 +215,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: Problem.chain(2, 4, **UNIT, memory="much"),
-        "Problem.chain: memory: got 'much', expected a whole number in the unit of the file",
+        "Problem.chain: memory: got 'much', expected a whole number, as no memory unit is stated",
     ),
     (
         lambda: Problem.chain(2, [{"name": "a", "count": 2}], **UNIT, memory="1f1b"),
@@ -258,12 +258,37 @@ def test_messages_are_those_of_files(call: Callable[[], Any], message: str) -> N
 
 
 def test_memory_may_be_an_amount_with_its_unit() -> None:
-    """40 GiB are 40,960 MiB; a capacity of 1.5 MiB is rounded down, what is held up."""
+    """40 GiB are 40,960 MiB. Only a capacity that is set later is rounded down: as much fits."""
     same = {"F": 1, "B": 1, "W": 1, "memory_unit": "MiB"}
-    memory = ["40GiB", "1.5MiB"]
-    problem = Problem.chain(2, 2, **same, memory=memory, static="1.5MiB", held_after_F=1)
-    assert [(d.memory, d.static) for d in problem.devices] == [(40960, 2), (1, 2)]
-    assert problem.with_memory("1GiB").devices[0].memory == 1024
+    memory = ["40GiB", "2MiB"]
+    problem = Problem.chain(2, 2, **same, memory=memory, static="1MiB", held_after_F=1)
+    assert [(d.memory, d.static) for d in problem.devices] == [(40960, 1), (2, 1)]
+    assert problem.with_memory("1.5MiB").devices[0].memory == 1
+    with pytest.raises(
+        BadInput, match=r"whole number in MiB, and it is 1\.5\. In .* 'KiB' it is one"
+    ):
+        problem.with_static("1.5MiB")
     assert Problem.chain(1, 2, **same, held_after_F="2GiB").stages[0].held_after_F == 2048
-    with pytest.raises(BadInput, match="memory: got '40GiB', expected a whole number"):
-        Problem.chain(1, 2, F=1, B=1, W=1, memory="40GiB")
+
+
+AMOUNTS = {"F": 1, "B": 1, "W": 1, "memory": "12GiB", "held_after_F": "2.4GiB"}
+
+
+def test_no_amount_is_rounded() -> None:
+    """Five activations of 2.4 GiB fit into 12 GiB, rounded up to MiB only four."""
+    made = Problem.chain(2, 8, **AMOUNTS)
+    assert (made.memory_unit, made.devices[0].memory) == ("1e-1 GiB", 120)
+    assert made.stages[0].held_after_F == 24
+    for unit in ("MiB", "GiB"):
+        with pytest.raises(BadInput, match=r"held_after_F: got '2\.4GiB', .* '1e-1 GiB' it is one"):
+            Problem.chain(2, 8, **AMOUNTS, memory_unit=unit)
+    shared = Problem.chain(2, 8, **AMOUNTS | {"memory": "1f1b*0.5", "static": "512MiB"})
+    assert (shared.memory_unit, shared.devices[0].memory) == ("1e-1 GiB", 5 + 24)
+
+
+@pytest.mark.parametrize(
+    "beside", [{"memory": 12}, {"modes": [{"name": "r", "recompute": 1, "held_after_F": 0}]}]
+)
+def test_a_unit_is_chosen_only_where_no_plain_number_would_get_it(beside: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match="expected a whole number, as no memory unit is stated"):
+        Problem.chain(2, 8, **AMOUNTS | beside)

@@ -18,7 +18,7 @@ from typing import Any, Final
 from pipesat.compare.best_known import Comparison, over_capacity
 from pipesat.compare.hand_written import ScheduleRow
 from pipesat.compare.report.tables import ordered, plain, source_of
-from pipesat.core.amounts import SECONDS, SHARE, bytes_of
+from pipesat.core.amounts import SHARE, bytes_of, seconds_of
 from pipesat.draw.style import COPY_BACK, COPY_OUT, MEANING, TINTS, class_tints, fill, ink_on
 from pipesat.problem.ops import KINDS, PHASE_OF, Item, Kind, Op, Pair, members
 from pipesat.problem.problem import Problem
@@ -80,7 +80,7 @@ def case_data(case: Comparison, room: int = LARGEST) -> dict[str, Any]:
 
 def time_scale(unit: str) -> dict[str, Any]:
     """Return the unit that times are shown in, how many of it one is, and with which decimals."""
-    second = SECONDS.get(unit)
+    second = seconds_of(unit)
     if second is None:
         return {"unit": plain(unit, 20), "each": 1, "digits": 0}
     each = 1000 * second
@@ -91,7 +91,7 @@ def memory_scale(unit: str) -> dict[str, Any]:
     """Return the same of memory; bytes are shown in KiB, MiB, ..., whatever fits each amount."""
     each = bytes_of(unit)
     if each is not None:
-        return {"unit": "B", "each": each, "digits": 0}
+        return {"unit": "B", "each": float(each), "digits": 0}
     share = SHARE.fullmatch(unit)
     digits = int(share[1]) if share else 0
     return {"unit": plain(f"{share[2]}s" if share else unit, 40), "each": 10**-digits} | {

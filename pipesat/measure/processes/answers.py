@@ -229,7 +229,7 @@ def device_peaks(
         name, capacity = problem.device_name(number), problem.devices[number].memory
         units = error = fits = None
         if unit is not None:
-            units, fits = seen / unit, capacity is None or seen / unit <= capacity
+            units, fits = float(seen / unit), capacity is None or seen <= capacity * unit
             error = units / most - 1 if most else None
         peaks.append(DevicePeak(name, capacity, most, units, seen, error, fits))
     return tuple(peaks)

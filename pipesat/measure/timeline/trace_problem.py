@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from pipesat.core.amounts import in_unit
+from pipesat.core.amounts import in_unit, unit_for
 from pipesat.core.arrays import Floats
 from pipesat.core.errors import BadInput, Deadlock, said_of
 from pipesat.heuristics import BASELINES
@@ -33,7 +33,7 @@ from pipesat.problem.problem import (
 from pipesat.problem.problem_checks import valid
 from pipesat.schedule.timing import linearize
 
-UNIT: Final = "MiB"
+_UNIT: Final = "MiB"
 COUNTED: Final = "activations"
 """Unit of memory where none is given: one for each microbatch that a stage holds."""
 FITTED: Final = ", link delay fitted"
@@ -75,6 +75,15 @@ def problem_of(
     groups = [0] * steps.microbatches if classes is None else costs.groups(classes)[number].tolist()
     usual = max(groups, key=groups.count)
 
+    said = [one for text in filter(None, given) for one in text.split(",")]
+    unit = unit_for([f"1{_UNIT}", *said]) or _UNIT
+
+    def each(where: str, text: str | None, count: int) -> list[Any]:
+        """Return one amount per device or stage; ``None``: unlimited."""
+        limit = where == "memory"
+        found = None if text is None else in_unit(where, text, unit, limit=limit)
+        return one_each(found, count, where)
+
     def amounts(stage: int, group: int) -> dict[str, Any]:
         """Return the times of a stage's ops of one class."""
         found: dict[str, Any] = {}
@@ -87,7 +96,7 @@ def problem_of(
         b = round(found["BW"] * (0.5 if split is None else split))
         return found | {"B": b, "W": found["BW"] - b}
 
-    holds = _each("held", given.held, len(steps.homes), up=True) if held else [1] * len(steps.homes)
+    holds = each("held", given.held, len(steps.homes)) if held else [1] * len(steps.homes)
     stages = list[Stage]()
     for stage, (home, after) in enumerate(zip(steps.homes, holds, strict=True)):
         ran = {kind for of, kind in costs.parts if of == stage}
@@ -95,8 +104,8 @@ def problem_of(
         form = "split" if "BW" not in ran else "either" if "B" in ran else form
         held_after = {"held_after_F": after, "held_after_B": after}
         stages.append(Stage(home, **amounts(stage, usual), **held_after, backward=form))
-    room = _each("memory", given.memory, steps.devices) if held else most_held(step.order)
-    static = _each("static", given.static or "0", steps.devices, up=True)
+    room = each("memory", given.memory, steps.devices) if held else most_held(step.order)
+    static = each("static", given.static or "0", steps.devices)
     devices = (
         Device(f"rank {rank}", capacity, taken)
         for rank, (capacity, taken) in enumerate(zip(room, static, strict=True))
@@ -117,15 +126,10 @@ def problem_of(
         links=links_between(steps.homes, [numbers], lambda *_: link),
         name=name,
         time_unit="us",
-        memory_unit=UNIT if held else COUNTED,
+        memory_unit=unit if held else COUNTED,
     )
     with said_of("problem of the trace"):
         return valid(problem)
-
-
-def _each(where: str, text: str | None, count: int, *, up: bool = False) -> list[Any]:
-    """Return one amount per device or stage; ``None``: unlimited."""
-    return one_each(None if text is None else in_unit(where, text, UNIT, up=up), count, where)
 
 
 def most_held(order: Sequence[Sequence[Op]]) -> list[int]:
