@@ -246,7 +246,7 @@ def _cap(given: int | Fraction | str, unit: str) -> int | Fraction:
     if part is not None:
         return part
     try:
-        return one_in_unit("caps", given, unit, up=False)
+        return one_in_unit("caps", given, unit, limit=True)
     except BadInput as error:
         text = f"{error.expected}, or a share such as 1f1b*0.75"
         raise BadInput(text, where="caps", value=given) from None

@@ -23,6 +23,7 @@ from pipesat.compare.frontier.curve import Curve, KnownSchedule, size
 from pipesat.compare.frontier.solves import Study
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.progress import doing
+from pipesat.heuristics import BASELINES
 from pipesat.heuristics.registry import Build
 from pipesat.problem.problem import Problem
 from pipesat.schedule.result import Baseline
@@ -164,6 +165,8 @@ def _row(study: Study, cap: Cap) -> CapRow:
         if known.peak <= size(cap)
     ]
     fitting += [best for where, best in study.baselines.items() if size(where) <= size(cap)]
+    found = (one for one in curve.schedules if one.peak <= size(cap))  # for another cap, perhaps
+    fitting += [Baseline(s, one.value) for one in found if (s := one.schedule.source) in BASELINES]
     baseline = min(fitting, key=lambda baseline: baseline.value, default=None)
     seconds = study.spent.get(cap, 0.0)
     standing = curve.standing(cap)

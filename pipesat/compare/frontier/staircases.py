@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from operator import itemgetter
 from string import ascii_letters
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.compare.frontier.capacities import attainable, rounded_down
+from pipesat.core.amounts import significant
 from pipesat.draw.style import FAINT_INK, GRID, HELD
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ _STYLES: Final = (("#1b6ca8", "o"), ("#c1440e", "s"), ("#187f5e", "D"), ("#6a3d9
 _FEW_TICKS: Final = 4  # times the least value: up to here ticks at equal distances
 _TICKS: Final = {30: (1, 1.5, 2, 3, 4, 5, 7), 300: (1, 2, 5), math.inf: (1,)}
 """Which multiples of powers of ten have a tick, by the largest value over the least."""
+_FAR: Final = 2.5  # times the table's largest capacity: marks further right are only named
+_MARK: Final = 9.0  # points across
 _WIDE: Final = 1.5  # times the best value: from here on the values' axis is logarithmic
 
 
@@ -114,7 +118,9 @@ def _drawn(
     from pipesat.draw.figures import blank_figure, in_brackets, unit_of_memory, unit_of_time
 
     peaks = [peak for one in given for _, peak, _ in one.published]
-    right = max([1, *peaks, *(cap for one in given for cap in one.caps)])
+    far = _FAR * max(cap for one in given for cap in one.marks)
+    ends = [*peaks, *(cap for one in given for cap in one.caps)]
+    right = max([1, *(end for end in ends if end <= far)])
     best = min((value for one in given for value in one.values if value), default=1)
     memory, memory_unit = unit_of_memory(problem.memory_unit, right)
     time, time_unit = unit_of_time(problem.time_unit, best)
@@ -134,8 +140,8 @@ def _drawn(
     what = "proven impossible" + (" in all curves" if len(curves) > 1 else "")
     area: dict[str, Any] = {"step": "post", "color": HELD, "linewidth": 0, "label": what}
     axes.fill_between([*caps, 2 * right], 0, [*lowest, lowest[-1]], **area)
-    points = sorted({(peak, value) for one in curves for _, peak, value in one.published})
-    letters = dict(zip(points, ascii_letters, strict=False))
+    marks = {(peak, value) for one in curves for _, peak, value in one.published if peak <= right}
+    letters = _letters(axes, marks)
     for curve, style in zip(curves, cycle(_STYLES), strict=False):
         _draw(axes, curve, letters, 2 * right, *style, alone=len(curves) == 1)
     axes.set_xlabel(
@@ -144,8 +150,22 @@ def _drawn(
     scaled = f"{in_brackets(objective, time_unit)}{', log scale' * (axes.get_yscale() == 'log')}"
     axes.set_ylabel(scaled, fontsize=8, parse_math=False)
     _frame(axes, best, scale, float(memory))
-    _explain(figure, curves, letters)
+    _explain(figure, curves, letters, memory_unit)
     return figure
+
+
+def _letters(axes: Axes, points: Iterable[tuple[float, float]]) -> dict[tuple[float, float], str]:
+    """Return a letter for every point; those whose marks would overlap share one."""
+    from math import dist
+
+    found: dict[tuple[float, float], str] = {}
+    near = _MARK * axes.figure.dpi / 72
+    letters = iter(ascii_letters)
+    for point in sorted(points):
+        at = axes.transData.transform(point)
+        beside = (x for one, x in found.items() if dist(at, axes.transData.transform(one)) < near)
+        found[point] = next(beside, None) or next(letters, "+")
+    return found
 
 
 def _draw(
@@ -168,10 +188,11 @@ def _draw(
         axes.step(xs, bounds, **dashed)  # type: ignore[arg-type]
     marks = [place for place, cap in enumerate(curve.caps) if cap in curve.marks]
     axes.plot(xs, values, marker, color=colour, markersize=4.5, markevery=marks)  # type: ignore[arg-type]
-    for at in {(peak, time): name for name, peak, time in curve.published}:
-        axes.plot(*at, marker, markersize=9, markerfacecolor="white", markeredgecolor=colour)
-        letter = f"$\\mathrm{{{letters.get(at, '+')}}}$"
-        axes.plot(*at, marker=letter, markersize=5, color=colour, markeredgewidth=0.3, zorder=4)
+    own = ((peak, value) for _, peak, value in curve.published)
+    for letter, at in {letters[at]: at for at in own if at in letters}.items():
+        axes.plot(*at, marker, markersize=_MARK, markerfacecolor="white", markeredgecolor=colour)
+        text = f"$\\mathrm{{{letter}}}$"
+        axes.plot(*at, marker=text, markersize=5, color=colour, markeredgewidth=0.3, zorder=4)
 
 
 def _frame(axes: Axes, best: float, scale: Scale1F1B | None, memory: float) -> None:
@@ -202,19 +223,28 @@ def _frame(axes: Axes, best: float, scale: Scale1F1B | None, memory: float) -> N
 
 
 def _explain(
-    figure: Figure, curves: Sequence[Staircase], letters: Mapping[tuple[float, float], str]
+    figure: Figure,
+    curves: Sequence[Staircase],
+    letters: Mapping[tuple[float, float], str],
+    unit: str,
 ) -> None:
     """Draw the legend, and which letter is which hand-written schedule."""
-    names: dict[str, dict[str, None]] = {}
-    for name, *at in (one for curve in curves for one in curve.published):
-        names.setdefault(letters.get((at[0], at[1]), "+"), {})[name] = None
-    said = ",  ".join(f"{letter}\u00a0{' = '.join(names[letter])}" for letter in sorted(names))
+    names: dict[str, dict[tuple[float, float], dict[str, None]]] = {}
+    for name, *at in sorted(
+        (one for curve in curves for one in curve.published), key=itemgetter(1, 2)
+    ):
+        point = at[0], at[1]
+        key = letters.get(point) or f"at {significant(at[0], 3)} {unit}:"
+        names.setdefault(key, {}).setdefault(point, {})[name] = None
+    near = " \u2248 "
+    said = [f"{key}\u00a0{near.join(map(' = '.join, of.values()))}" for key, of in names.items()]
+    marks = ". Open marks, hand-written: " * bool(said) + ",  ".join(said)
     figure.legend(
         loc="outside lower left",
         ncols=max(2, min(4, 1 + len(curves))),
         frameon=False,
         fontsize=8,
-        title=fill(f"Open marks, hand-written: {said}", 150) if names else None,
+        title=fill(f"Dots: rows of the table{marks}", 150),
         title_fontsize=8,
         alignment="left",
     )

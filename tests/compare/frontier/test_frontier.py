@@ -31,7 +31,8 @@ from pipesat.compare.frontier.capacities import (
 from pipesat.compare.frontier.curve import Curve
 from pipesat.compare.frontier.frontiers import Frontiers
 from pipesat.compare.frontier.least_memory import least_memory
-from pipesat.compare.frontier.points import Frontier, trace
+from pipesat.compare.frontier.points import Frontier, _row, trace
+from pipesat.compare.frontier.solves import Study
 from pipesat.compare.hand_written import published
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Fault
@@ -40,6 +41,7 @@ from pipesat.draw.figures import PICTURES
 from pipesat.heuristics import BASELINES
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem, read_problem
+from pipesat.schedule.result import Baseline
 from pipesat.schedule.schedule import Schedule
 from pipesat.schedule.schedule_file import read_schedule
 from pipesat.solver import SolveOptions
@@ -199,6 +201,17 @@ def test_the_caps_end_where_memory_stops_to_matter() -> None:
     assert best_of(at_cap(SMALL, last.cap - 1)) > best_of(SMALL)
     assert unlimited.cap is None
     assert frontier.rows[0].cap == least_feasible_cap(SMALL)
+
+
+def test_a_hand_written_schedule_found_for_more_memory_counts_where_it_fits() -> None:
+    """1F1B met at 6 needs 3: at 3 it is the best hand-written one, too."""
+    problem = chain(3, 6, cap=6)
+    made = BASELINES["1f1b"](problem)
+    study = Study.begun(problem, SolveOptions(), None, [made])
+    assert [one.peak for one in study.curve.schedules] == [3]
+    study.baselines[6] = Baseline("1f1b", made.makespan)
+    row = _row(study, 3)
+    assert row.baseline == Baseline("1f1b", made.makespan)
 
 
 def test_without_time_what_is_unknown_is_none() -> None:

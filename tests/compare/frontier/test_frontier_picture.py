@@ -23,10 +23,23 @@ def test_steps_are_drawn_where_they_are_and_every_schedule_has_a_letter() -> Non
     assert line.get_data()[1][1] == 140  # above a capacity of 8
     (legend,) = figure.legends
     title = legend.get_title().get_text()
-    assert title == "Open marks, hand-written: a\u00a01f1b = same,  b\u00a0gpipe"
+    said = "Dots: rows of the table. Open marks, hand-written: a\u00a01f1b = same,  b\u00a0gpipe"
+    assert title == said
     (area,) = figure.axes[-1].collections  # the one that is filled
     # from 2 on the lower of 250 (a chain's, below 4) and nothing known, from 4 on nothing, then 140
     assert {tuple(point) for point in area.get_paths()[0].vertices} >= {(8, 140), (8, 0)}
+
+
+def test_marks_that_would_overlap_share_one_and_those_far_off_are_named() -> None:
+    """At 8 one is 230 and the other 231 of 200 to 300; 57 is past 2.5 times the largest of 8."""
+    published = [("zb-h1", 8, 230), ("zb-auto", 8, 231), ("1f1b", 9, 250), ("gpipe", 57, 250)]
+    one = Staircase("", (4, 8), (300, 200), (250, 180, 150), (4, 8), published)
+    figure = frontier_figure(chain(2, 3), "makespan", [one], None, "")
+    (legend,) = figure.legends
+    _, _, said = legend.get_title().get_text().partition("hand-written: ")
+    texts = ("a\u00a0zb-h1 \u2248 zb-auto", "b\u00a01f1b", "at 57 :\u00a0gpipe")
+    assert said == ",  ".join(texts)
+    assert figure.axes[-1].get_xlim()[1] < 10
 
 
 def test_a_bound_holds_up_to_the_next_amount_that_a_device_can_hold() -> None:
@@ -59,3 +72,4 @@ def test_a_picture_for_a_paper_has_text_in_it_and_no_title() -> None:
     assert data.startswith(b"%PDF")
     assert b"/CIDFontType2" in data  # type 42: text that can be selected
     assert data == file_of(figure, "pdf")
+    assert b"title" not in file_of(figure, "svg")
