@@ -118,16 +118,16 @@ def show(asked: Asked) -> None:
 
 def _show_schedule(asked: Asked, given: Path, files: Mapping[Path, str]) -> dict[Path, bytes]:
     from pipesat.compare.schedules import show as shown
-    from pipesat.compare.schedules import steps, valid_schedule
+    from pipesat.compare.schedules import steps
     from pipesat.draw.gantt import gantt, title_of_schedule
 
     problem = asked.read["problem"] = read_problem(given)
-    timed = valid_schedule(problem, asked["schedule"])
+    found: ShownSchedule = shown(problem, asked["schedule"], width=console().width)
+    timed = found.schedule
     title = title_of_schedule(problem, timed) if asked["title"] else ""
     made = {path: gantt(problem, timed, title=title, kind=kind) for path, kind in files.items()}
     if made and not asked["steps"]:
         return made
-    found: ShownSchedule = shown(problem, timed, width=console().width)
     answer: Displayed = found
     document: Any = found.document(critical_path=asked["verbose"])
     if asked["steps"]:

@@ -20,11 +20,15 @@ from pipesat.compare.hand_written import (
     with_ratios,
 )
 from pipesat.compare.result import Result
-from pipesat.core.claims import Standing, at_most, excess, percent, require_best, tenable
+from pipesat.core.amounts import time_text
+from pipesat.core.claims import Standing, at_most, excess, percent, ratio, require_best, tenable
 from pipesat.problem.problem import Problem
+from pipesat.schedule.metrics import measure
 from pipesat.schedule.result import Baseline, Improvement
 from pipesat.schedule.schedule import Schedule
 from pipesat.schedule.timing import retime
+
+_CAUSES = {"input": "for inputs", "memory": "for memory", "unforced": "without need"}
 
 
 @dataclass(frozen=True)
@@ -60,13 +64,25 @@ class Comparison:
         result, value, bound = self.result, row.value(self.result.objective), self.result.bound
         above = excess(value, result.value, row.name)
         if result.standing.proven:
-            return "optimal" if above == 0 else f"{percent(above)} above the optimum"
+            said = f"{percent(above)} above the optimum"
+            return said + self._why(row) if above else "optimal"
         said = (
             "as good as the best found" if above == 0 else f"{percent(above)} above the best found"
         )
         if bound is not None and bound.value > 0:
             said += f", at most {at_most(excess(value, bound.value, row.name))} above the optimum"
-        return said
+        return said + self._why(row) if above else said
+
+    def _why(self, row: ScheduleRow) -> str:
+        """Say which device of a schedule waits longest between its ops, and for what."""
+        if row.schedule is None:
+            return ""
+        times = measure(self.problem, row.schedule).devices
+        waits = ((getattr(one, c), c, n) for n, one in enumerate(times) for c in _CAUSES)
+        lost, cause, number = max(waits)
+        share = percent(ratio(lost, row.schedule.makespan), 0)
+        name = self.problem.device_name(number)
+        return f". {name} waits {share} of the time {_CAUSES[cause]}" if lost else ""
 
 
 def comparison_of(
@@ -151,8 +167,9 @@ def _answered_by(result: Result, best: Schedule, how: str) -> Result:
     bound, wrong = tenable(value, result.bound)
     if result.status == "infeasible":
         wrong += (f"said to be infeasible, but {best.source} has {value}: {result.explanation}",)
-    before = "nothing" if result.value is None else f"{result.value}"
-    news = f"the search ended with {before}; {best.source}, {how}, has {value}"
+    unit = result.problem.time_unit
+    before = "nothing" if result.value is None else time_text(result.value, unit)
+    news = f"the search ended with {before}; {best.source}, {how}, has {time_text(value, unit)}"
     least = None if bound is None else bound.value
     return replace(
         result,

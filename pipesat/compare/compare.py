@@ -54,6 +54,10 @@ _BASIS = (
     "the microbatches in each direction."
 )
 
+_HALVED = (
+    "A loop and a V halve a head or an embedding like layers, pipesat plan --placement any does not"
+)
+
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Comparisons(Displayed):
@@ -123,6 +127,10 @@ class Comparisons(Displayed):
             unit = self.problem.time_unit
             each = ", ".join(f"{name} {time_text(work, unit)}" for name, work in works.items())
             said.append(("Work", f"F and BW of all stages and microbatches differ: {each}"))
+        if len({len(one.problem.routes) for one in self.comparisons}) > 1:
+            said.append(("Weights", "bidirectional holds two copies of the model, others one"))
+        if self.layers:
+            said.append(("Basis", f"{statement_of(self.layers)}. {_HALVED}"))
         if self.result is None or self.comparisons[0].placement is not None:
             said.append(("Remark", text_of(self.problem.remarks)))
         left = sum(not row.valid for row in self.rows)
@@ -158,7 +166,9 @@ class Comparisons(Displayed):
         title = f"{self.problem.name or 'problem'}: {heading}"
         units = dict.fromkeys((self.objective, other), self.problem.time_unit)
         units["peak_memory"] = self.problem.memory_unit
-        yield table_of(records, title, units=units)
+        several = self.comparisons and self.comparisons[0].placement is not None
+        note = "to best: the best of all rows. to bound: that of the row's own placement"
+        yield table_of(records, title, [note] if several else [], units)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per schedule, the best valid one first."""

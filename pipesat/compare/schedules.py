@@ -15,11 +15,11 @@ from pipesat.compare.result import Result
 from pipesat.core.amounts import time_cell, time_text, unit_of_cells
 from pipesat.core.arguments import public
 from pipesat.core.claims import percent
-from pipesat.core.errors import BadInput, NotApplicable, Note
+from pipesat.core.errors import BadInput, NotApplicable, Note, NotValid
 from pipesat.core.settings import RuleChoice
 from pipesat.core.showing import Displayed, Facts, Table, ranges, table_of
-from pipesat.schedule.metrics import Metrics, measure
-from pipesat.schedule.summary import modes_text, units_of
+from pipesat.schedule.metrics import Metrics, measure, peak_memory
+from pipesat.schedule.summary import modes_text, peak_text, units_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,7 +78,13 @@ def _read(problem: Problem, given: str | Path) -> Schedule:
             warnings.warn(Note(text), stacklevel=3)
         return read.schedule
     if file.suffix or os.sep in path or os.path.exists(path):
-        return read_schedule(file, problem)
+        try:
+            return read_schedule(file, problem)
+        except BadInput as error:
+            if not error.expected.startswith("not JSON"):
+                raise
+            text = f"{error.expected}. An order as text is a .csv: a line per rank, as 0F0,0F1,0B0"
+            raise BadInput(text, source=path) from None
     from pipesat.compare.hand_written import baseline, in_words
 
     try:
@@ -258,6 +264,8 @@ def show(
 ) -> ShownSchedule:
     """Return a checked schedule as a text grid, and where each device's time goes.
 
+    One that only exceeds memory is shown, too, with a note.
+
     Parameters
     ----------
     width
@@ -266,10 +274,18 @@ def show(
     Raises
     ------
     NotValid
-        If the checker refuses the schedule.
+        If the checker refuses the schedule for another reason than memory.
     """
-    timed = valid_schedule(problem, schedule)
-    return ShownSchedule(problem, timed, measure(problem, timed), width)
+    timed = schedule_of(problem, schedule)
+    broken = checker.check(problem, timed)
+    if any(one.rule != "memory" for one in broken):
+        raise NotValid(f"{name_of(schedule)} is not a valid schedule", broken)
+    if broken:
+        held = peak_text(problem, peak_memory(problem, timed))
+        text = f"{name_of(schedule)} does not fit into memory: {held}. It is shown all the same"
+        warnings.warn(Note(text), stacklevel=2)
+    limits = problem.with_memory(None) if broken else problem  # what is exceeded delays nothing
+    return ShownSchedule(problem, timed, measure(limits, timed), width)
 
 
 @public

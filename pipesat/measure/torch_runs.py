@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipesat.compare.schedules import valid_schedule
+from pipesat.core.amounts import time_text
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.core.progress import doing
@@ -205,11 +206,10 @@ def torch_job(
     if problem.has_lists:
         notes.append("microbatches differ in the problem: the model has one shape")
     if pairs := sum(isinstance(item, Pair) for row in now.order for item in row):
-        stock = makespan_in_turn(adapted.problem, now.order)
-        notes.append(
-            f"overlapped pairs ({pairs}): stock torch runs their members in turn; "
-            f"makespan {now.makespan}, in stock torch {stock}"
-        )
+        both = now.makespan, makespan_in_turn(adapted.problem, now.order)
+        said = "makespan {}, in stock torch {}"
+        told = said.format(*(time_text(time, problem.time_unit) for time in both))
+        notes.append(f"overlapped pairs ({pairs}): stock torch runs their members in turn; {told}")
     modes = modes_text(adapted.problem, now)
     if modes and without_modes:
         order = tuple(tuple(map(kept, row)) for row in now.order)

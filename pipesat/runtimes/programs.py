@@ -186,8 +186,8 @@ def program(header: str, adapter: str, note: str) -> Write:
         now, own = (time_text(one.makespan, problem.time_unit) for one in (made, schedule))
         told = f"makespan as {runtime.title} runs it {now}, of this schedule {own}{overlap}"
         changed = (
-            f"the order as {runtime.title} runs it takes {made.makespan}, the schedule "
-            f'{schedule.makespan}: solve with target="{runtime.name}" (--for {runtime.name}) for '
+            f"the order as {runtime.title} runs it takes {now}, the schedule {own}: "
+            f'solve with target="{runtime.name}" (--for {runtime.name}) for '
             "the best of the orders that it runs"
         )
         changed = "" if made.makespan == schedule.makespan else changed

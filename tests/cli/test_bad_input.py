@@ -87,7 +87,7 @@ def test_every_command_says_what_is_wrong_with_a_schedule(
     options = ["--to", "trace", "-o", tmp_path / "new"] if command == "export" else []
     problem = save(GOOD)
     for content, word in (
-        ("hello", "not JSON"),
+        ("hello", ". An order as text is a .csv: a line per rank, as 0F0,0F1,0B0"),
         (GOOD, "format: got 'pipesat.problem/1', expected \"pipesat.schedule/1\""),
         (other, "problem_sha256"),
         (None, "No such file"),

@@ -173,6 +173,23 @@ def test_show_prints_grid_times_and_critical_path(cli: Run, save: Save) -> None:
     assert re.findall(r"\d+(?:F|BW)\d+", path) == chain_of_ops
 
 
+def test_what_only_exceeds_memory_is_shown_and_said_so(
+    cli: Run, save: Save, tmp_path: Path
+) -> None:
+    """GPipe holds 4 of 3 on each of 2 devices, and no device waits for memory."""
+    problem = save(dict(chain(2, 4, cap=3).document) | {"memory_unit": "GiB"})
+    picture = tmp_path / "a.svg"
+    for words in ((), ("--svg", picture)):
+        outcome = cli("show", problem, "gpipe", *words)
+        said = "gpipe does not fit into memory: 4 GiB of 3 GiB on device 0, the fullest device"
+        assert (outcome.code, outcome.err.count(said)) == (0, 1)
+    assert "does not fit: 4 GiB of 3 GiB" in picture.read_text()
+    assert all(
+        row["memory"] == 0 for row in cli("show", problem, "gpipe", "--json").json["devices"]
+    )
+    assert cli("show", problem, "gpipe", "--steps").code == 1
+
+
 def test_show_shows_names_literally(cli: Run, save: Save, tmp_path: Path) -> None:
     names = [{"name": "[red]\x1b[31m"}, {"name": ":fire:\n"}]
     problem = save(dict(PROBLEM.document) | {"devices": names})

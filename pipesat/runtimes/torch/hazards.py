@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from pipesat.core.amounts import memory_text, time_text
 from pipesat.core.torch_releases import NEWEST, Release
 from pipesat.problem.ops import Pair, members
 from pipesat.problem.problem import Problem
@@ -48,11 +49,11 @@ def hazards(
             )
         yield "DDP does not reduce gradients of split backwards (pytorch issue 144530): use FSDP."
     if any(isinstance(item, Pair) for item in items):
+        both = makespan_in_turn(problem, schedule.order), schedule.makespan
         yield (
             "Overlapped pairs run their members in turn unless a function is registered for "
-            f"OVERLAP_F_B: makespan {makespan_in_turn(problem, schedule.order)} then, "
-            f"{schedule.makespan} only if they overlap as predicted."
-        )
+            "OVERLAP_F_B: makespan {} then, {} only if they overlap as predicted."
+        ).format(*(time_text(time, problem.time_unit) for time in both))
     loader = loader_for(problem)
     if loader.schedule_name is None:
         yield f"torchtitan and NeMo AutoModel cannot load it: {loader.reason}."
@@ -175,12 +176,15 @@ def notes(problem: Problem, schedule: Schedule, adapted: Adapted) -> Iterator[st
     pairs = sum(isinstance(item, Pair) for row in now.order for item in row)
     if not adapted.changes and not pairs:
         return
-    planned = f"makespan {now.makespan} (was {schedule.makespan})"
+    unit = problem.time_unit
+    before = time_text(schedule.makespan, unit)
+    planned = f"makespan {time_text(now.makespan, unit)} (was {before})"
     if pairs:
-        stock = makespan_in_turn(adapted.problem, now.order)
+        stock = time_text(makespan_in_turn(adapted.problem, now.order), unit)
         planned = (
             f"makespan {stock} in stock torch, which runs the members of its overlapped pairs "
             f"({pairs}) in turn; {planned} only with a function of yours for OVERLAP_F_B that "
             "overlaps them"
         )
-    yield f"torch's order: {planned}; peak memory {max(peak_memory(adapted.problem, now))}"
+    peak = memory_text(max(peak_memory(adapted.problem, now)), problem.memory_unit)
+    yield f"torch's order: {planned}; peak memory {peak}"

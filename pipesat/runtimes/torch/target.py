@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
+from pipesat.core.amounts import time_text
 from pipesat.core.errors import BadInput
 from pipesat.core.strict_json import decoded
 from pipesat.core.torch_releases import RELEASES, TESTED, Release, release_named
@@ -64,12 +65,12 @@ def export_torch_csv(
             f"the order alone keeps every microbatch: {len(adapted.schedule.modes)} (stage, "
             f"microbatch) run in other memory modes, listed in the file that ends in {MODES_SUFFIX}"
         )
-    changed = ""
+    changed, unit = "", problem.time_unit
     if adapted.schedule.makespan != schedule.makespan:
         less = "less than " if adapted.schedule.makespan < schedule.makespan else ""
         changed = (
-            f"torch's order takes {adapted.schedule.makespan}, {less}the schedule "
-            f"{schedule.makespan}: "
+            f"torch's order takes {time_text(adapted.schedule.makespan, unit)}, {less}the schedule "
+            f"{time_text(schedule.makespan, unit)}: "
             'solve with target="torch" (--for torch) for the best of the orders that torch runs'
         )
     data = torch_csv(adapted.problem, adapted.schedule).encode()
