@@ -70,6 +70,7 @@ _OPTIONS: Final = (
     Option(
         ["--title/--no-title"], default=True, help="In pictures: a title, which papers have below."
     ),
+    Option(["--whole"], is_flag=True, help="In pictures: all of it, also a middle that repeats."),
     Option(
         ["--baselines/--no-baselines"],
         default=True,
@@ -97,7 +98,9 @@ def show(asked: Asked) -> None:
     given = asked["given"]
     files = {asked[kind]: kind for kind in ("html", *_PICTURES) if asked[kind]}
     if not files.keys() - {asked["html"]}:
-        asked.refuse(["title"], f"expected {' or '.join(f'--{kind} FILE' for kind in _PICTURES)}")
+        asked.refuse(
+            ["title", "whole"], f"expected {' or '.join(f'--{kind} FILE' for kind in _PICTURES)}"
+        )
     if os.path.isdir(given):
         asked.refuse(["schedule", "steps"], "expected a problem file, not a folder")
         asked.refuse([] if asked["html"] else ["baselines"], "expected --html FILE with it")
@@ -125,7 +128,11 @@ def _show_schedule(asked: Asked, given: Path, files: Mapping[Path, str]) -> dict
     found: ShownSchedule = shown(problem, asked["schedule"], width=console().width)
     timed = found.schedule
     title = title_of_schedule(problem, timed) if asked["title"] else ""
-    made = {path: gantt(problem, timed, title=title, kind=kind) for path, kind in files.items()}
+    whole = asked["whole"]
+    made = {
+        path: gantt(problem, timed, title=title, kind=kind, whole=whole)
+        for path, kind in files.items()
+    }
     if made and not asked["steps"]:
         return made
     answer: Displayed = found
@@ -203,7 +210,7 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
             made = report(folder, baselines=asked["baselines"] and html, note=told.note)
         asked.output = folder
         refuse_contradictions(made.contradictions)
-        return {path: _drawn(made, kind, path, asked["title"]) for path, kind in files.items()}
+        return {path: _drawn(made, kind, path, asked) for path, kind in files.items()}
     if os.path.exists(folder / NAME):
         rows = [*read_rows(folder / NAME).values()]
         asked.show(Sweep((), tuple(rows), folder / NAME), rows)
@@ -223,7 +230,7 @@ def _number(text: str) -> float | str | None:
     return text or None
 
 
-def _drawn(made: Report, kind: str, path: Path, titled: bool) -> bytes:
+def _drawn(made: Report, kind: str, path: Path, asked: Asked) -> bytes:
     from pipesat.draw.gantt import gantt, title_of
 
     if kind == "html":
@@ -236,8 +243,8 @@ def _drawn(made: Report, kind: str, path: Path, titled: bool) -> bytes:
         wrong = "there is no schedule to draw"
     if wrong or result.schedule is None:
         raise BadInput(wrong, where=f"--{kind}", value=str(path))
-    title = title_of(result) if titled else ""
-    return gantt(result.problem, result.schedule, title=title, kind=kind)
+    title, whole = title_of(result) if asked["title"] else "", asked["whole"]
+    return gantt(result.problem, result.schedule, title=title, kind=kind, whole=whole)
 
 
 def _show_results(asked: Asked, folder: Path) -> None:

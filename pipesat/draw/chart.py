@@ -59,9 +59,9 @@ _NAME: Final = 0.14  # inches that the name of a row takes
 _FAR_CAPACITY: Final = 2  # times the largest peak: beyond it, capacities are only given as numbers
 
 
-def chart(problem: Problem, rows: Rows, title: str, unit: str) -> Figure:
-    """Draw rows whose times have a unit."""
-    return figure_of(lambda: _Chart(problem, rows, unit).drawn(title))
+def chart(problem: Problem, rows: Rows, title: str, unit: str, *, whole: bool = False) -> Figure:
+    """Draw rows whose times have a unit, ``whole`` also where a middle repeats."""
+    return figure_of(lambda: _Chart(problem, rows, unit, whole=whole).drawn(title))
 
 
 def _inches_wanted(ops: Boxes, length: float) -> float:
@@ -83,10 +83,10 @@ def _fold(rows: Rows, length: int) -> Fold | None:
 class _Chart:
     """A chart while it is drawn: across in the unit that is shown, down in rows."""
 
-    def __init__(self, problem: Problem, rows: Rows, unit: str) -> None:
+    def __init__(self, problem: Problem, rows: Rows, unit: str, *, whole: bool) -> None:
         self.problem, self.rows = problem, rows
         self.ends = max([0, *rows.boxes["end"].tolist()])
-        self.fold = _fold(rows, self.ends)
+        self.fold = None if whole else _fold(rows, self.ends)
         self.length = max(1, self.ends - (self.fold.hidden if self.fold else 0))
         self.scale, self.unit = unit_of_time(unit, self.ends)
         self.tints = class_tints(problem)

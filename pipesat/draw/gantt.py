@@ -23,6 +23,7 @@ def gantt_figure(
     *,
     title: str,
     time_unit: str | None = None,
+    whole: bool = False,
 ) -> Figure:
     """Draw a schedule, or several ones of a problem by their names, on one time scale.
 
@@ -37,6 +38,8 @@ def gantt_figure(
         At most three lines of it are shown. Too long lines lose their middle.
     time_unit
         Of the schedules' times; the problem's if not given.
+    whole
+        Draw all of it, also a middle that repeats.
     """
     from pipesat.draw.chart import chart  # matplotlib is slow to import
     from pipesat.draw.device_rows import rows_of
@@ -47,14 +50,17 @@ def gantt_figure(
         rows_of(problem, schedules),
         title,
         problem.time_unit if time_unit is None else time_unit,
+        whole=whole,
     )
 
 
-def gantt(problem: Problem, schedule: Schedule, *, title: str, kind: str = "png") -> bytes:
+def gantt(
+    problem: Problem, schedule: Schedule, *, title: str, kind: str = "png", whole: bool = False
+) -> bytes:
     """Draw a schedule as :func:`gantt_figure` does; return its file: ``png``, ``svg``, ``pdf``."""
     from pipesat.draw.figures import file_of
 
-    return file_of(gantt_figure(problem, schedule, title=title), kind)
+    return file_of(gantt_figure(problem, schedule, title=title, whole=whole), kind)
 
 
 def title_of(result: Solution) -> str:

@@ -147,6 +147,7 @@ class Solution:
         """Return the result object of the contract, ready for JSON."""
         document: dict[str, Any] = {
             "status": self.status,
+            "problem_sha256": self.problem.sha256,
             "objective": self.objective,
             "value": self.value,
             "makespan": None,

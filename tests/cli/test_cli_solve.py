@@ -34,6 +34,7 @@ Save = Callable[..., Path]
 
 KEYS = {
     "status",
+    "problem_sha256",
     "objective",
     "value",
     "makespan",
@@ -77,6 +78,7 @@ def test_the_result_object(cli: Run, save: Save) -> None:
     result = outcome.json
     assert result.keys() >= KEYS
     assert result["status"] == "optimal"
+    assert result["problem_sha256"] == RETURN_TRIP.sha256
     assert result["objective"] == "makespan"
     assert [result[key] for key in ("value", "makespan", "span", "lower_bound")] == [7, 7, 7, 7]
     assert result["gap"] == 0

@@ -232,6 +232,10 @@ def test_a_long_schedule_is_folded_and_its_ticks_tell_true_times():
     labels = [float(text.replace(",", "")) for text in texts]
     assert labels == sorted(labels)
     assert axes.get_xlim()[1] < labels[-1] < schedule.makespan * 1e-3
+    whole = gantt_figure(pipeline, schedule, title="", whole=True)
+    assert len(schedule) == sum(
+        len(own) for name, (own, _) in shapes(whole).items() if name != "idle"
+    )
 
 
 def test_units_are_those_that_people_use():
