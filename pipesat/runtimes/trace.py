@@ -30,7 +30,7 @@ _MOST_ITEMS_WITH_FLOWS = 20_000  # arrows of larger schedules would only fill th
 def microseconds_of(unit: str) -> Scale | None:
     """Return how many a unit of time is; ``None`` if it is not one of seconds."""
     second = seconds_of(unit)
-    return second and (10**6 * second).as_integer_ratio()
+    return (10**6 * second).as_integer_ratio() if second else None
 
 
 def trace_bytes(problem: Problem, schedule: Schedule) -> bytes:

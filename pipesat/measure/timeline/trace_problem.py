@@ -78,7 +78,7 @@ def problem_of(
     said = [one for text in filter(None, given) for one in text.split(",")]
     unit = unit_for([f"1{_UNIT}", *said]) or _UNIT
 
-    def each(where: str, text: str | None, count: int) -> list[Any]:
+    def one_of(where: str, text: str | None, count: int) -> list[Any]:
         """Return one amount per device or stage; ``None``: unlimited."""
         limit = where == "memory"
         found = None if text is None else in_unit(where, text, unit, limit=limit)
@@ -96,7 +96,7 @@ def problem_of(
         b = round(found["BW"] * (0.5 if split is None else split))
         return found | {"B": b, "W": found["BW"] - b}
 
-    holds = each("held", given.held, len(steps.homes)) if held else [1] * len(steps.homes)
+    holds = one_of("held", given.held, len(steps.homes)) if held else [1] * len(steps.homes)
     stages = list[Stage]()
     for stage, (home, after) in enumerate(zip(steps.homes, holds, strict=True)):
         ran = {kind for of, kind in costs.parts if of == stage}
@@ -104,8 +104,8 @@ def problem_of(
         form = "split" if "BW" not in ran else "either" if "B" in ran else form
         held_after = {"held_after_F": after, "held_after_B": after}
         stages.append(Stage(home, **amounts(stage, usual), **held_after, backward=form))
-    room = each("memory", given.memory, steps.devices) if held else most_held(step.order)
-    static = each("static", given.static or "0", steps.devices)
+    room = one_of("memory", given.memory, steps.devices) if held else most_held(step.order)
+    static = one_of("static", given.static or "0", steps.devices)
     devices = (
         Device(f"rank {rank}", capacity, taken)
         for rank, (capacity, taken) in enumerate(zip(room, static, strict=True))
