@@ -67,12 +67,10 @@ def copy_rate(given: float | Fraction | str, layers: Layers) -> Fraction:
     where, second = "copy_bandwidth", seconds_of(layers.time_unit)
     if not isinstance(given, str):
         return rate(where, given)
-    if second is None:
-        expected = f"a time unit of seconds is needed, the layers have {layers.time_unit!r}"
-        raise BadInput(expected, where=where, value=given)
     each = bytes_of(layers.memory_unit)
-    if each is None:
-        expected = f"a memory unit of bytes is needed, the layers have {layers.memory_unit!r}"
+    if second is None or each is None:
+        units = f"{layers.time_unit!r} and {layers.memory_unit!r}"
+        expected = f"units of seconds and bytes are needed, the layers have {units}"
         raise BadInput(expected, where=where, value=given)
     copied = amount(where, given) / each * second
     if not copied:

@@ -242,17 +242,11 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _decimal(text: str) -> float:
-    if "_" in text or not text.isascii():
-        raise ValueError(text)
-    return float(text)
-
-
 _MADE: Final[dict[str, Callable[[str], Any]]] = {
     "str": str,  # first: the function reads it, as 40GiB or 40
     "Literal": str,
     "int": _whole,
-    "float": _decimal,
+    "float": lambda text: float(text) if text.isascii() else _whole(text),
     "Path": Path,
 }
 

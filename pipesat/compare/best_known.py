@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pipesat.check.checker import check
 from pipesat.compare import result as own
@@ -64,8 +65,7 @@ class Comparison:
         result, value, bound = self.result, row.value(self.result.objective), self.result.bound
         above = excess(value, result.value, row.name)
         if result.standing.proven:
-            said = f"{percent(above)} above the optimum"
-            return said + self._why(row) if above else "optimal"
+            return f"{percent(above)} above the optimum{self._why(row)}" if above else "optimal"
         said = (
             "as good as the best found" if above == 0 else f"{percent(above)} above the best found"
         )
@@ -75,14 +75,12 @@ class Comparison:
 
     def _why(self, row: ScheduleRow) -> str:
         """Say which device of a schedule waits longest between its ops, and for what."""
-        if row.schedule is None:
-            return ""
-        times = measure(self.problem, row.schedule).devices
-        waits = ((getattr(one, c), c, n) for n, one in enumerate(times) for c in _CAUSES)
+        assert row.schedule is not None  # noqa: S101
+        metrics = measure(self.problem, row.schedule)
+        waits = ((getattr(t, c), c, n) for n, t in enumerate(metrics.devices) for c in _CAUSES)
         lost, cause, number = max(waits)
-        share = percent(ratio(lost, row.schedule.makespan), 0)
-        name = self.problem.device_name(number)
-        return f". {name} waits {share} of the time {_CAUSES[cause]}" if lost else ""
+        share, name = ratio(lost, metrics.makespan), self.problem.device_name(number)
+        return f". {name} waits {percent(share, 0)} of the time {_CAUSES[cause]}" if lost else ""
 
 
 def comparison_of(
@@ -167,9 +165,9 @@ def _answered_by(result: Result, best: Schedule, how: str) -> Result:
     bound, wrong = tenable(value, result.bound)
     if result.status == "infeasible":
         wrong += (f"said to be infeasible, but {best.source} has {value}: {result.explanation}",)
-    unit = result.problem.time_unit
-    before = "nothing" if result.value is None else time_text(result.value, unit)
-    news = f"the search ended with {before}; {best.source}, {how}, has {time_text(value, unit)}"
+    said = partial(time_text, unit=result.problem.time_unit)
+    before = "nothing" if result.value is None else said(result.value)
+    news = f"the search ended with {before}; {best.source}, {how}, has {said(value)}"
     least = None if bound is None else bound.value
     return replace(
         result,

@@ -127,10 +127,11 @@ class Comparisons(Displayed):
             unit = self.problem.time_unit
             each = ", ".join(f"{name} {time_text(work, unit)}" for name, work in works.items())
             said.append(("Work", f"F and BW of all stages and microbatches differ: {each}"))
-        if len({len(one.problem.routes) for one in self.comparisons}) > 1:
-            said.append(("Weights", "bidirectional holds two copies of the model, others one"))
-        if self.layers:
-            said.append(("Basis", f"{statement_of(self.layers)}. {_HALVED}"))
+        twice = len({len(one.problem.routes) for one in self.comparisons}) > 1
+        said += [
+            ("Weights", "bidirectional holds two copies of the model, others one" * twice),
+            ("Basis", f"{statement_of(self.layers)}. {_HALVED}" if self.layers else ""),
+        ]
         if self.result is None or self.comparisons[0].placement is not None:
             said.append(("Remark", text_of(self.problem.remarks)))
         left = sum(not row.valid for row in self.rows)
@@ -166,9 +167,8 @@ class Comparisons(Displayed):
         title = f"{self.problem.name or 'problem'}: {heading}"
         units = dict.fromkeys((self.objective, other), self.problem.time_unit)
         units["peak_memory"] = self.problem.memory_unit
-        several = self.comparisons and self.comparisons[0].placement is not None
         note = "to best: the best of all rows. to bound: that of the row's own placement"
-        yield table_of(records, title, [note] if several else [], units)
+        yield table_of(records, title, [note] * (len(self.comparisons) > 1), units)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per schedule, the best valid one first."""

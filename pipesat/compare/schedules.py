@@ -15,11 +15,11 @@ from pipesat.compare.result import Result
 from pipesat.core.amounts import time_cell, time_text, unit_of_cells
 from pipesat.core.arguments import public
 from pipesat.core.claims import percent
-from pipesat.core.errors import BadInput, NotApplicable, Note, NotValid
+from pipesat.core.errors import BadInput, NotApplicable, Note
 from pipesat.core.settings import RuleChoice
 from pipesat.core.showing import Displayed, Facts, Table, ranges, table_of
-from pipesat.schedule.metrics import Metrics, measure, peak_memory
-from pipesat.schedule.summary import modes_text, peak_text, units_of
+from pipesat.schedule.metrics import Metrics, measure
+from pipesat.schedule.summary import modes_text, over_text, units_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from pipesat.runtimes.torch.csv_file import Imported
     from pipesat.schedule.schedule import Schedule
     from pipesat.schedule.timing import PathStep
+
+
+_AS_TEXT = "An order as text is a .csv: a line per rank, as 0F0,0F1,0B0"
 
 
 @public
@@ -81,10 +84,9 @@ def _read(problem: Problem, given: str | Path) -> Schedule:
         try:
             return read_schedule(file, problem)
         except BadInput as error:
-            if not error.expected.startswith("not JSON"):
-                raise
-            text = f"{error.expected}. An order as text is a .csv: a line per rank, as 0F0,0F1,0B0"
-            raise BadInput(text, source=path) from None
+            if error.expected.startswith("not JSON"):
+                raise BadInput(f"{error.expected}. {_AS_TEXT}", source=path) from None
+            raise
     from pipesat.compare.hand_written import baseline, in_words
 
     try:
@@ -277,15 +279,14 @@ def show(
         If the checker refuses the schedule for another reason than memory.
     """
     timed = schedule_of(problem, schedule)
-    broken = checker.check(problem, timed)
-    if any(one.rule != "memory" for one in broken):
-        raise NotValid(f"{name_of(schedule)} is not a valid schedule", broken)
-    if broken:
-        held = peak_text(problem, peak_memory(problem, timed))
-        text = f"{name_of(schedule)} does not fit into memory: {held}. It is shown all the same"
+    free = problem.with_memory(None)
+    checker.require_valid(free, timed, name_of(schedule))
+    over = over_text(problem, timed)
+    if over:
+        text = f"{name_of(schedule)} does not fit into memory: {over}. It is shown all the same"
         warnings.warn(Note(text), stacklevel=2)
-    limits = problem.with_memory(None) if broken else problem  # what is exceeded delays nothing
-    return ShownSchedule(problem, timed, measure(limits, timed), width)
+    metrics = measure(free if over else problem, timed)  # what is exceeded delays nothing
+    return ShownSchedule(problem, timed, metrics, width)
 
 
 @public

@@ -87,16 +87,12 @@ def amount(option: str, text: str) -> int:
     BadInput
         If it has no unit or is no amount.
     """
-    return int(_exact_amount(option, text))
-
-
-def _exact_amount(option: str, text: str) -> Fraction:
     size = _measured(text.lower(), _BYTES) if text.strip()[:1].isdecimal() else None
     if size is None:
         raise BadInput("expected an amount with its unit, as 40GiB", where=option, value=text)
     if size > MOST_BYTES:
         raise BadInput(f"expected at most {MOST_BYTES} bytes", where=option, value=text)
-    return size
+    return int(size)
 
 
 def _measured(text: str, sizes: Mapping[str, Fraction]) -> Fraction | None:
@@ -170,10 +166,11 @@ def _of_unit(where: str, given: int | str, unit: str, *, limit: bool) -> int:
     if each is None:
         raise BadInput(f"expected {plain}", where=where, value=given)
     try:
-        number = _exact_amount(where, word) / each
+        amount(where, word)
     except BadInput:
         text = f"expected an amount as 40GiB or 80GB, or {plain}"
         raise BadInput(text, where=where, value=given) from None
+    number = (_measured(word.lower(), _BYTES) or Fraction(0)) / each
     if number.denominator > 1 and not limit:
         near, fits = significant(number, 6), unit_for([word])
         text = f"expected {plain}, and it is {near}. In the memory unit '{fits}' it is one"

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.amounts import Rounding, rounded, rounded_down, time_text
-from pipesat.schedule.metrics import peak_memory
-from pipesat.schedule.summary import peak_text
+from pipesat.schedule.summary import over_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,10 +76,8 @@ def title_of(result: Solution) -> str:
 def title_of_schedule(problem: Problem, schedule: Schedule) -> str:
     """Title of a schedule's picture: whose it is, who made it, and its values."""
     values = f"makespan {_time(schedule.makespan, problem)}, span {_time(schedule.span, problem)}"
-    peaks = peak_memory(problem, schedule)
-    limits = [device.memory for device in problem.devices]
-    if any(most is not None and peak > most for most, peak in zip(limits, peaks, strict=True)):
-        values += f", does not fit: {peak_text(problem, peaks)}"
+    if over := over_text(problem, schedule):
+        values += f", does not fit: {over}"
     return f"{_name(problem)}{f': {schedule.source}' if schedule.source else ''}\n{values}"
 
 

@@ -227,11 +227,10 @@ def _plain(value: Any) -> Any:
 
 def _unit_of(given: Mapping[str, Any]) -> str:
     """A unit for all amounts, such as ``40GiB``; none if any is a plain number."""
-    if "'held" in repr((given["modes"], given["microbatches"])):
-        return ""
     values = (given[key] for key in _OF_MEMORY)
     said = [one for value in values for one in (value if isinstance(value, list) else [value])]
     shares = [one for one in said if isinstance(one, str) and share_of_1f1b(one) is not None]
+    said += re.findall("'held", repr((given["modes"], given["microbatches"])))  # plain numbers
     return unit_for([one for one in said if one not in (None, 0, "0", *shares)])
 
 

@@ -206,8 +206,7 @@ def equal_compute(problem: Problem, timeline: Timeline) -> Timeline:
 
 def us_per_unit(problem: Problem) -> float:
     """Microseconds per time unit of a problem; a unit that is no time counts as 1 us."""
-    numerator, denominator = microseconds_of(problem.time_unit) or (1, 1)
-    return numerator / denominator
+    return float(microseconds_of(problem.time_unit))
 
 
 _OF_AN_ORDER: Final = frozenset({"device", "name", "doubled", "missing", "kind"})

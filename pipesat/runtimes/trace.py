@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 from pipesat.core.amounts import seconds_of
@@ -21,21 +22,17 @@ from pipesat.schedule.schedule import Schedule
 
 TraceEvent: TypeAlias = dict[str, Any]
 
-Scale: TypeAlias = tuple[int, int]
-"""Microseconds per time unit: numerator and denominator."""
-
 _MOST_ITEMS_WITH_FLOWS = 20_000  # arrows of larger schedules would only fill the file
 
 
-def microseconds_of(unit: str) -> Scale | None:
-    """Return how many a unit of time is; ``None`` if it is not one of seconds."""
-    second = seconds_of(unit)
-    return (10**6 * second).as_integer_ratio() if second else None
+def microseconds_of(unit: str) -> Fraction:
+    """Return how many a unit of time is; one that is no time counts as 1."""
+    return 10**6 * (seconds_of(unit) or Fraction(1, 10**6))
 
 
 def trace_bytes(problem: Problem, schedule: Schedule) -> bytes:
     """Return the trace as a JSON file, one event per line."""
-    scale = microseconds_of(problem.time_unit) or (1, 1)
+    scale = microseconds_of(problem.time_unit)
     ran = [*_ran(problem, schedule, scale)]
     events = [*_names(problem, schedule), *ran, *_memory(problem, schedule, scale)]
     if len(schedule) <= _MOST_ITEMS_WITH_FLOWS:
@@ -64,10 +61,10 @@ def trace_notes(problem: Problem, schedule: Schedule) -> Iterator[str]:
         yield f"without arrows: they are left out of more than {_MOST_ITEMS_WITH_FLOWS} ops"
 
 
-def _time(time: int, scale: Scale) -> int | float:
+def _time(time: int, scale: Fraction) -> int | float:
     """Return a time in microseconds, whole where it can be."""
-    whole, rest = divmod(time * scale[0], scale[1])
-    return whole + rest / scale[1] if rest else whole
+    found = time * scale
+    return int(found) if found.denominator == 1 else float(found)
 
 
 def _thread(problem: Problem, device: int, member: int) -> dict[str, int]:
@@ -95,7 +92,7 @@ def _names(problem: Problem, schedule: Schedule) -> Iterator[TraceEvent]:
             yield {**thread, "name": "thread_sort_index", "args": {"sort_index": member}}
 
 
-def _ran(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEvent]:
+def _ran(problem: Problem, schedule: Schedule, scale: Fraction) -> Iterator[TraceEvent]:
     """Yield an event for every op and copy."""
     ran: list[tuple[int, int, Op | Copy, int, int]] = [
         (device, member, op, *timed[1:])
@@ -121,7 +118,7 @@ def _ran(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEv
         }
 
 
-def _memory(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEvent]:
+def _memory(problem: Problem, schedule: Schedule, scale: Fraction) -> Iterator[TraceEvent]:
     """Yield one counter per device, with an event wherever its value changes."""
     unit = f" ({problem.memory_unit})" if problem.memory_unit else ""
     for device, profile in enumerate(memory_profiles(problem, schedule)):

@@ -14,7 +14,7 @@ from pipesat.core.amounts import (
 )
 from pipesat.core.claims import percent, ratio, uneven
 from pipesat.problem.ops import Unreadable, members
-from pipesat.schedule.metrics import mode_counts, useful_loads
+from pipesat.schedule.metrics import mode_counts, peak_memory, useful_loads
 
 if TYPE_CHECKING:
     from pipesat.problem.problem import Problem
@@ -70,6 +70,15 @@ def peak_text(problem: Problem, peaks: Sequence[int]) -> str:
         held, _ = in_whole_units(peaks[worst], unit)
     limit = memory_text(capacity, unit, rounded_down)
     return f"{held} of {limit} on {problem.device_name(worst)}, the fullest device"
+
+
+def over_text(problem: Problem, schedule: Schedule) -> str:
+    """Say which device exceeds its capacity most, and by what; empty if all is within."""
+    peaks = peak_memory(problem, schedule)
+    worst = fullest(problem, peaks)
+    capacity = problem.devices[worst].memory
+    fits = capacity is None or peaks[worst] <= capacity
+    return "" if fits else peak_text(problem, peaks)
 
 
 def work_text(problem: Problem, schedule: Schedule, objective: Objective) -> str:

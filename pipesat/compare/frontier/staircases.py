@@ -118,9 +118,9 @@ def _drawn(
     from pipesat.draw.figures import blank_figure, in_brackets, unit_of_memory, unit_of_time
 
     peaks = [peak for one in given for _, peak, _ in one.published]
+    peaks += [cap for one in given for cap in one.caps]
     far = _FAR * max(cap for one in given for cap in one.marks)
-    ends = [*peaks, *(cap for one in given for cap in one.caps)]
-    right = max([1, *(end for end in ends if end <= far)])
+    right = max([1, *(peak for peak in peaks if peak <= far)])
     best = min((value for one in given for value in one.values if value), default=1)
     memory, memory_unit = unit_of_memory(problem.memory_unit, right)
     time, time_unit = unit_of_time(problem.time_unit, best)
@@ -159,12 +159,12 @@ def _letters(axes: Axes, points: Iterable[tuple[float, float]]) -> dict[tuple[fl
     from math import dist
 
     found: dict[tuple[float, float], str] = {}
-    near = _MARK * axes.figure.dpi / 72
-    letters = iter(ascii_letters)
+    letters, near = iter(ascii_letters), _MARK * axes.figure.dpi / 72
     for point in sorted(points):
-        at = axes.transData.transform(point)
-        beside = (x for one, x in found.items() if dist(at, axes.transData.transform(one)) < near)
-        found[point] = next(beside, None) or next(letters, "+")
+        places = axes.transData.transform([*found, point])
+        beside = (n for n, at in enumerate(places[:-1]) if dist(at, places[-1]) < near)
+        number = next(beside, None)
+        found[point] = next(letters, "+") if number is None else [*found.values()][number]
     return found
 
 
