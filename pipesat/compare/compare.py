@@ -55,7 +55,7 @@ _BASIS = (
 )
 
 _HALVED = (
-    "A loop and a V halve a head or an embedding like layers, pipesat plan --placement any does not"
+    "A loop and a V halve a head or an embedding like layers. pipesat plan --placement any does not"
 )
 
 

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from itertools import count
 from math import isfinite
 from numbers import Integral
@@ -72,8 +73,11 @@ _BYTES: Final = {"b": Fraction(1)} | {
     for power, letter in enumerate("kmgt", 1)
     for i, base in (("", 1000), ("i", 1024))
 }
-_SECONDS: Final = {name: Fraction(1, 1000**n) for n, name in enumerate(("s", "ms", "us", "ns"))}
-_SPELLED: Final = dict.fromkeys(("\u00b5s", "\u03bcs"), _SECONDS["us"])  # micro sign, Greek mu
+_TIMES: Final = ("s", "ms", "us", "ns")
+_MICRO: Final = ("\u00b5s", "\u03bcs")  # micro sign, Greek mu
+_SECONDS: Final = {name: Fraction(1, 1000**n) for n, name in enumerate(_TIMES)} | dict.fromkeys(
+    _MICRO, Fraction(1, 10**6)
+)
 SHARE: Final = re.compile(r"1e-(\d{1,2}) (.+?)s?")
 """Units of memory that are a power of ten of another one, as ``1e-4 stage activation``."""
 _PLAIN: Final = 100  # milliseconds: from here on one decimal is enough
@@ -112,7 +116,7 @@ def unit_for(amounts: Sequence[object]) -> str:
     sizes = [_measured(text.lower(), _BYTES) for text in texts]
     if not texts or len(texts) < len(amounts) or None in sizes:
         return ""
-    names = {text.lstrip("0123456789. ") for text in texts} | {*_UNITS}
+    names = {match[2] for match in map(_MEASURE.fullmatch, texts) if match} | {*_UNITS}
 
     def digits(unit: str) -> int:
         each = _BYTES[unit.lower()]
@@ -165,12 +169,11 @@ def _of_unit(where: str, given: int | str, unit: str, *, limit: bool) -> int:
     plain = f"a whole number{f' in {unit}' if unit else ', as no memory unit is stated'}"
     if each is None:
         raise BadInput(f"expected {plain}", where=where, value=given)
-    try:
-        amount(where, word)
-    except BadInput:
+    size = _measured(word.lower(), _BYTES) if word[:1].isdecimal() else None
+    if size is None or size > MOST_BYTES:
         text = f"expected an amount as 40GiB or 80GB, or {plain}"
-        raise BadInput(text, where=where, value=given) from None
-    number = (_measured(word.lower(), _BYTES) or Fraction(0)) / each
+        raise BadInput(text, where=where, value=given)
+    number = size / each
     if number.denominator > 1 and not limit:
         near, fits = significant(number, 6), unit_for([word])
         text = f"expected {plain}, and it is {near}. In the memory unit '{fits}' it is one"
@@ -267,14 +270,16 @@ def _bytes_shown(text: str) -> Fraction:
     return Fraction(number) * power
 
 
+@cache
 def bytes_of(unit: str) -> Fraction | None:
     """Return the bytes of a unit of memory, as MiB or 1e-1 GiB; ``None`` if it is none of bytes."""
     return _measured(unit.lower(), _BYTES) or None
 
 
+@cache
 def seconds_of(unit: str) -> Fraction | None:
     """Return the seconds of a unit of time, as us or 100 us; ``None`` if it is none of seconds."""
-    return _measured(unit, _SECONDS | _SPELLED) or None
+    return _measured(unit, _SECONDS) or None
 
 
 def whole_times(times: Mapping[str, Sequence[Number]], unit: str) -> tuple[int, str]:
@@ -285,12 +290,12 @@ def whole_times(times: Mapping[str, Sequence[Number]], unit: str) -> tuple[int, 
     BadInput
         If there is none down to nanoseconds, or the unit is not one of time.
     """
-    names, scale = [*_SECONDS], 1
+    scale = 1
     while odd := next(((k, v) for k, row in times.items() for v in row if v * scale % 1), None):
-        if unit not in names[:-1]:
+        if unit not in _TIMES[:-1]:
             text = "expected an integer, or decimals of s, ms or us (time=ms) down to whole ns"
             raise BadInput(text, where=odd[0], value=float(odd[1]))
-        unit, scale = names[names.index(unit) + 1], 1000 * scale
+        unit, scale = _TIMES[_TIMES.index(unit) + 1], 1000 * scale
     return scale, unit
 
 

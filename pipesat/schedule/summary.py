@@ -99,11 +99,12 @@ def work_text(problem: Problem, schedule: Schedule, objective: Objective) -> str
 def units_of(problem: Problem, *, ms: bool = False) -> list[str]:
     """Say what a table's times and memory are in, as far as the problem does.
 
-    ``ms``: times are shown in ms where the problem's unit is known.
+    ``ms``: times are shown in ms where the problem's unit is known, bytes with a unit each.
     """
     time, memory = problem.time_unit, problem.memory_unit
     if ms:
-        time, memory = unit_of_cells(time), in_whole_units(0, memory)[1]
+        time = unit_of_cells(time)
+        memory = "" if bytes_of(memory) else in_whole_units(0, memory)[1]
     units = (("times", time), ("memory", memory))
     return [f"{what} in {unit}" for what, unit in units if unit]
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pipesat
 from pipesat.cli.terminal import table_lines
 from pipesat.compare.best_known import with_given
 from pipesat.compare.compare import compare
@@ -88,14 +89,15 @@ def test_the_objective_orders_the_rows(cli: Run, save: Any) -> None:
 
 # Unit costs, p = 4, m = 8: 1F1B takes (m + p - 1) (F + B + W) = 33; a device's load is 24, and the
 # first F is 3 late on the last one, so 27 is the least, and ZB-H1 has it. 33 is 22.222... % more:
-# no limit, so it goes to the nearest.
+# no limit, so it goes to the nearest. Device 0 starts first and ends last: it is idle for 9 of 33.
 
 
 def test_ones_own_schedule_beside_the_optimum(cli: Run, save: Any, tmp_path: Path) -> None:
     path, mine = save(chain(4, 8)), tmp_path / "mine.json"
     assert cli("export", path, "1f1b", "--to", "schedule", "-o", mine).code == 0
     text = cli("compare", path, mine, "--workers", 1).out
-    assert "mine.json: 22.22 % above the optimum" in " ".join(text.split())
+    waits = "device 0 waits 27 % of the time for inputs"
+    assert f"mine.json: 22.22 % above the optimum. {waits}" in " ".join(text.split())
     rows = {row["name"]: row for row in cli("compare", path, mine, "--workers", 1, "--json").json}
     assert [rows[str(mine)][key] for key in ("makespan", "valid")] == [33, True]
     assert rows[str(mine)]["ratio_to_bound"] == 33 / 27
@@ -263,6 +265,18 @@ def test_problems_of_the_same_layers_are_in_one_table(
     error = cli("compare", "v.json", "five.json")
     assert error.code == 2
     assert "five.json: got 5, expected the number of microbatches of the first" in error.err
+
+
+def test_placements_say_what_they_rest_on() -> None:
+    options: dict[str, Any] = {"placements": True, "time_limit": 0.1, "workers": 1}
+    found = pipesat.compare(chain(2, 2), layers_per_stage=2, **options)
+    said = dict(found.facts())
+    assert said["Weights"] == "bidirectional holds two copies of the model, others one"
+    assert "halve a head or an embedding" in said["Basis"]
+    (table,) = found.tables()
+    assert table.notes == [
+        "to best: the best of all rows. to bound: that of the row's own placement"
+    ]
 
 
 @pytest.mark.slow

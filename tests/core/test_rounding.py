@@ -113,6 +113,7 @@ def test_units_may_have_a_number_in_front() -> None:
         (["12GiB", "2.4GiB", "1.1MiB"], "1e-1 MiB"),
         (["1GB", "1KiB"], "B"),
         (["12GiB", 3], ""),
+        (["1e-1 GiB", "12GiB"], "1e-1 GiB"),
         (["much"], ""),
         ([], ""),
     ],
