@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -206,10 +207,12 @@ def torch_job(
     if problem.has_lists:
         notes.append("microbatches differ in the problem: the model has one shape")
     if pairs := sum(isinstance(item, Pair) for row in now.order for item in row):
-        both = now.makespan, makespan_in_turn(adapted.problem, now.order)
-        said = "makespan {}, in stock torch {}"
-        told = said.format(*(time_text(time, problem.time_unit) for time in both))
-        notes.append(f"overlapped pairs ({pairs}): stock torch runs their members in turn; {told}")
+        said = partial(time_text, unit=problem.time_unit)
+        stock = said(makespan_in_turn(adapted.problem, now.order))
+        notes.append(
+            f"overlapped pairs ({pairs}): stock torch runs their members in turn; "
+            f"makespan {said(now.makespan)}, in stock torch {stock}"
+        )
     modes = modes_text(adapted.problem, now)
     if modes and without_modes:
         order = tuple(tuple(map(kept, row)) for row in now.order)

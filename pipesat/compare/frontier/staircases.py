@@ -10,7 +10,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import chain, cycle
 from operator import itemgetter
 from string import ascii_letters
 from textwrap import fill
@@ -159,12 +159,13 @@ def _letters(axes: Axes, points: Iterable[tuple[float, float]]) -> dict[tuple[fl
     from math import dist
 
     found: dict[tuple[float, float], str] = {}
-    letters, near = iter(ascii_letters), _MARK * axes.figure.dpi / 72
+    letters, size = iter(ascii_letters), _MARK * axes.figure.dpi / 72
     for point in sorted(points):
         places = axes.transData.transform([*found, point])
-        beside = (n for n, at in enumerate(places[:-1]) if dist(at, places[-1]) < near)
-        number = next(beside, None)
-        found[point] = next(letters, "+") if number is None else [*found.values()][number]
+        near = [
+            x for x, at in zip(found.values(), places, strict=False) if dist(at, places[-1]) < size
+        ]
+        found[point] = near[0] if near else next(letters, "+")
     return found
 
 
@@ -229,15 +230,11 @@ def _explain(
     unit: str,
 ) -> None:
     """Draw the legend, and which letter is which hand-written schedule."""
-    names: dict[str, dict[tuple[float, float], dict[str, None]]] = {}
-    for name, *at in sorted(
-        (one for curve in curves for one in curve.published), key=itemgetter(1, 2)
-    ):
-        point = at[0], at[1]
-        key = letters.get(point) or f"at {significant(at[0], 3)} {unit}:"
-        names.setdefault(key, {}).setdefault(point, {})[name] = None
-    near = " \u2248 "
-    said = [f"{key}\u00a0{near.join(map(' = '.join, of.values()))}" for key, of in names.items()]
+    names: dict[str, dict[float, dict[str, None]]] = {}
+    for name, *at in sorted(chain(*(curve.published for curve in curves)), key=itemgetter(1, 2)):
+        key = letters.get((at[0], at[1])) or f"at {significant(at[0], 3)} {unit}:"
+        names.setdefault(key, {}).setdefault(at[1], {})[name] = None
+    said = [f"{key}\u00a0{' ≈ '.join(map(' = '.join, of.values()))}" for key, of in names.items()]
     marks = ". Open marks, hand-written: " * bool(said) + ",  ".join(said)
     figure.legend(
         loc="outside lower left",

@@ -9,6 +9,7 @@ lost without an error. A whole backward is autograd's own and loses none; so is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -49,11 +50,12 @@ def hazards(
             )
         yield "DDP does not reduce gradients of split backwards (pytorch issue 144530): use FSDP."
     if any(isinstance(item, Pair) for item in items):
-        both = makespan_in_turn(problem, schedule.order), schedule.makespan
+        said = partial(time_text, unit=problem.time_unit)
         yield (
             "Overlapped pairs run their members in turn unless a function is registered for "
-            "OVERLAP_F_B: makespan {} then, {} only if they overlap as predicted."
-        ).format(*(time_text(time, problem.time_unit) for time in both))
+            f"OVERLAP_F_B: makespan {said(makespan_in_turn(problem, schedule.order))} then, "
+            f"{said(schedule.makespan)} only if they overlap as predicted."
+        )
     loader = loader_for(problem)
     if loader.schedule_name is None:
         yield f"torchtitan and NeMo AutoModel cannot load it: {loader.reason}."
@@ -176,13 +178,12 @@ def notes(problem: Problem, schedule: Schedule, adapted: Adapted) -> Iterator[st
     pairs = sum(isinstance(item, Pair) for row in now.order for item in row)
     if not adapted.changes and not pairs:
         return
-    unit = problem.time_unit
-    before = time_text(schedule.makespan, unit)
-    planned = f"makespan {time_text(now.makespan, unit)} (was {before})"
+    said = partial(time_text, unit=problem.time_unit)
+    planned = f"makespan {said(now.makespan)} (was {said(schedule.makespan)})"
     if pairs:
-        stock = time_text(makespan_in_turn(adapted.problem, now.order), unit)
+        stock = makespan_in_turn(adapted.problem, now.order)
         planned = (
-            f"makespan {stock} in stock torch, which runs the members of its overlapped pairs "
+            f"makespan {said(stock)} in stock torch, which runs the members of its overlapped pairs "
             f"({pairs}) in turn; {planned} only with a function of yours for OVERLAP_F_B that "
             "overlaps them"
         )
