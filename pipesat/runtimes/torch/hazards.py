@@ -181,9 +181,9 @@ def notes(problem: Problem, schedule: Schedule, adapted: Adapted) -> Iterator[st
     said = partial(time_text, unit=problem.time_unit)
     planned = f"makespan {said(now.makespan)} (was {said(schedule.makespan)})"
     if pairs:
-        stock = makespan_in_turn(adapted.problem, now.order)
+        stock = said(makespan_in_turn(adapted.problem, now.order))
         planned = (
-            f"makespan {said(stock)} in stock torch, which runs the members of its overlapped pairs "
+            f"makespan {stock} in stock torch, which runs the members of its overlapped pairs "
             f"({pairs}) in turn; {planned} only with a function of yours for OVERLAP_F_B that "
             "overlaps them"
         )
