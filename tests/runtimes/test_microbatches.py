@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipesat.core.amounts import time_text
 from pipesat.measure.processes.job import Shape
 from pipesat.measure.torch_runs import torch_job
 from pipesat.problem.ops import parse_item
@@ -55,7 +56,8 @@ def test_torch_numbers_them_as_they_run_and_a_list_has_their_own_numbers(
     assert exported.data.decode().splitlines() == ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"]
     assert json.loads(exported.beside[".order.json"]) == [1, 0]
     # nothing but the numbers changes, so what torch takes is what was planned
-    planned = f"makespan {short_first.makespan} (was {short_first.makespan})"
+    takes = time_text(short_first.makespan, problem.time_unit)
+    planned = f"makespan {takes} (was {takes})"
     assert any(planned in note for note in exported.notes)
 
 
