@@ -137,7 +137,9 @@ class OneSolve:
         incumbent, team, options = self.incumbent, self.team, self.options
         infeasible = bool(incumbent.impossible)
         standing = Standing(incumbent.value, incumbent.bound.value, infeasible)
-        cut = not (self.starts.all_made or standing.proven or infeasible)
+        best = self.level.baseline
+        least = best is not None and best.value == incumbent.bound.value  # none can be better
+        cut = not (self.starts.all_made or least or infeasible)
         warnings = [*incumbent.faults, *self.report.failed, *team.lost]
         said = [*self.report.notes, *team.notes, *team.accounted(), *warnings, *[_CUT][:cut]]
         if incumbent.schedule is None:
@@ -148,7 +150,7 @@ class OneSolve:
             objective=options.objective,
             schedule=_numbered(asked, self.problem, incumbent.schedule),
             bound=None if infeasible else incumbent.bound,
-            baseline=self.level.baseline,
+            baseline=best,
             wall_s=self.clock.seconds,
             seed=options.seed,
             workers=options.lanes,

@@ -49,6 +49,16 @@ def closed_forms(problem: Problem, objective: Objective) -> Iterator[Bound]:
 
     What takes longest comes last, so whoever has no time for all takes the first.
     """
+    best = 0
+    for bound in _uncounted(problem, objective):
+        best = max(best, bound.value)
+        yield bound
+    if problem.chains_only:
+        yield from counted_bounds(problem, objective, best)
+
+
+def _uncounted(problem: Problem, objective: Objective) -> Iterator[Bound]:
+    """Yield those that count no modes."""
     yield Bound(0, "closed form: nothing takes less than no time")
     if not problem.chains_only:
         yield from _of_graphs(problem, objective)
@@ -62,7 +72,6 @@ def closed_forms(problem: Problem, objective: Objective) -> Iterator[Bound]:
         yield from passing_bounds(problem, objective)
     if overlap is not None:
         yield from paired_bounds(problem, objective)
-    yield from counted_bounds(problem, objective)
 
 
 def _of_graphs(problem: Problem, objective: Objective) -> Iterator[Bound]:

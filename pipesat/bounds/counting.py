@@ -211,16 +211,19 @@ class _Relaxation:
         return self.least(node.lows, highs), self.least(lows, node.highs)
 
 
-def least_of(programmes: Iterable[Programme]) -> int:
+def least_of(programmes: Iterable[Programme], beyond: int = -1) -> int:
     """Return the least of the costs of some programmes, or a little less.
 
-    The one of least relaxation comes first, and the others end where they cannot be less.
+    The one of least relaxation comes first, and the others end where they cannot be less. Nothing
+    up to ``beyond`` is of use: so it ends with the first programme that is found to cost no more.
     """
     relaxed = list[tuple[int, int, _Node, _Relaxation]]()
     for programme in programmes:
         one = _Relaxation(programme)
         first = one.least([0] * len(programme.most), programme.most)
         relaxed.append((one.proven(first), len(relaxed), first, one))
+        if (known := relaxed[-1][0]) <= beyond and one.branch(first, known, beyond + 1) <= beyond:
+            return known
     least: float = inf
     for known, _, first, one in sorted(relaxed):
         least = min(least, one.branch(first, known, least))

@@ -189,8 +189,11 @@ _MOST_VARIANTS = 60  # of a device: beyond, the programme is left out
 _MOST_CHOICES = 40  # of one mode per stage: beyond, microbatches are taken to choose
 
 
-def counted_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
-    """Yield a bound per device of a problem with memory modes, in time units; none without."""
+def counted_bounds(problem: Problem, objective: Objective, beyond: int = -1) -> Iterator[Bound]:
+    """Yield a bound per device of a problem with memory modes, in time units; none without.
+
+    One of ``beyond`` is known: a device that proves no more has a bound that costs little.
+    """
     if not memory_varies(problem) or problem.overlap is not None:
         return
     alone = of_each_class(problem)
@@ -199,7 +202,8 @@ def counted_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
             continue
         counts = Counts(problem, alone, device, absolute=objective == "makespan")
         if len(counts.counted) <= _MOST_VARIANTS:
-            value = least_of(_programmes(counts))
+            value = least_of(_programmes(counts), beyond)
+            beyond = max(beyond, value)
             name = problem.device_name(device)
             yield Bound(value, f"closed form: modes counted on {name}")
 

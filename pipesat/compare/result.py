@@ -174,7 +174,8 @@ class Result(Displayed, Solution):
             return "nothing: no schedule exists" if self.status == "infeasible" else _NONE
         finder = self.schedule.source
         if self.baseline is not None and self.baseline.name == finder:
-            finder = f"the hand-written schedule {finder}"
+            best = ", the best made in time" if self.baselines_left_out else ""
+            finder = f"the hand-written schedule {finder}{best}"
         return f"{self._time(self.value)} a step ({self.objective}), found by {finder}"
 
     def proof(self) -> str:

@@ -1,0 +1,93 @@
+"""Lengths that vary, recomputation and a limit: what a notebook says of them agrees with itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import pipesat
+import pipesat.solver.search
+from pipesat.bounds.counting import Programme, least_of
+from pipesat.compare.hand_written import hand_written
+from pipesat.problem.lengths import microbatches_from_lengths
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from tests.oracle.generator import FAMILIES, of_family
+
+LENGTHS = [2002, 14000, 4096, 2500, 9000, 3100, 2048, 7900, 2700, 12000]
+TIMES: dict[str, Any] = {
+    "F": [100, 100, 100, 130],
+    "B": [100, 100, 100, 130],
+    "W": [100, 100, 100, 120],
+}
+HELD: dict[str, Any] = {
+    "held_after_F": 1000,
+    "held_after_B": 600,
+    "time_unit": "ms",
+    "memory_unit": "MiB",
+}
+
+
+def varying(memory: int | None = 5000, **more: Any) -> Problem:
+    """Return the notebook's chain: 4 devices, a limit below 1F1B's need, lengths that vary."""
+    listed = microbatches_from_lengths(LENGTHS, reference=6000, quadratic=0.2)
+    own: dict[str, Any] = {"order": "same"} | TIMES | HELD | more
+    return Problem.chain(devices=4, microbatches=listed, memory=memory, comm=2, **own)
+
+
+def recomputing(memory: int = 5000, **more: Any) -> Problem:
+    """Return the same with a mode that recomputes on every stage."""
+    kept = {"name": "recompute", "backward": "fused", "held_after_F": 50, "held_in_backward": 1000}
+    modes = [[kept | {"BW": time}] for time in (300, 300, 300, 380)]
+    return varying(memory, modes=modes, **more)
+
+
+@pytest.mark.parametrize("family", [*FAMILIES])
+def test_starts_alone_are_as_good_as_every_hand_written_schedule_that_fits(family: str) -> None:
+    for seed in range(2):
+        document = of_family(family, f"starts {seed}", microbatches=(2, 6), ops=36)
+        problem = parse_problem(document)
+        rows = [row for row in hand_written(problem, "makespan") if row.valid]
+        found = pipesat.solve(problem, time_limit=0.001, deterministic=True)
+        best = min((row.makespan for row in rows if row.makespan is not None), default=None)
+        assert best is None or (found.value is not None and found.value <= best)
+        assert found.baseline is None or found.baselines_left_out or found.baseline.value == best
+
+
+def test_one_name_has_one_value_in_compare_and_in_solve() -> None:
+    problem = recomputing()
+    rows = pipesat.compare(problem, search=False)
+    found = pipesat.solve(problem, time_limit=0.3, deterministic=True)
+    assert rows.best is not None
+    assert found.baseline == (rows.best.name, rows.best.makespan)
+    assert found.value is not None
+    keeping = pipesat.solve(varying(), time_limit=0.3, deterministic=True)
+    assert keeping.value is not None
+    assert found.value <= keeping.value
+
+
+def test_what_is_proven_before_all_were_made_is_compared_with_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pipesat.solver.search, "_STARTS", 0.0)  # ends with the first that fits
+    problem = Problem.chain(devices=2, microbatches=3, F=2, B=2, W=1, memory=9, held_after_F=3)
+    found = pipesat.solve(problem, time_limit=20, workers=1)
+    assert found.status == "optimal"
+    assert found.baselines_left_out is (found.baseline is None or found.baseline[1] != found.value)
+
+
+def test_counting_modes_ends_with_the_first_count_that_proves_nothing_new() -> None:
+    """One variable x of cost 1 with x >= 3: nothing above 3 can come of any further programme."""
+    made = []
+
+    def programmes() -> Any:
+        for least in (3, 5, 7):
+            programme = Programme()
+            programme.at_least({programme.variable(1, 9): 1}, least)
+            made.append(least)
+            yield programme
+
+    assert least_of(programmes(), beyond=4) <= 4
+    assert made == [3]
+    assert least_of(programmes(), beyond=2) == 3
