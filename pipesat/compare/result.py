@@ -166,7 +166,12 @@ class Result(Displayed, Solution):
         if self.problem.estimate:
             facts.append(("Doubt", f"times and memory are an estimate: {self.problem.estimate}"))
         note = self.explanation if self.schedule is None else "; ".join(self.warnings)
-        return [*facts, ("Remark", text_of(self.problem.remarks)), ("Note", note)]
+        facts += [("Remark", text_of(self.problem.remarks)), ("Note", note)]
+        if self.target is not None and self.schedule is not None:
+            from pipesat.runtimes import on_shapes  # slow to import
+
+            facts.append(("Shapes", on_shapes(self.problem, self.target)))
+        return facts
 
     def taken(self) -> str:
         """Say what was found, and by whom."""

@@ -81,6 +81,18 @@ def problems_for(problem: Problem, target: str | None) -> tuple[Problem, ...]:
     return restricted(problem, RUNTIMES[named("target", target, known, ", or None")])
 
 
+def on_shapes(problem: Problem, target: str | None) -> str:
+    """Say what a runtime makes of microbatches of several shapes; ``""``: it takes them all."""
+    runtime = RUNTIMES.get(target or "")
+    if runtime is None or runtime.shapes == "own" or not problem.has_lists or problem.alike:
+        return ""
+    own = ", ".join(f"{r.title} (--for {r.name})" for r in RUNTIMES.values() if r.shapes == "own")
+    return (
+        f"in {runtime.title} microbatches of several shapes are padded to one shape and take equal "
+        f"times, so this is not what runs there. Each in its own shape: {own}"
+    )
+
+
 Exporter: TypeAlias = Callable[..., Exported]
 """Called with problem, schedule and, if there are any, :class:`Options`."""
 
@@ -153,6 +165,8 @@ def _export(
         made = runtime.write(runtime, problem, schedule, options)
         read = partial(runtime.read, runtime)
     require_as_meant(name, made, lambda: read(problem, made, options))
+    if shapes := on_shapes(problem, name):
+        made = replace(made, notes=(*made.notes, shapes))
     knobs = [knob.record for knob in knobs_of(name, problem, schedule, options)]
     if not knobs:
         return made

@@ -192,8 +192,8 @@ def program(header: str, adapter: str, note: str) -> Write:
         )
         changed = "" if made.makespan == schedule.makespan else changed
         means = {"runtime": runtime.name, "order": rows_of(made.order)}
-        shapes = "as they are" if runtime.shapes == "own" else "padded to one shape"
-        lists = (f"microbatches differ: hand them over in the problem's order, {shapes}",)
+        shapes = ", as they are" if runtime.shapes == "own" else ""
+        lists = (f"microbatches differ: hand them over in the problem's order{shapes}",)
         notes = *changes, told, *(lists if problem.has_lists else ()), note
         return Exported(text.encode(), {}, notes, changed, means=means)
 

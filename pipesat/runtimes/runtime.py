@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from pipesat.core.errors import NotApplicable
 from pipesat.problem.ops import OpKind
-from pipesat.problem.plain_problems import require_no_modes
 from pipesat.problem.problem import MicrobatchClass, Mode, Overlap, Problem, Route
 from pipesat.problem.problem_checks import changed
 from pipesat.runtimes.options import Options, loader_for
@@ -63,7 +62,8 @@ class Runtime:
     shapes
         Of microbatches: each its own, all padded to one, or all have one.
     modes
-        Names of the memory modes that it runs, for each (stage, microbatch) of its own.
+        Names of the memory modes that it runs, for each (stage, microbatch) of its own. ``None``:
+        whatever recomputes with its backward whole, as a file beside the order says.
     one_switch
         Whether its configuration checkpoints all layers or none.
     takes_layers
@@ -91,7 +91,7 @@ class Runtime:
     chunks: int | None = None
     number_order: str = ""
     shapes: Literal["own", "padded", "one"] = "padded"
-    modes: tuple[str, ...] = ()
+    modes: tuple[str, ...] | None = ()
     one_switch: bool = False
     takes_layers: bool = False
     built_in: tuple[str, ...] = ()
@@ -124,9 +124,15 @@ class Runtime:
             raise NotApplicable(f"{self.title} cannot load this placement: {loader.reason}")
 
     def require_modes(self, modes: Iterable[Mode]) -> None:
-        """Pass if it runs these memory modes: it knows them by their names."""
+        """Pass if it runs these memory modes: it knows them by their names, or all alike."""
         for mode in modes:
-            if mode.name not in self.modes or mode.offload is not None:
+            if self.modes is None and (mode.offload is not None or mode.backward == "split"):
+                how = "offloads within its ops" if mode.offload else "would recompute twice"
+                raise NotApplicable(
+                    f"{self.title} {how}, so its times are others in the mode {mode.name}: leave "
+                    "the mode out, or solve without a target"
+                )
+            if self.modes is not None and (mode.name not in self.modes or mode.offload):
                 known = f"runs the memory modes {', '.join(self.modes)} alone, not {mode.name}"
                 none = (
                     "is told no memory modes: recomputation and offloading are set in its own "
@@ -152,10 +158,7 @@ def restricted(problem: Problem, runtime: Runtime) -> tuple[Problem, ...]:
     order than a runtime of ``number_order`` needs). What it runs is the union: two ways where it
     splits all backwards but the first stage's or none, and neither is surely as good.
     """
-    if runtime.modes:
-        runtime.require_modes(mode for stage in problem.stages for mode in stage.modes)
-    else:
-        require_no_modes(problem, f"the target {runtime.name}")
+    runtime.require_modes(mode for stage in problem.stages for mode in stage.modes)
     runtime.require(problem)
     first = problem.routes[0].stages[0]
     numbers = range(len(problem.stages))
@@ -174,6 +177,9 @@ def restricted(problem: Problem, runtime: Runtime) -> tuple[Problem, ...]:
         ways = _all_or_none(problem, first, runtime)
     own = whole if runtime.first_whole or not runtime.splits else {}
     backwards = ([own if number == first else way for number in numbers] for way in ways)
+    if runtime.modes is None and problem.has_modes:
+        fused = [tuple(replace(m, backward="fused") for m in s.modes) for s in problem.stages]
+        problem = changed(problem, [{"modes": modes} for modes in fused])
     return tuple(with_pairs_of(changed(problem, each), runtime) for each in backwards)
 
 

@@ -73,6 +73,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 NO_LIST = "all are alike, so their order changes nothing"
 NO_PAIRS = "microbatches that are a list take no pairs by time"
 NO_MODES = "cannot take memory modes into account yet"
+NO_COPIES = "torch offloads within its ops"
 NO_LEVERS = "the problem has no memory modes"
 ONE_ROUTE = {
     "1f1b": "needs a single route",
@@ -89,12 +90,12 @@ REFUSED: dict[str, dict[str, str]] = {
     "modes": {
         "order": NO_LIST,
         "order span": NO_LIST,
-        "solve for torch": NO_MODES,
+        "solve for torch": NO_COPIES,
         "export torchtitan": NO_MODES,
     },
     "list with modes": {
         "pairs": NO_PAIRS,
-        "solve for torch": NO_MODES,
+        "solve for torch": NO_COPIES,
         "export torchtitan": NO_MODES,
     },
     "routes": {**ONE_ROUTE, "levers": NO_LEVERS},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pipesat
 import pipesat.solver.search
 from pipesat.bounds.counting import Programme, least_of
 from pipesat.compare.hand_written import hand_written
+from pipesat.core.errors import NotApplicable
 from pipesat.problem.lengths import microbatches_from_lengths
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
@@ -91,3 +94,39 @@ def test_counting_modes_ends_with_the_first_count_that_proves_nothing_new() -> N
     assert least_of(programmes(), beyond=4) <= 4
     assert made == [3]
     assert least_of(programmes(), beyond=2) == 3
+
+
+def test_torch_is_solved_for_where_recomputing_backwards_are_whole(tmp_path: Path) -> None:
+    problem = recomputing(3000, backward="either")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what is solved for torch is exported as it is
+        found = pipesat.solve(problem, target="torch", time_limit=0.1, deterministic=True)
+        made = found.export("torch", tmp_path / "schedule.csv")
+    assert found.schedule is not None
+    ops = [op for row in found.schedule.order for op in row if op.mode]
+    assert {op.kind for op in ops} == {"F", "BW"}
+    said = (tmp_path / "schedule.hazards.txt").read_text()
+    assert ("The .modes.json beside it" in said) is ("It splits backwards" in said)
+    assert "d9d (--for d9d)" in dict(found.facts())["Shapes"]
+    assert any("padded to one shape" in note for note in made.notes)
+    again = pipesat.schedule_of(problem, tmp_path / "schedule.csv")
+    assert again.makespan == found.value
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ({"name": "host", "offload": {"out": 5, "in": 5, "held": 1}}, "torch offloads within"),
+        ({"name": "again", "B": 300, "backward": "split", "held_after_F": 50}, "recompute twice"),
+    ],
+)
+def test_torch_is_not_solved_for_with_modes_whose_times_it_changes(
+    mode: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(NotApplicable, match=expected):
+        pipesat.solve(varying(modes=[mode]), target="torch", time_limit=0.05)
+
+
+def test_a_runtime_that_takes_every_shape_has_no_note_of_padding() -> None:
+    found = pipesat.solve(varying(), target="d9d", time_limit=0.05, deterministic=True)
+    assert not dict(found.facts())["Shapes"]

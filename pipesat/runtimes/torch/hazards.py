@@ -43,6 +43,12 @@ def hazards(
             "torchtitan checkpoints by "
             'default: switch it off, or solve with stages that say "backward": "fused".'
         )
+        if schedule.modes:
+            yield (
+                "The .modes.json beside it recomputes microbatches with whole backwards alone, "
+                "which is safe: run it by pipesat's MemoryModes (docs/memory.md), and switch off "
+                "any other checkpointing."
+            )
         if split.first:
             yield (
                 "The first stage may not fuse its backward here, so its I and W are written as "

@@ -57,7 +57,7 @@ def export_torch_csv(
         beside[ORDER_SUFFIX] = (json.dumps(adapted.entering) + "\n").encode()
         told.append(
             "microbatches differ: hand them to torch in the order of the .order.json beside it, "
-            "which has their own numbers, and padded to one shape"
+            "which has their own numbers"
         )
     if modes := modes_text(adapted.problem, adapted.schedule):
         beside[MODES_SUFFIX] = modes.encode()
@@ -70,9 +70,13 @@ def export_torch_csv(
         less = "less than " if adapted.schedule.makespan < schedule.makespan else ""
         changed = (
             f"torch's order takes {time_text(adapted.schedule.makespan, unit)}, {less}the schedule "
-            f"{time_text(schedule.makespan, unit)}: "
-            'solve with target="torch" (--for torch) for the best of the orders that torch runs'
+            f"{time_text(schedule.makespan, unit)}"
         )
+        if not any(mode.offload for stage in problem.stages for mode in stage.modes):
+            changed += (
+                ': solve with target="torch" (--for torch) for the best of the orders that torch '
+                "runs"
+            )
     data = torch_csv(adapted.problem, adapted.schedule).encode()
     order = adapted.schedule.order
     if problem.has_lists:
@@ -105,6 +109,7 @@ RUNTIME: Final = Runtime(
     takes=("exact", "remark", "version"),
     in_turn="register a function for OVERLAP_F_B: torch runs the two ops of a pair in turn",
     any_placement=True,
+    modes=None,
     built_in=(
         *("1f1b", "gpipe", "interleaved-1f1b", "looped-bfs"),
         *("interleaved-zb", "zb-v", "dualpipev"),
@@ -137,6 +142,7 @@ def framework(
         refuse=cut,
         takes=("layers", "checkpointing", *RUNTIME.takes),
         any_placement=False,
+        modes=(),
         one_switch=True,
         takes_layers=True,
     )
