@@ -218,8 +218,13 @@ class Displayed:
         """Draw it; return a matplotlib figure, ``None`` where there is nothing to draw.
 
         Write it with ``savefig``; a notebook shows it at the end of a cell. No window is opened.
+
+        Raises
+        ------
+        BadInput
+            If answers of this kind have no picture.
         """
-        return None
+        raise BadInput(f"{type(self).__name__} has no picture: print it, or call `to_frame()`")
 
     def __repr__(self) -> str:
         facts = [(label, text) for label, text in self.facts() if text]
@@ -251,7 +256,9 @@ class Displayed:
         return f"<table>{facts}</table>{picture}"
 
     def _repr_png_(self) -> bytes | None:
-        figure: Any = self.plot()
+        figure: Any = None
+        if type(self).plot is not Displayed.plot:
+            figure = self.plot()
         return None if figure is None else bytes(figure._repr_png_())
 
 

@@ -12,7 +12,7 @@ import pipesat
 import pipesat.solver.search
 from pipesat.bounds.counting import Programme, least_of
 from pipesat.compare.hand_written import hand_written
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.problem.lengths import microbatches_from_lengths
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
@@ -130,3 +130,40 @@ def test_torch_is_not_solved_for_with_modes_whose_times_it_changes(
 def test_a_runtime_that_takes_every_shape_has_no_note_of_padding() -> None:
     found = pipesat.solve(varying(), target="d9d", time_limit=0.05, deterministic=True)
     assert not dict(found.facts())["Shapes"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_deal_has_the_problem_of_each_replica_to_solve(packed: bool) -> None:
+    replica = Problem.chain(devices=4, microbatches=3 if packed else 5, **TIMES | HELD)
+    about: dict[str, Any] = {"reference": 6000, "quadratic": 0.2, "replicas": 2, "time_limit": 0.2}
+    if packed:
+        about["tokens"] = 30000
+    dealt = pipesat.balance(replica, lengths=LENGTHS, **about)
+    for problem, makespan in zip(dealt.problems, dealt.makespans, strict=True):
+        as_dealt = pipesat.schedule_of(problem, "1f1b").makespan
+        assert abs(as_dealt - makespan) <= 0.01 * makespan  # amounts are rounded up, each or in sum
+        assert packed or as_dealt == makespan
+        assert Problem.from_document(problem.document) == problem
+        assert problem.order == "same"
+    said = dict(dealt.facts())["Sequences"]
+    assert said.startswith(
+        "replica 0 " + " ".join("+".join(map(str, m)) for m in dealt.replicas[0])
+    )
+    with pytest.raises(BadInput, match="no picture"):
+        dealt.plot()
+    assert dealt._repr_html_()
+
+
+def test_a_list_is_dealt_into_problems_of_its_own_classes() -> None:
+    dealt = pipesat.balance(varying(None), replicas=2, time_limit=0.2)
+    values = [pipesat.schedule_of(problem, "1f1b").makespan for problem in dealt.problems]
+    assert values == [*dealt.makespans]
+
+
+def test_a_deal_that_does_not_fit_says_what_to_do() -> None:
+    tight = pipesat.balance(varying(4000), replicas=2, time_limit=0.1)
+    assert "within memory" in dict(tight.facts())["Step"]
+    assert "with_memory(None)" in dict(tight.facts())["Instead"]
+    dealt = pipesat.balance(varying(None), replicas=2, time_limit=0.1)
+    one = dealt.problems[0].with_memory(4000)
+    assert pipesat.solve(one, time_limit=0.05, deterministic=True).value

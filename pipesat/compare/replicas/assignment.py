@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -15,15 +15,21 @@ from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Column, Displayed, Facts, Line, Table
 from pipesat.core.strict_json import Count, StrictModel
+from pipesat.problem.lengths import microbatches_of_packs
+from pipesat.problem.problem_checks import changed
 from pipesat.schedule.schedule import Objective
 
 if TYPE_CHECKING:
     from pipesat.compare.replicas.dealer import TriedDeal
-    from pipesat.problem.problem import Problem
+    from pipesat.problem.problem import Problem, Route
 
 FORMAT: Final = "pipesat.assignment/1"
 LARGEST: Final = 1 << 30
 OURS: Final = "this assignment"
+_SHOWN: Final = 64  # sequences
+_INSTEAD: Final = (
+    "deal without a limit, by with_memory(None), then solve each of `problems` within the memory"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,8 +38,9 @@ class Assignment(Displayed):
 
     ``replicas`` has, per replica, its microbatches in the order in which they enter, each a list of
     sequence numbers; it is empty if none was found that fits. What a file does not have,
-    ``any_bound``, ``rules``, ``problem`` and ``tokens`` of sequences, is there after ``balance``;
-    ``ordered`` is the text of the problem in this order, where it is one of section 8.
+    ``any_bound``, ``rules``, ``asked``, the problem that every replica has a copy of, and
+    ``tokens`` of sequences, is there after ``balance``; ``ordered`` is the text of the problem in
+    this order, where it is one of section 8.
 
     Raises
     ------
@@ -52,7 +59,7 @@ class Assignment(Displayed):
     objective: Objective = "makespan"
     any_bound: Bound | None = None
     rules: Sequence[TriedDeal] = ()
-    problem: Problem | None = field(default=None, compare=False)
+    asked: Problem | None = field(default=None, compare=False)
     tokens: Sequence[int] = ()
     ordered: str = ""
 
@@ -70,15 +77,46 @@ class Assignment(Displayed):
         """What is proven of the value."""
         return Standing(self.value, self.lower_bound)
 
+    @property
+    def problems(self) -> list[Problem]:
+        """The problem of each replica: its microbatches as dealt, their order free to choose.
+
+        Solve each: the assignment is made under one schedule, and another may be better.
+
+        Raises
+        ------
+        BadInput
+            If the assignment comes from a file.
+        """
+        asked, about = self.asked, self.lengths
+        if asked is None:
+            raise BadInput(
+                "expected what balance returned: a file has no problem", where="problems"
+            )
+        if about is not None:
+            lists = (
+                microbatches_of_packs(
+                    [[self.tokens[n] for n in part] for part in row],
+                    about["reference"],
+                    about["quadratic"],
+                )
+                for row in self.replicas
+            )
+            return [asked.with_microbatches(own, order="same") for own in lists]
+        (route,) = asked.routes
+        return [_with_some(asked, route, [n for (n,) in row]) for row in self.replicas]
+
     def facts(self) -> Facts:
         """Return the step's time, what it gains, the bounds, and how even the replicas are."""
-        value, unit = self.value, self.problem.time_unit if self.problem else ""
+        value, unit = self.value, self.asked.time_unit if self.asked else ""
         unit = f" {unit}".rstrip()
         any_bound = self.any_bound
         whatever = "" if any_bound is None else f"{any_bound.value}{unit} ({any_bound.source})"
         bound = f"{self.lower_bound}{unit} ({self.lower_bound_source})"
         if value is None:
-            return [("Step", "no assignment was found that fits"), ("Bound", bound)]
+            within = self.asked.within_memory if self.asked else ""
+            text = f"no assignment was found that fits under {self.schedule}{within}"
+            return [("Step", text), ("Bound", bound), ("Instead", within and _INSTEAD)]
         rules = {row.name: row.value for row in self.rules if row.value is not None}
         named = {**dict([*rules.items()][:1]), min(rules, key=rules.__getitem__, default=""): 0}
         gains = [against(value, rules[name], name) for name in named if name]
@@ -99,7 +137,18 @@ class Assignment(Displayed):
             ("Replicas", f"{len(self.replicas)} with {each}"),
             ("Evenness", f"the mean replica takes {mean}, the fastest {min(self.makespans)}"),
             ("Longest", longest),
+            ("Sequences", self._sequences),
+            ("Then", "" if self.asked is None else "solve each of `problems`, in any schedule"),
         ]
+
+    @property
+    def _sequences(self) -> str:
+        """Say which sequence goes where."""
+        if sum(len(part) for row in self.replicas for part in row) > _SHOWN:
+            return "`replicas` has the numbers in each microbatch of each replica"
+        each = (" ".join("+".join(map(str, part)) for part in row) for row in self.replicas)
+        rows = (f"replica {number} {row}" for number, row in enumerate(each))
+        return f"{', '.join(rows)} (numbered from 0)"
 
     def tables(self) -> Iterator[Table]:
         """Yield a line per rule, the best first."""
@@ -147,7 +196,7 @@ class Assignment(Displayed):
         return self.file() | {
             "status": self.standing.status,
             "any_schedule": bound and {"lower_bound": bound.value, "source": bound.source},
-            "time_unit": None if self.problem is None else self.problem.time_unit,
+            "time_unit": None if self.asked is None else self.asked.time_unit,
             "rules": self.records()[1:],
         }
 
@@ -169,6 +218,19 @@ class Assignment(Displayed):
         if self.ordered:
             files["problem.json"] = self.ordered.encode()
         write_folder(Path(folder), files)
+
+
+def _with_some(problem: Problem, route: Route, numbers: Sequence[int]) -> Problem:
+    """Return the problem with some of its route's microbatches, in an order that is free."""
+    own = [(route.classes or ())[number] for number in numbers]
+    used = [*dict.fromkeys(own)]
+    listed = replace(
+        route,
+        microbatches=len(own),
+        classes=tuple(map(used.index, own)),
+        definitions=tuple(route.definitions[kind] for kind in used),
+    )
+    return changed(problem, routes=(listed,), order="same")
 
 
 _Number = Annotated[int, Field(ge=0)]

@@ -106,7 +106,7 @@ def dealt(
         seed=seed,
         any_bound=any_bound,
         rules=tuple(tried),
-        problem=problem,
+        asked=problem,
         tokens=tuple(given) if lengths is not None else (),
         ordered=_ordered(problem, lengths, about, best) if fits and load.whole else "",
     )
