@@ -27,6 +27,7 @@ from pipesat.core.errors import (
     PipesatError,
     RunFailed,
 )
+from pipesat.core.text_tables import one_line
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
@@ -182,11 +183,6 @@ def print_failure(error: RunFailed) -> None:
     note(f"pipesat: error: {error}")
     for line in error.log:
         note(f"  {line}")
-
-
-def one_line(text: str) -> str:
-    """Keep a message on one line and free of control characters, whatever a file put into it."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def named(error: PipesatError, file: Path | None) -> PipesatError:

@@ -13,11 +13,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from pipesat.cli.exits import one_line
-from pipesat.cli.terminal import wrapped
 from pipesat.core.amounts import Rounding, rounded, rounded_down, time_text
 from pipesat.core.progress import being_done
 from pipesat.core.showing import number
+from pipesat.core.text_tables import one_line, wrapped
 from pipesat.schedule.result import Improvement
 
 SILENCE: Final = 4.0

@@ -205,7 +205,9 @@ class Result(Displayed, Solution):
             return ""
         usual, theirs = self.usual or ("", self.baseline.value)
         if theirs is None:
-            return sentences([self._over_the_best(), f"{usual} does not fit into memory"])
+            uneven = self.problem.has_lists and not self.problem.alike
+            entering = ", microbatches in the order given" if uneven else ""
+            return sentences([self._over_the_best(), f"{usual} does not fit into memory{entering}"])
         over = [] if theirs == self.baseline.value else [self._over(usual, theirs)]
         return sentences([*over, self._over_the_best()])
 

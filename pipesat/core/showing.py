@@ -8,7 +8,7 @@ import html
 import importlib
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
@@ -25,6 +25,7 @@ from pipesat.core.amounts import (
 )
 from pipesat.core.claims import at_most, percent
 from pipesat.core.errors import BadInput
+from pipesat.core.text_tables import lines_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,7 +78,8 @@ class Table:
         return f"<table>{title}{head}{lines}</table>{below}"
 
 
-_MOST_ROWS: Final = 60  # of a table in a notebook
+_MOST_ROWS: Final = 60  # of a table in a notebook, or of one that is printed
+_WIDTH: Final = 100  # of one that is printed
 _LEFT: Final = 'style="text-align:left"'
 _SHARES: Final = (
     *("bubble_", "of_capacity", "lost_", "gain_", "ahead_", "noise_"),
@@ -239,7 +241,9 @@ class Displayed:
             )
             for label, text in facts
         ]
-        return "\n".join([type(self).__name__, *lines])
+        tables = (replace(one, lines=one.lines[:_MOST_ROWS]) for one in self.tables())
+        drawn = ("\n".join(lines_of(table, _WIDTH)) for table in tables if table.lines)
+        return "\n\n".join(["\n".join([type(self).__name__, *lines]), *drawn])
 
     def _repr_html_(self) -> str:
         facts = "".join(

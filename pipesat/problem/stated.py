@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from fractions import Fraction
 from typing import Final
 
-from pipesat.core.claims import change
+from pipesat.core.claims import percent
 from pipesat.core.errors import ProblemWarning
 from pipesat.problem.ops import OpKind
 from pipesat.problem.problem import Problem, Route
@@ -87,25 +87,31 @@ def _of_classes(problem: Problem, route: int, given: Route) -> Iterator[Remark]:
 
 
 def _of_rounding(problem: Problem, route: int, given: Route) -> Iterator[Remark]:
-    """Yield a remark if rounding up makes the work of classes longer by a hundredth."""
-    whole, exact = 0, Fraction(0)
-    for number, count in Counter(given.classes or ()).items():
-        of_class = given.definitions[number]
-        for place in given.stages:
-            stage = problem.stages[place]
-            amounts = resulting_amounts(stage, None, of_class, place)
-            if not any(place == own for own, _ in of_class.outright):
-                whole += count * (amounts.F + amounts.B + amounts.W)
-                exact += count * (stage.F + stage.B + stage.W) * Fraction(*of_class.time)
-    if whole > exact * _ROUNDED:
-        yield Remark(
-            f"routes[{route}].microbatches" if "routes" in problem.document else "microbatches",
-            None,
-            "scaled times are rounded up to whole units",
-            f"all work becomes {change(whole, round(exact))}",
-            "State times in a smaller unit, 1000 times as many of it for example",
-            what="",
-        )
+    """Yield a remark if rounding up makes work, or what is held, larger by a hundredth."""
+    limited = ("held_after_F",) if problem.within_memory else ()
+    for what, keys, by in (("times", ("F", "B", "W"), "time"), ("amounts held", limited, "held")):
+        whole, exact = 0, Fraction(0)
+        for number, count in Counter(given.classes or ()).items():
+            of_class = given.definitions[number]
+            for place in given.stages:
+                stage = problem.stages[place]
+                amounts = resulting_amounts(stage, None, of_class, place)
+                if not any(place == own for own, _ in of_class.outright):
+                    whole += count * sum(getattr(amounts, key) for key in keys)
+                    exact += (
+                        count
+                        * sum(getattr(stage, key) for key in keys)
+                        * Fraction(*getattr(of_class, by))
+                    )
+        if whole > exact * _ROUNDED:
+            yield Remark(
+                f"routes[{route}].microbatches" if "routes" in problem.document else "microbatches",
+                None,
+                f"scaled {what} are rounded up to whole units",
+                f"all become {percent(whole / exact - 1)} larger",
+                f"State {what} in a smaller unit, 1000 times as many of it for example",
+                what="",
+            )
 
 
 def _without_backward(problem: Problem, route: Route) -> Iterator[Remark]:

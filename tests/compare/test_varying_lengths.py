@@ -12,7 +12,7 @@ import pipesat
 import pipesat.solver.search
 from pipesat.bounds.counting import Programme, least_of
 from pipesat.compare.hand_written import hand_written
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, ProblemWarning
 from pipesat.problem.lengths import microbatches_from_lengths
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
@@ -167,3 +167,26 @@ def test_a_deal_that_does_not_fit_says_what_to_do() -> None:
     dealt = pipesat.balance(varying(None), replicas=2, time_limit=0.1)
     one = dealt.problems[0].with_memory(4000)
     assert pipesat.solve(one, time_limit=0.05, deterministic=True).value
+
+
+def test_what_does_not_fit_is_said_of_the_order_given() -> None:
+    found = pipesat.solve(varying(4000), time_limit=0.01, deterministic=True)
+    said = "1F1B does not fit into memory, microbatches in the order given"
+    assert dict(found.facts())["Gain"].endswith(said)
+
+
+def test_a_comparison_is_printed_as_a_table_with_all_that_is_over_capacity() -> None:
+    printed = repr(pipesat.compare(varying(4000, order="given"), search=False))
+    lines = {line.split()[0]: line for line in printed.splitlines() if line.strip()}
+    assert lines["1f1b"].endswith("over capacity")
+    assert not lines["list-scheduling"].endswith("over capacity")
+    assert "memory in MiB" not in printed  # each cell has its unit
+
+
+def test_memory_that_is_rounded_up_is_remarked() -> None:
+    """Lengths of 0.33 to 2.33 times the reference: an amount of 1 becomes 1, 2 or 3."""
+    with pytest.warns(ProblemWarning, match="scaled amounts held are rounded up"):
+        coarse = varying(5, held_after_F=1, held_after_B=1)
+    assert len(coarse.remarks) == 1
+    assert not varying().remarks
+    assert not varying(None, held_after_F=1, held_after_B=1).remarks

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from pipesat.core.amounts import memory_text, time_text
+from pipesat.core.amounts import time_text
 from pipesat.core.torch_releases import NEWEST, Release
 from pipesat.problem.ops import Pair, members
 from pipesat.problem.problem import Problem
@@ -22,6 +22,7 @@ from pipesat.runtimes.options import loader_for
 from pipesat.runtimes.torch.adapt import Adapted
 from pipesat.schedule.metrics import peak_memory
 from pipesat.schedule.schedule import Order, Schedule
+from pipesat.schedule.summary import peak_text
 from pipesat.schedule.timing import linearize
 
 SUFFIX: Final = ".hazards.txt"
@@ -193,5 +194,5 @@ def notes(problem: Problem, schedule: Schedule, adapted: Adapted) -> Iterator[st
             f"({pairs}) in turn; {planned} only with a function of yours for OVERLAP_F_B that "
             "overlaps them"
         )
-    peak = memory_text(max(peak_memory(adapted.problem, now)), problem.memory_unit)
-    yield f"torch's order: {planned}; peak memory {peak}"
+    peak = peak_text(adapted.problem, peak_memory(adapted.problem, now))
+    yield f"torch's order: {planned}{peak and f'; peak memory {peak}'}"
