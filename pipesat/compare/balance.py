@@ -20,7 +20,7 @@ from pipesat.core.atomic import digest
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.names import named
 from pipesat.core.progress import doing
-from pipesat.core.settings import Count, Seconds, Seed, Tokens
+from pipesat.core.settings import Count, Reference, Seconds, Seed, Tokens
 from pipesat.problem.lengths import microbatches_from_lengths, read_lengths
 from pipesat.problem.plain_problems import require_chains
 from pipesat.schedule.microbatch_order import microbatch_order
@@ -40,7 +40,7 @@ def balance(
     problem: Problem,
     *,
     lengths: Sequence[int] | Path | None = None,
-    reference: Tokens | None = None,
+    reference: Reference | None = None,
     quadratic: Fraction | float | str = 0,
     tokens: Tokens | None = None,
     replicas: Count | None = None,
@@ -66,7 +66,7 @@ def balance(
         has a JSON list or one per line.
         With ``replicas``, of each sequence: the problem says how many microbatches a replica has.
     reference
-        The length whose times and memory the stages have.
+        The length whose times and memory the stages have. A mean is rounded to a whole token.
     quadratic
         Share of the reference's time that grows with the square of the length, as 20%.
     tokens
@@ -94,6 +94,7 @@ def balance(
     if isinstance(lengths, Path):
         lengths = read_lengths(lengths)
     quadratic = share("quadratic", quadratic)
+    reference = None if reference is None else round(reference)
     clock = Clock(time_limit, deterministic, EitherStop(stop).is_set)
     if replicas is not None or tokens is not None:
         from pipesat.compare.replicas.dealt import dealt

@@ -123,15 +123,20 @@ def read_order(path: Path, problem: Problem, companions: Companions | None = Non
 
 
 @overload
-def check(problem: Problem, schedule: Schedule, runtime: None = None) -> list[Violation]: ...
+def check(
+    problem: Problem, schedule: Schedule | Result | str | Path, runtime: None = None
+) -> list[Violation]: ...
 @overload
 def check(
-    problem: Problem, schedule: Schedule, runtime: RuleChoice, version: str | None = None
+    problem: Problem,
+    schedule: Schedule | Result | str | Path,
+    runtime: RuleChoice,
+    version: str | None = None,
 ) -> Verdict: ...
 @public
 def check(
     problem: Problem,
-    schedule: Schedule,
+    schedule: Schedule | Result | str | Path,
     runtime: RuleChoice | None = None,
     version: str | None = None,
 ) -> list[Violation] | Verdict:
@@ -156,7 +161,7 @@ def check(
         If there is a ``runtime``, and the schedule is not valid.
     """
     if runtime is None:
-        return checker.check(problem, schedule)
+        return checker.check(problem, schedule_of(problem, schedule))
     from pipesat.runtimes.hangs.verdict import verdict
 
     return verdict(problem, valid_schedule(problem, schedule), runtime, version=version)

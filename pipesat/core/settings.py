@@ -64,6 +64,8 @@ RunSteps: TypeAlias = Annotated[int, Within(1, 10_000)]
 """Of a measured run, and microbatches of a profile."""
 Ratio: TypeAlias = Annotated[float, Within(1, 10**6, "RATIO")]
 Tokens: TypeAlias = Annotated[int, Within(1, 10**9)]
+Reference: TypeAlias = Annotated[float, Within(1, 10**9)]
+"""A length in tokens, maybe a mean of several."""
 Part: TypeAlias = Annotated[float, Within(0, 1, "X", above=True)]
 """Of a whole."""
 OnTorch: TypeAlias = Literal["torch", "torchtitan", "automodel"]

@@ -13,6 +13,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias, cast
 
 from pipesat.core.arguments import public
+from pipesat.core.names import hint
 from pipesat.core.settings import (
     Amount,
     Chunks,
@@ -59,7 +60,7 @@ def make(
     held_after_F: Amounts = 0,
     held_after_B: Amounts = 0,
     held_in_backward: Amounts = 0,
-    backward: StageBackward = "either",
+    backward: StageBackward | Sequence[StageBackward] = "either",
     modes: Sequence[Any] = (),
     mode_choice: ModeChoice | None = None,
     memory: Memory = None,
@@ -102,7 +103,7 @@ def make(
         Memory that it holds at least while B or BW runs.
     backward
         ``"split"``: B and W alone; ``"fused"``: BW alone; ``"either"``: free choice; ``"none"``:
-        F alone, as in a log-prob pass or inference.
+        F alone, as in a log-prob pass or inference. One for all stages, or one per stage.
     modes
         Memory modes of every stage, as in a problem file; or a list of them per stage.
     mode_choice
@@ -149,12 +150,17 @@ def placed(
     """Give a constructor the parameters of :func:`make`, and what its docstring says of them."""
 
     def constructor(named: Callable[..., Any]) -> Callable[Concatenate[Any, P], Problem]:
+        told, own = inspect.signature(made), inspect.signature(named)
+
         @wraps(named)
         def of_class(cls: Any, *args: P.args, **given: P.kwargs) -> Problem:
             del cls
+            for key in given.keys() - told.parameters.keys():
+                near = hint(key, told.parameters)
+                near = "; recomputation is one of the `modes`" if "comput" in key else near
+                raise TypeError(f"Problem.{named.__name__} has no argument {key!r}{near}")
             return made(placement, *args, **given)
 
-        told, own = inspect.signature(made), inspect.signature(named)
         kept = [one for key, one in told.parameters.items() if key != "placement"]
         said = told.replace(parameters=[*own.parameters.values(), *kept])
         of_class.__signature__ = said  # type: ignore[attr-defined]

@@ -14,11 +14,12 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import chain, groupby, pairwise
-from math import ceil
+from math import ceil, isfinite
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from pipesat.core.amounts import share
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import Slicing
@@ -39,8 +40,8 @@ class Factors(NamedTuple):
 @public
 def microbatches_from_lengths(
     lengths: Sequence[int],
-    reference: int,
-    quadratic: Fraction | float = 0,
+    reference: float,
+    quadratic: Fraction | float | str = 0,
     tolerance: Fraction | float = 0,
     source: str = "lengths",
 ) -> list[dict[str, Any]]:
@@ -51,9 +52,10 @@ def microbatches_from_lengths(
     lengths
         Tokens of each microbatch.
     reference
-        The length whose times and memory the stages have.
+        The length whose times and memory the stages have. A mean is rounded to a whole token.
     quadratic
-        Share of the reference's time that grows with the square of the length, from 0 to 1.
+        Share of the reference's time that grows with the square of the length, from 0 to 1, or
+        ``"20%"``.
     tolerance
         By descending length, a length joins the current class if each of the class's factors is at
         most ``1 + tolerance`` times its own; the class has its first member's factors.
@@ -68,7 +70,8 @@ def microbatches_from_lengths(
     integral = (isinstance(x, Integral) and not isinstance(x, bool) for x in lengths)
     if all(integral):  # those of numpy and pandas
         lengths = [int(x) for x in lengths]
-    factors = factors_of(lengths, reference, quadratic, source)
+    whole = round(reference) if isfinite(reference) else 0
+    factors = factors_of(lengths, whole, share("quadratic", quadratic), source)
     classes = _classes(factors, 1 + Fraction(str(tolerance)))
     return list(_entries(lengths, classes, factors))
 
@@ -128,10 +131,10 @@ def slices_from_lengths(
             raise BadInput(text, source=source, where=f"[{number}]", value=length)
         cuts = [0]
         for part in range(1, slices):
-            share = Fraction(part, slices)
-            at = round(share * length)
+            before = Fraction(part, slices)
+            at = round(before * length)
             if slicing == "time":
-                at = bisect_left(range(length), share * time(length), key=time)
+                at = bisect_left(range(length), before * time(length), key=time)
             cuts.append(min(max(at, cuts[-1] + 1), length - slices + part))
         for a, b in pairwise([*cuts, length]):
             entry: dict[str, Any] = {"name": f"tokens {a} to {b - 1}", "count": 1}

@@ -120,14 +120,18 @@ def _stages(
 ) -> tuple[Stage, ...]:
     """The stages on their devices, with what layers do not have."""
     modes = said["modes"]
+    if modes and isinstance(modes[0], str):
+        text = 'expected modes as {"name": "recompute", "BW": 300, "held_after_F": 10, ...}'
+        raise BadInput(f"{text}: docs/memory.md has them", where="modes", value=modes[0])
     if modes and isinstance(modes[0], Mapping):
         modes = [modes] * len(layers)
     columns = {key: one_each(said[key], len(layers), key, "stage") for key in MORE}
+    backwards = one_each(said["backward"], len(layers), "backward", "stage")
     some = one_each(modes or None, len(layers), "modes", "stage")
     return tuple(
         Stage(
             device=home,
-            backward=said["backward"],
+            backward=backwards[number],
             modes=modes_in(some[number] or (), costs.held_after_F, number),
             **{key: getattr(costs, key) for key in COSTS},
             **{key: column[number] for key, column in columns.items()},

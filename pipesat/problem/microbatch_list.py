@@ -64,6 +64,10 @@ def routes_in(
     classes
         How many classes there may be.
     """
+    for value in microbatches:
+        if isinstance(value, list) and value and isinstance(value[0], int):
+            text = "expected objects: `microbatches_from_lengths` makes them of lengths in tokens"
+            raise BadInput(text, where=f"{key}[0]", value=value[0])
     paths: list[Path_] = [("microbatches",)]
     if key == "routes":
         paths = [("routes", number, "microbatches") for number in range(len(routes))]

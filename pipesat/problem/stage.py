@@ -136,7 +136,8 @@ class Stage:
         if self.backward != "either":
             entry["backward"] = self.backward
         entry |= {key: getattr(self, key) for key in self.more} | dict(self.idle)
-        return entry | ({"modes": [mode.entry for mode in self.modes]} if self.modes else {})
+        modes = [getattr(mode, "entry", mode) for mode in self.modes]  # or as in a file
+        return entry | ({"modes": modes} if modes else {})
 
     @property
     def has_backward(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import pipesat
 import pipesat.solver.search
+from pipesat import Stage
 from pipesat.bounds.counting import Programme, least_of
 from pipesat.compare.hand_written import hand_written
 from pipesat.core.errors import BadInput, NotApplicable, ProblemWarning
@@ -190,3 +192,44 @@ def test_memory_that_is_rounded_up_is_remarked() -> None:
     assert len(coarse.remarks) == 1
     assert not varying().remarks
     assert not varying(None, held_after_F=1, held_after_B=1).remarks
+
+
+AGAIN = {"name": "recompute", "backward": "fused", "BW": 300, "held_after_F": 50}
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda: varying(modes=["recompute"]), r"modes: got 'recompute', .*docs/memory.md"),
+        (lambda: varying().with_microbatches(LENGTHS), "microbatches_from_lengths"),
+        (lambda: varying(recompute=True), "Problem.chain has no argument 'recompute'; .*`modes`"),
+        (lambda: varying(held_after_f=1), "'held_after_f'; the nearest is held_after_F"),
+        (lambda: varying(backward=["fused", "either"]), "backward: 2 values, expected 4"),
+        (lambda: microbatches_from_lengths(LENGTHS, float("nan")), "reference: got "),
+        (
+            lambda: pipesat.balance(varying(), lengths=LENGTHS, reference=6000, replicas=2),
+            r"how many a replica has, as with_microbatches\(10\)",
+        ),
+    ],
+)
+def test_a_slip_is_answered_by_what_is_meant(call: Callable[[], Any], expected: str) -> None:
+    with pytest.raises((BadInput, TypeError), match=expected):
+        call()
+
+
+def test_what_everybody_passes_is_taken() -> None:
+    exact = microbatches_from_lengths(LENGTHS, 6000, 0.2)
+    assert microbatches_from_lengths(LENGTHS, 6000.4, "20%") == exact
+    mean = pipesat.balance(
+        varying(), lengths=LENGTHS, reference=6000.4, schedules=["1f1b"], time_limit=0.1
+    )
+    assert mean.about["lengths"]["reference"] == 6000
+    stages = [
+        Stage(device=0, F=100, B=100, W=100, held_after_F=1000, modes=(AGAIN,))  # type: ignore[arg-type]
+    ]
+    made = Problem.from_stages(stages, microbatches=2)
+    assert made.stages[0].modes[0].name == "recompute"
+    per_stage = varying(backward=["fused", "either", "either", "split"])
+    assert [stage.backward for stage in per_stage.stages] == ["fused", "either", "either", "split"]
+    assert not pipesat.check(varying(), "list-scheduling, ascending")
+    assert pipesat.check(varying(4000), "1f1b")

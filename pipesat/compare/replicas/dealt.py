@@ -153,8 +153,8 @@ def _costs(
     if reference is None:
         raise BadInput("expected the length that the stages' costs are of", where="reference")
     if problem.has_lists:
-        text = "expected a number, per replica, with lengths beside it"
-        raise BadInput(text, where="microbatches")
+        text = "expected how many a replica has, as with_microbatches(10) says, with lengths beside"
+        raise BadInput(text, where="microbatches", value="a list")
     return costs_of_lengths(problem, lengths, reference, quadratic), route.microbatches
 
 
