@@ -40,14 +40,17 @@ def check(asked: Asked) -> int:
     With --runtime, say whether its order can hang: exit code 1 if it can. With -v, list a safe
     order, by rank. An assignment file, as balance writes it, is judged replica by replica.
     """
+    from pipesat.cli.asked import read_problem
+    from pipesat.compare.schedules import schedule_of
     from pipesat.problem.ops import members
     from pipesat.schedule.metrics import peak_memory
 
     if _is_assignment(asked["schedule"]):
         said = "every sequence once, every replica within memory and as long as stated"
         return _judged(asked, asked.instead(_ASSIGNMENT).answer(), said, {})
-    violations: list[Violation] = asked.answer(runtime=None)
-    problem, timed = asked.read["problem"], asked.read["schedule"]
+    problem = read_problem(asked["problem"])
+    timed = schedule_of(problem, asked["schedule"])
+    violations: list[Violation] = asked.answer(problem=problem, schedule=timed, runtime=None)
     peaks, said = None, ""
     if not violations:
         peaks = peak_memory(problem, timed)

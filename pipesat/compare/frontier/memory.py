@@ -72,7 +72,7 @@ def frontier(
         A curve for each way to save memory: none, each memory mode of the problem alone, all of
         them.
     time_limit
-        Seconds for all curves.
+        Seconds for all curves, shared by their capacities: each needs some 10 s for a good bound.
 
     Raises
     ------
