@@ -57,7 +57,8 @@ def check(asked: Asked) -> int:
         ops = sum(len(members(item)) for row in timed.order for item in row)  # a pair is two
         times = (time_text(t, problem.time_unit) for t in (timed.makespan, timed.span))
         said = "{} ops, makespan {}, span {}".format(ops, *times)
-    document = {"makespan": timed.makespan, "span": timed.span, "peak_memory": peaks}
+    document: dict[str, Any] = {"makespan": timed.makespan, "span": timed.span}
+    document["peak_memory"] = peaks
     if violations or not asked["runtime"]:
         return _judged(asked, violations, said, document)
     from pipesat.runtimes.hangs.verdict import posted_in, verdict

@@ -204,10 +204,10 @@ class Result(Displayed, Solution):
         if self.baseline is None or self.value is None:
             return ""
         usual, theirs = self.usual or ("", self.baseline.value)
+        if self.problem.has_lists and not self.problem.alike:
+            usual += " in the order given"
         if theirs is None:
-            uneven = self.problem.has_lists and not self.problem.alike
-            entering = ", microbatches in the order given" if uneven else ""
-            return sentences([self._over_the_best(), f"{usual} does not fit into memory{entering}"])
+            return sentences([self._over_the_best(), f"{usual} does not fit into memory"])
         over = [] if theirs == self.baseline.value else [self._over(usual, theirs)]
         return sentences([*over, self._over_the_best()])
 

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pipesat
-from pipesat.cli.terminal import table_lines
 from pipesat.compare.best_known import with_given
 from pipesat.compare.compare import compare
 from pipesat.compare.hand_written import ScheduleRow, against_best
@@ -21,6 +20,7 @@ from pipesat.compare.result import Result
 from pipesat.core.claims import Bound
 from pipesat.core.showing import Column, Table
 from pipesat.core.showing import table_of as table_of_records
+from pipesat.core.text_tables import table_lines
 from pipesat.heuristics import BASELINES
 from pipesat.problem.problem import Problem
 from pipesat.schedule.timing import time_order

@@ -173,8 +173,10 @@ def test_a_deal_that_does_not_fit_says_what_to_do() -> None:
 
 def test_what_does_not_fit_is_said_of_the_order_given() -> None:
     found = pipesat.solve(varying(4000), time_limit=0.01, deterministic=True)
-    said = "1F1B does not fit into memory, microbatches in the order given"
+    said = "1F1B in the order given does not fit into memory"
     assert dict(found.facts())["Gain"].endswith(said)
+    ample = pipesat.solve(varying(None), time_limit=0.01, deterministic=True)
+    assert " than 1F1B in the order given (" in dict(ample.facts())["Gain"]
 
 
 def test_a_comparison_is_printed_as_a_table_with_all_that_is_over_capacity() -> None:
