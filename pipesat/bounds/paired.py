@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from pipesat.bounds.device_terms import Crossing, DeviceTerms
-from pipesat.bounds.devices import groups_on, way_of, work_of
+from pipesat.bounds.devices import way_of, work_of
 from pipesat.bounds.memory_counts import with_rooms_in_use
-from pipesat.bounds.paired_device import PairedDevice, Ways
+from pipesat.bounds.paired_device import PairedDevice, Ways, runs_on
 from pipesat.bounds.paired_memory import Around, least_end_in_memory
 from pipesat.bounds.paired_ranks import RankTimes, least_length_by_ranks, most_ranks
 from pipesat.bounds.paired_waiting import Course
@@ -85,7 +85,7 @@ def _least(problem: Problem, partners: Problem, op: OpKind, may_pair: _MayPair) 
     return min(times)
 
 
-_MOST_CLASSES = 12  # (stage, class)s of a device: beyond, programmes take seconds
+_MOST_RUNS = 24  # (stage, class, mode)s of a device: beyond, programmes take seconds
 _WORTH_RANKS = 0.96  # of the longest device's length; shorter ones are not looked at by rank
 
 
@@ -99,11 +99,14 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
     span, too: that of the device with the first stage. Another device's own may end as much later
     as it starts, so its last weight gradients may.
     """
-    alone = [] if problem.plain else of_each_class(problem)
     whole_problem, least_of_all = problem, least_problem(problem)
+    alone = [] if least_of_all is problem else of_each_class(problem)
     problem = with_rooms_in_use(least_of_all)
     first, last = until_first_backward(problem), after_last_forward(problem)
     least, around, lengths = with_least_times(problem), list[Around](), list[int]()
+    runs = [runs_on(whole_problem, device) for device in range(len(problem.devices))]
+    if not alone or max(map(len, runs)) > _MOST_RUNS:
+        runs = []
     absolute = objective == "makespan"
     whole = absolute or len(problem.routes) == 1
     for device, stages in enumerate(problem.stages_on):
@@ -124,8 +127,8 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
         ]
         home, beyond = [way.end * whole for way in found], before - own
         each = [counts]
-        if alone and len(listed := groups_on(whole_problem, device)) <= _MOST_CLASSES:
-            each.append(PairedDevice(least_of_all, device, classes=listed, alone=alone))
+        if runs:
+            each.append(PairedDevice(least_of_all, device, runs=runs[device]))
         length = max(
             min(
                 count.least_length(Ways(until, to_backward, min(home), way, beyond))
@@ -141,8 +144,18 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
         most = max(lengths, default=0) * _WORTH_RANKS
         longest = [a for a, length in zip(around, lengths, strict=True) if length >= most]
         yield from _by_rank(problem, around, longest, least)
+        for number, route in enumerate(problem.routes if alone else ()):
+            ways = [
+                way_of(one, one, route.stages) for one in least_times_of_each_class(whole_problem)
+            ]
+            longest_way = max(int(way.turn + way.home) for way in ways)
+            yield Bound(longest_way, f"closed form: longest pass of route {number}")
     course = _course(first, last, around) if whole else None
     together = least_end_in_memory(problem, around, course)
+    if runs:
+        if any(one.links != least_of_all.links for one in alone):
+            course = None  # what waits is counted beside the least delays
+        together = max(together, least_end_in_memory(least_of_all, around, course, runs))
     yield Bound(together, "closed form: load and memory with pairs of all devices")
 
 

@@ -14,14 +14,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, combinations_with_replacement, product
+from itertools import chain, combinations_with_replacement, pairwise, product
 from typing import NamedTuple, TypeAlias
 
 from pipesat.bounds.counting import Programme, WeightedSum
+from pipesat.bounds.devices import groups_on
+from pipesat.bounds.feasibility import passes_in_an_instant
 from pipesat.problem.ops import PHASE_OF, Kind
-from pipesat.problem.problem import Problem, Stage
+from pipesat.problem.problem import Device, Problem, Stage
 
 
 class Ways(NamedTuple):
@@ -40,12 +42,36 @@ class Ways(NamedTuple):
     beyond: int
 
 
-@dataclass(frozen=True)
-class _Group:
+class Runs(NamedTuple):
+    """Microbatches of a stage and class, of which some may run in a mode, with its amounts.
+
+    ``stated``: whether a pair's time that is listed is of them.
+    """
+
+    stage: int
+    of_class: int
+    number: int
+    data: Stage
+    stated: bool = True
+
+
+def runs_on(problem: Problem, device: int) -> list[Runs]:
+    """Return what may run on a device: every class of a stage in every mode."""
+    found = []
+    for stage, of_class, number in groups_on(problem, device):
+        for mode in problem.modes_of(stage):
+            data = problem.resulting(stage, mode, of_class)
+            stated = not mode or data.offload is not None
+            found.append(Runs(stage, of_class, number, data, stated))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
     """Stages of one route and device that are alike, pairs included; ``stage`` is one of them.
 
-    Of one class of microbatches, of which there are ``ops`` on all of them together; ``data`` has
-    its amounts.
+    Of one class of microbatches, of which there are ``ops`` on all of them together, in any mode;
+    ``data`` has the amounts in one.
     """
 
     stage: int
@@ -54,27 +80,70 @@ class _Group:
     ops: int
     of_class: int
     data: Stage
+    stated: bool
 
 
-_Member: TypeAlias = tuple[_Group, Kind]
+def left(data: Stage) -> int:
+    """Return what a microbatch surely holds between F and backward, copied out or not."""
+    return data.offload.held if data.offload else data.held_after_F
+
+
+class Level(NamedTuple):
+    """Of what is held between F and backward, the part from ``low`` to ``high``; who holds it."""
+
+    low: int
+    high: int
+    groups: Sequence[Group]
+
+    @property
+    def step(self) -> int:
+        """How much each of them holds of it."""
+        return self.high - self.low
+
+    def by_stage(self) -> list[list[Group]]:
+        """The groups, those of each stage together."""
+        found: dict[int, list[Group]] = {}
+        for group in self.groups:
+            found.setdefault(group.stage, []).append(group)
+        return list(found.values())
+
+    def of_weight(self, data: Stage) -> int:
+        """How much of it W holds."""
+        return max(0, min(self.high, data.held_after_B) - self.low)
+
+
+def one_class(groups: Iterable[Group]) -> list[list[Group]]:
+    """Return groups of one set of stages by class, each in every mode."""
+    found: dict[int, list[Group]] = {}
+    for group in groups:
+        found.setdefault(group.of_class, []).append(group)
+    return list(found.values())
+
+
+def _number(groups: Iterable[Group]) -> int:
+    """How many microbatches run on a set of stages."""
+    return sum(own[0].ops for own in one_class(groups))
+
+
+_Member: TypeAlias = tuple[Group, Kind]
 Item: TypeAlias = tuple[_Member, ...]
 Phase: TypeAlias = Mapping[Item, int]
+Holding: TypeAlias = Callable[[Stage], int]
+"""What a microbatch holds between F and backward."""
 
 
 @dataclass(frozen=True)
 class PairedDevice:
     """The kinds of items of one device of a problem with pairs, in which microbatches are alike.
 
-    ``alike``: whether stages that are alike are counted together. ``classes`` has what counts
-    instead where microbatches differ: (stage, class, how many), and ``alone`` each class as a
-    problem by itself.
+    ``alike``: whether stages that are alike are counted together. ``runs`` has what counts instead
+    where microbatches differ or have modes.
     """
 
     problem: Problem
     device: int
     alike: bool = True
-    classes: Sequence[tuple[int, int, int]] = ()
-    alone: Sequence[Problem] = ()
+    runs: Sequence[Runs] = ()
 
     def least_length(self, ways: Ways) -> int:
         """Least time until the end that counts; 0 if there is no schedule at all.
@@ -82,10 +151,11 @@ class PairedDevice:
         Either some forward runs beside or after the first backward, or all run before it, and then
         none in a pair with one.
         """
-        least = min(self._least(ways, apart) for apart in (True, False))
+        least = min(self.least(ways, apart=apart) for apart in (True, False))
         return least if least <= sum(ways[:3]) + self.one_after_the_other else 0
 
-    def _least(self, ways: Ways, apart: bool) -> int:
+    def least(self, ways: Ways, *, apart: bool) -> int:
+        """Return that of one of both cases."""
         # all forwards before all backwards: idling in both phases may be the same
         known = ways if apart else ways._replace(after_forward=0, own=ways.after_backward)
         count = Count(self, known, apart=apart)
@@ -99,58 +169,60 @@ class PairedDevice:
 
     @cached_property
     def one_after_the_other(self) -> int:
-        """Time of all ops, each alone, be backwards split or fused."""
-        data = [(group.ops, group.data) for group in self.groups]
-        return sum(ops * (each.F + each.B + each.W + each.BW) for ops, each in data)
+        """Time of all ops, each alone, be backwards split or fused, and of all copies."""
+        data = [(group.ops, group.data, group.data.offload) for group in self.groups]
+        copies = sum(ops * (o.time_out + o.time_in) for ops, _, o in data if o)
+        return copies + sum(ops * (each.F + each.B + each.W + each.BW) for ops, each, _ in data)
 
     @cached_property
-    def groups(self) -> list[_Group]:
-        """The device's stages by class, those together that are alike in every class."""
-        problem = self.problem
-        alone = [(s, 0, problem.microbatches[s]) for s in problem.stages_on[self.device]]
-        of: dict[int, list[tuple[int, int, Stage]]] = {}
-        for stage, of_class, number in self.classes or alone:
-            of.setdefault(stage, []).append((of_class, number, self._data(stage, of_class)))
+    def groups(self) -> list[Group]:
+        """The device's stages by class and mode, those together that are alike in all of them."""
+        problem, of = self.problem, dict[int, list[Group]]()
+        alone = [
+            Runs(s, 0, problem.microbatches[s], problem.stages[s])
+            for s in problem.stages_on[self.device]
+        ]
+        for stage, of_class, number, data, stated in self.runs or alone:
+            group = Group(stage, 1, problem.route_of[stage], number, of_class, data, stated)
+            of.setdefault(stage, []).append(group)
         alike: dict[object, list[int]] = {}
-        for stage, classes in of.items():
-            alike.setdefault((problem.route_of[stage], *classes), []).append(stage)
+        for stage, own in of.items():
+            same = ((g.of_class, g.ops, g.data, g.stated) for g in own)
+            alike.setdefault((problem.route_of[stage], *same), []).append(stage)
         sets = list(alike.values())
         if not self.alike or not all(
-            self._pair_alike(one, other, {each for each, *_ in of[one[0]] + of[other[0]]})
+            self._pair_alike([of[s] for s in one], [of[t] for t in other])
             for one, other in product(sets, sets)
         ):
             sets = [[stage] for stages in sets for stage in stages]
         return [
-            _Group(s[0], len(s), problem.route_of[s[0]], len(s) * number, of_class, data)
-            for s in sets
-            for of_class, number, data in of[s[0]]
+            replace(group, size=len(s), ops=len(s) * group.ops) for s in sets for group in of[s[0]]
         ]
 
     @property
-    def together(self) -> list[list[_Group]]:
+    def together(self) -> list[list[Group]]:
         """The groups of each set of stages, of whatever class."""
-        found: dict[int, list[_Group]] = {}
+        found: dict[int, list[Group]] = {}
         for group in self.groups:
             found.setdefault(group.stage, []).append(group)
         return list(found.values())
 
-    def _data(self, stage: int, of_class: int) -> Stage:
-        return (self.alone[of_class] if self.alone else self.problem).stages[stage]
-
-    def _pair_alike(self, one: Iterable[int], other: Iterable[int], classes: set[int]) -> bool:
-        members = [*product(PHASE_OF, classes)]
+    def _pair_alike(self, one: Sequence[list[Group]], other: Sequence[list[Group]]) -> bool:
         return all(
-            len({self._time(s, k, c, t, x, d) for s, t in product(one, other)}) == 1
-            for (k, c), (x, d) in product(members, members)
+            len({self._time((a, k), (b, x)) for a, b in product(own, others)}) == 1
+            for own, others in product(zip(*one, strict=True), zip(*other, strict=True))
+            for k, x in product(PHASE_OF, PHASE_OF)
         )
 
-    def _time(self, s: int, k: Kind, of_class: int, t: int, x: Kind, other: int) -> int | None:
-        """Time of a pair of two stages' ops, of a class each, by its kinds."""
-        overlap = self.problem.overlap
-        if overlap is None:
+    def _time(self, one: _Member, other: _Member) -> int | None:
+        """Time of a pair of two members, by their kinds."""
+        (a, k), (b, x), overlap = one, other, self.problem.overlap
+        two = (a.stage, k), (b.stage, x)
+        if overlap is None or not (
+            (a.stated and b.stated) or overlap.entry(*two) not in overlap.times
+        ):
             return None
-        lengths = getattr(self._data(s, of_class), k), getattr(self._data(t, other), x)
-        return overlap.time((s, k), (t, x), *lengths)
+        return overlap.time(*two, getattr(a.data, k), getattr(b.data, x))
 
     @cached_property
     def items(self) -> dict[Item, int]:
@@ -160,8 +232,7 @@ class PairedDevice:
         for group, kind in members:
             times[((group, kind),)] = getattr(group.data, kind)
         for one, other in combinations_with_replacement(members, 2):
-            (a, k), (b, x) = one, other
-            time = self._time(a.stage, k, a.of_class, b.stage, x, b.of_class)
+            time = self._time(one, other)
             alone = one == other and one[0].ops == 1
             if time is not None and not alone and self._fits(one, other):
                 times[one, other] = time
@@ -172,12 +243,12 @@ class PairedDevice:
         held = 0
         for group, kind in pair:
             data = group.data
-            a, w = data.held_after_F, data.held_after_B
-            held += {"F": a, "B": max(a, w), "W": w, "BW": a}[kind]
+            a, w, x = data.held_after_F, data.held_after_B, data.held_in_backward
+            held += {"F": a, "B": max(a, w, x), "W": w, "BW": max(a, x)}[kind]
         room = self.problem.devices[self.device].room
         return room is None or held <= room
 
-    def _kinds(self, group: _Group) -> Iterator[Kind]:
+    def _kinds(self, group: Group) -> Iterator[Kind]:
         data = group.data
         yield "F"
         if data.may_split:
@@ -222,9 +293,22 @@ class Count:
 
     def weighed_by(self, problem: Problem) -> Count:
         """Return the same counts, with what is held as another problem has it."""
+        return self._weighing(problem, {g: problem.stages[g.stage] for g in self.data})
+
+    def holding(self, level: Level) -> Count:
+        """Return the same counts, with who holds a level as all that is held: so many at once."""
+        device, held = self.home.device, dict.fromkeys(level.groups, 1)
+        devices = list(self.problem.devices)
+        number = (devices[device].room or 0) // level.high
+        devices[device] = Device(devices[device].name, memory=number)
+        none = {"held_after_B": 0, "held_in_backward": 0, "offload": None}
+        data = {g: replace(x, held_after_F=held.get(g, 0), **none) for g, x in self.data.items()}
+        return self._weighing(replace(self.problem, devices=tuple(devices)), data)
+
+    def _weighing(self, problem: Problem, data: dict[Group, Stage]) -> Count:
         other = copy(self)
-        other.problem = problem
-        other.data = {group: problem.stages[group.stage] for group in self.home.groups}
+        other.problem, other.data = problem, data
+        other.__dict__.pop("levels", None)
         return other
 
     def _phase(self, items: Iterable[Item], *, busy: bool = False) -> dict[Item, int]:
@@ -240,13 +324,13 @@ class Count:
 
     def _last(self, phase: Phase, least: int) -> int:
         """Let a phase last as long as its work; return by how much that is above ``least``."""
-        times = {variable: self.home.items[item] for item, variable in phase.items()}
+        times = self.time_of(phase)
         most = sum(self._most(item) * self.home.items[item] for item in phase)
         extra = self.programme.variable(1, most)
         self.programme.at_least(WeightedSum({extra: 1}) - times, -least)
         return extra
 
-    def _count(self, *phases: Phase, **weights: int) -> dict[_Group, WeightedSum]:
+    def _count(self, *phases: Phase, **weights: int) -> dict[Group, WeightedSum]:
         """Per group, the sum of these kinds' weights over the items of some phases."""
         result = {group: WeightedSum() for group in self.home.groups}
         for item, variable in _all_of(phases):
@@ -259,32 +343,46 @@ class Count:
         """All phases, in order of time."""
         return self.before, self.between, self.after, self.pending
 
-    def of(self, stage: int, phase: Phase, *kinds: Kind) -> WeightedSum:
-        """The number of ops of one stage, of some kinds, in a phase, as a row.
+    def of(self, groups: Iterable[Group], phases: Iterable[Phase], *kinds: Kind) -> WeightedSum:
+        """The number of ops of some groups, of some kinds, in some phases, as a row."""
+        return _sum(self._count(*phases, **dict.fromkeys(kinds, 1)), groups)
 
-        Where stages are not taken together.
-        """
-        counted = self._count(phase, **dict.fromkeys(kinds, 1))
-        return sum((row for group, row in counted.items() if group.stage == stage), WeightedSum())
+    def time_of(self, phase: Phase) -> WeightedSum:
+        """The time of a phase's items, as a row."""
+        return WeightedSum((x, self.home.items[item]) for item, x in phase.items())
 
-    def taken(self, *phases: Phase) -> WeightedSum:
+    @cached_property
+    def levels(self) -> list[Level]:
+        """What is surely held between F and backward, cut at what it is for any group."""
+        held = {
+            group: left(data)
+            for group, data in self.data.items()
+            if not passes_in_an_instant(self.home.problem, group.stage)
+        }
+        heights = sorted({0, *held.values()})
+        return [
+            Level(low, high, [group for group, most in held.items() if most >= high])
+            for low, high in pairwise(heights)
+        ]
+
+    def taken(self, *phases: Phase, held: Holding = left) -> WeightedSum:
         """What the forwards of some phases take, as a row."""
-        return self._weigh(phases, lambda data: {"F": data.held_after_F})
+        return self._weigh(phases, lambda data: {"F": held(data)})
 
-    def freed(self, *phases: Phase) -> WeightedSum:
+    def freed(self, *phases: Phase, held: Holding = left) -> WeightedSum:
         """What the ops of some phases free, as a row."""
         return self._weigh(
             phases,
             lambda data: {
-                "BW": data.held_after_F,
-                "B": data.held_after_F - data.held_after_B,
+                "BW": held(data),
+                "B": held(data) - data.held_after_B,
                 "W": data.held_after_B,
             },
         )
 
-    def held_after(self) -> WeightedSum:
+    def held_after(self, held: Holding = left) -> WeightedSum:
         """What is held when the last forward has ended, as a row: until a backward, or until W."""
-        return self.freed(self.after, self.pending)
+        return self.freed(self.after, self.pending, held=held)
 
     def _weigh(
         self, phases: Iterable[Phase], weights: Callable[[Stage], Mapping[Kind, int]]
@@ -300,9 +398,11 @@ class Count:
         backwards = self._count(*self.phases, B=1, BW=1)
         left = self._count(*self.phases, B=1, W=-1)
         late = self._count(self.after, self.pending, B=-1, W=1)
+        for groups in map(one_class, self.home.together):
+            for own in groups:
+                self.programme.equals(_sum(forwards, own), own[0].ops)
         for group in self.home.groups:
-            self.programme.equals(forwards[group], group.ops)
-            self.programme.equals(backwards[group], group.ops)
+            self.programme.equals(backwards[group] - forwards[group], 0)
             self.programme.equals(left[group], 0)
             self.programme.at_least(late[group], 0)
 
@@ -333,16 +433,16 @@ class Count:
             low, high = lows[0], highs[0]
             if low.route != high.route or place[low.stage] >= place[high.stage]:
                 continue
-            for one, other in product(lows, highs):
-                if one.of_class == other.of_class:
+            for one, other in product(one_class(lows), one_class(highs)):
+                if one[0].of_class == other[0].of_class:
                     for count in (first, last):
-                        self.programme.at_least(count[one] - count[other], 0)
+                        self.programme.at_least(_sum(count, one) - _sum(count, other), 0)
             for kinds in ("F",), ("B", "BW"):
                 row = self._pairs_of({*lows}, {*highs}, kinds)
-                self.programme.at_most(row, sum(group.ops for group in lows) - 1)
+                self.programme.at_most(row, _number(lows) - 1)
 
     def _pairs_of(
-        self, lows: set[_Group], highs: set[_Group], kinds: Iterable[str]
+        self, lows: set[Group], highs: set[Group], kinds: Iterable[str]
     ) -> dict[int, int]:
         """The number of pairs of two stages' ops of these kinds, as a row."""
         return {
@@ -361,8 +461,7 @@ class Count:
             first, last = self._count(self.before, F=1), self._count(self.after, B=1, BW=1)
             for groups in together:
                 for count in (first, last):
-                    together_in = sum((count[group] for group in groups), WeightedSum())
-                    self.programme.at_least(together_in, groups[0].size)
+                    self.programme.at_least(_sum(count, groups), groups[0].size)
             return
         pairs = [
             (one, other, variable)
@@ -378,7 +477,11 @@ class Count:
                 if one[0] in groups and one[1] in kinds
                 if other[0].route == groups[0].route and other[1] in others
             }
-            self.programme.at_most(row, sum(group.ops for group in groups) - groups[0].size)
+            self.programme.at_most(row, _number(groups) - groups[0].size)
+
+
+def _sum(rows: Mapping[Group, WeightedSum], groups: Iterable[Group]) -> WeightedSum:
+    return sum((rows[group] for group in groups), WeightedSum())
 
 
 def _all_of(phases: Iterable[Phase]) -> Iterator[tuple[Item, int]]:
@@ -387,14 +490,14 @@ def _all_of(phases: Iterable[Phase]) -> Iterator[tuple[Item, int]]:
 
 def by_op(
     counts: Mapping[int, Count], weight: Callable[[Count, Item], int]
-) -> Mapping[tuple[int, Kind], WeightedSum]:
-    """Return a row per stage and kind: a weight of all items that its ops run in.
+) -> Mapping[tuple[Group, Kind], WeightedSum]:
+    """Return a row per group and kind: a weight of all items that its ops run in.
 
     Twice where both members are such.
     """
-    found: dict[tuple[int, Kind], WeightedSum] = defaultdict(WeightedSum)
+    found: dict[tuple[Group, Kind], WeightedSum] = defaultdict(WeightedSum)
     for count in counts.values():
         for item, variable in _all_of(count.phases):
-            for group, kind in item:
-                found[group.stage, kind] += {variable: weight(count, item)}
+            for member in item:
+                found[member] += {variable: weight(count, item)}
     return found

@@ -9,24 +9,34 @@ take. docs/proofs/bounds.md has the argument.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations_with_replacement, product
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.bounds.counting import Programme, WeightedSum, tangent_points
 from pipesat.bounds.devices import area_over_room
-from pipesat.bounds.feasibility import certain_activations
 from pipesat.bounds.memory_counts import in_whole_microbatches
-from pipesat.bounds.paired_device import Count, PairedDevice, Phase, Ways, by_op
+from pipesat.bounds.paired_device import (
+    Count,
+    Group,
+    Level,
+    PairedDevice,
+    Runs,
+    Ways,
+    by_op,
+    left,
+    one_class,
+)
 from pipesat.bounds.paired_waiting import Course, Waiting, WaitingRows
 from pipesat.problem.ops import Kind
 from pipesat.problem.problem import Problem, Stage
 from pipesat.problem.rules import link_delay
 
-Times: TypeAlias = Mapping[tuple[int, Kind], WeightedSum]
-"""Per stage and kind, the time of all items that its ops run in."""
+Rows: TypeAlias = Mapping[tuple[Group, Kind], WeightedSum]
+"""A row per group and kind."""
+PHASES: Final[tuple[tuple[Kind, ...], ...]] = ("F",), ("B", "BW")
 _Corner: TypeAlias = tuple[WeightedSum, int]
 """A row and a constant, whose sum is memory times time."""
 _Job: TypeAlias = tuple[int, int]
@@ -42,24 +52,32 @@ class Around(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """The programme of all devices, with an end that some schedule reaches, if there is any."""
+    """The programme of all devices, with an end that some schedule reaches, if there is any.
+
+    ``items`` has, per group and kind, how many items its ops run in, ``times`` their time;
+    ``shortest`` variables that have been added.
+    """
 
     programme: Programme
     counts: Mapping[int, Count]
-    times: Times
+    items: Rows
+    times: Rows
     longest: int
+    shortest: dict[object, int]
 
 
 @dataclass(frozen=True)
 class AreaRow:
     """The row of one device: all that it holds fits between its first op and its last.
 
-    ``problem`` has its memory. ``course``: where waiting on the way counts as well.
+    ``count`` has its memory. ``apart``: whether a forward surely starts after a backward has.
+    ``course``: where waiting on the way counts as well.
     """
 
     joint: Joint
-    problem: Problem
+    count: Count
     around: Around
+    apart: bool
     course: Course | None
 
     def add(self, end: int) -> None:
@@ -67,12 +85,11 @@ class AreaRow:
         around, room = self.around, self.room
         if not room:
             return
-        area, taken = self._area
+        area, taken = self._area, 0
         corners: list[_Corner] = [(WeightedSum(), 0)]
-        if is_tight(self.problem, around.device):
-            full, constant = self._until_backward()
+        if self.apart:
+            full, taken = self._until_backward()
             area += full
-            taken += constant
             corners = self._after_forward()
         for row, constant in corners:
             window = around.before - around.ways.beyond
@@ -83,62 +100,88 @@ class AreaRow:
     @property
     def room(self) -> int:
         """The device's memory; 0 if that is unlimited."""
-        return self.problem.devices[self.around.device].room or 0
-
-    @cached_property
-    def counts(self) -> Mapping[int, Count]:
-        """All devices' counts, which weigh what is held as ``problem`` does."""
-        return {d: count.weighed_by(self.problem) for d, count in self.joint.counts.items()}
+        return self.count.problem.devices[self.around.device].room or 0
 
     @cached_property
     def _waits(self) -> WaitingRows | None:
         if self.course is None:
             return None
-        waiting = Waiting(self.problem, self.course)
-        return WaitingRows(self.joint.programme, waiting, self.counts, self.joint.longest)
+        waiting = Waiting(self.count.problem, self.course)
+        return WaitingRows(self.joint.programme, waiting, self.joint.counts, self.joint.longest)
 
     @property
-    def _count(self) -> Count:
-        return self.counts[self.around.device]
-
-    @cached_property
-    def _holding(self) -> dict[int, Stage]:
-        """Those of the device's stages that hold anything."""
-        stages = {s: self.problem.stages[s] for s in self.problem.stages_on[self.around.device]}
-        return {s: data for s, data in stages.items() if data.held_after_F or data.held_after_B}
-
-    def _ops(self, phase: Phase, *kinds: Kind) -> WeightedSum:
-        """The number of their ops of some kinds in a phase, as a row."""
-        return sum((self._count.of(stage, phase, *kinds) for stage in self._holding), WeightedSum())
-
-    @property
-    def _area(self) -> tuple[WeightedSum, int]:
+    def _area(self) -> WeightedSum:
         """Least memory times time that all microbatches of a device's stages take."""
-        problem, row, constant = self.problem, WeightedSum(), 0
-        times = self.joint.times
-        for stage in problem.stages_on[self.around.device]:
-            held = certain_activations(problem)[stage]
-            data = problem.stages[stage]
-            route = problem.routes[problem.route_of[stage]]
-            onward = route.stages[route.stages.index(stage) :]
-            constant += held * route.microbatches * delays_between(problem, onward)
+        row, count, times = WeightedSum(), self.count, self.joint.times
+        for level in count.levels:
+            for groups in level.by_stage():
+                row += self._stay(groups) * level.step
+        for group, data in count.data.items():
+            a, w, x = data.held_after_F, data.held_after_B, data.held_in_backward
+            row += times[group, "F"] * (a - left(data))
+            row += times[group, "B"] * (max(a, w, x) - left(data))
+            row += times[group, "BW"] * (max(a, x) - left(data))
+            row += times[group, "W"] * w
+            if data.offload is not None:
+                copied = (data.offload.time_out + data.offload.time_in) * (a - left(data))
+                row += count.of([group], count.phases, "F") * copied
+        return row
+
+    def _stay(self, groups: Sequence[Group]) -> WeightedSum:
+        """Least time from F's start to the backward's end, of all of some groups of a stage."""
+        row, problem, (stage, *_) = WeightedSum(), self.count.problem, [g.stage for g in groups]
+        route = problem.routes[problem.route_of[stage]]
+        onward = route.stages[route.stages.index(stage) :]
+        delays = delays_between(problem, onward)
+        for own in one_class(groups):
+            number = self.count.of(own, self.count.phases, "F")
+            row += number * delays
+            all_of_class = self._of_class(stage, own[0].of_class)
             for other in onward:
-                for kind in ("F", "B", "BW"):
-                    row += times[other, kind] * held
-            row += times[stage, "B"] * max(0, data.held_after_B - held)
-            row += times[stage, "W"] * data.held_after_B
-        return row, constant
+                there = own if other == stage else self._of_class(other, own[0].of_class)
+                for kinds in PHASES:
+                    members = [(group, kind) for group in there for kind in kinds]
+                    if other == stage or len(own) == len(all_of_class):
+                        row += sum((self.joint.times[one] for one in members), WeightedSum())
+                    else:
+                        row += {self._shortest(number, members): 1}
+        return row
+
+    def _of_class(self, stage: int, of_class: int) -> list[Group]:
+        home = self.joint.counts[self.count.problem.stages[stage].device].home
+        return [g for g in home.groups if (g.stage, g.of_class) == (stage, of_class)]
+
+    def _shortest(self, number: WeightedSum, members: Sequence[tuple[Group, Kind]]) -> int:
+        """Return a variable: what so many of some ops take at least, those of least time.
+
+        Whatever d is, each takes d, but for items that take less.
+        """
+        key = (*number.items(), *members)
+        if key in self.joint.shortest:
+            return self.joint.shortest[key]
+        counted, times = (
+            sum((rows[one] for one in members), WeightedSum())
+            for rows in (self.joint.items, self.joint.times)
+        )
+        each = {item: time // counted[item] for item, time in times.items()}
+        most = max(each.values()) * members[0][0].ops
+        least = self.joint.shortest[key] = self.joint.programme.variable(0, most)
+        for d in sorted({*each.values()}):
+            less = {item: n * max(0, d - each[item]) for item, n in counted.items()}
+            self.joint.programme.at_least(number * -d + less + {least: 1}, 0)
+        return least
 
     def _until_backward(self) -> _Corner:
         """What nobody can use until the first backward: forwards come one after the other."""
-        around, count = self.around, self._count
-        row = count.taken(count.before) * -around.ways.until_backward
+        around, count = self.around, self.count
+        row = count.taken(count.before, held=_taken) * -around.ways.until_backward
         if frozenset({"F"}) not in kinds_of_pairs(count.home):
-            jobs = [[[(data.held_after_F, data.F)]] for data in self._holding.values()]
-            waiting = self._wait(self._ops(count.before, "F"), jobs)
-            if self._waits is not None:
-                self._waits.while_filling(waiting, around.device)
-            row += {waiting: 1}
+            for level in count.levels:
+                jobs = [[[(level.step, group.data.F)]] for group in level.groups]
+                waiting = self._wait(count.of(level.groups, [count.before], "F"), jobs, level)
+                if self._waits is not None:
+                    self._waits.while_filling(waiting, count, level)
+                row += {waiting: 1}
         return row, self.room * around.ways.until_backward
 
     def _after_forward(self) -> list[_Corner]:
@@ -147,52 +190,67 @@ class AreaRow:
         Microbatches are freed one after the other; and once the last backward has run, what is not
         pending is free.
         """
-        count, around, stages = self._count, self.around, self._holding.values()
+        count, around, stages = self.count, self.around, self.count.data.values()
         ways = around.ways
-        if any(max(s.held_after_B, s.held_in_backward) > s.held_after_F for s in stages):
+        if any(s.held_after_B > s.held_after_F for s in stages):
             return [(WeightedSum(), 0)]
         home = ways.after_backward + ways.beyond
         rest = ways.after_forward + home
         one_by_one = all("F" in kinds for kinds in kinds_of_pairs(count.home))
+        more = max(max(0, s.held_in_backward - s.held_after_F) for s in stages)
         corners: list[_Corner] = []
         for until_home in (False, True):
-            row = count.held_after() * -rest
+            row = count.held_after(_taken) * -rest
             if until_home:
                 row += count.freed(count.after) * home
             if one_by_one:
-                jobs = [_ways_to_free(data, until_home) for data in stages]
-                waiting = self._wait(self._ops(count.after, "B", "BW"), jobs)
+                for level in count.levels:
+                    jobs = [_ways_to_free(level, count.data[g], until_home) for g in level.groups]
+                    number = count.of(level.groups, [count.after], "B", "BW")
+                    waiting = self._wait(number, jobs, level)
+                    if self._waits is not None and not until_home:
+                        self._waits.while_emptying(waiting, count, level, ways.beyond)
+                    row += {waiting: 1}
                 if self._waits is not None and not until_home:
-                    self._waits.while_emptying(waiting, around.device, ways.beyond)
-                    self._waits.of_weights(row, around.device, rest)
-                row += {waiting: 1}
-            corners.append((row, self.room * rest))
+                    self._waits.of_weights(row, count, rest)
+            corners.append((row, (self.room - more * (2 - one_by_one)) * rest))
         return corners
 
-    def _wait(self, number: WeightedSum, jobs: Sequence[Sequence[Sequence[_Job]]]) -> int:
+    def _wait(
+        self, number: WeightedSum, jobs: Sequence[Sequence[Sequence[_Job]]], level: Level
+    ) -> int:
         """Return a variable: what waits for others, of n n (n - 1) / 2 times what two of them wait.
 
-        ``jobs``: per stage, per way that its ops may run, what each of these frees, and its time.
+        ``jobs``: per group, per way that its ops may run, what each of these frees, and its time.
         """
         least = min(
             sum(min(a * t, b * s) for (a, s), (b, t) in product(one, other))
             for two in combinations_with_replacement(jobs, 2)
             for one, other in product(*two)
         )
-        smallest = min(sum(freed for freed, _ in way) for ways in jobs for way in ways)
-        most = self.room // smallest if smallest else 0
+        most = self.room // level.high
         points = tangent_points(most) if least and most else ()
         longest = (2 * self.room + least * most) * self.joint.longest
         return self.joint.programme.of_two(least, number, points, longest)
 
 
-def is_tight(problem: Problem, device: int) -> bool:
-    """Whether some forward of a device surely starts after a backward has."""
-    room, stages = problem.devices[device].room, problem.stages_on[device]
-    held = sum(problem.stages[s].held_after_F * problem.microbatches[s] for s in stages)
-    data = [problem.stages[s] for s in stages]
-    takes_time = all(min(s.F, s.B, s.W, s.BW) > 0 for s in data)
-    return room is not None and held > room and takes_time
+def _taken(data: Stage) -> int:
+    """What a microbatch may hold between F and backward."""
+    return data.held_after_F
+
+
+def is_tight(count: Count | PairedDevice, of: Callable[[Iterable[int]], int] = min) -> bool:
+    """Whether some forward of a device surely starts after a backward has.
+
+    ``of`` says what counts of what a microbatch may hold in its modes.
+    """
+    home = count.home if isinstance(count, Count) else count
+    room = count.problem.devices[home.device].room
+    classes = [own for groups in home.together for own in one_class(groups)]
+    data = count.data if isinstance(count, Count) else {g: g.data for g in home.groups}
+    total = sum(own[0].ops * of(left(data[g]) for g in own) for own in classes)
+    takes_time = all(min(g.data.F, g.data.B, g.data.W, g.data.BW) > 0 for g in home.groups)
+    return room is not None and total > room and takes_time
 
 
 def delays_between(problem: Problem, stages: Sequence[int]) -> int:
@@ -202,16 +260,17 @@ def delays_between(problem: Problem, stages: Sequence[int]) -> int:
     )
 
 
-def _ways_to_free(data: Stage, until_home: bool) -> list[list[_Job]]:
-    """What a microbatch's ops free, and their times; ``until_home``: W perhaps comes later."""
+def _ways_to_free(level: Level, data: Stage, until_home: bool) -> list[list[_Job]]:
+    """What one's ops free of a level, and their times; ``until_home``: W perhaps comes later."""
     ways: list[list[_Job]] = []
     if data.may_split:
-        backward = (data.held_after_F - data.held_after_B, data.B)
-        ways.append([backward, (data.held_after_B, data.W)])
+        of_weight = level.of_weight(data)
+        backward = (level.step - of_weight, data.B)
+        ways.append([backward, (of_weight, data.W)])
         if until_home:
             ways.append([backward])
     if data.may_fuse:
-        ways.append([(data.held_after_F, data.BW)])
+        ways.append([(level.step, data.BW)])
     return ways
 
 
@@ -220,23 +279,27 @@ def kinds_of_pairs(home: PairedDevice) -> set[frozenset[Kind]]:
     return {frozenset(kind for _, kind in item) for item in home.items if len(item) == 2}
 
 
-_MOST_VARIABLES = 700
+_MOST_VARIABLES = 2500
 _SHARE_THAT_COUNTS = 0.9  # of what the rooms ask for; limits of less add time, not strength
 
 
 def least_end_in_memory(
-    problem: Problem, devices: Sequence[Around], course: Course | None = None
+    problem: Problem,
+    devices: Sequence[Around],
+    course: Course | None = None,
+    runs: Sequence[Sequence[Runs]] = (),
 ) -> int:
     """Least end that counts, for all devices together; 0 if nothing is known, or all is too large.
 
     Devices of unlimited memory take part with their load alone. ``course`` is given where all
-    devices have one origin and one end.
+    devices have one origin and one end, ``runs`` per device where microbatches differ or have
+    modes.
     """
-    joint = _Together(problem, devices, course)
+    joint = _Together(problem, devices, course, runs)
     if not joint.is_worth_it:
         return 0
     least = joint.programme.relaxed_cost()
-    return least if least <= joint.longest else 0
+    return min([least, *joint.otherwise]) if least <= joint.longest else 0
 
 
 @dataclass
@@ -244,21 +307,34 @@ class _Together:
     problem: Problem
     devices: Sequence[Around]
     course: Course | None
+    runs: Sequence[Sequence[Runs]]
     programme: Programme = field(default_factory=Programme)
+
+    def _home(self, device: int, *, alike: bool) -> PairedDevice:
+        runs = self.runs[device] if self.runs else ()
+        return PairedDevice(self.problem, device, alike=alike, runs=runs)
 
     @cached_property
     def homes(self) -> list[PairedDevice]:
-        return [PairedDevice(self.problem, around.device, alike=False) for around in self.devices]
+        return [self._home(around.device, alike=False) for around in self.devices]
 
     @cached_property
     def is_worth_it(self) -> bool:
         """Whether some device cannot hold all at once, and the programme is of a size to solve."""
-        if not any(is_tight(self.problem, around.device) for around in self.devices):
+        if not any(is_tight(home, max) for home in self.homes):
             return False
         if sum(2 * len(home.items) for home in self.homes) > _MOST_VARIABLES:
             return False
         self._build()
         return len(self.programme.costs) <= _MOST_VARIABLES
+
+    @property
+    def otherwise(self) -> Iterator[int]:
+        """Least ends where a device can hold all forwards before its first backward, and does."""
+        for around, home in zip(self.devices, self.homes, strict=True):
+            if is_tight(home, max) and not is_tight(home):
+                all_first = self._home(around.device, alike=True)
+                yield around.before + all_first.least(around.ways, apart=False)
 
     @cached_property
     def longest(self) -> int:
@@ -275,7 +351,7 @@ class _Together:
         counts = {}
         for around, home in zip(self.devices, self.homes, strict=True):
             ways, first = around.ways, len(self.programme.costs)
-            if not is_tight(self.problem, around.device):  # all its forwards may come first
+            if not is_tight(home, max):  # all its forwards may come first
                 ways = ways._replace(after_forward=0, own=ways.after_backward)
             counts[around.device] = Count(home, ways, apart=True, programme=self.programme)
             row = {end: 1}
@@ -283,16 +359,23 @@ class _Together:
                 row[variable] = -self.programme.costs[variable]
                 self.programme.costs[variable] = 0
             self.programme.at_least(row, around.before + sum(ways[:3]))
+        items = by_op(counts, lambda *_: 1)
         times = by_op(counts, lambda count, item: count.home.items[item])
-        joint = Joint(self.programme, counts, times, self.longest)
+        joint = Joint(self.programme, counts, items, times, self.longest, {})
         kinds = set[frozenset[Kind]]().union(*map(kinds_of_pairs, self.homes))
         one_forward = all("F" in pair and len(pair) == 2 for pair in kinds)
         course = self.course if one_forward else None
         most = max(area_over_room(self.problem, around.device) for around in self.devices)
-        for around in self.devices:
-            AreaRow(joint, self.problem, around, course).add(end)
-            for counted in in_whole_microbatches(self.problem, around.device):
-                if area_over_room(counted, around.device) < _SHARE_THAT_COUNTS * most:
-                    continue
-                counts[around.device].weighed_by(counted).fit_into_memory()
-                AreaRow(joint, counted, around, course).add(end)
+        least = _SHARE_THAT_COUNTS * most
+        for around, home in zip(self.devices, self.homes, strict=True):
+            count, apart = counts[around.device], is_tight(home, max)
+            AreaRow(joint, count, around, apart, course).add(end)
+            weighed = [count.holding(level) for level in count.levels if self.runs and apart]
+            weighed += [
+                count.weighed_by(counted)
+                for counted in in_whole_microbatches(self.problem, around.device)
+                if not self.runs and area_over_room(counted, around.device) >= least
+            ]
+            for each in weighed:
+                each.fit_into_memory()
+                AreaRow(joint, each, around, apart, course).add(end)

@@ -14,8 +14,7 @@ from functools import cached_property
 
 from pipesat.bounds.counting import Programme, WeightedSum, tangent_points
 from pipesat.bounds.devices import Line, line_of, passages
-from pipesat.bounds.feasibility import certain_activations
-from pipesat.bounds.paired_device import Count, by_op
+from pipesat.bounds.paired_device import Count, Group, Level, by_op
 from pipesat.problem.ops import Kind
 from pipesat.problem.problem import Problem
 
@@ -39,11 +38,11 @@ class Course:
 class LeastWaits:
     """Microbatches of a stage wait this long at least, sorted: n of them the sum of the first n.
 
-    Less, if backwards take longer than counted: per stage and kind, ``longer`` says by how much.
+    Less, if ops of the stages ``on_way`` take longer alone than the least.
     """
 
     by_rank: tuple[int, ...]
-    longer: tuple[tuple[int, Kind, int], ...] = ()
+    on_way: Sequence[int]
 
     def tangents(self, numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
         """Yield slope and constant of lines nowhere above the sum of the first n, for all whole n.
@@ -75,8 +74,7 @@ class Waiting:
         start = min(self.course.begin[s] for s in here)
         entry = min(place for place, s in enumerate(line.stages) if s in here)
         way = (line.forward, line.out, self.course.begin, self.course.first_backward)
-        found = self._by_rank(stage, most, way, entry, start)
-        return _longest(LeastWaits(ranks) for _, ranks in found)
+        return self._longest(stage, self._by_rank(stage, most, way, entry, start))
 
     def while_emptying(self, stage: int, most: int) -> LeastWaits:
         """Least waiting on the way before a stage's backward, and time from its end to the end.
@@ -85,13 +83,9 @@ class Waiting:
         Some other backward on the way is in a pair, which ends no later than its device's last
         forward; or all run alone.
         """
-        line, first = self._place(stage)
+        line, _ = self._place(stage)
         way = (line.backward, line.home, self.course.home, self.course.after_last_forward)
-        found = self._by_rank(stage, most, way)
-        return _longest(
-            LeastWaits(ranks, tuple(self._longer(line.stages[first : top + 1])))
-            for top, ranks in found
-        )
+        return self._longest(stage, self._by_rank(stage, most, way))
 
     def _by_rank(
         self, stage: int, most: int, way: tuple[Sequence[int], ...], entry: int = 0, start: int = 0
@@ -132,18 +126,10 @@ class Waiting:
         line = self._lines[self.problem.route_of[stage]]
         return line, self.problem.place_of[stage]
 
-    def _longer(self, stages: Sequence[int]) -> Iterator[tuple[int, Kind, int]]:
-        """Yield how much longer than the shortest every other backward takes."""
-        for stage in stages:
-            data = self.problem.stages[stage]
-            if data.may_split and data.may_fuse and data.B != data.BW:
-                kind: Kind = "B" if data.B > data.BW else "BW"
-                yield stage, kind, abs(data.B - data.BW)
-
-
-def _longest(found: Iterable[LeastWaits]) -> LeastWaits:
-    """Those that are longest in all; each holds."""
-    return max(found, key=lambda waits: sum(waits.by_rank))
+    def _longest(self, stage: int, found: Iterable[tuple[int, tuple[int, ...]]]) -> LeastWaits:
+        """Those that are longest in all; each holds."""
+        (line, first), (top, ranks) = self._place(stage), max(found, key=lambda one: sum(one[1]))
+        return LeastWaits(ranks, line.stages[first : top + 1])
 
 
 @dataclass(frozen=True)
@@ -158,85 +144,88 @@ class WaitingRows:
     counts: Mapping[int, Count]
     longest: int
 
-    def while_filling(self, total: int, device: int) -> None:
+    def while_filling(self, total: int, count: Count, level: Level) -> None:
         """Let a variable be at least what waits around the forwards before the first backward."""
-        row, count = WeightedSum({total: 1}), self.counts[device]
-        for stage, most in self._stages(device):
-            found = self.waiting.while_filling(stage, most)
-            row[self._waits(stage, most, count.of(stage, count.before, "F"), found)] = -1
+        row = WeightedSum({total: 1})
+        for groups, most in self._stages(count, level):
+            found = self.waiting.while_filling(groups[0].stage, most)
+            number = count.of(groups, [count.before], "F")
+            row[self._waits(level.step, most, number, found, "F")] = -1
         self.programme.at_least(row, 0)
 
-    def while_emptying(self, total: int, device: int, beyond: int) -> None:
+    def while_emptying(self, total: int, count: Count, level: Level, beyond: int) -> None:
         """Let a variable be at least what waits around the backwards after the last forward.
 
         Until the end that counts, and for ``beyond`` after it. From B on, all that its microbatch
         still holds counts as waiting, but for the time of W, which the area has.
         """
-        row, count = WeightedSum({total: 1}), self.counts[device]
-        for stage, most in self._stages(device):
-            data, number = self.problem.stages[stage], count.of(stage, count.after, "B", "BW")
-            found = self.waiting.while_emptying(stage, most)
-            row[self._waits(stage, most, number, found)] = -1
-            row += count.of(stage, count.after, "B") * (data.held_after_B * data.W)
-            row -= number * (self._held[stage] * beyond)
+        row = WeightedSum({total: 1})
+        for groups, most in self._stages(count, level):
+            number = count.of(groups, [count.after], "B", "BW")
+            found = self.waiting.while_emptying(groups[0].stage, most)
+            row[self._waits(level.step, most, number, found, "B", "BW")] = -1
+            for group in groups:
+                of_weight = level.of_weight(count.data[group]) * group.data.W
+                row += count.of([group], [count.after], "B") * of_weight
+            row -= number * (level.step * beyond)
         self.programme.at_least(row, 0)
 
-    def of_weights(self, row: WeightedSum, device: int, rest: int) -> None:
+    def of_weights(self, row: WeightedSum, count: Count, rest: int) -> None:
         """Add what weight gradients wait whose B ran before the last forward had ended.
 
         From the end of B to that of the last forward, and for ``rest`` but their own time.
         """
-        count, room = self.counts[device], self.problem.devices[device].room or 0
-        held = {s: self.problem.stages[s].held_after_B for s, _ in self._stages(device)}
-        stages = [s for s, w in held.items() if w and self.problem.stages[s].may_split]
-        if not stages:
+        held = {g: x.held_after_B for g, x in count.data.items() if x.held_after_B and x.may_split}
+        if not held:
             return
         together = WeightedSum()
-        for stage in stages:
-            late = count.of(stage, count.after, "W") + count.of(stage, count.pending, "W")
-            late -= count.of(stage, count.after, "B")
-            row += late * (held[stage] * max(0, rest - self.problem.stages[stage].W))
+        for group, w in held.items():
+            late = count.of([group], [count.after, count.pending], "W")
+            late -= count.of([group], [count.after], "B")
+            row += late * (w * max(0, rest - group.data.W))
             together += late
         apart = min(
             time
             for item, time in count.home.items.items()
-            if any(kind == "B" and group.stage in stages for group, kind in item)
+            if any(kind == "B" and group in held for group, kind in item)
         )
-        two, most = min(held[s] for s in stages) * apart, room // min(held[s] for s in stages)
+        least = min(held.values())
+        two, most = least * apart, self._room(count) // least
         longest = two * max(1, most) ** 2
         row += {self.programme.of_two(two, together, tangent_points(most), longest): 1}
 
-    def _waits(self, stage: int, most: int, number: WeightedSum, found: LeastWaits) -> int:
-        """Return a variable: what so many microbatches of a stage wait."""
-        held = self._held[stage]
-        waits = self.programme.variable(0, 2 * held * most * self.longest)
+    def _waits(
+        self, step: int, most: int, number: WeightedSum, found: LeastWaits, *kinds: Kind
+    ) -> int:
+        """Return a variable: what so many microbatches of a stage wait, times ``step``."""
+        waits = self.programme.variable(0, 2 * step * most * self.longest)
+        longer = WeightedSum()
+        for (group, kind), row in self._alone.items():
+            if group.stage in found.on_way and kind in kinds:
+                data = self.problem.stages[group.stage]
+                least = data.F if kind == "F" else data.shortest_backward
+                longer += row * (getattr(group.data, kind) - least)
         for slope, constant in found.tangents(tangent_points(most)):
-            line = WeightedSum({waits: 1}) - number * (held * slope)
-            for other, kind, longer in found.longer:
-                line += self._alone[other, kind] * (held * longer)
-            self.programme.at_least(line, held * constant)
+            line = (longer - number * slope) * step + {waits: 1}
+            self.programme.at_least(line, step * constant)
         return waits
+
+    def _room(self, count: Count) -> int:
+        return count.problem.devices[count.home.device].room or 0
 
     @property
     def problem(self) -> Problem:
         """What is bounded."""
         return self.waiting.problem
 
-    def _stages(self, device: int) -> list[tuple[int, int]]:
-        """A device's stages, and how many microbatches of each it can hold."""
-        room, found = self.problem.devices[device].room or 0, []
-        for stage in self.problem.stages_on[device]:
-            held = self._held[stage]
-            most = min(self.problem.microbatches[stage], room // held) if held else 0
+    def _stages(self, count: Count, level: Level) -> Iterator[tuple[list[Group], int]]:
+        """Those of a level by stage, and how many of each there is room for."""
+        for groups in level.by_stage():
+            most = min(self.problem.microbatches[groups[0].stage], self._room(count) // level.high)
             if most:
-                found.append((stage, most))
-        return found
+                yield groups, most
 
     @cached_property
-    def _held(self) -> list[int]:
-        return certain_activations(self.problem)
-
-    @cached_property
-    def _alone(self) -> Mapping[tuple[int, Kind], WeightedSum]:
-        """Per stage and kind, how many of its ops run alone."""
+    def _alone(self) -> Mapping[tuple[Group, Kind], WeightedSum]:
+        """Per group and kind, how many of its ops run alone."""
         return by_op(self.counts, lambda _, item: len(item) == 1)

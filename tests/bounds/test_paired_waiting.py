@@ -35,7 +35,7 @@ def test_backwards_come_home_through_the_turn_one_after_the_other() -> None:
     # stage 2 ends 15 before the end, B 1 and B 0 of these are its way
     waits = Waiting(VEE, COURSE).while_emptying(0, 4)
     assert waits.by_rank == (1, 7, 9, 9)
-    assert waits.longer == ((0, "BW", 1), (1, "BW", 1), (2, "BW", 1))
+    assert waits.on_way == (0, 1, 2)  # whose BW takes 1 longer than B
 
 
 def test_lines_lie_nowhere_above_the_sum() -> None:

@@ -331,6 +331,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "lists": ("", *RULES), "pairs": ("", "factor", "FB", "factor and FB"), "ops": 12,
         "modes": ("", *MODES), "longest": 3, "held": 0.3, "zeros": (0.0, 0.3),
     },
+    "tight mixtures": {
+        "lists": ("", *RULES), "pairs": ("time", "factor", "FB"), "modes": ("", *MODES),
+        "kinds": WITH_F, "ops": 18, "longest": 4, "microbatches": (2, 4), "memory": ("enough",),
+        "uniform": 0.5, "shapes": ("chain", "loop", "V", "bidirectional"),
+        "choices": ("microbatch",),
+    },
     "graphs": {"graphs": (True,), "ops": 18, "memory": FIT, "nones": (0.0, 0.0, 0.5)},
     "slices": {
         "slices": (2, 2, 3, 4), "lists": ("", *RULES), "microbatches": (2, 4), "ops": 18,

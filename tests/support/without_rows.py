@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from pipesat.bounds import paired, paired_memory
+from pipesat.bounds.paired_device import Runs
 from pipesat.bounds.paired_memory import Around, least_end_in_memory
 from pipesat.bounds.paired_waiting import Course
 from pipesat.problem.problem import Problem
@@ -16,8 +17,13 @@ from pipesat.problem.problem import Problem
 def without_waiting() -> Iterator[None]:
     """Nothing is known of what microbatches wait on their way."""
 
-    def least(problem: Problem, devices: Sequence[Around], _: Course | None) -> int:
-        return least_end_in_memory(problem, devices)
+    def least(
+        problem: Problem,
+        devices: Sequence[Around],
+        _: Course | None,
+        *runs: Sequence[Sequence[Runs]],
+    ) -> int:
+        return least_end_in_memory(problem, devices, None, *runs)
 
     with patch.object(paired, "least_end_in_memory", least):
         yield
