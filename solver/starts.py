@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice, product, tee, zip_longest
 
@@ -16,7 +16,7 @@ from pipesat.heuristics.list_scheduling import Policy, affordable, list_schedule
 from pipesat.heuristics.lockstep import NAME as LOCKSTEP
 from pipesat.heuristics.lockstep import lockstep_schedules
 from pipesat.heuristics.microbatch_orders import GIVEN, entered_by, permutations
-from pipesat.heuristics.registry import Published, never
+from pipesat.heuristics.registry import GiveUp, Published, never
 from pipesat.problem.problem import Problem
 from pipesat.schedule.microbatch_order import Permutation, permuted, relabelled
 from pipesat.schedule.schedule import Schedule
@@ -98,7 +98,8 @@ class StartingSchedules:
         slow = [entry for entry in named if entry.slow]
         if problem.overlap is not None:
             slow = [entry for entry in slow if entry.name not in {GREEDY_PAIRS, LOCKSTEP}]
-            for schedules in (lockstep_schedules, greedy_schedules):
+            guides = [_beyond_memory] if problem.has_modes else []
+            for schedules in (lockstep_schedules, *guides, greedy_schedules):
                 make = partial(schedules, give_up=self.give_up, among=len(orders))
                 yield from _in_turns(self._entering(order, make) for order in _best_first(orders))
         yield from self._made(sorted(slow, key=lambda entry: not entry.pairs), orders)
@@ -146,6 +147,12 @@ class StartingSchedules:
         for made in make(permuted(self.problem, permutation)):
             own = relabelled(self.problem, made.order, permutation)
             yield time_order(self.problem, own, source=f"{made.source}, {rule}")
+
+
+def _beyond_memory(problem: Problem, give_up: GiveUp, among: int) -> Iterator[Schedule]:
+    """Yield lockstep's schedules as if memory were no matter: guides for memory modes."""
+    roomy = tuple(replace(device, memory=None) for device in problem.devices)
+    return lockstep_schedules(replace(problem, devices=roomy), give_up, among)
 
 
 def _best_first(orders: Mapping[str, Permutation]) -> list[tuple[str, Permutation]]:

@@ -301,8 +301,16 @@ class Count:
         devices = list(self.problem.devices)
         number = (devices[device].room or 0) // level.high
         devices[device] = Device(devices[device].name, memory=number)
-        none = {"held_after_B": 0, "held_in_backward": 0, "offload": None}
-        data = {g: replace(x, held_after_F=held.get(g, 0), **none) for g, x in self.data.items()}
+        data = {
+            group: replace(
+                amounts,
+                held_after_F=held.get(group, 0),
+                held_after_B=0,
+                held_in_backward=0,
+                offload=None,
+            )
+            for group, amounts in self.data.items()
+        }
         return self._weighing(replace(self.problem, devices=tuple(devices)), data)
 
     def _weighing(self, problem: Problem, data: dict[Group, Stage]) -> Count:

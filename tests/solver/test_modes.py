@@ -15,7 +15,7 @@ from pipesat.check.checker import check
 from pipesat.compare.schedules import schedule_of
 from pipesat.core.errors import Deadlock
 from pipesat.problem.problem import Problem
-from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.problem.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.schedule.schedule import Objective
 from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.along import ModesAlong
@@ -24,8 +24,10 @@ from pipesat.solver.growth.mode_starts import orders_from, packer
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.proof.whole import WHOLE
+from pipesat.solver.starts import StartingSchedules
 from tests.oracle.exact import optimum
 from tests.oracle.generator import of_family
+from tests.support.paths import ROOT
 
 RECOMPUTE = {"name": "recompute", "backward": "fused", "BW": 3, "held_after_F": 0}
 OFFLOAD = {"name": "offload", "offload": {"out": 1, "in": 1, "held": 0}}
@@ -56,6 +58,15 @@ def test_those_give_way_whose_backward_comes_last() -> None:
     assert modes[0, 2] == 1
     assert len(modes) == 2
     assert check(problem, time_order(problem, order)) == []
+
+
+def test_lockstep_guides_modes_as_if_memory_were_no_matter() -> None:
+    """DualPipeV holds 9 activations a device, and takes 4,199,556; there is room for 5.4."""
+    file = ROOT / "bench" / "mixed" / "problems" / "mix-pairs-recompute-vee-p4-m10-cap0.6.json"
+    problem = read_problem(file)
+    made = StartingSchedules(problem, "all", lambda: False)
+    guides = [schedule for schedule in made if schedule.source == "lockstep"]
+    assert min(guide.makespan for guide in guides) < 4_199_556
 
 
 def test_a_mode_that_fuses_drops_w_and_one_that_splits_adds_it() -> None:
