@@ -67,7 +67,7 @@ def runs_on(problem: Problem, device: int) -> list[Runs]:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class RunGroup:
     """Stages of one route and device that are alike, pairs included; ``stage`` is one of them.
 
     Of one class of microbatches, of which there are ``ops`` on all of them together, in any mode;
@@ -88,21 +88,21 @@ def left(data: Stage) -> int:
     return data.offload.held if data.offload else data.held_after_F
 
 
-class Level(NamedTuple):
+class HeldPart(NamedTuple):
     """Of what is held between F and backward, the part from ``low`` to ``high``; who holds it."""
 
     low: int
     high: int
-    groups: Sequence[Group]
+    groups: Sequence[RunGroup]
 
     @property
     def step(self) -> int:
         """How much each of them holds of it."""
         return self.high - self.low
 
-    def by_stage(self) -> list[list[Group]]:
+    def by_stage(self) -> list[list[RunGroup]]:
         """The groups, those of each stage together."""
-        found: dict[int, list[Group]] = {}
+        found: dict[int, list[RunGroup]] = {}
         for group in self.groups:
             found.setdefault(group.stage, []).append(group)
         return list(found.values())
@@ -112,23 +112,23 @@ class Level(NamedTuple):
         return max(0, min(self.high, data.held_after_B) - self.low)
 
 
-def one_class(groups: Iterable[Group]) -> list[list[Group]]:
+def one_class(groups: Iterable[RunGroup]) -> list[list[RunGroup]]:
     """Return groups of one set of stages by class, each in every mode."""
-    found: dict[int, list[Group]] = {}
+    found: dict[int, list[RunGroup]] = {}
     for group in groups:
         found.setdefault(group.of_class, []).append(group)
     return list(found.values())
 
 
-def _number(groups: Iterable[Group]) -> int:
+def _number(groups: Iterable[RunGroup]) -> int:
     """How many microbatches run on a set of stages."""
     return sum(own[0].ops for own in one_class(groups))
 
 
-_Member: TypeAlias = tuple[Group, Kind]
+_Member: TypeAlias = tuple[RunGroup, Kind]
 Item: TypeAlias = tuple[_Member, ...]
 Phase: TypeAlias = Mapping[Item, int]
-Holding: TypeAlias = Callable[[Stage], int]
+_Held: TypeAlias = Callable[[Stage], int]
 """What a microbatch holds between F and backward."""
 
 
@@ -175,15 +175,15 @@ class PairedDevice:
         return copies + sum(ops * (each.F + each.B + each.W + each.BW) for ops, each, _ in data)
 
     @cached_property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[RunGroup]:
         """The device's stages by class and mode, those together that are alike in all of them."""
-        problem, of = self.problem, dict[int, list[Group]]()
+        problem, of = self.problem, dict[int, list[RunGroup]]()
         alone = [
             Runs(s, 0, problem.microbatches[s], problem.stages[s])
             for s in problem.stages_on[self.device]
         ]
         for stage, of_class, number, data, stated in self.runs or alone:
-            group = Group(stage, 1, problem.route_of[stage], number, of_class, data, stated)
+            group = RunGroup(stage, 1, problem.route_of[stage], number, of_class, data, stated)
             of.setdefault(stage, []).append(group)
         alike: dict[object, list[int]] = {}
         for stage, own in of.items():
@@ -200,14 +200,14 @@ class PairedDevice:
         ]
 
     @property
-    def together(self) -> list[list[Group]]:
+    def together(self) -> list[list[RunGroup]]:
         """The groups of each set of stages, of whatever class."""
-        found: dict[int, list[Group]] = {}
+        found: dict[int, list[RunGroup]] = {}
         for group in self.groups:
             found.setdefault(group.stage, []).append(group)
         return list(found.values())
 
-    def _pair_alike(self, one: Sequence[list[Group]], other: Sequence[list[Group]]) -> bool:
+    def _pair_alike(self, one: Sequence[list[RunGroup]], other: Sequence[list[RunGroup]]) -> bool:
         return all(
             len({self._time((a, k), (b, x)) for a, b in product(own, others)}) == 1
             for own, others in product(zip(*one, strict=True), zip(*other, strict=True))
@@ -248,7 +248,7 @@ class PairedDevice:
         room = self.problem.devices[self.device].room
         return room is None or held <= room
 
-    def _kinds(self, group: Group) -> Iterator[Kind]:
+    def _kinds(self, group: RunGroup) -> Iterator[Kind]:
         data = group.data
         yield "F"
         if data.may_split:
@@ -295,7 +295,7 @@ class Count:
         """Return the same counts, with what is held as another problem has it."""
         return self._weighing(problem, {g: problem.stages[g.stage] for g in self.data})
 
-    def holding(self, level: Level) -> Count:
+    def holding(self, level: HeldPart) -> Count:
         """Return the same counts, with who holds a level as all that is held: so many at once."""
         device, held = self.home.device, dict.fromkeys(level.groups, 1)
         devices = list(self.problem.devices)
@@ -313,7 +313,7 @@ class Count:
         }
         return self._weighing(replace(self.problem, devices=tuple(devices)), data)
 
-    def _weighing(self, problem: Problem, data: dict[Group, Stage]) -> Count:
+    def _weighing(self, problem: Problem, data: dict[RunGroup, Stage]) -> Count:
         other = copy(self)
         other.problem, other.data = problem, data
         other.__dict__.pop("levels", None)
@@ -338,7 +338,7 @@ class Count:
         self.programme.at_least(WeightedSum({extra: 1}) - times, -least)
         return extra
 
-    def _count(self, *phases: Phase, **weights: int) -> dict[Group, WeightedSum]:
+    def _count(self, *phases: Phase, **weights: int) -> dict[RunGroup, WeightedSum]:
         """Per group, the sum of these kinds' weights over the items of some phases."""
         result = {group: WeightedSum() for group in self.home.groups}
         for item, variable in _all_of(phases):
@@ -351,7 +351,7 @@ class Count:
         """All phases, in order of time."""
         return self.before, self.between, self.after, self.pending
 
-    def of(self, groups: Iterable[Group], phases: Iterable[Phase], *kinds: Kind) -> WeightedSum:
+    def of(self, groups: Iterable[RunGroup], phases: Iterable[Phase], *kinds: Kind) -> WeightedSum:
         """The number of ops of some groups, of some kinds, in some phases, as a row."""
         return _sum(self._count(*phases, **dict.fromkeys(kinds, 1)), groups)
 
@@ -360,7 +360,7 @@ class Count:
         return WeightedSum((x, self.home.items[item]) for item, x in phase.items())
 
     @cached_property
-    def levels(self) -> list[Level]:
+    def levels(self) -> list[HeldPart]:
         """What is surely held between F and backward, cut at what it is for any group."""
         held = {
             group: left(data)
@@ -369,15 +369,15 @@ class Count:
         }
         heights = sorted({0, *held.values()})
         return [
-            Level(low, high, [group for group, most in held.items() if most >= high])
+            HeldPart(low, high, [group for group, most in held.items() if most >= high])
             for low, high in pairwise(heights)
         ]
 
-    def taken(self, *phases: Phase, held: Holding = left) -> WeightedSum:
+    def taken(self, *phases: Phase, held: _Held = left) -> WeightedSum:
         """What the forwards of some phases take, as a row."""
         return self._weigh(phases, lambda data: {"F": held(data)})
 
-    def freed(self, *phases: Phase, held: Holding = left) -> WeightedSum:
+    def freed(self, *phases: Phase, held: _Held = left) -> WeightedSum:
         """What the ops of some phases free, as a row."""
         return self._weigh(
             phases,
@@ -388,7 +388,7 @@ class Count:
             },
         )
 
-    def held_after(self, held: Holding = left) -> WeightedSum:
+    def held_after(self, held: _Held = left) -> WeightedSum:
         """What is held when the last forward has ended, as a row: until a backward, or until W."""
         return self.freed(self.after, self.pending, held=held)
 
@@ -450,7 +450,7 @@ class Count:
                 self.programme.at_most(row, _number(lows) - 1)
 
     def _pairs_of(
-        self, lows: set[Group], highs: set[Group], kinds: Iterable[str]
+        self, lows: set[RunGroup], highs: set[RunGroup], kinds: Iterable[str]
     ) -> dict[int, int]:
         """The number of pairs of two stages' ops of these kinds, as a row."""
         return {
@@ -488,7 +488,7 @@ class Count:
             self.programme.at_most(row, _number(groups) - groups[0].size)
 
 
-def _sum(rows: Mapping[Group, WeightedSum], groups: Iterable[Group]) -> WeightedSum:
+def _sum(rows: Mapping[RunGroup, WeightedSum], groups: Iterable[RunGroup]) -> WeightedSum:
     return sum((rows[group] for group in groups), WeightedSum())
 
 
@@ -498,12 +498,12 @@ def _all_of(phases: Iterable[Phase]) -> Iterator[tuple[Item, int]]:
 
 def by_op(
     counts: Mapping[int, Count], weight: Callable[[Count, Item], int]
-) -> Mapping[tuple[Group, Kind], WeightedSum]:
+) -> Mapping[tuple[RunGroup, Kind], WeightedSum]:
     """Return a row per group and kind: a weight of all items that its ops run in.
 
     Twice where both members are such.
     """
-    found: dict[tuple[Group, Kind], WeightedSum] = defaultdict(WeightedSum)
+    found: dict[tuple[RunGroup, Kind], WeightedSum] = defaultdict(WeightedSum)
     for count in counts.values():
         for item, variable in _all_of(count.phases):
             for member in item:

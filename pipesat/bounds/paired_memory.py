@@ -20,9 +20,9 @@ from pipesat.bounds.devices import area_over_room
 from pipesat.bounds.memory_counts import in_whole_microbatches
 from pipesat.bounds.paired_device import (
     Count,
-    Group,
-    Level,
+    HeldPart,
     PairedDevice,
+    RunGroup,
     Runs,
     Ways,
     by_op,
@@ -34,7 +34,7 @@ from pipesat.problem.ops import Kind
 from pipesat.problem.problem import Problem, Stage
 from pipesat.problem.rules import link_delay
 
-Rows: TypeAlias = Mapping[tuple[Group, Kind], WeightedSum]
+Rows: TypeAlias = Mapping[tuple[RunGroup, Kind], WeightedSum]
 """A row per group and kind."""
 PHASES: Final[tuple[tuple[Kind, ...], ...]] = ("F",), ("B", "BW")
 _Corner: TypeAlias = tuple[WeightedSum, int]
@@ -127,7 +127,7 @@ class AreaRow:
                 row += count.of([group], count.phases, "F") * copied
         return row
 
-    def _stay(self, groups: Sequence[Group]) -> WeightedSum:
+    def _stay(self, groups: Sequence[RunGroup]) -> WeightedSum:
         """Least time from F's start to the backward's end, of all of some groups of a stage."""
         row, problem, (stage, *_) = WeightedSum(), self.count.problem, [g.stage for g in groups]
         route = problem.routes[problem.route_of[stage]]
@@ -147,11 +147,11 @@ class AreaRow:
                         row += {self._shortest(number, members): 1}
         return row
 
-    def _of_class(self, stage: int, of_class: int) -> list[Group]:
+    def _of_class(self, stage: int, of_class: int) -> list[RunGroup]:
         home = self.joint.counts[self.count.problem.stages[stage].device].home
         return [g for g in home.groups if (g.stage, g.of_class) == (stage, of_class)]
 
-    def _shortest(self, number: WeightedSum, members: Sequence[tuple[Group, Kind]]) -> int:
+    def _shortest(self, number: WeightedSum, members: Sequence[tuple[RunGroup, Kind]]) -> int:
         """Return a variable: what so many of some ops take at least, those of least time.
 
         Whatever d is, each takes d, but for items that take less.
@@ -217,7 +217,7 @@ class AreaRow:
         return corners
 
     def _wait(
-        self, number: WeightedSum, jobs: Sequence[Sequence[Sequence[_Job]]], level: Level
+        self, number: WeightedSum, jobs: Sequence[Sequence[Sequence[_Job]]], level: HeldPart
     ) -> int:
         """Return a variable: what waits for others, of n n (n - 1) / 2 times what two of them wait.
 
@@ -260,7 +260,7 @@ def delays_between(problem: Problem, stages: Sequence[int]) -> int:
     )
 
 
-def _ways_to_free(level: Level, data: Stage, until_home: bool) -> list[list[_Job]]:
+def _ways_to_free(level: HeldPart, data: Stage, until_home: bool) -> list[list[_Job]]:
     """What one's ops free of a level, and their times; ``until_home``: W perhaps comes later."""
     ways: list[list[_Job]] = []
     if data.may_split:

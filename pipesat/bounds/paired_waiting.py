@@ -14,7 +14,7 @@ from functools import cached_property
 
 from pipesat.bounds.counting import Programme, WeightedSum, tangent_points
 from pipesat.bounds.devices import Line, line_of, passages
-from pipesat.bounds.paired_device import Count, Group, Level, by_op
+from pipesat.bounds.paired_device import Count, HeldPart, RunGroup, by_op
 from pipesat.problem.ops import Kind
 from pipesat.problem.problem import Problem
 
@@ -144,7 +144,7 @@ class WaitingRows:
     counts: Mapping[int, Count]
     longest: int
 
-    def while_filling(self, total: int, count: Count, level: Level) -> None:
+    def while_filling(self, total: int, count: Count, level: HeldPart) -> None:
         """Let a variable be at least what waits around the forwards before the first backward."""
         row = WeightedSum({total: 1})
         for groups, most in self._stages(count, level):
@@ -153,7 +153,7 @@ class WaitingRows:
             row[self._waits(level.step, most, number, found, "F")] = -1
         self.programme.at_least(row, 0)
 
-    def while_emptying(self, total: int, count: Count, level: Level, beyond: int) -> None:
+    def while_emptying(self, total: int, count: Count, level: HeldPart, beyond: int) -> None:
         """Let a variable be at least what waits around the backwards after the last forward.
 
         Until the end that counts, and for ``beyond`` after it. From B on, all that its microbatch
@@ -218,7 +218,7 @@ class WaitingRows:
         """What is bounded."""
         return self.waiting.problem
 
-    def _stages(self, count: Count, level: Level) -> Iterator[tuple[list[Group], int]]:
+    def _stages(self, count: Count, level: HeldPart) -> Iterator[tuple[list[RunGroup], int]]:
         """Those of a level by stage, and how many of each there is room for."""
         for groups in level.by_stage():
             most = min(self.problem.microbatches[groups[0].stage], self._room(count) // level.high)
@@ -226,6 +226,6 @@ class WaitingRows:
                 yield groups, most
 
     @cached_property
-    def _alone(self) -> Mapping[tuple[Group, Kind], WeightedSum]:
+    def _alone(self) -> Mapping[tuple[RunGroup, Kind], WeightedSum]:
         """Per group and kind, how many of its ops run alone."""
         return by_op(self.counts, lambda _, item: len(item) == 1)
