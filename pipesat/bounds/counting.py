@@ -15,11 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import heappop, heappush
+from itertools import count
 from math import ceil, inf, lcm
 from typing import NamedTuple, Self
 
 _PARAMETERS = "use_dual_simplex: true use_preprocessing: false change_status_to_imprecise: false"
-_NODES = 24
+_NODES = 23  # per programme
+_MADE = count()  # nodes, so that equal ones keep their order
 _TRIED = 4  # variables to split, for the best of them
 _WHOLE = 1e-6
 _SIMPLE = 1000  # largest denominator of simple multipliers
@@ -56,11 +58,15 @@ class _AtLeast(NamedTuple):
 
 @dataclass
 class Programme:
-    """Minimise a cost over whole numbers from 0 to their ``most``, under linear rows."""
+    """Minimise a cost over whole numbers from 0 to their ``most``, under linear rows.
+
+    Branching looks at ``splits`` alone, if there are any.
+    """
 
     costs: list[int] = field(default_factory=list)
     most: list[int] = field(default_factory=list)
     rows: list[_AtLeast] = field(default_factory=list)
+    splits: list[int] = field(default_factory=list)
 
     def variable(self, cost: int, most: int) -> int:
         """Add a variable of this cost (at least 0) per unit; return its number."""
@@ -183,26 +189,16 @@ class _Relaxation:
         total += sum(min(cost * low, cost * high) for cost, low, high in limits)
         return Fraction(total, unit)
 
-    def branch(self, first: _Node, known: int, enough: float) -> int:
-        """Return a lower bound on the cost; end early once it is ``enough``.
+    def halves(self, node: _Node) -> tuple[_Node, _Node] | None:
+        """Split a node at a variable that is not whole, ``None`` if there is none.
 
-        Of a few variables that are least whole, the one whose halves cost most is split.
+        Of a few that are least whole, the one whose halves cost most.
         """
-        open_nodes = [(known, 0, first)]
-        for count in range(1, _NODES):
-            bound, _, node = open_nodes[0]
-            apart = [abs(value - round(value)) for value in node.values]
-            split = sorted(
-                (j for j, of in enumerate(apart) if of > _WHOLE), key=lambda j: -apart[j]
-            )
-            if bound >= enough or not split:
-                break
-            heappop(open_nodes)
-            halves = (self._halves(node, j) for j in split[:_TRIED])
-            chosen = max(halves, key=lambda two: sorted(child.cost for child in two))
-            for side, child in enumerate(chosen):
-                heappush(open_nodes, (max(bound, self.proven(child)), 2 * count + side, child))
-        return open_nodes[0][0]
+        split = self.programme.splits or range(len(node.lows))
+        apart = {j: abs(node.values[j] - round(node.values[j])) for j in split}
+        least_whole = sorted((j for j, of in apart.items() if of > _WHOLE), key=lambda j: -apart[j])
+        halves = (self._halves(node, j) for j in least_whole[:_TRIED])
+        return max(halves, key=lambda two: sorted(child.cost for child in two), default=None)
 
     def _halves(self, node: _Node, j: int) -> tuple[_Node, _Node]:
         lows, highs = [*node.lows], [*node.highs]
@@ -211,23 +207,59 @@ class _Relaxation:
         return self.least(node.lows, highs), self.least(lows, node.highs)
 
 
+class Branching:
+    """The least of the costs of some programmes, bounded ever better by branching."""
+
+    def __init__(self, programmes: Iterable[Programme] = ()) -> None:
+        self._open = list[tuple[int, int, _Node, _Relaxation]]()
+        for programme in programmes:
+            one = _Relaxation(programme)
+            self._add(0, one, one.least([0] * len(programme.most), programme.most))
+
+    @property
+    def bound(self) -> int:
+        """A lower bound on the least cost."""
+        return self._open[0][0]
+
+    def _add(self, known: int, relaxation: _Relaxation, node: _Node) -> None:
+        heappush(self._open, (max(known, relaxation.proven(node)), next(_MADE), node, relaxation))
+
+    def join(self, other: Branching) -> None:
+        """Take the programmes of another, as far as they are branched."""
+        for entry in other._open:
+            heappush(self._open, entry)
+
+    def split(self) -> bool:
+        """Split what is least; say whether that could be done."""
+        known, _, node, relaxation = self._open[0]
+        halves = relaxation.halves(node)
+        if halves is not None:
+            heappop(self._open)
+            for child in halves:
+                self._add(known, relaxation, child)
+        return halves is not None
+
+    def raise_beyond(self, value: float, most: int) -> None:
+        """Split at most so often, until the bound is above a value."""
+        for _ in range(most):
+            if self.bound > value or not self.split():
+                return
+
+
 def least_of(programmes: Iterable[Programme], beyond: int = -1) -> int:
     """Return the least of the costs of some programmes, or a little less.
 
-    The one of least relaxation comes first, and the others end where they cannot be less. Nothing
-    up to ``beyond`` is of use: so it ends with the first programme that is found to cost no more.
+    Nothing up to ``beyond`` is of use: it ends with the first programme that costs no more.
     """
-    relaxed = list[tuple[int, int, _Node, _Relaxation]]()
-    for programme in programmes:
-        one = _Relaxation(programme)
-        first = one.least([0] * len(programme.most), programme.most)
-        relaxed.append((one.proven(first), len(relaxed), first, one))
-        if (known := relaxed[-1][0]) <= beyond and one.branch(first, known, beyond + 1) <= beyond:
-            return known
-    least: float = inf
-    for known, _, first, one in sorted(relaxed):
-        least = min(least, one.branch(first, known, least))
-    return int(least)
+    every, several = Branching(), 0
+    for several, programme in enumerate(programmes, 1):
+        one = Branching([programme])
+        one.raise_beyond(beyond, _NODES)
+        if one.bound <= beyond:
+            return one.bound
+        every.join(one)
+    every.raise_beyond(inf, _NODES * several)
+    return every.bound
 
 
 def tangent_points(most: int) -> list[int]:

@@ -1,55 +1,94 @@
-"""Bounds where microbatches differ: what devices run before, while and after one of them passes.
+"""Bounds where microbatches differ: what devices run before, while and after some of them pass.
 
 A long microbatch is away from each device for as long as it takes to the last stage and back. Its
 ops cut the time of a device into parts, and each part is as long as what runs in it. A small
-programme (:mod:`pipesat.bounds.counting`) counts how many of every class have started which op when
-one of its ops starts: who comes before it, who after it, who overtakes it where and makes it wait.
-docs/proofs/bounds.md derives the rows ("One that passes, counted").
+programme (:mod:`pipesat.bounds.counting`) counts how many of every class have started which op, in
+which variant, when one of its ops starts: who comes before it, who after it, who overtakes it where
+and makes it wait. Where all stages run microbatches in one order, two long ones cut the time
+together. docs/proofs/bounds.md derives the rows ("Some that pass, counted").
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise, product
+from typing import NamedTuple, TypeAlias
 
 from pipesat.bounds.counting import Programme, WeightedSum
-from pipesat.bounds.device_terms import Work
-from pipesat.bounds.devices import classes_of, terms_of, work_of
+from pipesat.bounds.devices import classes_of, terms_of
 from pipesat.bounds.own_ways import Pass, pass_of
 from pipesat.core.claims import Bound
 from pipesat.problem.problem import Problem
+from pipesat.problem.variants import Variant, variants
 from pipesat.schedule.schedule import Objective
 
-_MOST_COUNTS = 1000  # ops of a microbatch times classes: about a second
+_MOST_COUNTS = 1000  # ops of a microbatch times classes and variants: about a second
+_MOST_OF_TWO = 2000  # the same, times the ways in which two may stand to each other
+
+_OTHERS = -1
+
+
+class _Kind(NamedTuple):
+    """All others of a class, or one that passes, by its number."""
+
+    of_class: int
+    one: int = _OTHERS
+
+
+_Part: TypeAlias = tuple[int, bool]
+"""An op, or what is left of a backward (its W)."""
+_Known: TypeAlias = dict[tuple[int, _Part, _Kind], list[int]]
+"""Per event of a device, part and kind: variables of how many have started it, by variant."""
 
 
 def passing_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
     """Yield a bound for the first and the last microbatch of the class with the longest way.
 
-    For a single route whose order is not given; no pairs.
+    And for its first two and its last two. For a single route whose order is not given, or that has
+    memory modes; no pairs.
     """
+    for source, programmes in passing_programmes(problem, objective):
+        yield Bound(min(one.relaxed_cost() for one in programmes), source)
+
+
+def passing_programmes(
+    problem: Problem, objective: Objective
+) -> Iterator[tuple[str, Iterable[Programme]]]:
+    """Yield arguments and their programmes, of which the least cost is a bound."""
     problem, alone = classes_of(problem)
     (route, *others) = problem.routes
     counts = Counter(route.classes)
-    few = 2 * len(route.stages) * len(counts) <= _MOST_COUNTS
-    if len(alone) == 1 or others or problem.order == "given" or not few:
+    ways = sum(len(_variants(problem, s, of)) for s in route.stages for of in counts)
+    covered = problem.order == "given" and not problem.has_modes
+    if len(alone) == 1 or others or covered or 2 * ways > _MOST_COUNTS:
         return
     passes = {of: pass_of(alone[of], route.stages) for of in counts}
     own = max(sorted(counts), key=lambda of: passes[of].length)
-    source = f"closed form: counts around one of {route.definitions[own].name}"
-    for earlier in sorted({0, counts[own] - 1}):
-        made = _Passing(problem, alone, passes, own, earlier)
-        made.write(absolute=objective == "makespan")
-        yield Bound(made.programme.relaxed_cost(), source)
+    for number, name in ((1, "one"), (2, "two")):
+        source = f"closed form: counts around {name} of {route.definitions[own].name}"
+        for earlier in sorted({0, max(0, counts[own] - number)}):
+            made = _Passing(problem, alone, passes, own, number, earlier)
+            if number == 1 or (counts[own] > 1 and made.two_may_pass):
+                yield source, made.programmes(absolute=objective == "makespan")
+
+
+def _variants(problem: Problem, stage: int, of_class: int) -> list[Variant]:
+    """Variants of a class without those that are fused where splitting is no worse."""
+
+    def pays(x: Variant) -> bool:
+        amounts = problem.resulting(stage, x.mode, of_class)
+        return x.split or not amounts.may_split or amounts.fusing_may_pay
+
+    return [x for x in variants(problem, stage, of_class) if pays(x)]
 
 
 class _Passing:
-    """The programme around one microbatch: its class, and how many of that come before it.
+    """Programmes around ``number`` microbatches of a class that come one after the other in it.
 
-    Ops of a microbatch are numbered along its way: F's, then backwards. ``started[at, op][of]`` is
-    the variable of how many others of a class have started an op when op ``at`` of this one starts,
-    ``ended[at, op]`` of how many have done all work of that backward.
+    ``earlier`` others of the class come before them. Ops of a microbatch are numbered along its
+    way: F's, then backwards.
     """
 
     def __init__(
@@ -58,134 +97,218 @@ class _Passing:
         alone: Sequence[Problem],
         passes: Mapping[int, Pass],
         own: int,
+        number: int,
         earlier: int,
     ) -> None:
         self.problem, self.alone, self.passes = problem, alone, passes
-        self.own, self.earlier = own, earlier
+        self.own, self.number, self.earlier = own, number, earlier
         (route,) = problem.routes
         self.stages = [*route.stages, *reversed(route.stages)]
         self.turn = len(route.stages)
-        number = Counter(route.classes)
-        self.work = {
-            (s, of): work_of(alone[of], s, number[of]) for s in route.stages for of in passes
-        }
-        self.others = {of: number[of] - (of == own) for of in passes}
-        self.programme = Programme()
-        backwards = sum(x.number * max(x.B + x.W, x.BW) for x in self.work.values())
-        horizon = backwards + sum(number[of] * way.length for of, way in passes.items())
-        self.end = self.programme.variable(1, horizon)  # one after the other takes no longer
-        self.start = [self.programme.variable(0, horizon) for _ in self.stages]
-        self.in_turn = problem.order == "same"
-        self.started: dict[tuple[int, int], dict[int, int]] = {}
-        self.ended: dict[tuple[int, int], dict[int, int]] = {}
+        self.in_turn = problem.order != "free"
+        counts = Counter(route.classes) - Counter({own: number})
+        self.others = {of: counts[of] for of in passes}
+        self.kinds = {_Kind(of): n for of, n in self.others.items()}
+        self.kinds |= {_Kind(own, one): 1 for one in range(number)}
+        self.variants = {(s, of): _variants(problem, s, of) for s in route.stages for of in passes}
 
-    def write(self, *, absolute: bool) -> None:
+    @property
+    def two_may_pass(self) -> bool:
+        """Whether it is known how two stand to each other on all stages, and there are few ways."""
+        own = (x for s in self.stages for x in self.variants[s, self.own])
+        ways = (self.turn + 1) * 2 * sum(map(len, self.variants.values()))
+        known = self.in_turn or not self.problem.has_modes
+        return (
+            known
+            and self.problem.one_stage_per_device
+            and ways <= _MOST_OF_TWO
+            and all(x.forward and x.backward for x in own)
+        )
+
+    def programmes(self, *, absolute: bool) -> Iterator[Programme]:
+        """Yield one for each first stage on which the first is back before the second comes."""
+        for apart in range(self.turn + 1) if self.number > 1 else (0,):
+            yield self._programme(apart, absolute=absolute)
+
+    def _programme(self, apart: int, *, absolute: bool) -> Programme:
         """Write all rows; ``absolute`` if every device's work ends within what is asked for."""
-        for at in range(len(self.stages)):
-            known = self.started.get((0, 0)) if self.in_turn else None
-            self.started[at, at] = known or self._counts()
-            self.programme.equals({self.started[at, at][self.own]: 1}, self.earlier)
-        self._pass()
+        self.programme = Programme()
+        variable, horizon = self.programme.variable, self._horizon
+        self.end = variable(1, horizon)
+        self.start = {
+            (one, op): variable(0, horizon)
+            for one in range(self.number)
+            for op in range(len(self.stages))
+        }
+        self.run = {
+            (stage, kind): [variable(0, n) for _ in self.variants[stage, kind.of_class]]
+            for stage in self.stages[: self.turn]
+            for kind, n in self.kinds.items()
+        }
+        for (_, kind), run in self.run.items():
+            self.programme.equals(dict.fromkeys(run, 1), self.kinds[kind])
+            if kind.one != _OTHERS and len(run) > 1:
+                self.programme.splits += run
+        self.before = [self._counts() for _ in range(self.number)] if self.in_turn else []
+        for before in self.before:
+            self.programme.equals({before[self.own]: 1}, self.earlier)
+        self.at = dict[tuple[int, int], Mapping[int, Sequence[int]]]()
         for device, stages in enumerate(self.problem.stages_on):
             ops = [op for op, stage in enumerate(self.stages) if stage in stages]
             if ops:
-                self._count(ops)
-                self._fill(device, ops, absolute=absolute)
-                self._fit(device, ops)
+                by_op = self.number > 1 and ops[0] < apart
+                events = [(one, op) for one in range(self.number) for op in ops]
+                self._device(
+                    device,
+                    sorted(events, key=lambda event: event[1]) if by_op else events,
+                    ops,
+                    ends=absolute or not ops[0],
+                )
+        for one in range(self.number):
+            self._pass(one)
+        return self.programme
+
+    @cached_property
+    def _horizon(self) -> int:
+        """All microbatches one after the other take no longer."""
+        work = sum(
+            self.kinds[kind] * max(x.work + x.out + x.back for x in self.variants[s, kind.of_class])
+            for s in self.stages[: self.turn]
+            for kind in self.kinds
+        )
+        return work + sum(
+            n * int(self.passes[of].delays.sum()) for (of, _), n in self.kinds.items()
+        )
 
     def _counts(self) -> dict[int, int]:
         return {of: self.programme.variable(0, most) for of, most in self.others.items()}
 
-    def _count(self, ops: Sequence[int]) -> None:
-        """Counts of a device's ops: none falls, and who has started an op has done those before."""
-        at_least, backwards = self.programme.at_least, ops[len(ops) // 2 :]
-        for at in ops:
-            for op in ops:
-                if at != op:
-                    self.started[at, op] = self._counts()
-            for op in backwards:
-                self.ended[at, op] = self._counts()
-            for of in self.others:
+    def _device(
+        self, device: int, events: Sequence[tuple[int, int]], ops: Sequence[int], *, ends: bool
+    ) -> None:
+        """Rows of a device, between whose ``events`` parts run; whether all work ``ends`` in time.
+
+        Parts of its time take as long as what runs in them.
+        """
+        at_least, terms = self.programme.at_least, terms_of(self.problem, self.alone, device)
+        parts = [
+            (op, rest) for op in ops for rest in ((False, True) if op >= self.turn else (False,))
+        ]
+        known = self._count(events, ops, parts)
+        for part, kind in product(parts, self.kinds):
+            known[len(events), part, kind] = self.run[self.stages[part[0]], kind]
+        done = [self._work(known, at, parts) for at in range(len(events) + 1)]
+        start = [self.start[event] for event in events]
+        at_least(done[0] * -1 + {start[0]: 1}, terms.start)
+        for at, (one, following) in enumerate(pairwise(start)):
+            at_least(done[at] - done[at + 1] + {following: 1, one: -1}, 0)
+        last = WeightedSum({self.end: 1, start[-1]: -1})
+        early = [part for part in parts if not part[1]]
+        before, after = (self._work(known, len(events) - 1 + x, early) for x in (0, 1))
+        at_least(last + before - after, terms.way_home)
+        if ends:
+            at_least(last + done[-2] - done[-1], 0)
+        room = self.problem.devices[device].room
+        for at, event in enumerate(events) if room is not None else ():
+            self._fit(known, at, event, ops, room)
+
+    def _count(
+        self, events: Sequence[tuple[int, int]], ops: Sequence[int], parts: Sequence[_Part]
+    ) -> _Known:
+        """Counts at a device's events: none falls, and who has started an op has done those before.
+
+        Of one that passes itself, the order of the events says what it has started but its W's.
+        """
+        known: _Known = {}
+        for at, (one, of_one) in enumerate(events):
+            for kind, number in self.kinds.items():
+                for op, rest in parts:
+                    run = self.run[self.stages[op], kind]
+                    begun = kind.one == _OTHERS or (kind.one, op) in events[:at]
+                    new = rest or kind.one == _OTHERS
+                    found = [self.programme.variable(0, number) for _ in run] if new else run
+                    known[at, (op, rest), kind] = found if begun else []
+                    if at:
+                        self._grow(known[at - 1, (op, rest), kind], known[at, (op, rest), kind])
+                for op in ops[: len(ops) // 2]:
+                    back = len(self.stages) - 1 - op
+                    chain = [
+                        known[at, part, kind] for part in ((back, True), (back, False), (op, False))
+                    ]
+                    for fewer, more in pairwise([*chain, self.run[self.stages[op], kind]]):
+                        self._grow(fewer, more)
                 for op, following in pairwise(ops):
-                    at_least({self.started[at, op][of]: 1, self.started[at, following][of]: -1}, 0)
-                for op in backwards:
-                    at_least({self.started[at, op][of]: 1, self.ended[at, op][of]: -1}, 0)
-        for counted, counted_ops in ((self.started, ops), (self.ended, backwards)):
-            for at, following in pairwise(ops):
-                for op in counted_ops:
-                    for of, later in counted[following, op].items():
-                        at_least({later: 1, counted[at, op][of]: -1}, 0)
+                    more, fewer = known[at, (op, False), kind], known[at, (following, False), kind]
+                    if kind.one == _OTHERS:
+                        total = WeightedSum(dict.fromkeys(more, 1)) - dict.fromkeys(fewer, 1)
+                        self.programme.at_least(total, 0)
+            now = {of: known[at, (of_one, False), _Kind(of)] for of in self.others}
+            self.at[one, of_one] = now
+            for of, numbers in now.items():
+                if self.in_turn:
+                    total = WeightedSum(dict.fromkeys(numbers, 1))
+                    self.programme.equals(total - {self.before[one][of]: 1}, 0)
+                elif of == self.own and not (of_one and self.problem.has_modes):
+                    self.programme.equals(dict.fromkeys(numbers, 1), self.earlier)
+        return known
 
-    def _length(self, op: int, of: int) -> int:
-        return int(self.passes[of].times[op])
+    def _grow(self, fewer: Sequence[int], more: Sequence[int]) -> None:
+        for one, other in zip(fewer, more, strict=False):
+            self.programme.at_least(WeightedSum({other: 1}) - {one: 1}, 0)
 
-    def _rest(self, op: int, of: int) -> int:
-        """Work of a backward beyond its shortest time."""
-        work = self.work[self.stages[op], of]
-        return int(work.least - work.shortest) if op >= self.turn else 0
-
-    def _done(self, at: int, ops: Sequence[int], *, rest: bool = True) -> WeightedSum:
-        """Work of others on a device when an op starts there."""
+    def _work(self, known: _Known, at: int, parts: Iterable[_Part]) -> WeightedSum:
+        """All work that a device has done at an event."""
         done = WeightedSum()
-        for of in self.others:
-            for op in ops:
-                done += {self.started[at, op][of]: self._length(op, of)}
-                if rest and op >= self.turn:
-                    done += {self.ended[at, op][of]: self._rest(op, of)}
+        for op, rest in parts:
+            for kind in self.kinds:
+                own = self.variants[self.stages[op], kind.of_class]
+                for n, x in zip(known[at, (op, rest), kind], own, strict=False):
+                    done += {n: x.weight if rest else x.backward if op >= self.turn else x.forward}
         return done
 
-    def _all(self, ops: Sequence[int], *, rest: bool) -> int:
-        """All work of others on a device."""
-        return sum(
-            number * (self._length(op, of) + rest * self._rest(op, of))
-            for of, number in self.others.items()
-            for op in ops
-        )
+    def _fit(
+        self, known: _Known, at: int, event: tuple[int, int], ops: Sequence[int], room: int
+    ) -> None:
+        """What is held while this op runs fits, if it surely takes time."""
+        one, own_op = event
+        stage, own = self.stages[own_op], _Kind(self.own, one)
+        mine = self.variants[stage, self.own]
+        if not all(x.backward if own_op >= self.turn else x.forward for x in mine):
+            return
+        held = WeightedSum()
+        for op in ops[: len(ops) // 2]:
+            back = len(self.stages) - 1 - op
+            for kind in self.kinds:
+                numbers = [
+                    known[at, part, kind] for part in ((op, False), (back, False), (back, True))
+                ]
+                for way, (n, sign) in enumerate(zip(numbers, (1, -1, -1), strict=True)):
+                    for number, x in zip(
+                        n, self.variants[self.stages[op], kind.of_class], strict=False
+                    ):
+                        amount = (x.rest, x.rest - x.after, x.after)[way]
+                        held += {number: sign * amount}
+        for n, x in zip(self.run[stage, own], mine, strict=True):
+            held += {n: x.most - x.rest if own_op >= self.turn else x.held}
+        self.programme.at_most(held, room)
 
-    def _fill(self, device: int, ops: Sequence[int], *, absolute: bool) -> None:
-        """Parts of a device's time take as long as what runs in them."""
-        terms = terms_of(self.problem, self.alone, device)
-        at_least, start, first, last = self.programme.at_least, self.start, ops[0], ops[-1]
-        at_least(self._done(first, ops) * -1 + {start[first]: 1}, terms.start)
-        for op, following in pairwise(ops):
-            within = self._done(op, ops) - self._done(following, ops)
-            at_least(within + {start[following]: 1, start[op]: -1}, self._length(op, self.own))
-        after = WeightedSum({self.end: 1, start[last]: -1})
-        least = self._all(ops, rest=False) + self._length(last, self.own) + terms.way_home
-        at_least(after + self._done(last, ops, rest=False), least)
-        if absolute or first == 0:
-            own = self._length(last, self.own) + self._rest(last, self.own)
-            at_least(after + self._done(last, ops), self._all(ops, rest=True) + own)
-
-    def _fit(self, device: int, ops: Sequence[int]) -> None:
-        """What is held while this one runs fits."""
-        room = self.problem.devices[device].room
-        for at in ops:
-            if room is None or not self._length(at, self.own):
-                continue
-            held, beside = WeightedSum(), 0
-            for op in ops[: len(ops) // 2]:
-                back = 2 * self.turn - 1 - op
-                beside += self.work[self.stages[op], self.own].held * (op <= at <= back)
-                for of in self.others:
-                    work: Work = self.work[self.stages[op], of]
-                    held += {self.started[at, op][of]: work.held}
-                    held += {self.started[at, back][of]: work.held_after_B - work.held}
-                    held += {self.ended[at, back][of]: -work.held_after_B}
-            self.programme.at_most(held, max(0, room - beside))  # it may not fit even alone
-
-    def _pass(self) -> None:
+    def _pass(self, one: int) -> None:
         """Its way: each op after the one before, its delay, and who overtakes it there."""
         own = self.passes[self.own]
         for op in range(1, len(self.stages)):
-            way = WeightedSum({self.start[op]: 1, self.start[op - 1]: -1})
+            begin = self.stages[op - 1]
+            way = WeightedSum({self.start[one, op]: 1, self.start[one, op - 1]: -1})
+            run = self.run[begin, _Kind(self.own, one)]
+            for n, x in zip(run, self.variants[begin, self.own], strict=True):
+                way += {n: -(x.backward if op > self.turn else x.forward)}
             for of, most in self.others.items() if not self.in_turn else ():
                 other = self.passes[of]
                 sooner = own.delays[op] - other.times[op - 1] - other.delays[op]
                 waits = int(other.times[op] - max(0, sooner))
-                if of != self.own and waits > 0:
+                if waits > 0:
                     overtake = self.programme.variable(0, most)
-                    now, before = self.started[op, op][of], self.started[op - 1, op - 1][of]
-                    self.programme.at_least({overtake: 1, now: -1, before: 1}, 0)
+                    fewer, more = (dict.fromkeys(self.at[one, x][of], 1) for x in (op - 1, op))
+                    total = WeightedSum(fewer) - more
+                    self.programme.at_least(total + {overtake: 1}, 0)
                     way += {overtake: -waits}
-            self.programme.at_least(way, int(own.times[op - 1] + own.delays[op]))
+            self.programme.at_least(way, int(own.delays[op]))

@@ -10,6 +10,7 @@ from pipesat.solver.lanes.runner import PROOFS, Runner
 from pipesat.solver.model.times import LARGEST, latest_end, unit_for
 from pipesat.solver.options import ALL_PARTS, SearchParts
 from pipesat.solver.proof.device_alone import DevicesAlone
+from pipesat.solver.proof.passing_modes import PassingModes
 from pipesat.solver.proof.places import PlacesProofs
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs import ShortRuns, is_long
@@ -18,7 +19,7 @@ from pipesat.solver.proof.stretch_search import Stretches
 _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
 
 _QUESTIONS = "questions to a device"
-_Other: TypeAlias = ShortRuns | Stretches | PlacesProofs | DevicesAlone
+_Other: TypeAlias = ShortRuns | Stretches | PlacesProofs | DevicesAlone | PassingModes
 
 
 class ProofSearch:
@@ -49,6 +50,8 @@ class ProofSearch:
             latest = latest_end(problem, incumbent.objective, incumbent.value or 0)
             if problem.chains_only and latest <= LARGEST:
                 self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
+            if problem.chains_only and problem.overlap is None:
+                self.others["nodes of modes that pass"] = PassingModes(problem, incumbent)
         elif not _proofs_apply(problem, incumbent):
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
         elif not problem.chains_only:

@@ -1,0 +1,79 @@
+"""Bounds that count who passes with whom, and in which modes: by hand, and by an oracle."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.bounds.counting import Branching
+from pipesat.bounds.feasibility import preflight
+from pipesat.bounds.passing import passing_bounds, passing_programmes
+from pipesat.core.errors import Infeasible
+from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import Runner
+from pipesat.solver.proof.passing_modes import PassingModes
+from tests.oracle.claims import OBJECTIVES, least
+from tests.oracle.generator import MODES, drawn
+from tests.oracle.reading import Document
+
+
+def chain(devices: int, memory: int, counts: dict[int, int]) -> Document:
+    """F = 1 and BW = 2 for length 1, which holds 2; or BW = 3, which holds 1."""
+    stage = {"F": 1, "B": 1, "W": 1, "backward": "fused", "held_after_F": 2}
+    again = {"name": "again", "BW": 3, "held_after_F": 1}
+    return {
+        "format": FORMAT,
+        "devices": [{"memory": memory}] * devices,
+        "stages": [stage | {"device": d, "modes": [again]} for d in range(devices)],
+        "microbatches": [
+            {"name": str(x), "count": count, "time": [x, 1], "held": [x, 1]}
+            for x, count in counts.items()
+        ],
+        "order": "same",
+    }
+
+
+def test_two_long_ones_are_away_together_as_far_as_memory_admits() -> None:
+    """Kept, one of length 3 fills a device: both at once recompute on the first, 3 times 1 each."""
+    document = chain(2, 6, {3: 2, 1: 1})
+    found = passing_bounds(parse_problem(document), "makespan")
+    assert {bound.source[13:]: bound.value for bound in found} == {
+        "counts around one of 3": 29,
+        "counts around two of 3": 31,
+    }
+    assert least(document, "makespan", None) == (31, True)
+
+
+def test_one_that_passes_runs_each_stage_in_one_mode() -> None:
+    """A half of one kept and a half recomputed would fit: 40. No half of one does: the optimum."""
+    document = chain(3, 8, {3: 2, 1: 1})
+    problem = parse_problem(document)
+    assert closed_form_bound(problem, "makespan").value == 40
+    clock = Clock(9.0, deterministic=True)
+    incumbent = Incumbent(problem, "makespan", clock)
+    proofs = PassingModes(problem, incumbent)
+    while not proofs.finished:
+        proofs.step(Runner(clock))
+    assert incumbent.bound.value == 43
+    assert least(document, "makespan", None) == (43, True)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_no_schedule_is_shorter_than_whole_modes_say(seed: int) -> None:
+    document = drawn(
+        f"passing {seed}", shapes=("chain", "chain", "V", "anywhere"), microbatches=(3, 5),
+        ops=20, longest=4, lists=("same", "same", "free"), large=True,
+        modes=("", *MODES), memory=("tight", "enough"), zeros=(0.0, 0.0, 0.2), held=0.2,
+    )  # fmt: skip
+    problem, objective, highest = parse_problem(document), OBJECTIVES[seed % 2], 0
+    try:
+        preflight(problem)
+    except Infeasible:
+        return
+    for branching in [Branching(several) for _, several in passing_programmes(problem, objective)]:
+        for _ in range(20):
+            branching.split()
+        highest = max(highest, branching.bound)
+    assert least(document, objective, highest - 1)[0] is None
