@@ -208,9 +208,9 @@ class _Passing:
         at_least(last + before - after, terms.way_home)
         if ends:
             at_least(last + done[-2] - done[-1], 0)
-        room = self.problem.devices[device].room
-        for at, event in enumerate(events) if room is not None else ():
-            self._fit(known, at, event, ops, room)
+        if (room := self.problem.devices[device].room) is not None:
+            for at, event in enumerate(events):
+                self._fit(known, at, event, ops, room)
 
     def _count(
         self, events: Sequence[tuple[int, int]], ops: Sequence[int], parts: Sequence[_Part]
@@ -279,15 +279,11 @@ class _Passing:
         for op in ops[: len(ops) // 2]:
             back = len(self.stages) - 1 - op
             for kind in self.kinds:
-                numbers = [
-                    known[at, part, kind] for part in ((op, False), (back, False), (back, True))
-                ]
-                for way, (n, sign) in enumerate(zip(numbers, (1, -1, -1), strict=True)):
-                    for number, x in zip(
-                        n, self.variants[self.stages[op], kind.of_class], strict=False
-                    ):
-                        amount = (x.rest, x.rest - x.after, x.after)[way]
-                        held += {number: sign * amount}
+                of_kind = self.variants[self.stages[op], kind.of_class]
+                amounts = [(x.rest, x.after - x.rest, -x.after) for x in of_kind]
+                for part, change in ((op, False), 0), ((back, False), 1), ((back, True), 2):
+                    for n, of_one in zip(known[at, part, kind], amounts, strict=False):
+                        held += {n: of_one[change]}
         for n, x in zip(self.run[stage, own], mine, strict=True):
             held += {n: x.most - x.rest if own_op >= self.turn else x.held}
         self.programme.at_most(held, room)
