@@ -251,14 +251,15 @@ def least_of(programmes: Iterable[Programme], beyond: int = -1) -> int:
 
     Nothing up to ``beyond`` is of use: it ends with the first programme that costs no more.
     """
-    every, several = Branching(), 0
-    for several, programme in enumerate(programmes, 1):
+    every, most = Branching(), 0
+    for programme in programmes:
         one = Branching([programme])
         one.raise_beyond(beyond, _NODES)
         if one.bound <= beyond:
             return one.bound
         every.join(one)
-    every.raise_beyond(inf, _NODES * several)
+        most += _NODES
+    every.raise_beyond(inf, most)
     return every.bound
 
 
