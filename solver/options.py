@@ -73,7 +73,7 @@ class SolveOptions:
         Make the result depend on the seed alone, not on the machine's load: one lane, limits in
         CP-SAT's deterministic time (about seconds of processor time), every closed form and start
         taken, uncounted, as loading is. With modes, starts along guides are counted too low: a
-        solve may take three times its limit.
+        solve may take five times its limit.
     starts
         Hand-written schedules to make and to start from: ``all``, ``greedy`` ones, or ``none``. The
         result is never worse than the best of them that is valid. If none is, one microbatch after

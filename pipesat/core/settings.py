@@ -99,7 +99,7 @@ SHARED: Final = {
     "seed": "Seed of the search.",
     "deterministic": "One result for one seed, whatever the load: one lane, limits in solver time "
     "(about seconds of processor time). Loading, closed forms and hand-written schedules are not "
-    "counted. With memory modes a solve may take three times as much.",
+    "counted. With memory modes a solve may take five times as much.",
     "listener": "Called with every improvement.",
     "stop": "Ends the search when set, with the best answer so far.",
     "to": f"The format: {', '.join(f'``{name}``' for name in get_args(Target))}, ``megatron`` (the "
