@@ -112,9 +112,9 @@ class Work:
         counted = replace(self, held=share_of(self.held), held_after_B=share_of(self.held_after_B))
         return int(counted.area)
 
-    def paired(self, num: int, den: int, W: Number) -> Number:
-        """Least share of a backward, with or without ``W``, in parts of 1 / den: see ``factor``."""
-        return self._less(den * (self.B + W), num * self.BW)
+    def paired(self, num: int, den: int) -> Number:
+        """Least share of a backward, in parts of 1 / den: see ``factor``."""
+        return self._less(den * (self.B + self.W), num * self.BW)
 
 
 class Crossing(NamedTuple):
@@ -171,7 +171,6 @@ class DeviceTerms:
             "load": busy,
             **self.passes(absolute=absolute),
             "head + load": head,
-            "load + tail": busy + self.tail,
             "head + load + tail": where(self.is_full, head + self.tail, 0),
             **({"load around one microbatch": busy + self.around_one} if self.in_turn else {}),
         }
@@ -180,15 +179,12 @@ class DeviceTerms:
         """Bounds on the time until the first stage's last backward, or all (``absolute``), ends."""
         busy, head = self.start + self.load, self.head(absolute=True) + self.load
         tail, end = self.route_tail, self.end(absolute=absolute)
-        around = {"load around one microbatch + end": busy + self.around_one + end}
         return {
             **self.route_pass(),
             "load + end": busy + end,
             "head + load + end": head + end,
-            "load without W + way home": self.start + self._busy(weights=False) + self.way_home,
             "load + route's tail": busy + tail,
             "head + load + route's tail": where(self.is_full, head + tail, 0),
-            **(around if self.in_turn else {}),
         }
 
     def without_head(self, *, absolute: bool) -> Number:
@@ -220,16 +216,13 @@ class DeviceTerms:
     @cached_property
     def load(self) -> Number:
         """Least compute time."""
-        return self._busy(weights=True)
-
-    def _busy(self, *, weights: bool) -> Number:
         forwards = sum(x.F * x.number for x in self.work)
-        backwards = sum((x.least if weights else x.shortest) * x.number for x in self.work)
+        backwards = sum(x.least * x.number for x in self.work)
         if self.factor is None:
             return forwards + backwards
         num, den = min(self.factor), self.factor[1]
-        shared = (x.paired(num, den, x.W * weights) * x.number for x in self.work)
-        return max(forwards, backwards, -(-(num * forwards + sum(shared)) // den))
+        shared = sum(x.paired(num, den) * x.number for x in self.work)
+        return max(forwards, backwards, -(-(num * forwards + shared) // den))
 
     @cached_property
     def room(self) -> Number:

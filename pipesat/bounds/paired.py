@@ -179,19 +179,16 @@ def _course(first: Problem, last: Problem, devices: Sequence[Around]) -> Course:
 def _by_rank(
     problem: Problem, devices: Sequence[Around], chosen: Sequence[Around], least: Problem
 ) -> Iterator[Bound]:
-    """Yield bounds of chosen devices by the ranks of first backwards and last forwards."""
-    first, last = [0] * len(problem.devices), [0] * len(problem.devices)
+    """Yield bounds of chosen devices by the ranks of first backwards."""
+    first = [0] * len(problem.devices)
     for device, ways, before in devices:
         first[device] = before + ways.until_backward
-        last[device] = ways.after_forward + ways.after_backward
-    ranks = RankTimes(problem, least, first, last)
+    ranks = RankTimes(problem, least, first)
     if not ranks.apply:
         return
     for device, ways, before in chosen:
         home = PairedDevice(problem, device)
-        most = most_ranks(home)
-        starts = ranks.backwards(device, most, own=ways.beyond > 0)
-        backwards = [start - before for start in starts]
-        length = least_length_by_ranks(home, ways, backwards, ranks.forwards(device, most))
+        starts = ranks.backwards(device, most_ranks(home), own=ways.beyond > 0)
+        length = least_length_by_ranks(home, ways, [start - before for start in starts])
         name = problem.device_name(device)
         yield Bound(before + length, f"closed form: load with pairs by rank of {name}")

@@ -1,18 +1,17 @@
-"""When the k-th backward of a device can start, and what must follow its k-th last forward.
+"""When the k-th backward of a device can start.
 
 Microbatches come to a device one after another, at the pace of the slowest device on their way. So
-its first backwards are spread, and so are its last forwards, seen from the end: it can make no
-more pairs meanwhile. Between the starts of two of its first backwards run only the backwards
-between them in rank, alone or in pairs. So a device idles, or runs forwards alone, while backwards
-come to it slowly. docs/proofs/bounds.md has the argument ("Ranks").
+its first backwards are spread: it can make no more pairs meanwhile. Between the starts of two of
+its first backwards run only the backwards between them in rank, alone or in pairs. So a device
+idles, or runs forwards alone, while backwards come to it slowly. docs/proofs/bounds.md has the
+argument ("Ranks").
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import TypeAlias
 
 from pipesat.bounds.devices import line_of, passages, places_of
 from pipesat.bounds.paired_device import Count, Item, PairedDevice, Ways
@@ -23,17 +22,15 @@ from pipesat.problem.rules import pair_time_of_kinds
 
 @dataclass
 class RankTimes:
-    """Least times of the first backwards and the last forwards of devices, by rank.
+    """Earliest starts of the first backwards of devices, by rank, from the route's first F on.
 
     ``least`` is the problem with the least times that ops can last, ``first_backward`` every
-    device's earliest start of a backward, and ``after_last_forward`` the least time to the end
-    after its last forward. All times count from the route's first F on, to the end that counts.
+    device's earliest start of a backward.
     """
 
     problem: Problem
     least: Problem
     first_backward: Sequence[int]
-    after_last_forward: Sequence[int]
 
     def __post_init__(self) -> None:
         problem, line = self.problem, line_of(self.least, 0)
@@ -76,29 +73,17 @@ class RankTimes:
         )[:most]
         return [max(start, self.first_backward[device]) for start in starts]
 
-    def forwards(self, device: int, most: int) -> list[int]:
-        """Least times from the end of a device's last, 2nd last, ... forward to the end."""
-        ends = sorted(
-            self._forward(self.problem.place_of[stage], k)
-            for stage in self.problem.stages_on[device]
-            for k in range(1, min(most, self.problem.routes[0].microbatches) + 1)
-        )[:most]
-        return [max(end, self.after_last_forward[device]) for end in ends]
-
     def _backward(self, place: int, k: int, since: int) -> int:
         """Earliest start of a stage's k-th backward: k microbatches have passed all others.
 
         ``since``: the first place that is looked at.
         """
         found = [self._begin_backward(place)]
-        for device, places in self._passages:
+        for _, places in self._passages:
             low, top = places[0], places[-1]
             if low < since:
                 continue
             end = self._out[low] + k * sum(self._f[x] for x in places)
-            if (over := self._over(device, k * len(places))) > 0:
-                freed = self.first_backward[device] + over * self._shortest(device, self._b)
-                end = max(end, freed + min(self._f[x] for x in self._own[device]))
             found.append(end + self._begin_backward(place) - self._out[top] - self._f[top])
             if low > place:
                 work = k * sum(self._b[x] for x in places)
@@ -106,89 +91,50 @@ class RankTimes:
                 found.append(self._begin_backward(top) + work + back)
         return max(found)
 
-    def _forward(self, place: int, k: int) -> int:
-        """Least time to the end after a stage's k-th last forward: k microbatches go on."""
-        ended = self._out[place] + self._f[place]
-        found = [self._begin_backward(0) + self._home(0) - ended]
-        for device, places in self._passages:
-            low, top = places[0], places[-1]
-            work = k * sum(self._b[x] for x in places)
-            rest = work + self._home(low) - self._b[low]
-            if (over := self._over(device, k * len(places))) > 0:
-                taken = over * self._shortest(device, self._f)
-                least = self._shortest(device, self._b)
-                rest = max(rest, least + taken + self.after_last_forward[device])
-            found.append(self._begin_backward(top) - ended + rest)
-            if low > place:
-                work = k * sum(self._f[x] for x in places)
-                after = self._begin_backward(0) + self._home(0) - self._out[top] - self._f[top]
-                found.append(self._out[low] - ended + work + after)
-        return max(found)
-
     def _begin_backward(self, place: int) -> int:
         """Earliest start of a place's backward of one microbatch that enters at the origin."""
         return self._out[-1] + self._in[-1] - self._in[place]
-
-    def _home(self, place: int) -> int:
-        """From the start of a place's backward until all work on the first stage has ended."""
-        return self._in[place] + self.least.stages[self._route[0]].least_backward_work
-
-    def _over(self, device: int, forwards: int) -> int:
-        """How many of some forwards a device's room does not admit at once."""
-        room = self.problem.devices[device].room
-        least = min(self.problem.stages[self._route[x]].held_after_F for x in self._own[device])
-        return 0 if room is None or least <= 0 else forwards - room // least
-
-    def _shortest(self, device: int, times: Sequence[int]) -> int:
-        return min(times[x] for x in self._own[device])
 
 
 _MOST_RANKS = 9  # later ones hardly come slower than a device makes pairs
 _RANKS_APART = 0.5  # of the pairs that a device can make, where memory does not keep phases apart
 
-_Times: TypeAlias = Sequence[int]
-_Row: TypeAlias = dict[int, int]
-
 
 def most_ranks(home: PairedDevice) -> int:
-    """How many first backwards, and last forwards, are looked at.
+    """How many first backwards are looked at.
 
-    As many as devices, within reason, if memory is sure to let the last of these backwards start
-    before the first of these forwards has ended; else so few that other schedules have few pairs.
+    As many as devices, within reason, if memory is sure to let the last of these start before the
+    last forward has ended; else so few that other schedules have few pairs.
     """
     devices = sum(map(bool, home.problem.stages_on))
-    kept_apart = _kept_apart(home) // 2
+    kept_apart = _kept_apart(home)
     few = int(_RANKS_APART * sum(group.ops for group in home.groups)) // 2
     return max(1, min(_MOST_RANKS, devices, kept_apart if kept_apart > 1 else few))
 
 
 def _kept_apart(home: PairedDevice) -> int:
-    """How many first backwards and last forwards together cannot overlap, by memory.
+    """How many first backwards surely start before the last forward has ended, by memory.
 
-    If the l-th last forward ends before the k-th backward starts, all but l - 1 forwards have run
-    by then, and k - 1 backwards at most: what is left is held.
+    If it ends before the k-th backward starts, all forwards have run by then, and k - 1 backwards
+    at most: what is left is held.
     """
     room = home.problem.devices[home.device].room
     least = min(home.problem.stages[g.stage].held_after_F for g in home.groups)
     if room is None or least <= 0:
         return 0
-    return sum(group.ops for group in home.groups) + 1 - room // least
+    return sum(group.ops for group in home.groups) - room // least
 
 
-def least_length_by_ranks(
-    home: PairedDevice, ways: Ways, backwards: _Times, forwards: _Times
-) -> int:
+def least_length_by_ranks(home: PairedDevice, ways: Ways, backwards: Sequence[int]) -> int:
     """Least time from a device's first op until the end that counts; 0 if nothing is known.
 
-    ``backwards``: earliest starts of the first backwards, from the device's first op on;
-    ``forwards``: least times from the ends of the last forwards to the end that counts. Either the
-    last of these backwards starts before the first of these forwards has ended, or few ops run in
-    pairs, or every forward runs before any backward, and none does.
+    ``backwards``: earliest starts of the first backwards, from the device's first op on. Either the
+    last of them starts before the last forward has ended, or few ops run in pairs, or every forward
+    runs before any backward, and none does.
     """
-    by_rank = _length(home, ways, backwards, forwards)
-    ranks = len(backwards) + len(forwards)
-    if ranks > _kept_apart(home):
-        by_rank = min(by_rank, _length(home, ways, most_pairs=ranks - 2))
+    by_rank = _length(home, ways, backwards)
+    if len(backwards) > _kept_apart(home):
+        by_rank = min(by_rank, _length(home, ways, most_pairs=len(backwards) - 1))
     behind = ways._replace(after_forward=0, own=ways.after_backward)
     rest = Count(home, behind, apart=False).programme.relaxed_cost() - ways.after_forward
     least = sum(ways[:3]) + min(max(by_rank, _length(home, ways)), rest)
@@ -196,21 +142,11 @@ def least_length_by_ranks(
 
 
 def _length(
-    home: PairedDevice,
-    ways: Ways,
-    backwards: _Times = (),
-    forwards: _Times = (),
-    most_pairs: int | None = None,
+    home: PairedDevice, ways: Ways, backwards: Sequence[int] = (), most_pairs: int | None = None
 ) -> int:
     """Least time beyond that of the ways, where a forward runs beside or after a backward."""
     count = Count(home, ways, apart=True)
-    sooner, later, longer = count.beyond_ways
-    left = {item: {variable: 1} for item, variable in count.between.items()}
-    way_home = ways.after_forward + ways.after_backward
-    _split(count, left, backwards, ({sooner: 1}, ways.until_backward), ("B", "BW"))
-    _split(count, left, forwards, ({later: 1, longer: 1}, way_home), ("F",))
-    for row in left.values():
-        count.programme.at_least(row, 0)
+    _split(count, backwards, ways.until_backward)
     _fit_both_members(count)
     if most_pairs is not None:
         both = {x: 1 for item, x in count.between.items() if _has_both(item)}
@@ -218,25 +154,22 @@ def _length(
     return count.programme.relaxed_cost() if backwards else count.programme.least_cost()
 
 
-def _split(
-    count: Count,
-    left: Mapping[Item, _Row],
-    times: _Times,
-    begun: tuple[_Row, int],
-    kinds: tuple[Kind, ...],
-) -> None:
-    """Take phases from the one between: each up to the next rank's start, or from its end on."""
-    row, known = begun
-    for time in times[1:]:
-        few: _Row = {}
+def _split(count: Count, backwards: Sequence[int], known: int) -> None:
+    """Take phases from the one between: each up to the start of the next backward in rank."""
+    left = {item: {variable: 1} for item, variable in count.between.items()}
+    row = {count.beyond_ways[0]: 1}
+    for start in backwards[1:]:
+        few: dict[int, int] = {}
         for item, of_item in left.items():
             variable = count.programme.variable(0, count.programme.most[count.between[item]])
             of_item[variable] = -1
-            row = row | {variable: count.home.items[item]}
-            few[variable] = sum(kind in kinds for _, kind in item)
+            row |= {variable: count.home.items[item]}
+            few[variable] = sum(kind in ("B", "BW") for _, kind in item)
         count.programme.at_most(few, 1)
-        row = row | {count.programme.variable(1, time): 1}  # idle
-        count.programme.at_least(row, time - known)
+        row |= {count.programme.variable(1, start): 1}  # idle
+        count.programme.at_least(row, start - known)
+    for of_item in left.values():
+        count.programme.at_least(of_item, 0)
 
 
 def _fit_both_members(count: Count) -> None:

@@ -1,4 +1,4 @@
-"""First backwards and last forwards by rank: by hand, and never above what a schedule reaches."""
+"""First backwards by rank: by hand, and never above what a schedule reaches."""
 
 from __future__ import annotations
 
@@ -22,24 +22,17 @@ VEE = parse_problem(
         overlap={"pairs": [{"ops": ["1F", "2BW"], "time": 4}]},
     )
 )
-"""First backward of device 0: 8, after 4 F; of device 1: 11. After the last F of stage 3 come 4 B
-and a W: 13; after that of stage 2 F 3, too: 15."""
+"""First backward of device 0: 8, after 4 F; of device 1: 11."""
 
 
 def _ranks(problem: Problem) -> RankTimes:
-    return RankTimes(problem, with_least_times(problem), (8, 11), (13, 15))
+    return RankTimes(problem, with_least_times(problem), (8, 11))
 
 
 def test_backwards_come_as_fast_as_the_turn_runs_two_forwards_of_each() -> None:
-    # of stage 3: F 1 and F 2 take 4 each from 2 on, then F 3, so 8, 12, 16; the fourth needs 8 F on
-    # device 1, which holds 6: two backwards from 11 on, F 2 and F 3, so 21; of stage 0: 17, and 6
-    # more for B 2 and B 1 of each
-    assert _ranks(VEE).backwards(0, 6) == [8, 12, 16, 17, 21, 23]
-
-
-def test_after_the_last_forwards_the_turn_runs_two_backwards_of_each() -> None:
-    # of stage 3: B 3, 6 for each on device 1, B 0 and W 0; of stage 0 three F more before that
-    assert _ranks(VEE).forwards(0, 5) == [13, 19, 19, 25, 25]
+    # of stage 3: F 1 and F 2 take 4 each from 2 on, then F 3, so 8, 12, 16, 20; of stage 0: 17, and
+    # 6 more for B 2 and B 1 of each
+    assert _ranks(VEE).backwards(0, 6) == [8, 12, 16, 17, 20, 23]
 
 
 def test_two_forwards_in_a_pair_or_ops_without_time_make_it_silent() -> None:
@@ -66,7 +59,7 @@ def test_a_device_that_starts_later_need_not_wait_for_its_forwards() -> None:
             "overlap": {"pairs": [{"ops": ["1F", "1BW"], "time": 2}]},
         }
     )
-    ranks = RankTimes(late, with_least_times(late), (6, 5), (2, 2))
+    ranks = RankTimes(late, with_least_times(late), (6, 5))
     assert ranks.backwards(1, 3) == [5, 9, 13]
     assert ranks.backwards(1, 3, own=True) == [5, 6, 7]
     assert max(bound.value for bound in paired_bounds(late, "span")) == 1 + 4 * 2 + 1 + 30
