@@ -42,6 +42,7 @@ from pipesat.bounds.closed_form import closed_forms
 from pipesat.bounds.device_terms import DeviceTerms
 from pipesat.bounds.feasibility import preflight
 from pipesat.bounds.period import has_period, steady_bounds
+from pipesat.core.claims import Bound
 from pipesat.core.errors import Infeasible
 from pipesat.layers.layers_file import read_layers
 from pipesat.layers.pipeline import Pipeline, link_delay
@@ -50,7 +51,18 @@ HERE = Path(__file__).resolve().parent
 FOLDERS = ("beyond", "mixed", "graphs", "peers", "more", "plain")
 LEAST = 0.05  # a move in % that counts
 DRAWN = 120
-KINDS = ("plain", "factor", "plain", "list", "plain", "recompute", "table", "list", "plain", "list")
+KINDS: tuple[str, ...] = (
+    "plain",
+    "factor",
+    "plain",
+    "list",
+    "plain",
+    "recompute",
+    "table",
+    "list",
+    "plain",
+    "list",
+)
 KINDS = (*KINDS, "offload", "plain") * 5
 KINDS += ("list factor", "list recompute", "list factor", "recompute factor", "list table") * 2
 KINDS += ("list offload", "recompute table")
@@ -445,7 +457,7 @@ def without(names: Iterable[str]) -> Iterator[None]:
 
 def found(problem: Problem, objective: Any, family: str) -> list[tuple[int, str]]:
     """All bounds of a problem of one family."""
-    bounds = []
+    bounds: list[Bound] = []
     with ExitStack() as stack:
         for other, name in FAMILIES.items():
             if name and other != family:
@@ -480,7 +492,7 @@ def measured(
                 family in touched and bool(re.search(part.within, source))
             )
 
-        left = max((value for value, *own in bounds if not lower(*own)), default=0)
+        left = max((value for value, own, of in bounds if not lower(own, of)), default=0)
         if name in gone or left == best:
             continue
         if families and (
