@@ -229,9 +229,10 @@ def _unpaired_devices(problem: Problem, objective: Any) -> Any:
     return () if problem.overlap is not None else _of_devices(problem, objective)
 
 
-def _no_overtaking(self: Any) -> None:
-    self.in_turn = True
-    _rows(self)
+def _no_overtaking(self: Any, *given: Any) -> None:
+    kept, self.in_turn = self.in_turn, True
+    _rows(self, *given)
+    self.in_turn = kept
 
 
 _one_kind = memory_counts._of_one_kind
@@ -392,7 +393,7 @@ PARTS = {
         patches=((paired_ranks, "_fit_both_members", nothing),), family="pairs"
     ),
     "programmes: branching": Part(
-        patches=((counting._Relaxation, "branch", lambda *given: given[2]),),
+        patches=((counting, "_NODES", 0),),
         within="pairs of|modes",
         family="modes pairs passing",
     ),
