@@ -239,16 +239,14 @@ def _taken(data: Stage) -> int:
     return data.held_after_F
 
 
-def is_tight(count: Count | PairedDevice, of: Callable[[Iterable[int]], int] = min) -> bool:
+def is_tight(home: PairedDevice, of: Callable[[Iterable[int]], int] = min) -> bool:
     """Whether some forward of a device surely starts after a backward has.
 
     ``of`` says what counts of what a microbatch may hold in its modes.
     """
-    home = count.home if isinstance(count, Count) else count
-    room = count.problem.devices[home.device].room
+    room = home.problem.devices[home.device].room
     classes = [own for groups in home.together for own in one_class(groups)]
-    data = count.data if isinstance(count, Count) else {g: g.data for g in home.groups}
-    total = sum(own[0].ops * of(left(data[g]) for g in own) for own in classes)
+    total = sum(own[0].ops * of(left(g.data) for g in own) for own in classes)
     takes_time = all(min(g.data.F, g.data.B, g.data.W, g.data.BW) > 0 for g in home.groups)
     return room is not None and total > room and takes_time
 
