@@ -41,7 +41,7 @@ NAMED = {
     "V": ("1f1b-v", "zb-v", "v-half", "v-min"),
 }
 DEVICES = range(2, 9)
-SEARCH = 0.3  # deterministic seconds of the cyclic model, per entry
+SEARCH, SEARCH_OF_UNIT = 0.3, 2.0  # deterministic seconds of the cyclic model, per entry
 
 
 def problem_of(costs: str, shape: str, p: int, halves: int) -> Problem:
@@ -96,10 +96,10 @@ def exhausted(p: int, halves: int) -> Fraction:
 
 
 def searched(found: dict) -> None:
-    """Look for a better period of an open case: a cyclic model, up to three microbatches."""
+    """Look for a better period of an open case, by the cyclic model."""
     problem = problem_of(*(found[key] for key in ("costs", "shape", "p", "halves")))
     clock, rates, bound = (
-        Clock(SEARCH, deterministic=True),
+        Clock(SEARCH_OF_UNIT if found["costs"] == "F = B = W" else SEARCH, deterministic=True),
         found["rates"],
         Fraction(found["bound"]),
     )
