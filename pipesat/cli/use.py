@@ -109,12 +109,14 @@ def export(asked: Asked) -> None:
     from pipesat.cli.exits import with_options
     from pipesat.core.errors import Note
     from pipesat.runtimes.knobs import knobs_table
-    from pipesat.runtimes.written import files_beside
+    from pipesat.runtimes.written import file_of, files_beside
 
-    with warnings.catch_warnings(action="ignore"):  # the notes say it
+    with (
+        file_of(asked["path"], asked["to"]) as file,  # known to be written before what is read
+        warnings.catch_warnings(action="ignore"),  # the notes say it
+    ):
         warnings.simplefilter("always", Note)
-        exported: Exported = asked.answer(path=asked["path"])
-    file = exported.path or Path()
+        exported: Exported = asked.answer(path=file)
     notes = [with_options(note) for note in exported.notes]
     beside = [*files_beside(exported, file)]
     said = [("Note", note) for note in notes]

@@ -64,13 +64,13 @@ def routes_in(
     classes
         How many classes there may be.
     """
-    for value in microbatches:
-        if isinstance(value, list) and value and isinstance(value[0], int):
-            text = "expected objects: `microbatches_from_lengths` makes them of lengths in tokens"
-            raise BadInput(text, where=f"{key}[0]", value=value[0])
     paths: list[Path_] = [("microbatches",)]
     if key == "routes":
         paths = [("routes", number, "microbatches") for number in range(len(routes))]
+    for value, path in zip(microbatches, paths, strict=True):
+        if isinstance(value, list) and value and isinstance(value[0], int):
+            text = "expected an object: `microbatches_from_lengths` makes them of lengths in tokens"
+            raise BadInput(text, where=f"{path_text(path)}[0]", value=value[0])
     listed = zip(microbatches, paths, routes, strict=True)
     found = tuple(Route(tuple(own), *parse_microbatches(value, at)) for value, at, own in listed)
     first = next((path for path, one in zip(paths, found, strict=True) if one.definitions), None)

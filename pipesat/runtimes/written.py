@@ -48,7 +48,7 @@ def exported(
     to = format_of(to)
     if path is None:
         return EXPORTERS[to](problem, require_valid(problem, schedule, name), Options(**options))
-    with _file_of(path, to) as file:
+    with file_of(path, to) as file:
         asked = Options(file, **options)
         made = EXPORTERS[to](problem, require_valid(problem, schedule, name), asked)
         told = list(made.notes)
@@ -60,7 +60,7 @@ def exported(
 
 
 @contextlib.contextmanager
-def _file_of(path: str | Path, to: str) -> Iterator[Path]:
+def file_of(path: str | Path, to: str) -> Iterator[Path]:
     """Give the file that an export is written to; a folder that stays empty goes again.
 
     A folder has it under the format's own name: ``schedule.csv``, ``schedule.toml``,
@@ -68,6 +68,7 @@ def _file_of(path: str | Path, to: str) -> Iterator[Path]:
     several files, of a name without a suffix.
     """
     file, new = Path(path), list[Path]()
+    to = format_of(to)
     several = to in RUNTIMES and not file.suffix and not os.path.lexists(file)
     if str(path).endswith("/") or os.path.isdir(file) or several:
         new = prepare_folder(file)

@@ -229,7 +229,8 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: Problem.chain(2, 4, **UNIT, backward="both"),  # type: ignore[arg-type]
-        "backward: got 'both', expected split or fused or either or none",
+        "backward: got 'both', expected split or fused or either or none or a list (each split or "
+        "fused or either or none)",
     ),
     (
         lambda: Problem.chain(2, 4, **UNIT, overlap=(1, 0)),

@@ -233,7 +233,7 @@ def test_an_amount_is_an_integer_from_0_to_10_to_the_12(path: str, value: object
 def test_a_count_is_an_integer_from_1_to_10_to_the_12(path: str, value: object) -> None:
     error = complaint(PATHS_OF_COUNTS[path](value))
     if value == [1] and path.endswith("microbatches"):  # a list of classes, and 1 is none
-        assert str(error).endswith(f"{path}[0]: got 1, expected an object")
+        assert f"{path}[0]: got 1, expected an object" in str(error)
         return
     assert error.where == path
     assert "expected an integer from 1 to 10^12" in str(error)

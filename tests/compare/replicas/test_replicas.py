@@ -163,7 +163,7 @@ def test_what_is_refused() -> None:
         (problem, {"replicas": 3}, "expected a list of all"),
         (problem, {"replicas": 3, "tokens": 8}, "go with them"),
         (listed, {"replicas": 3}, "7 microbatches, expected a multiple of 3"),
-        (listed, {"lengths": LENGTHS, **options}, "expected a number, per replica"),
+        (listed, {"lengths": LENGTHS, **options}, "expected how many a replica has"),
         (two, {"lengths": LENGTHS, **options}, "one route"),
     ]
     for given, keywords, message in wrong:

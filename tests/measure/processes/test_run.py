@@ -120,7 +120,7 @@ def test_overlapped_pairs_run_in_turn(cli, save, tmp_path, output):
     # 1F1 45-65 and 1BW0 to 85, then 1F2 115-135 and 1BW1 to 155; 1BW2 155-175; 0BW1 160-180 and
     # 0BW2 180-200
     assert "overlapped pairs (3)" in outcome.err
-    assert "makespan 175, in stock torch 200" in outcome.err
+    assert "makespan 175.0 ms, in stock torch 200.0 ms" in outcome.err
     ran = [
         [str(one.item) for one in row.ops]
         for row in read_timeline(output, problem).steps[0].devices
