@@ -238,12 +238,12 @@ def _no_overtaking(self: Any, *given: Any) -> None:
 _one_kind = memory_counts._of_one_kind
 
 
-def _of_no_table(options: Any, count: Any, room: Any) -> Any:
-    return None if memory_counts.is_table(room) else _one_kind(options, count, room)
+def _of_no_table(options: Any, count: Any, slack: Any) -> Any:
+    return None if memory_counts.is_table(slack) else _one_kind(options, count, slack)
 
 
-def _of_tables_alone(options: Any, count: Any, room: Any) -> Any:
-    return _one_kind(options, count, room) if memory_counts.is_table(room) else None
+def _of_tables_alone(options: Any, count: Any, slack: Any) -> Any:
+    return _one_kind(options, count, slack) if memory_counts.is_table(slack) else None
 
 
 PARTS = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pipesat.core.errors import NotApplicable
 from pipesat.heuristics.registry import GiveUp, published, unless_given_up
-from pipesat.heuristics.shared.building_blocks import Slots, order_by_block, vee_of
+from pipesat.heuristics.shared.building_blocks import Slots, order_by_block, v_shape_of
 from pipesat.heuristics.zero_bubble import zb_v
 from pipesat.problem.geometry import Ranks, ranks_of
 from pipesat.problem.problem import Problem
@@ -99,7 +99,7 @@ _HOPS: Final[tuple[Hops, ...]] = (
 _TURNS: Final = sorted(product(range(4), range(6), range(4)), key=sum)
 _PATIENCE: Final = (1.0, 0.25)
 _MOST_OPS: Final = 10_000_000  # of all candidates together: a few seconds
-_FULLEST: Final = 1.1  # times the room: reordering may take less than the estimate
+_FULLEST: Final = 1.1  # times the slack: reordering may take less than the estimate
 
 
 @published(
@@ -128,15 +128,15 @@ def v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
 
     from pipesat.kernels.arrays import UNLIMITED
     from pipesat.kernels.refitting import refitted
-    from pipesat.kernels.timing import makespan_of, over_room
+    from pipesat.kernels.timing import makespan_of, over_slack
 
     ranks = ranks_of(problem, "vee")
-    room = _room(problem, ranks)
-    arrays = arrays_of(problem)._replace(room=np.array(room, np.int64))
+    slack = _slack(problem, ranks)
+    arrays = arrays_of(problem)._replace(slack=np.array(slack, np.int64))
     best, value = None, UNLIMITED
-    for order in _orders(problem, ranks, room):
+    for order in _orders(problem, ranks, slack):
         unless_given_up(give_up)
-        if over_room(arrays, order) < 0 and 0 <= (makespan := makespan_of(arrays, order)) < value:
+        if over_slack(arrays, order) < 0 and 0 <= (makespan := makespan_of(arrays, order)) < value:
             best, value = order, makespan
         for patience in _PATIENCE:
             changed = refitted(arrays, order, patience)
@@ -147,34 +147,34 @@ def v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
     return time_codes(problem, best, source="v-auto")
 
 
-def _orders(problem: Problem, ranks: Ranks, room: Sequence[int]) -> Iterator[Coded]:
+def _orders(problem: Problem, ranks: Ranks, slack: Sequence[int]) -> Iterator[Coded]:
     """ZB-V's, and those of blocks."""
     from pipesat.kernels.blocks import block_order
 
     yield coded(problem, zb_v(problem).order)[1]
-    vee = vee_of(problem, ranks, whole=False)
-    for block in islice(blocks(problem, ranks, room), 1 + _MOST_OPS // problem.op_count):
-        yield block_order(vee, block)
+    v_shape = v_shape_of(problem, ranks, whole=False)
+    for block in islice(blocks(problem, ranks, slack), 1 + _MOST_OPS // problem.op_count):
+        yield block_order(v_shape, block)
 
 
-def _room(problem: Problem, ranks: Ranks) -> list[int]:
+def _slack(problem: Problem, ranks: Ranks) -> list[int]:
     """Per device; without a capacity what ZB-V takes."""
-    room = []
+    slack = []
     for device, stages in zip(problem.devices, problem.stages_on, strict=True):
         chunks = [problem.stages[s] for s in stages]
         both = sum(max(chunk.held_after_F, chunk.held_after_B) for chunk in chunks)
-        room.append(len(ranks) * both if device.room is None else device.room)
-    return room
+        slack.append(len(ranks) * both if device.slack is None else device.slack)
+    return slack
 
 
-def blocks(problem: Problem, ranks: Ranks, room: Sequence[int]) -> Iterator[Ints]:
+def blocks(problem: Problem, ranks: Ranks, slack: Sequence[int]) -> Iterator[Ints]:
     """Yield slots by rank: of blocks without a change of pace, then with one, the fullest first."""
     import numpy as np
 
     from pipesat.kernels.blocks import PERIOD, without_conflicts
 
     held = np.array([[problem.stages[s].held_after_F for s in own] for own in ranks.stages])
-    rooms = np.maximum([room[device] for device in ranks.device], 1)
+    slacks = np.maximum([slack[device] for device in ranks.device], 1)
     turns, hops, p = np.array(_TURNS), np.array(_HOPS), len(ranks)
     steady = [(pace, pace, p) for pace in range(len(_HOPS))]
     mixed = [
@@ -188,7 +188,7 @@ def blocks(problem: Problem, ranks: Ranks, room: Sequence[int]) -> Iterator[Ints
             if len(slots) and slots.tobytes() not in seen:
                 seen.add(slots.tobytes())
                 lifespans = slots[:, :1:-1] - slots[:, :2] + 1  # of chunk 0 and of chunk 1
-                fullness = float(((lifespans * held).sum(axis=1) / PERIOD / rooms).max())
+                fullness = float(((lifespans * held).sum(axis=1) / PERIOD / slacks).max())
                 if fullness <= _FULLEST:
                     ranking.append((abs(1 - fullness), slots.tolist()))
         for _, block in sorted(ranking):

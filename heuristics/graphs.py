@@ -54,12 +54,12 @@ def limits_of(problem: Problem, depth: float) -> tuple[int, ...] | None:
     ]
     limits = [*map(min, slices, wanted)]
     for device, stages in zip(problem.devices, problem.stages_on, strict=True):
-        if device.room is None:
+        if device.slack is None:
             for stage in stages:
                 limits[stage] = wanted[stage]
             continue
         needs = {stage: _need(problem, stage) for stage in stages}
-        left = device.room - max((extra for _, extra in needs.values()), default=0)
+        left = device.slack - max((extra for _, extra in needs.values()), default=0)
         left -= sum(limits[s] * held for s, (held, _) in needs.items())
         if left < 0:
             return None
@@ -178,8 +178,8 @@ class GraphScheduler:
                 return None
             device = problem.stages[stage].device
             need = self.reserved[device] + holding(problem, stage, started).held
-            room = problem.devices[device].room
-            fits = room is None or need + self.extra[device] <= room
+            slack = problem.devices[device].slack
+            fits = slack is None or need + self.extra[device] <= slack
             return Op(stage, "F", started) if fits else None
         if not backward or ended == problem.microbatches[stage]:
             return None

@@ -8,7 +8,7 @@ where the backward is fused.
 Memory safety. Microbatches are launched one after the other; let them be completed in that order.
 A forward may start on a device only if afterwards every launched microbatch, in launch order, can
 still obtain what it needs there: with ``extra(i)`` the most that microbatch i will yet take beyond
-what it holds, ``extra(i) <= room - held by all + held by those before i``. Memory of started
+what it holds, ``extra(i) <= slack - held by all + held by those before i``. Memory of started
 backwards and of pending weight gradients counts as free, since these need nothing to finish. Such
 a state always lets the oldest microbatch advance, so the scheduler cannot deadlock on any problem
 in which one microbatch alone fits.
@@ -252,5 +252,5 @@ def _paced_limits(problem: Problem, pace: float) -> list[int]:
     for device, chunks in zip(problem.devices, problem.stages_on, strict=True):
         load = sum(problem.stages[s].F + problem.stages[s].least_backward_work for s in chunks)
         area = sum(lifetimes[s] * problem.stages[s].held_after_F for s in chunks)
-        period = max(period, load, area / device.room if device.room else 0)
+        period = max(period, load, area / device.slack if device.slack else 0)
     return [max(1, round(pace * lifetime / period + 0.3)) for lifetime in lifetimes]

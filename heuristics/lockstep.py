@@ -3,8 +3,8 @@
 The steady states of DualPipe, DualPipeV and interleaved 1F1B with overlap have one thing in
 common: every op has its slot, a forward and a backward share it, and no microbatch stops on its way
 (:mod:`pipesat.heuristics.shared.slot_grid`). Where a device has less memory than they need, the
-same grid serves with fewer microbatches in it: each enters in the first slot from which nobody is
-in its way until its end, and all devices have room.
+same grid serves with fewer microbatches in it: each enters in the first slot from which no one is
+in its way until its end, and all devices have slack.
 
 When to enter is then varied: a few gaps change, a stretch of them repeats, or a stretch gets a
 rhythm of its own; what is hardly worse is where the walk goes on. A second walk, from the shortest

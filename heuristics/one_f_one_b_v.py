@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pipesat.core.errors import NotApplicable
 from pipesat.heuristics.registry import GiveUp, published, unless_given_up
-from pipesat.heuristics.shared.building_blocks import Slots, vee_of
+from pipesat.heuristics.shared.building_blocks import Slots, v_shape_of
 from pipesat.problem.geometry import ranks_of
 from pipesat.problem.problem import Problem
 from pipesat.schedule.arrays_of import arrays_of
@@ -63,7 +63,7 @@ def one_f_one_b_v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
 def _shortest(problem: Problem, give_up: GiveUp) -> tuple[int, int]:
     """How many more chunks are best, and the makespan then."""
     from pipesat.kernels.arrays import UNLIMITED  # importing pipesat stays fast
-    from pipesat.kernels.timing import makespan_of, over_room
+    from pipesat.kernels.timing import makespan_of, over_slack
 
     p = len(ranks_of(problem, "vee"))
     arrays = arrays_of(problem)
@@ -71,7 +71,7 @@ def _shortest(problem: Problem, give_up: GiveUp) -> tuple[int, int]:
     for more in range(2 * p + 1):
         unless_given_up(give_up)
         codes = _codes(problem, more)
-        if over_room(arrays, codes) >= 0:
+        if over_slack(arrays, codes) >= 0:
             break
         if (makespan := makespan_of(arrays, codes)) < value:
             best, value = more, makespan
@@ -88,14 +88,14 @@ def least_extra(problem: Problem) -> list[int]:
     NotApplicable
         As :func:`one_f_one_b_v_auto`.
     """
-    from pipesat.kernels.timing import makespan_of, over_room
+    from pipesat.kernels.timing import makespan_of, over_slack
 
     most, value = _shortest(problem, lambda: False)
     arrays, extra = arrays_of(problem), [most] * len(problem.devices)
 
     def enough(rank: int, more: int) -> bool:
         codes = _codes(problem, [*extra[:rank], more, *extra[rank + 1 :]])
-        return over_room(arrays, codes) < 0 and makespan_of(arrays, codes) <= value
+        return over_slack(arrays, codes) < 0 and makespan_of(arrays, codes) <= value
 
     for rank in range(len(extra)):
         extra[rank] = bisect_left(range(most), True, key=partial(enough, rank))
@@ -123,7 +123,7 @@ def _codes(problem: Problem, more: int | Sequence[int]) -> Coded:
     ranks = ranks_of(problem, "vee")
     block = np.array(whole_block(len(ranks)), np.int64)
     allowed = np.full(len(ranks), more, np.int64)
-    return pulled_order(vee_of(problem, ranks, whole=True), block, allowed)
+    return pulled_order(v_shape_of(problem, ranks, whole=True), block, allowed)
 
 
 def whole_block(p: int) -> list[Slots]:

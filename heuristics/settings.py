@@ -29,7 +29,9 @@ def timed_values(
         with suppress(NotApplicable):
             schedule = build(problem, value)
             peaks = peak_memory(problem, schedule)
-            rooms = [device.memory for device in problem.devices]
-            if all(room is None or peak <= room for peak, room in zip(peaks, rooms, strict=True)):
+            slacks = [device.memory for device in problem.devices]
+            if all(
+                slack is None or peak <= slack for peak, slack in zip(peaks, slacks, strict=True)
+            ):
                 bound = closed_form_bound(problem.with_memory(max(peaks)), "makespan")
                 yield value, (schedule.makespan, bound.value, max(peaks))

@@ -100,8 +100,8 @@ class _Cycles:
             items = full_backward(self.problem, queue.stage, microbatch)
         name = device, self.problem.route_of[queue.stage], microbatch
         changes = [memory_change(self.problem, item) for item in items]
-        room = self.problem.devices[device].room
-        full = room is not None and self.held[device] + changes[0].at_start > room
+        slack = self.problem.devices[device].slack
+        full = slack is not None and self.held[device] + changes[0].at_start > slack
         if full and name not in self.known:
             return False
         self.known.add(name)

@@ -87,8 +87,8 @@ def zb_auto(problem: Problem, give_up: GiveUp) -> Schedule:
     Raises
     ------
     NotApplicable
-        Unless every device holds exactly one stage of one route, and has room for a microbatch; or
-        if told to give up.
+        Unless every device holds exactly one stage of one route, and has memory for a microbatch;
+        or if told to give up.
     """
     best = min(
         filled_orders(problem, give_up=give_up), key=lambda filled: (filled.makespan, filled.span)

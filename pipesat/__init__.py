@@ -8,8 +8,8 @@
 >>> result.export("torch", "schedule.csv")
 
 One function for every command of the command line; ``help(pipesat.solve)`` explains its parameters,
-and docs/python.md lists all, also what is imported from its room. Everything is imported when first
-used: ``import pipesat`` loads neither ortools nor matplotlib.
+and docs/python.md lists all, also what is imported from its package. Everything is imported when
+first used: ``import pipesat`` loads neither ortools nor matplotlib.
 """
 
 from __future__ import annotations
@@ -115,10 +115,11 @@ __all__ = [
 
 
 class _Package(type(sys)):  # type: ignore[misc]
-    """Class of this package: a function keeps its name where a room has the same one.
+    """Class of this package: a function keeps its name where a package has the same one.
 
-    ``pipesat.compare`` is the function. Its room is imported as ``from pipesat.compare.balance``,
-    which looks into ``sys.modules``, and importing it would put the room in the function's place.
+    ``pipesat.compare`` is the function. Its package is imported as
+    ``from pipesat.compare.balance``, which looks into ``sys.modules``, and importing it would put
+    the package in the function's place.
     """
 
     def __setattr__(self, name: str, value: object) -> None:

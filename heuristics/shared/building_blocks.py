@@ -22,7 +22,7 @@ from pipesat.schedule.arrays_of import arrays_of
 
 if TYPE_CHECKING:
     from pipesat.kernels.arrays import Coded
-    from pipesat.kernels.blocks import Vee
+    from pipesat.kernels.blocks import VShape
 
 Slots: TypeAlias = tuple[int, int, int, int]
 """Of one microbatch's F0, F1, B1 and B0 on a rank; of longer ops, their last slots."""
@@ -37,14 +37,14 @@ def order_by_block(problem: Problem, ranks: Ranks, block: Sequence[Slots]) -> Co
 
     from pipesat.kernels.blocks import block_order
 
-    return block_order(vee_of(problem, ranks, whole=False), np.array(block, np.int64))
+    return block_order(v_shape_of(problem, ranks, whole=False), np.array(block, np.int64))
 
 
-def vee_of(problem: Problem, ranks: Ranks, whole: bool) -> Vee:
+def v_shape_of(problem: Problem, ranks: Ranks, whole: bool) -> VShape:
     """Return the ranks of a V for loops, with backwards that are fused or split where they may."""
     import numpy as np
 
-    from pipesat.kernels.blocks import Vee
+    from pipesat.kernels.blocks import VShape
 
     arrays = arrays_of(problem)
 
@@ -53,7 +53,7 @@ def vee_of(problem: Problem, ranks: Ranks, whole: bool) -> Vee:
         kind: Kind = "F" if forward else "BW" if fused else "B"
         return int(arrays.first_cell[stage]) << arrays.shift | KINDS.index(kind)
 
-    return Vee(
+    return VShape(
         device=np.array(ranks.device, np.int64),
         first=np.array(
             [

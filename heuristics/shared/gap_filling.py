@@ -59,8 +59,8 @@ class Switches:
         When a W may start in a smaller gap: never, or when idling would make the rank the worst of
         all by its idle time so far, by load + idle time, or by head + load + idle time.
     fuse
-        ``either`` stages: split and keep room for what B takes on top of F, or split but fuse where
-        memory is short.
+        ``either`` stages: split and keep memory for what B takes on top of F, or split but fuse
+        where memory is short.
     fused_ranks
         Ranks that always fuse.
     """
@@ -127,7 +127,7 @@ def _chain(problem: Problem, ranks: Ranks) -> Chain:
         held=np.array([stage.held_after_F for stage in stages]),
         kept=np.array([stage.held_after_B for stage in stages]),
         running=np.array([stage.held_in_backward for stage in stages]),
-        room=arrays.room[[*ranks.device]],
+        slack=arrays.slack[[*ranks.device]],
         may_split=np.array([stage.may_split for stage in stages], np.int64),
         may_fuse=np.array([stage.may_fuse for stage in stages], np.int64),
         delay=np.array(there),

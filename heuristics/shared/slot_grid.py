@@ -72,7 +72,7 @@ class SlotGrid:
         default :attr:`entering`. Each has to fit alone.
         """
         entering = self.entering if entering is None else entering
-        return placed(self.arrays.room, shapes, entering, np.array(gaps, np.int64))
+        return placed(self.arrays.slack, shapes, entering, np.array(gaps, np.int64))
 
     def run(self, grid: Ints, wait: float, alone: Ints | None = None) -> GridRun:
         """Run what is in a grid, as :func:`pipesat.kernels.slots.replayed`."""

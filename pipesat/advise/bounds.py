@@ -35,7 +35,7 @@ from pipesat.layers.linear_costs import (
     loads,
     makespan_lines,
     memory_lines,
-    rooms,
+    slacks,
     split_problem_of,
     summed,
 )
@@ -52,7 +52,7 @@ def stage_bound(
 ) -> StageCost:
     """Cost of layers a to b - 1 as stage s of a chain: a bound on makespan or span.
 
-    A stage that holds one microbatch more than its device has room for is forbidden.
+    A stage that holds one microbatch more than its device has memory for is forbidden.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def partitions_below(
 ) -> Iterator[tuple[range, ...] | None] | None:
     """Yield every partition that closed forms per stage and per device leave below a value.
 
-    Now and then ``None`` comes between them, so that whoever waits for the next can look at the
+    Now and then ``None`` comes between them, so that who waits for the next can look at the
     time. ``None`` instead of an iterator if they are too many to look for. Those that break a tie
     are among them.
     """
@@ -202,7 +202,7 @@ def partitions_below(
     lines = makespan_lines if objective == "makespan" else load_lines
     limits = [
         (lines(layers, shape, [False] * stages), [value - 1] * shape.devices),
-        (memory_lines(layers, shape, [False] * stages, (1,) * stages), rooms(layers, shape)),
+        (memory_lines(layers, shape, [False] * stages, (1,) * stages), slacks(layers, shape)),
     ]
     walk = _walk(ends, shape, limits)
     return (None if cuts is None else partition_of(cuts) for cuts in walk)

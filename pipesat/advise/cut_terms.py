@@ -28,7 +28,7 @@ import numpy as np
 from pipesat.bounds.device_terms import Crossing, DeviceTerms, Work
 from pipesat.core.arrays import Ints
 from pipesat.layers.layer import Layer, Layers
-from pipesat.layers.linear_costs import at_speed, least_backward, rooms, shortest_backward, summed
+from pipesat.layers.linear_costs import at_speed, least_backward, shortest_backward, slacks, summed
 from pipesat.layers.pipeline import Pipeline
 from pipesat.problem.costs import Costs
 from pipesat.problem.split import LARGEST_COST
@@ -149,7 +149,7 @@ class CutTerms:
         each = [*layers.static]
         for tie in layers.ties:  # on one device it is there once
             each[tie.other] -= tie.memory
-        self.static, self.rooms = summed(each), rooms(layers, shape)
+        self.static, self.slacks = summed(each), slacks(layers, shape)
 
     @cached_property
     def passed(self) -> list[int]:
@@ -188,7 +188,7 @@ class CutTerms:
         held = sum(x.held for x in work)
         own = tuple(range(len(work)))
         way = Crossing(begin, turn, trips[-1], through, to_low + home, home, own, held)
-        return DeviceTerms(work, [way], self._room(parts))
+        return DeviceTerms(work, [way], self._slack(parts))
 
     def _trip(self, part: Part) -> Ints:
         """Least time from the end of F on a stage to the start of its backward."""
@@ -197,11 +197,11 @@ class CutTerms:
         trip: Ints = both[-1] - both[part.end] + links
         return trip
 
-    def _room(self, parts: Sequence[Part]) -> Ints:
-        room = np.full_like(parts[0].end, self.rooms[self.shape.homes[parts[0].stage]])
-        for part in parts if room.max(initial=0) < LARGEST_COST else ():
-            room -= self.static[part.end] - self.static[part.begin]
-        return room
+    def _slack(self, parts: Sequence[Part]) -> Ints:
+        slack = np.full_like(parts[0].end, self.slacks[self.shape.homes[parts[0].stage]])
+        for part in parts if slack.max(initial=0) < LARGEST_COST else ():
+            slack -= self.static[part.end] - self.static[part.begin]
+        return slack
 
 
 _MOST_LAYERS: Final = {"vee": 100, "loop": 48}
@@ -268,23 +268,25 @@ class _Programme:
         count, p, load = len(self.layers), self.shape.devices, self.load
         ends = np.searchsorted(load, load + value, side="right") - 1
         sizes = np.arange(1, int((ends - np.arange(count + 1)).max()) + 1)
-        vee = self.shape.placement == "vee"
+        v_shape = self.shape.placement == "vee"
         # a state: where the second round begins in a loop, the low front, the top one
-        turns = np.array([count]) if vee else np.arange(p, count - p + 1)
+        turns = np.array([count]) if v_shape else np.arange(p, count - p + 1)
         states = np.stack([turns, np.zeros_like(turns), turns])
         for device in range(p):
             turn, a, front = (row[:, None, None] for row in states)
             b = a + sizes[:, None]
-            other = front - sizes if vee else front + sizes
-            keep = (b <= other) if vee else (b <= turn) & (other <= count)
+            other = front - sizes if v_shape else front + sizes
+            keep = (b <= other) if v_shape else (b <= turn) & (other <= count)
             b, other = np.minimum(b, count), np.clip(other, 0, count)
             taken = load[b] - load[a] + np.abs(load[other] - load[front])
-            left = load[other] - load[b] if vee else load[turn] - load[b] + load[-1] - load[other]
+            left = (
+                load[other] - load[b] if v_shape else load[turn] - load[b] + load[-1] - load[other]
+            )
             keep = keep & (taken <= value) & (left <= (p - 1 - device) * value)
             turn, a, front, b, other = (
                 part[keep] for part in np.broadcast_arrays(turn, a, front, b, other)
             )
-            top = (other, front) if vee else (front, other)
+            top = (other, front) if v_shape else (front, other)
             fits = self._fits(value, device, (a, b, *top))
             states = np.unique(np.stack([turn[fits], b[fits], other[fits]]), axis=1)
             if not states.size:

@@ -213,7 +213,7 @@ class Trials:
 
     @property
     def over(self) -> bool:
-        """Whether as much was timed as may be, or whoever asked wants no more."""
+        """Whether as much was timed as may be, or who asked wants no more."""
         share = (1 - self.kept) * _BY_CLOCK[self.question.any_order]
         return self.left <= 0 or self.deadline.past(share)
 
@@ -382,8 +382,10 @@ class Trials:
             self.left -= problem.op_count
             schedule = baseline(name, problem, group=group)
             makespan, peaks = schedule.makespan, peak_memory(problem, schedule)
-        rooms = shape.capacities
-        over = [peak - room for peak, room in zip(peaks, rooms, strict=True) if room is not None]
+        slacks = shape.capacities
+        over = [
+            peak - slack for peak, slack in zip(peaks, slacks, strict=True) if slack is not None
+        ]
         return Way(flags, first, max(0, 0, *over), makespan, peaks)
 
     def _coded(self, name: str, group: int | None, shape: Pipeline, problem: Problem) -> Coded:

@@ -107,7 +107,7 @@ def asked(
 
 
 def _links_text(known: Given, latency: int) -> str:
-    """Say what is assumed of links that cost something; whose they are if nobody said."""
+    """Say what is assumed of links that cost something; whose they are if no one said."""
     layers, carries = known.layers, ""
     second, size = seconds_of(layers.time_unit), bytes_of(layers.size_unit)
     if known.bandwidth is not None and second and size:
@@ -123,7 +123,7 @@ def _links_text(known: Given, latency: int) -> str:
     return sentences([f"{text}, as within a machine", slower])
 
 
-def require_room(question: Question) -> None:
+def require_fit(question: Question) -> None:
     """Pass unless memory surely cannot hold a layer, or all of them: no search is needed then.
 
     Raises

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMAT: Final = "pipesat.plan/1"
-_ROOM: Final = 0.03  # of a device's memory, less than this free is told
+_SLACK: Final = 0.03  # of a device's memory, less than this free is told
 _NOT_COMPLETE: Final = (
     "some partitions are only known by the bound of a simpler question: too many, or too many ways "
     "to recompute, or not reached in time"
@@ -253,12 +253,12 @@ class Plan(Displayed):
         layers = self.question.layers
         for number, device in enumerate(devices_of(self.chosen)):
             memory, peak = device["memory"], device["peak"]
-            if memory and memory - peak + layers.reserve < _ROOM * memory:
+            if memory and memory - peak + layers.reserve < _SLACK * memory:
                 unit = f" {layers.memory_unit}".rstrip()
                 yield (
                     f"device {number} fills {percent(peak / memory, 1)} of its memory, "
                     f"{memory - peak}{unit} are left. Fragments and communication buffers have no "
-                    "room. A reserve keeps some free"
+                    "slack. A reserve keeps some free"
                 )
                 return
 

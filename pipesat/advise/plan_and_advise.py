@@ -258,7 +258,7 @@ def advise(
     from pipesat.advise.advising import advised
     from pipesat.advise.estimate_ends import ends_of
     from pipesat.advise.files import Advice, with_knobs
-    from pipesat.advise.model_source import asked, require_room, require_units
+    from pipesat.advise.model_source import asked, require_fit, require_units
     from pipesat.advise.plan import concluded
     from pipesat.compare.model_costs import given
     from pipesat.layers.pipeline import speed_of
@@ -289,7 +289,7 @@ def advise(
     pipeline = with_buffers(question.pipeline, known.layers, release_for(target, version))
     pipeline = replace(pipeline, speed=speed_of(speed, devices))
     question = replace(question, pipeline=pipeline, release=released(target, version))
-    require_room(question)
+    require_fit(question)
     deadline = Deadline(_SEARCHING * whole.limit, whole.stop)
     options = SolveOptions(workers=workers, seed=seed)
     trials, search = advised(question, deadline, options, listener)

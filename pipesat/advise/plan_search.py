@@ -440,13 +440,13 @@ class Search:
         explanation of what was not found.
         """
         enough = EitherStop(self.deadline.stop)
-        rival = self.value if candidate is not self.best else None
+        best_other = self.value if candidate is not self.best else None
         searched = candidate.key in self.memo
 
         def listen(improvement: Improvement) -> None:
             candidate.history += (improvement._replace(seconds=self.deadline.seconds),)
             bound, value = improvement.bound, improvement.value
-            if drop and rival is not None and bound is not None and bound >= rival:
+            if drop and best_other is not None and bound is not None and bound >= best_other:
                 enough.set()
             if value is not None and searched and self.beatable(value):
                 self._tell(candidate, value, improvement.source)

@@ -36,7 +36,7 @@ SEARCHED: Final = "searched"
 """A split that was found with an order, or by moving layers of another."""
 TIE: Final = Fraction(1, 1000)
 """Share of a time below which an estimate says nothing of which of two is shorter."""
-_OWN: Final = "pipesat"  # the source of hand-written schedules that nobody else has published
+_OWN: Final = "pipesat"  # the source of hand-written schedules that no one else has published
 PLAINEST_FIRST: Final = (
     "1f1b",
     "interleaved-1f1b",
@@ -55,7 +55,7 @@ _NO_COPIES: Final = "no runtime copies beside its ops yet: docs/memory.md has wh
 def credited(source: str) -> str:
     """Return the name of the published schedule that a schedule's source names, else ``ours``.
 
-    What a search has changed names another source: ``v-auto, justified`` is nobody's but ours.
+    What a search has changed names another source: ``v-auto, justified`` is no one's but ours.
     """
     name = source.removesuffix(SOME_SETTINGS)
     return name if published_in(name) else OURS

@@ -47,7 +47,7 @@ def closed_form_bounds(problem: Problem, objective: Objective) -> list[Bound]:
 def closed_forms(problem: Problem, objective: Objective) -> Iterator[Bound]:
     """Yield the bound of every argument that applies, device by device, in time units.
 
-    What takes longest comes last, so whoever has no time for all takes the first.
+    What takes longest comes last, so who has no time for all takes the first.
     """
     best = 0
     for bound in _uncounted(problem, objective):
@@ -169,8 +169,8 @@ class _RouteTimes:
         self.forward = [stage.F for stage in stages]
         self.most = []
         for number, stage in zip(route.stages, stages, strict=True):
-            room, held = problem.devices[stage.device].room, certain[number]
-            fit = room // held if room is not None and held else route.microbatches
+            slack, held = problem.devices[stage.device].slack, certain[number]
+            fit = slack // held if slack is not None and held else route.microbatches
             self.most.append(max(1, min(fit, route.microbatches)))
         self.further = [
             stage.F

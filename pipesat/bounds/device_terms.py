@@ -225,7 +225,7 @@ class DeviceTerms:
         return max(forwards, backwards, -(-(num * forwards + shared) // den))
 
     @cached_property
-    def room(self) -> Number:
+    def slack(self) -> Number:
         """The memory as far as sums of what is held can fill it."""
         return in_use(self.memory, (held for x in self.work for held in (x.held, x.held_after_B)))
 
@@ -248,17 +248,17 @@ class DeviceTerms:
 
     @cached_property
     def _forwards_before_backwards(self) -> Number:
-        return self._forwards.most(self._numbers, self.room)
+        return self._forwards.most(self._numbers, self.slack)
 
     @cached_property
     def is_full(self) -> Number:
         """Whether the last forward must start after the first backward has."""
-        return self.room is not None and sum(x.held * x.number for x in self.work) > self.room
+        return self.slack is not None and sum(x.held * x.number for x in self.work) > self.slack
 
     def _others(self, way: Crossing, held: Number) -> tuple[list[Number], Number]:
-        """How many there are beside one microbatch, and the room that it leaves them."""
+        """How many there are beside one microbatch, and the slack that it leaves them."""
         counts = [x.number - (number in way.own) for number, x in enumerate(self.work)]
-        return counts, None if self.room is None else self.room - held
+        return counts, None if self.slack is None else self.slack - held
 
     def _left_after_forward(self, way: Crossing) -> Number:
         """Most work that can be left when the last forward, one of this way, has ended."""
@@ -297,7 +297,7 @@ class DeviceTerms:
     @cached_property
     def _idle_end(self) -> Number:
         weights = Knapsack([[x.pending] for x in self.work])
-        return self.way_home - weights.most(self._numbers, self.room)
+        return self.way_home - weights.most(self._numbers, self.slack)
 
     @cached_property
     def around_one(self) -> Number:
@@ -317,17 +317,17 @@ class DeviceTerms:
 
     @cached_property
     def area(self) -> Number:
-        """Sum over microbatches of memory times least residence, over the room there is.
+        """Sum over microbatches of memory times least residence, over the slack there is.
 
-        Where sizes differ, also with each size counted as the share of the room that it spoils.
+        Where sizes differ, also with each size counted as the share of the slack that it spoils.
         """
-        room, total = self.room, sum(x.area * x.number for x in self.work)
-        if is_table(room):
-            share = np.minimum(total / np.maximum(room, 1), _LARGEST) * _ROUNDED
-            return np.where(room > 0, np.ceil(share), 0).astype(np.int64)
-        if not room:
+        slack, total = self.slack, sum(x.area * x.number for x in self.work)
+        if is_table(slack):
+            share = np.minimum(total / np.maximum(slack, 1), _LARGEST) * _ROUNDED
+            return np.where(slack > 0, np.ceil(share), 0).astype(np.int64)
+        if not slack:
             return 0
-        found = -(-total // room)
-        for whole, share_of in shares({x.held for x in self.work}, room):
+        found = -(-total // slack)
+        for whole, share_of in shares({x.held for x in self.work}, slack):
             found = max(found, -(-sum(x.sharing(share_of) * x.number for x in self.work) // whole))
         return found

@@ -120,7 +120,7 @@ def terms_of(problem: Problem, alone: Sequence[Problem], device: int) -> DeviceT
     return DeviceTerms(
         work,
         ways,
-        problem.devices[device].room,
+        problem.devices[device].slack,
         None if problem.overlap is None else problem.overlap.factor,
         problem.order != "free" and problem.one_stage_per_device,
     )
@@ -133,10 +133,10 @@ def work_of(problem: Problem, stage: int, number: int) -> Work:
     return Work(*amounts, round_trip(problem, stage), number)
 
 
-def area_over_room(problem: Problem, device: int) -> int:
-    """Return memory times time of all that a device holds, over its room; all are equal."""
+def area_over_slack(problem: Problem, device: int) -> int:
+    """Return memory times time of all that a device holds, over its slack; all are equal."""
     work = [work_of(problem, s, problem.microbatches[s]) for s in problem.stages_on[device]]
-    return int(DeviceTerms(work, (), problem.devices[device].room).area)
+    return int(DeviceTerms(work, (), problem.devices[device].slack).area)
 
 
 def way_of(first: Problem, last: Problem, chunks: Sequence[int]) -> Crossing:

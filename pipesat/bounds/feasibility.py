@@ -140,11 +140,11 @@ def _capacities_by_modes(problem: Problem) -> list[Need]:
     return _needs(problem, lambda _, chunks: need_of(problem, chunks))
 
 
-def _needs(problem: Problem, room: Callable[[int, Sequence[int]], int]) -> list[Need]:
-    """Every device's need, by the least room for one microbatch on its chunks of a route."""
+def _needs(problem: Problem, slack: Callable[[int, Sequence[int]], int]) -> list[Need]:
+    """Every device's need, by the least memory for one microbatch on its chunks of a route."""
     found = []
     for device, per_route in enumerate(problem.chunks_on):
-        needs = {chunks: room(route, chunks) for route, chunks in per_route.items()}
+        needs = {chunks: slack(route, chunks) for route, chunks in per_route.items()}
         chunks = max(needs, key=lambda chunks: needs[chunks], default=())
         static = problem.devices[device].static
         found.append(Need(device, static + needs.get(chunks, 0), chunks))
@@ -160,13 +160,13 @@ def _smallest_capacities(problem: Problem) -> list[Need]:
     own = [steps_by_device(problem, number) for number in range(len(problem.routes))]
     held = holdings(problem)
 
-    def room(route: int, chunks: Sequence[int]) -> int:
+    def slack(route: int, chunks: Sequence[int]) -> int:
         stages = [problem.stages[stage] for stage in chunks]
         if all(stage.F and stage.shortest_backward for stage in stages):
             return further_need([held[s] for s in chunks], 0, len(chunks))
         return need_alone(problem, own[route][stages[0].device])
 
-    return _needs(problem, room)
+    return _needs(problem, slack)
 
 
 def capacities_one_at_a_time(problem: Problem) -> list[Need]:
@@ -289,8 +289,8 @@ def _ops_alone(problem: Problem, route: int) -> list[tuple[int, Kind]]:
 
 
 def _passage(problem: Problem, route: int) -> PassageAlone:
-    rooms = {device: data.room for device, data in enumerate(problem.devices)}
-    passage = pass_alone(problem, steps_of(problem, route), rooms)
+    slacks = {device: data.slack for device, data in enumerate(problem.devices)}
+    passage = pass_alone(problem, steps_of(problem, route), slacks)
     if passage.complete:
         return passage
     step = steps_of(problem, route)[passage.stops[-1]]

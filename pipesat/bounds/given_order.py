@@ -80,7 +80,7 @@ def _memory_slows_down(problem: Problem) -> bool:
         for s in stages:
             taken += held[s]
             work += problem.stages[s].least_backward_work
-            admitted = device.room // taken if device.room is not None and taken else None
+            admitted = device.slack // taken if device.slack is not None and taken else None
             away = problem.stages[s].F + round_trip(problem, s) + work
             if admitted is not None and admitted * max(loads) < away:
                 return True
@@ -129,7 +129,7 @@ class _Line:
         ]
         homes = [problem.stages[stage].device for stage in route.stages]
         self.together = [self.places_on[home] for home in homes]
-        self.rooms = [problem.devices[home].room for home in homes]
+        self.slacks = [problem.devices[home].slack for home in homes]
 
         def by_place(values: Sequence[Sequence[int]]) -> Ints:
             """From values by class and stage to an array by place and microbatch."""
@@ -167,11 +167,11 @@ class _Line:
 
         Those without which memory does not fit. A forward that takes no time waits for none.
         """
-        room, first, stored, freed = self.rooms[place], 0, 0, []
+        slack, first, stored, freed = self.slacks[place], 0, 0, []
         held = self.held[place].tolist()
         for number, own in enumerate(held):
             stored += own
-            while room is not None and stored > room and first < number:
+            while slack is not None and stored > slack and first < number:
                 stored -= held[first]
                 first += 1
             freed.append(first if self.forward[place, number] else 0)
@@ -227,10 +227,10 @@ class _Line:
         Of what is yet to be freed at the head of a backward, those with earlier heads may have
         freed their share.
         """
-        room, own = self.rooms[place], [t for t in self.together[place] if t <= place]
-        if room is None or not self.forward[place, k]:
+        slack, own = self.slacks[place], [t for t in self.together[place] if t <= place]
+        if slack is None or not self.forward[place, k]:
             return 0
-        missing = sum(int(self.held[t, : k + 1].sum()) for t in own) - room
+        missing = sum(int(self.held[t, : k + 1].sum()) for t in own) - slack
         if missing <= 0:
             return 0
         starts, sums = _by_head(before)

@@ -51,7 +51,7 @@ def require_memory(problem: Problem) -> None:
     for passing in sequences(problem):
         for device, held, stages in _certainly_held(problem, passing):
             data = problem.devices[device]
-            if data.room is not None and held > data.room:
+            if data.slack is not None and held > data.slack:
                 which = ", ".join(map(str, stages))
                 raise Infeasible(
                     f"{problem.device_name(device)} has a capacity of {data.memory} but needs at "
@@ -100,7 +100,7 @@ def one_at_a_time(problem: Problem) -> Order | None:
     """Return an order of one sequence after the other that fits memory, if one was found."""
     for order, peaks in _in_turns(problem):
         held = zip(problem.devices, peaks, strict=True)
-        if all(device.room is None or peak <= device.room for device, peak in held):
+        if all(device.slack is None or peak <= device.slack for device, peak in held):
             return order
     return None
 

@@ -1,6 +1,6 @@
 """How much work, and how many whole microbatches, memory admits at most.
 
-Work is a knapsack of microbatches, in numbers or in tables. Room for five chunks holds two
+Work is a knapsack of microbatches, in numbers or in tables. Memory for five chunks holds two
 microbatches of two chunks each, not two and a half. Such a limit on the number of microbatches is
 memory, too: that of a problem in which a microbatch holds 1 of it. docs/proofs/bounds.md has the
 argument.
@@ -55,40 +55,40 @@ _MOST_STEPS = 20_000_000  # of cells times microbatches
 _ROUNDED = 1 + 1e-12  # so that rounding errors cannot make an upper bound too low
 
 
-def in_use(room: Number, held: Iterable[Number]) -> Number:
+def in_use(slack: Number, held: Iterable[Number]) -> Number:
     """Return some memory as far as sums of what is held can fill it."""
-    if is_table(room):
+    if is_table(slack):
         unit = np.maximum(np.gcd.reduce([*held]), 1)
-        return np.where(room > unit, room - room % unit, room)
+        return np.where(slack > unit, slack - slack % unit, slack)
     unit = gcd(*held)
-    return room - room % unit if room is not None and unit and room > unit else room
+    return slack - slack % unit if slack is not None and unit and slack > unit else slack
 
 
 _MOST_SIZES = 64  # by which shares are measured
 
 
-def shares(sizes: Collection[int], room: int) -> Iterator[tuple[int, Callable[[int], int]]]:
-    """Yield ``(whole, share)``: whatever fits into the room has shares of at most the whole.
+def shares(sizes: Collection[int], slack: int) -> Iterator[tuple[int, Callable[[int], int]]]:
+    """Yield ``(whole, share)``: whatever fits into the slack has shares of at most the whole.
 
-    Two are measured by each size e up to half of the room, and by that half. One counts nothing
+    Two are measured by each size e up to half of the slack, and by that half. One counts nothing
     below e, and all of what leaves less than e. The other counts how many e's a size holds and, of
-    one above half, what it leaves no room for (Fekete and Schepers, "New classes of fast lower
+    one above half, what it leaves no memory for (Fekete and Schepers, "New classes of fast lower
     bounds for bin packing problems", 2001). None where all sizes are equal.
     """
-    measures = {*(2 * e for e in sizes if 0 < 2 * e <= room), room}  # doubled
+    measures = {*(2 * e for e in sizes if 0 < 2 * e <= slack), slack}  # doubled
     for twice in sorted(measures)[:_MOST_SIZES] if len(sizes) > 1 else ():
 
         def large(x: int, twice: int = twice) -> int:
-            return room if 2 * (room - x) < twice else 0 if 2 * x < twice else x
+            return slack if 2 * (slack - x) < twice else 0 if 2 * x < twice else x
 
         def counted(x: int, twice: int = twice) -> int:
-            most = 2 * room // twice
-            if 2 * x == room:
+            most = 2 * slack // twice
+            if 2 * x == slack:
                 return most
-            return 2 * (2 * x // twice if 2 * x < room else most - 2 * (room - x) // twice)
+            return 2 * (2 * x // twice if 2 * x < slack else most - 2 * (slack - x) // twice)
 
-        yield room, large
-        yield 2 * (2 * room // twice), counted
+        yield slack, large
+        yield 2 * (2 * slack // twice), counted
 
 
 @dataclass(frozen=True)
@@ -100,33 +100,33 @@ class Knapsack:
 
     kinds: Sequence[Sequence[Option]]
 
-    def most(self, counts: Sequence[Number], room: Number | None) -> Number:
+    def most(self, counts: Sequence[Number], slack: Number | None) -> Number:
         """Upper bound on the work of so many microbatches of each kind, in so much memory.
 
         Exact for a single kind. Of several, the linear relaxation, with whole multiples of what all
-        sizes have in common. By its dual it is the least, over prices of memory, of ``price x room
+        sizes have in common. By its dual it is the least, over prices of memory, of ``price x slack
         + sum of count x the largest of (work - price x size) and 0``; every price bounds.
         """
-        if room is None:
+        if slack is None:
             free = (n * most(w for _, w in of) for n, of in zip(counts, self.kinds, strict=True))
             return sum(free)
-        room = most((room, 0))
+        slack = most((slack, 0))
         if len(self.kinds) == 1:
-            found = _of_one_kind(self.kinds[0], counts[0], room)
+            found = _of_one_kind(self.kinds[0], counts[0], slack)
             if found is not None:
                 return found
-        if is_table(room):
-            relaxed = least(self._at(price, counts, room) for price in self._table_prices)
+        if is_table(slack):
+            relaxed = least(self._at(price, counts, slack) for price in self._table_prices)
             return np.floor(relaxed * _ROUNDED).astype(np.int64)
         there = zip(counts, self.kinds, strict=True)
         unit = gcd(*(size for n, of in there if n for size, work in of if work)) or 1
-        room -= room % unit
+        slack -= slack % unit
         prices = self._prices
 
         @cache
         def value(number: int) -> Fraction:
             num, den = prices[number].as_integer_ratio()
-            return Fraction(num * room + sum(map(mul, counts, self._worth(number))), den)
+            return Fraction(num * slack + sum(map(mul, counts, self._worth(number))), den)
 
         # it is convex in the price, and bends at these
         steps = range(len(prices) - 1)
@@ -143,9 +143,9 @@ class Knapsack:
 
         return found
 
-    def _at(self, price: Number, counts: Sequence[Number], room: Number) -> Number:
+    def _at(self, price: Number, counts: Sequence[Number], slack: Number) -> Number:
         rest = zip(counts, self.kinds, strict=True)
-        return price * room + sum(
+        return price * slack + sum(
             n * most((0.0, *(work - price * size for size, work in of))) for n, of in rest
         )
 
@@ -165,16 +165,16 @@ class Knapsack:
         return [0.0, *better]
 
 
-def _of_one_kind(options: Sequence[Option], count: Number, room: Number) -> Number | None:
+def _of_one_kind(options: Sequence[Option], count: Number, slack: Number) -> Number | None:
     """Return the most work, of whole microbatches; ``None`` if there are too many to try."""
     (size, work), *others = options
-    fit = _fit(room, size, count)
+    fit = _fit(slack, size, count)
     if not others:
         return work * fit
     ((other_size, other_work),) = others
 
     def of(x: Number) -> Number:
-        y = least((_fit(room - size * x, other_size, count), count - x))
+        y = least((_fit(slack - size * x, other_size, count), count - x))
         return x * work + y * other_work
 
     if not is_table(fit):
@@ -189,12 +189,12 @@ def _of_one_kind(options: Sequence[Option], count: Number, room: Number) -> Numb
     return best
 
 
-def _fit(room: Number, size: Number, count: Number) -> Number:
+def _fit(slack: Number, size: Number, count: Number) -> Number:
     """How many of a size fit into memory, of so many."""
-    return where(size > 0, least((room // most((size, 1)), count)), count)
+    return where(size > 0, least((slack // most((size, 1)), count)), count)
 
 
-def with_rooms_in_use(problem: Problem) -> Problem:
+def with_slacks_in_use(problem: Problem) -> Problem:
     """Return the problem with every device's memory as far as anything can fill it.
 
     What is held is a sum of the stages' amounts, hence a multiple of their greatest common divisor.
@@ -202,8 +202,8 @@ def with_rooms_in_use(problem: Problem) -> Problem:
     devices = []
     for device, numbers in zip(problem.devices, problem.stages_on, strict=True):
         stages = [problem.stages[s] for s in numbers]
-        room = in_use(device.room, (getattr(stage, key) for stage in stages for key in HELD))
-        devices.append(device if room is None else replace(device, memory=device.static + room))
+        slack = in_use(device.slack, (getattr(stage, key) for stage in stages for key in HELD))
+        devices.append(device if slack is None else replace(device, memory=device.static + slack))
     return replace(problem, devices=tuple(devices))
 
 
@@ -212,22 +212,22 @@ def in_whole_microbatches(problem: Problem, device: int) -> Iterator[Problem]:
 
     That is from the start of F to the end of the backward, while the device's earlier stages of the
     route hold theirs, too. Every schedule of the problem is one of each; only where such a number
-    leaves some of the room over.
+    leaves some of the slack over.
     """
-    room = problem.devices[device].room
-    if room is None:
+    slack = problem.devices[device].slack
+    if slack is None:
         return
     for stages in problem.chunks_on[device].values():
         held = 0
         for stage in stages:
             held += problem.stages[stage].held_after_F
-            number = room // held if held else 0
-            if number and number * held < room:
+            number = slack // held if held else 0
+            if number and number * held < slack:
                 yield _counting(problem, device, stage, number)
 
 
 def _counting(problem: Problem, device: int, stage: int, number: int) -> Problem:
-    """Return the problem in which the device has room for so many microbatches of a stage."""
+    """Return the problem in which the device has memory for so many microbatches of a stage."""
     stages = list(problem.stages)
     for s in problem.stages_on[device]:
         held = int(s == stage)

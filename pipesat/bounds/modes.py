@@ -112,7 +112,7 @@ class Counts:
         return int(self.terms.way_home * self.absolute)
 
     @cached_property
-    def room(self) -> int | None:
+    def slack(self) -> int | None:
         """Memory for activations, as far as whatever is held can fill it."""
         held = (held for x in self.variants for held in (x.held, x.rest, x.after, x.most))
         found: int | None = in_use(self.terms.memory, held)
@@ -131,9 +131,9 @@ class Counts:
     @cached_property
     def all_may_wait(self) -> bool:
         """Whether all F's might run before the first backward."""
-        if self.room is None or not self.takes_time:
+        if self.slack is None or not self.takes_time:
             return True
-        return self.in_all(lambda own: min(x.variant.rest for x in own)) <= self.room
+        return self.in_all(lambda own: min(x.variant.rest for x in own)) <= self.slack
 
     def in_all(self, of: Callable[[list[Counted]], int]) -> int:
         """Sum over microbatches of something of the variants that each may run."""
@@ -142,27 +142,27 @@ class Counts:
 
     @cached_property
     def unused(self) -> int:
-        """Memory times time that nobody can use: while the device fills, and while it empties.
+        """Memory times time that no one can use: while the device fills, and while it empties.
 
         With j F's begun, at most j times the most that one holds is in use, until the next begins.
         At a time t before the last op's end, what is held must still be worked off in t and what
         is left of one op.
         """
-        room, variants = self.room, self.variants
-        if not room:
+        slack, variants = self.slack, self.variants
+        if not slack:
             return 0
         most = max(x.most for x in variants)
         shortest = min(x.forward for x in variants)
         count = sum(count for *_, count in self.groups)
-        steps = min(count, (room - 1) // most) if most else 0
-        filling = sum(room - j * most for j in range(1, steps + 1)) * shortest
-        emptying, length = self._emptying(room)
+        steps = min(count, (slack - 1) // most) if most else 0
+        filling = sum(slack - j * most for j in range(1, steps + 1)) * shortest
+        emptying, length = self._emptying(slack)
         load = self.in_all(lambda own: min(x.variant.work for x in own))
         if steps * shortest + length <= load:
             return filling + emptying
         return max(filling if steps * shortest <= load else 0, emptying if length <= load else 0)
 
-    def _emptying(self, room: int) -> tuple[int, int]:
+    def _emptying(self, slack: int) -> tuple[int, int]:
         """Memory times time unused while the device empties, and how long that takes at most."""
         rates = [(x.most, x.backward + x.weight) for x in self.variants]
         rates += [(x.after, x.weight) for x in self.variants if x.after]
@@ -176,12 +176,12 @@ class Counts:
         if not held:
             return 0, 0
         longest = max(max(x.backward, x.weight) for x in self.variants)
-        # (t + longest) * held / time is less than room until this t
-        length = room * time // held - longest
+        # (t + longest) * held / time is less than slack until this t
+        length = slack * time // held - longest
         if length <= 0:
             return 0, 0
-        # the integral of room - (t + longest) * held / time over t from 0 to length, rounded down
-        twice = 2 * room * length * time - held * length * (length + 2 * longest)
+        # the integral of slack - (t + longest) * held / time over t from 0 to length, rounded down
+        twice = 2 * slack * length * time - held * length * (length + 2 * longest)
         return max(0, twice // (2 * time)), length
 
 
@@ -256,8 +256,8 @@ class _Rows:
             rows.total(variables)
         self._add_choice(sizes)
         self._add_time()
-        if counts.room is not None:
-            self._add_memory(counts.room)
+        if counts.slack is not None:
+            self._add_memory(counts.slack)
         self._add_copies()
 
     @property
@@ -267,7 +267,7 @@ class _Rows:
         work = counts.in_all(lambda own: max(v.work + v.out + v.back for *_, v, _ in own))
         area = counts.in_all(lambda own: max(x.area for x in own))
         once = counts.first_backward + counts.tail + counts.end + counts.start
-        return 4 * (work + once) - -(area + counts.unused) // max(1, counts.room or 1)
+        return 4 * (work + once) - -(area + counts.unused) // max(1, counts.slack or 1)
 
     def _sum(self, role: str, of: Callable[[Variant], int]) -> WeightedSum:
         return self._row(role, map(of, self.counts.variants))
@@ -306,19 +306,19 @@ class _Rows:
             left = self._sum("whole", lambda x: x.backward + x.weight)
             rows.at_least(busy + left + self._sum("part", lambda x: x.weight), counts.tail)
 
-    def _add_memory(self, room: int) -> None:
+    def _add_memory(self, slack: int) -> None:
         counts, rows = self.counts, self.rows
         if counts.takes_time:
             held = self._sum("head", lambda x: x.held)
-            rows.at_most(held + self._sum("out", lambda x: x.rest - x.held), room)
+            rows.at_most(held + self._sum("out", lambda x: x.rest - x.held), slack)
             stored = self._sum("whole", lambda x: x.rest)
-            rows.at_most(stored + self._sum("part", lambda x: x.after), room)
-        left = max(0, room - self.last)
+            rows.at_most(stored + self._sum("part", lambda x: x.after), slack)
+        left = max(0, slack - self.last)
         rows.at_most(self._sum("late", lambda x: x.after), left)
         if least := min((x.after for x in counts.variants if x.after), default=0):
             rows.at_most(self._sum("late", lambda x: int(x.after > 0)), left // least)
-        area = WeightedSum({self.total: room}) - self._row("run", [x.area for x in counts.counted])
-        rows.at_least(area, counts.unused + room * counts.start)
+        area = WeightedSum({self.total: slack}) - self._row("run", [x.area for x in counts.counted])
+        rows.at_least(area, counts.unused + slack * counts.start)
 
     def _add_copies(self) -> None:
         """Copies of a channel one after the other, from the first F's end to the last backward."""

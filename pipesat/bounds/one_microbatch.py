@@ -17,7 +17,7 @@ device needs
 
     max over i of (rest_1 + ... + rest_(i-1) + peak_i)
 
-and, for a given room, the modes with the least rest whose peak fits, chosen from s1 on, leave most
+and, for a given slack, the modes with the least rest whose peak fits, chosen from s1 on, leave most
 to all that follow: if they do not fit, none do. Where all microbatches of a stage run in one mode,
 its peak must fit for every class; modes with less rest have less for every class, because a class
 scales all of them.
@@ -92,10 +92,10 @@ def steps_by_device(problem: Problem, route: int) -> dict[int, list[CourseStep]]
 
 
 def pass_alone(
-    problem: Problem, steps: Sequence[CourseStep], rooms: Mapping[int, int | None]
+    problem: Problem, steps: Sequence[CourseStep], slacks: Mapping[int, int | None]
 ) -> PassageAlone:
-    """Let one microbatch pass with so much room on every device; see the module's text."""
-    walk = _Course(problem, rooms)
+    """Let one microbatch pass with so much slack on every device; see the module's text."""
+    walk = _Course(problem, slacks)
     kinds: list[Kind] = []
     stops = [0]
     short: set[int] = set()
@@ -117,23 +117,23 @@ def pass_alone(
 
 
 def need_alone(problem: Problem, steps: Sequence[CourseStep]) -> int:
-    """Least room of a device, whose steps these are, if all others have enough."""
+    """Least slack of a device, whose steps these are, if all others have enough."""
     (device,) = {problem.stages[step.stage].device for step in steps}
 
-    def passes(room: int) -> bool:
-        return pass_alone(problem, steps, {device: room}).complete
+    def passes(slack: int) -> bool:
+        return pass_alone(problem, steps, {device: slack}).complete
 
-    # with room for everything at once, a microbatch passes; binary search
+    # with memory for everything at once, a microbatch passes; binary search
     stages = {step.stage: problem.stages[step.stage] for step in steps}.values()
     everything = sum(max(s.held_after_F, s.held_after_B, s.held_in_backward) for s in stages)
     return bisect_left(range(everything), True, key=passes)
 
 
 class _Course:
-    """What a microbatch holds on its way, per device; ``short`` are those over their room."""
+    """What a microbatch holds on its way, per device; ``short`` are those over their slack."""
 
-    def __init__(self, problem: Problem, rooms: Mapping[int, int | None]) -> None:
-        self.problem, self.rooms = problem, rooms
+    def __init__(self, problem: Problem, slacks: Mapping[int, int | None]) -> None:
+        self.problem, self.slacks = problem, slacks
         self.held: dict[int, int] = defaultdict(int)
         self.pending: dict[int, int] = defaultdict(int)  # by W's that start at the next stop
         self.short: set[int] = set()
@@ -177,8 +177,8 @@ class _Course:
         return not duration(self.problem, op) or self._fits(device, most)
 
     def _fits(self, device: int, amount: int) -> bool:
-        room = self.rooms.get(device)
-        return room is None or amount <= room
+        slack = self.slacks.get(device)
+        return slack is None or amount <= slack
 
 
 Modes: TypeAlias = dict[int, int]
@@ -209,21 +209,21 @@ def modes_that_fit(problem: Problem, route: int) -> list[Modes]:
         for group in _together(problem, route):
             ways = [_ways(problem, stage, group) for stage in stages]
             modes: Sequence[int] | None = [0 for _ in stages]
-            if device.room is not None:
-                modes = _kept_where_possible(ways, device.room)
+            if device.slack is not None:
+                modes = _kept_where_possible(ways, device.slack)
             if modes is None:
-                modes = _modes_within(ways, _least_room(ways)) or ()
+                modes = _modes_within(ways, _least_slack(ways)) or ()
             for of_class in group:
                 chosen[of_class].update(zip(stages, modes, strict=True))
     return chosen
 
 
 def need_of(problem: Problem, stages: Sequence[int]) -> int:
-    """Least room of a device for one microbatch on its chunks of one route, whatever its class."""
+    """Least slack of a device for one microbatch on its chunks of one route, whatever its class."""
     if not stages:
         return 0
     return max(
-        _least_room([_ways(problem, stage, group) for stage in stages])
+        _least_slack([_ways(problem, stage, group) for stage in stages])
         for group in _together(problem, problem.route_of[stages[0]])
     )
 
@@ -261,13 +261,15 @@ def _peak(stage: Stage) -> int:
     return max(most, stage.held_in_backward) if backward else most
 
 
-def _least_room(ways: Sequence[Sequence[_Way]]) -> int:
+def _least_slack(ways: Sequence[Sequence[_Way]]) -> int:
     enough = sum(max(max(way.peak) for way in of_stage) for of_stage in ways)
-    return bisect_left(range(enough), True, key=lambda room: _modes_within(ways, room) is not None)
+    return bisect_left(
+        range(enough), True, key=lambda slack: _modes_within(ways, slack) is not None
+    )
 
 
 def _modes_within(
-    ways: Sequence[Sequence[_Way]], room: int, held: Sequence[int] = ()
+    ways: Sequence[Sequence[_Way]], slack: int, held: Sequence[int] = ()
 ) -> list[int] | None:
     """Per chunk the mode with the least rest that fits; ``None`` if there is none.
 
@@ -275,7 +277,7 @@ def _modes_within(
     """
     modes = []
     for of_stage in ways:
-        way = next((way for way in of_stage if _fits(way, room, held)), None)
+        way = next((way for way in of_stage if _fits(way, slack, held)), None)
         if way is None:
             return None
         modes.append(way.mode)
@@ -283,14 +285,17 @@ def _modes_within(
     return modes
 
 
-def _kept_where_possible(ways: Sequence[Sequence[_Way]], room: int) -> list[int] | None:
+def _kept_where_possible(ways: Sequence[Sequence[_Way]], slack: int) -> list[int] | None:
     """As :func:`_modes_within`, but per chunk the first mode with which all others still fit."""
     modes: list[int] = []
     held: Sequence[int] = ()
     for at, of_stage in enumerate(ways):
         for way in sorted(of_stage, key=lambda way: way.mode):
             others = ways[at + 1 :]
-            if _fits(way, room, held) and _modes_within(others, room, _with(way, held)) is not None:
+            if (
+                _fits(way, slack, held)
+                and _modes_within(others, slack, _with(way, held)) is not None
+            ):
                 break
         else:
             return None
@@ -299,8 +304,8 @@ def _kept_where_possible(ways: Sequence[Sequence[_Way]], room: int) -> list[int]
     return modes
 
 
-def _fits(way: _Way, room: int, held: Sequence[int]) -> bool:
-    return all(h + peak <= room for h, peak in zip_longest(held, way.peak, fillvalue=0))
+def _fits(way: _Way, slack: int, held: Sequence[int]) -> bool:
+    return all(h + peak <= slack for h, peak in zip_longest(held, way.peak, fillvalue=0))
 
 
 def _with(way: _Way, held: Sequence[int]) -> list[int]:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from pipesat.bounds.device_terms import Crossing, DeviceTerms
 from pipesat.bounds.devices import way_of, work_of
-from pipesat.bounds.memory_counts import with_rooms_in_use
+from pipesat.bounds.memory_counts import with_slacks_in_use
 from pipesat.bounds.paired_device import PairedDevice, Ways, runs_on
 from pipesat.bounds.paired_memory import Around, least_end_in_memory
 from pipesat.bounds.paired_ranks import RankTimes, least_length_by_ranks, most_ranks
@@ -101,7 +101,7 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
     """
     whole_problem, least_of_all = problem, least_problem(problem)
     alone = [] if least_of_all is problem else of_each_class(problem)
-    problem = with_rooms_in_use(least_of_all)
+    problem = with_slacks_in_use(least_of_all)
     first, last = until_first_backward(problem), after_last_forward(problem)
     least, around, lengths = with_least_times(problem), list[Around](), list[int]()
     runs = [runs_on(whole_problem, device) for device in range(len(problem.devices))]
@@ -116,7 +116,7 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
         routes = list(problem.chunks_on[device].values())
         found = [way_of(first, last, chunks) for chunks in routes]
         work = [work_of(least, stage, problem.microbatches[stage]) for stage in stages]
-        terms = DeviceTerms(work, found, problem.devices[device].room)
+        terms = DeviceTerms(work, found, problem.devices[device].slack)
         passes = terms.passes(absolute=absolute) | (terms.route_pass() if whole else {})
         for argument, value in passes.items():
             yield Bound(value, f"closed form: {argument} of {name}")

@@ -239,14 +239,14 @@ class PairedDevice:
         return times
 
     def _fits(self, *pair: _Member) -> bool:
-        """Whether there is room for what two ops hold while they run."""
+        """Whether there is memory for what two ops hold while they run."""
         held = 0
         for group, kind in pair:
             data = group.data
             a, w, x = data.held_after_F, data.held_after_B, data.held_in_backward
             held += {"F": a, "B": max(a, w, x), "W": w, "BW": max(a, x)}[kind]
-        room = self.problem.devices[self.device].room
-        return room is None or held <= room
+        slack = self.problem.devices[self.device].slack
+        return slack is None or held <= slack
 
     def _kinds(self, group: RunGroup) -> Iterator[Kind]:
         data = group.data
@@ -299,7 +299,7 @@ class Count:
         """Return the same counts, with who holds a level as all that is held: so many at once."""
         device, held = self.home.device, dict.fromkeys(level.groups, 1)
         devices = list(self.problem.devices)
-        number = (devices[device].room or 0) // level.high
+        number = (devices[device].slack or 0) // level.high
         devices[device] = Device(devices[device].name, memory=number)
         data = {
             group: replace(
@@ -415,18 +415,18 @@ class Count:
             self.programme.at_least(late[group], 0)
 
     def fit_into_memory(self) -> None:
-        """Let no instant that is known of hold more than there is room for."""
-        room = self.problem.devices[self.home.device].room
-        if room is None:
+        """Let no instant that is known of hold more than there is memory for."""
+        slack = self.problem.devices[self.home.device].slack
+        if slack is None:
             return
         before, pending = (
             {item: x for item, x in phase.items() if self.home.items[item]}
             for phase in (self.before, self.pending)
         )
-        self.programme.at_most(self.taken(before), room)
-        self.programme.at_most(self.freed(pending), room)
+        self.programme.at_most(self.taken(before), slack)
+        self.programme.at_most(self.freed(pending), slack)
         if all(stage.F for stage in self.data.values()):
-            self.programme.at_most(self.held_after(), room)
+            self.programme.at_most(self.held_after(), slack)
 
     def _keep_to_the_way(self) -> None:
         """A later stage's forward has an earlier stage's before it, its backward one after it.

@@ -16,7 +16,7 @@ from itertools import combinations_with_replacement, product
 from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.bounds.counting import Programme, WeightedSum, tangent_points
-from pipesat.bounds.devices import area_over_room
+from pipesat.bounds.devices import area_over_slack
 from pipesat.bounds.memory_counts import in_whole_microbatches
 from pipesat.bounds.paired_device import (
     Count,
@@ -82,8 +82,8 @@ class AreaRow:
 
     def add(self, end: int) -> None:
         """Add it; ``end`` is the variable of the end that counts."""
-        around, room = self.around, self.room
-        if not room:
+        around, slack = self.around, self.slack
+        if not slack:
             return
         area, taken = self._area, 0
         corners: list[_Corner] = [(WeightedSum(), 0)]
@@ -94,13 +94,13 @@ class AreaRow:
         for row, constant in corners:
             window = around.before - around.ways.beyond
             self.joint.programme.at_least(
-                WeightedSum({end: room}) - area - row, taken + constant + room * window
+                WeightedSum({end: slack}) - area - row, taken + constant + slack * window
             )
 
     @property
-    def room(self) -> int:
+    def slack(self) -> int:
         """The device's memory; 0 if that is unlimited."""
-        return self.count.problem.devices[self.around.device].room or 0
+        return self.count.problem.devices[self.around.device].slack or 0
 
     @cached_property
     def _waits(self) -> WaitingRows | None:
@@ -172,7 +172,7 @@ class AreaRow:
         return least
 
     def _until_backward(self) -> _Corner:
-        """What nobody can use until the first backward: forwards come one after the other."""
+        """What no one can use until the first backward: forwards come one after the other."""
         around, count = self.around, self.count
         row = count.taken(count.before, held=_taken) * -around.ways.until_backward
         if frozenset({"F"}) not in kinds_of_pairs(count.home):
@@ -182,10 +182,10 @@ class AreaRow:
                 if self._waits is not None:
                     self._waits.while_filling(waiting, count, level)
                 row += {waiting: 1}
-        return row, self.room * around.ways.until_backward
+        return row, self.slack * around.ways.until_backward
 
     def _after_forward(self) -> list[_Corner]:
-        """What nobody can use after the last forward, in two ways, each of which holds.
+        """What no one can use after the last forward, in two ways, each of which holds.
 
         Microbatches are freed one after the other; and once the last backward has run, what is not
         pending is free.
@@ -213,7 +213,7 @@ class AreaRow:
                     row += {waiting: 1}
                 if self._waits is not None and not until_home:
                     self._waits.of_weights(row, count, rest)
-            corners.append((row, (self.room - more * (2 - one_by_one)) * rest))
+            corners.append((row, (self.slack - more * (2 - one_by_one)) * rest))
         return corners
 
     def _wait(
@@ -228,9 +228,9 @@ class AreaRow:
             for two in combinations_with_replacement(jobs, 2)
             for one, other in product(*two)
         )
-        most = self.room // level.high
+        most = self.slack // level.high
         points = tangent_points(most) if least and most else ()
-        longest = (2 * self.room + least * most) * self.joint.longest
+        longest = (2 * self.slack + least * most) * self.joint.longest
         return self.joint.programme.of_two(least, number, points, longest)
 
 
@@ -244,11 +244,11 @@ def is_tight(home: PairedDevice, of: Callable[[Iterable[int]], int] = min) -> bo
 
     ``of`` says what counts of what a microbatch may hold in its modes.
     """
-    room = home.problem.devices[home.device].room
+    slack = home.problem.devices[home.device].slack
     classes = [own for groups in home.together for own in one_class(groups)]
     total = sum(own[0].ops * of(left(g.data) for g in own) for own in classes)
     takes_time = all(min(g.data.F, g.data.B, g.data.W, g.data.BW) > 0 for g in home.groups)
-    return room is not None and total > room and takes_time
+    return slack is not None and total > slack and takes_time
 
 
 def delays_between(problem: Problem, stages: Sequence[int]) -> int:
@@ -278,7 +278,7 @@ def kinds_of_pairs(home: PairedDevice) -> set[frozenset[Kind]]:
 
 
 _MOST_VARIABLES = 2500
-_SHARE_THAT_COUNTS = 0.9  # of what the rooms ask for; limits of less add time, not strength
+_SHARE_THAT_COUNTS = 0.9  # of what the slacks ask for; limits of less add time, not strength
 
 
 def least_end_in_memory(
@@ -363,7 +363,7 @@ class _Together:
         kinds = set[frozenset[Kind]]().union(*map(kinds_of_pairs, self.homes))
         one_forward = all("F" in pair and len(pair) == 2 for pair in kinds)
         course = self.course if one_forward else None
-        most = max(area_over_room(self.problem, around.device) for around in self.devices)
+        most = max(area_over_slack(self.problem, around.device) for around in self.devices)
         least = _SHARE_THAT_COUNTS * most
         for around, home in zip(self.devices, self.homes, strict=True):
             count, apart = counts[around.device], is_tight(home, max)
@@ -372,7 +372,7 @@ class _Together:
             weighed += [
                 count.weighed_by(counted)
                 for counted in in_whole_microbatches(self.problem, around.device)
-                if not self.runs and area_over_room(counted, around.device) >= least
+                if not self.runs and area_over_slack(counted, around.device) >= least
             ]
             for each in weighed:
                 each.fit_into_memory()

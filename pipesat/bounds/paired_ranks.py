@@ -118,11 +118,11 @@ def _kept_apart(home: PairedDevice) -> int:
     If it ends before the k-th backward starts, all forwards have run by then, and k - 1 backwards
     at most: what is left is held.
     """
-    room = home.problem.devices[home.device].room
+    slack = home.problem.devices[home.device].slack
     least = min(home.problem.stages[g.stage].held_after_F for g in home.groups)
-    if room is None or least <= 0:
+    if slack is None or least <= 0:
         return 0
-    return sum(group.ops for group in home.groups) - room // least
+    return sum(group.ops for group in home.groups) - slack // least
 
 
 def least_length_by_ranks(home: PairedDevice, ways: Ways, backwards: Sequence[int]) -> int:
@@ -173,7 +173,7 @@ def _split(count: Count, backwards: Sequence[int], known: int) -> None:
 
 
 def _fit_both_members(count: Count) -> None:
-    """Leave room for the forward of the first pair with a backward, and of the last one's.
+    """Leave memory for the forward of the first pair with a backward, and of the last one's.
 
     Until the first of the pairs in which a forward takes and its partner frees, only items without
     forwards have freed anything; after the last, only forwards without such a partner have taken.
@@ -181,17 +181,17 @@ def _fit_both_members(count: Count) -> None:
     """
     home = count.home
     stages = [home.problem.stages[group.stage] for group in home.groups]
-    room = home.problem.devices[home.device].room
-    if room is None or any(s.held_after_B > s.held_after_F or not s.F for s in stages):
+    slack = home.problem.devices[home.device].slack
+    if slack is None or any(s.held_after_B > s.held_after_F or not s.F for s in stages):
         return
     kinds = {item: {kind for _, kind in item} for item in count.between}
     freeing = {i: x for i, x in count.between.items() if "F" not in kinds[i]}
     taking = {i: x for i, x in count.between.items() if kinds[i] == {"F"}}
     least = min(s.held_after_F for s in stages)
-    count.programme.at_most(count.taken(count.before) - count.freed(freeing), room - least)
+    count.programme.at_most(count.taken(count.before) - count.freed(freeing), slack - least)
     partners = [op for i in kinds if i not in freeing and i not in taking for op in i]
     kept = (_kept(home.problem.stages[g.stage], kind) for g, kind in partners if kind != "F")
-    count.programme.at_most(count.held_after() - count.taken(taking), room - min([least, *kept]))
+    count.programme.at_most(count.held_after() - count.taken(taking), slack - min([least, *kept]))
 
 
 def _kept(data: Stage, kind: Kind) -> int:

@@ -190,7 +190,7 @@ class WaitingRows:
             if any(kind == "B" and group in held for group, kind in item)
         )
         least = min(held.values())
-        two, most = least * apart, self._room(count) // least
+        two, most = least * apart, self._slack(count) // least
         longest = two * max(1, most) ** 2
         row += {self.programme.of_two(two, together, tangent_points(most), longest): 1}
 
@@ -210,8 +210,8 @@ class WaitingRows:
             self.programme.at_least(line, step * constant)
         return waits
 
-    def _room(self, count: Count) -> int:
-        return count.problem.devices[count.home.device].room or 0
+    def _slack(self, count: Count) -> int:
+        return count.problem.devices[count.home.device].slack or 0
 
     @property
     def problem(self) -> Problem:
@@ -219,9 +219,9 @@ class WaitingRows:
         return self.waiting.problem
 
     def _stages(self, count: Count, level: HeldPart) -> Iterator[tuple[list[RunGroup], int]]:
-        """Those of a level by stage, and how many of each there is room for."""
+        """Those of a level by stage, and how many of each there is memory for."""
         for groups in level.by_stage():
-            most = min(self.problem.microbatches[groups[0].stage], self._room(count) // level.high)
+            most = min(self.problem.microbatches[groups[0].stage], self._slack(count) // level.high)
             if most:
                 yield groups, most
 

@@ -208,9 +208,9 @@ class _Passing:
         at_least(last + before - after, terms.way_home)
         if ends:
             at_least(last + done[-2] - done[-1], 0)
-        if (room := self.problem.devices[device].room) is not None:
+        if (slack := self.problem.devices[device].slack) is not None:
             for at, event in enumerate(events):
-                self._fit(known, at, event, ops, room)
+                self._fit(known, at, event, ops, slack)
 
     def _count(
         self, events: Sequence[tuple[int, int]], ops: Sequence[int], parts: Sequence[_Part]
@@ -267,7 +267,7 @@ class _Passing:
         return done
 
     def _fit(
-        self, known: _Known, at: int, event: tuple[int, int], ops: Sequence[int], room: int
+        self, known: _Known, at: int, event: tuple[int, int], ops: Sequence[int], slack: int
     ) -> None:
         """What is held while this op runs fits, if it surely takes time."""
         one, own_op = event
@@ -286,7 +286,7 @@ class _Passing:
                         held += {n: of_one[change]}
         for n, x in zip(self.run[stage, own], mine, strict=True):
             held += {n: x.most - x.rest if own_op >= self.turn else x.held}
-        self.programme.at_most(held, room)
+        self.programme.at_most(held, slack)
 
     def _pass(self, one: int) -> None:
         """Its way: each op after the one before, its delay, and who overtakes it there."""

@@ -73,15 +73,15 @@ def steady_bounds(problem: Problem, objective: Objective) -> Iterator[Steady]:
         yield Steady(
             rate, counts.start, 0, f"closed form: load and area of {name}, in the long run"
         )
-        room = one.devices[device].room
+        slack = one.devices[device].slack
         for stage, held in zip(own, accumulate(certain[s] for s in own), strict=True):
-            if room is not None and 0 < held <= room and one.stages[stage].F:
-                stay, apart = _stay(one, stage, held, room)
-                fit = room // held
+            if slack is not None and 0 < held <= slack and one.stages[stage].F:
+                stay, apart = _stay(one, stage, held, slack)
+                fit = slack // held
                 yield Steady(stay, through, apart, f"closed form: {fit} at once on {name}")
 
 
-def _stay(one: Problem, stage: int, held: int, room: int) -> tuple[Fraction, int]:
+def _stay(one: Problem, stage: int, held: int, slack: int) -> tuple[Fraction, int]:
     """Least time per microbatch at which memory lets them in, and how many apart that counts.
 
     When an F of the stage starts, some number of microbatches, this one included, are between it
@@ -90,10 +90,10 @@ def _stay(one: Problem, stage: int, held: int, room: int) -> tuple[Fraction, int
     data = one.stages[stage]
     way = data.F + round_trip(one, stage)
     ways = []
-    for inside in range(1, room // held + 1):
+    for inside in range(1, slack // held + 1):
         known = [(Fraction(way + data.shortest_backward, inside), -inside)]
         if data.held_after_B:
-            all_of = inside + (room - inside * held) // data.held_after_B
+            all_of = inside + (slack - inside * held) // data.held_after_B
             known.append((Fraction(way + data.least_backward_work, all_of), -all_of))
         ways.append(max(known))
     return min(rate for rate, _ in ways), max(-apart for _, apart in ways)
@@ -106,7 +106,7 @@ def _rate(problem: Problem, counts: Counts) -> Fraction:
     out, back = [x.out for x in variants], [x.back for x in variants]
     together = problem.devices[counts.device].copy_channels == 1
     taken = [([*map(add, out, back)], 1)] if together else [(out, 1), (back, 1)]
-    taken += [([x.area for x in counted], counts.room)] if counts.room else []
+    taken += [([x.area for x in counted], counts.slack)] if counts.slack else []
     taken += [([x.work for x in variants], 1)] if problem.overlap is None else []
     groups = [[n for n, x in enumerate(counted) if x.group == g] for g in range(len(counts.groups))]
     known = max(

@@ -154,8 +154,8 @@ class Group(click.Group):
             for name in panel:
                 command = self.get_command(ctx, name)
                 if command is not None:
-                    room = formatter.width - widest - 6
-                    rows.append((name.ljust(widest), command.get_short_help_str(room)))
+                    left = formatter.width - widest - 6
+                    rows.append((name.ljust(widest), command.get_short_help_str(left)))
             with formatter.section(title):
                 formatter.write_dl(rows)
 

@@ -118,7 +118,7 @@ class Option(click.Option):
 
     @contextmanager
     def _unknown_key(self, given: Sequence[str]) -> Iterator[None]:
-        """Complain of a key that nobody has, not of the value that it was taken for a part of."""
+        """Complain of a key that no one has, not of the value that it was taken for a part of."""
         try:
             yield
         except BadInput as error:

@@ -126,7 +126,7 @@ def print_bug(error: Exception) -> int:
     text = str(error)
     if isinstance(error, Contradiction) and error.kept:
         text += f"; what was found is in {error.kept}"
-    elif not isinstance(error, Fault):  # nobody foresaw it: say what and where
+    elif not isinstance(error, Fault):  # no one foresaw it: say what and where
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         text = f"{type(error).__name__}: {error} ({where}); {TRACEBACK}=1 shows more"

@@ -1,4 +1,4 @@
-"""Signals and streams: a command ends without a traceback, and goes on when nobody reads it.
+"""Signals and streams: a command ends without a traceback, and goes on when no one reads it.
 
 SIGINT and SIGTERM end every command with 128 + their number. :func:`end_quietly` comes before the
 slow imports: until a command runs, a signal ends the process at once. From then on it raises
@@ -34,7 +34,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(BaseException):
-    """A signal has come in; nobody but the end of the program catches it."""
+    """A signal has come in; no one but the end of the program catches it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -85,7 +85,7 @@ def _keep_quiet() -> None:
 
 
 ending: dict[str, int] = {}
-"""The exit code, once it is known; whoever calls :func:`pipesat.cli.main` and goes on clears it."""
+"""The exit code, once it is known; who calls :func:`pipesat.cli.main` and goes on clears it."""
 
 
 def end_with(code: int) -> None:
@@ -163,7 +163,7 @@ class _Kept(io.FileIO):
 
 
 def keep_streams() -> None:
-    """Let standard output and error outlive whoever reads them; call this before any command."""
+    """Let standard output and error outlive who reads them; call this before any command."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

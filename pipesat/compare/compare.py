@@ -281,7 +281,7 @@ def compare(
     NotValid
         If the checker refuses one of ``schedules``.
     BadInput
-        If nobody states that the stages divide, or they do not; if problems ``beside`` differ in
+        If no one states that the stages divide, or they do not; if problems ``beside`` differ in
         devices, microbatches or units.
     """
     stated = stated_layers(layers_per_stage, placements)

@@ -1,6 +1,6 @@
 """What pipesat says of a value: what is proven of it, what beats it, by how much it differs.
 
-Every table, sentence, file and picture takes gaps, statuses, ratios and changes from here; nobody
+Every table, sentence, file and picture takes gaps, statuses, ratios and changes from here; no one
 else computes them. A claim that contradicts itself cannot be built: :class:`Contradiction` is
 raised in its place, so it is never printed. What can be gained at most is a limit and rounded up.
 How two known values differ is exact, and goes to the nearest (:mod:`pipesat.core.amounts`).

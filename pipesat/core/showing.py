@@ -101,7 +101,7 @@ def table_of(
 ) -> Table:
     """Return rows with the same keys as a table; columns in which nothing is known are left out.
 
-    Where there is no room, the last one that may goes below first: numbers but the gap, and the
+    Where there is no space, the last one that may goes below first: numbers but the gap, and the
     names of baselines. ``units`` says what a column's times or memory are in: they are shown in ms,
     GiB and so on if that is known.
     """

@@ -27,10 +27,10 @@ def lines_of(table: Table, width: int) -> Iterator[str]:
 
 
 def table_lines(table: Table, width: int) -> Iterator[str]:
-    """Yield a table's lines; with less room than its indispensable columns need, they stand out.
+    """Yield a table's lines; with less space than its indispensable columns need, they stand out.
 
-    Columns without room follow in further blocks. Names in cells may have any characters. A heading
-    without text is no line. A last column of texts goes on in lines of its own.
+    Columns without space follow in further blocks. Names in cells may have any characters. A
+    heading without text is no line. A last column of texts goes on in lines of its own.
     """
     columns = table.columns
     lines = [
@@ -88,10 +88,10 @@ def _blocks(
     while True:
         left: list[int] = []
         while True:
-            room = width - sum(widths[i] for i in shown)
-            gap = 2 if room >= 2 * (len(shown) - 1) else 1
+            space = width - sum(widths[i] for i in shown)
+            gap = 2 if space >= 2 * (len(shown) - 1) else 1
             spare = [i for i in shown if columns[i].spare and i not in names]
-            if room >= gap * (len(shown) - 1) or len(spare) <= least:
+            if space >= gap * (len(shown) - 1) or len(spare) <= least:
                 break
             left.append(max(spare, key=lambda i: columns[i].spare))
             shown.remove(left[-1])

@@ -65,7 +65,7 @@ def chart(problem: Problem, rows: Rows, title: str, unit: str, *, whole: bool = 
 
 
 def _inches_wanted(ops: Boxes, length: float) -> float:
-    """Width at which nine of ten ops have room for their number, turned if need be."""
+    """Width at which nine of ten ops have space for their number, turned if need be."""
     lengths = ops["end"] - ops["start"]
     if not lengths.any():
         return 0.0
@@ -186,7 +186,7 @@ class _Chart:
         self.axes.add_collection(shapes, autolim=False)
 
     def _draw_ops(self) -> None:
-        """Draw ops by colour, each with its number where that has room."""
+        """Draw ops by colour, each with its number where that has space."""
         tops = np.array([row.top for row in self.rows.rows])
         ends = self.scale * self.length
         idle = np.column_stack([0 * tops, tops, 0 * tops + ends, tops + self.lane])
@@ -196,9 +196,9 @@ class _Chart:
             return
         extent = self.axes.get_window_extent()
         points = 72 / self.axes.figure.dpi
-        room = np.column_stack([fields[:, 2] - fields[:, 0], fields[:, 3] - fields[:, 1]])
-        room *= (points * extent.width / ends, points * extent.height / (self.height + 0.15))
-        edge = min(0.5, 0.1 * float(np.median(room[:, 0])))
+        space = np.column_stack([fields[:, 2] - fields[:, 0], fields[:, 3] - fields[:, 1]])
+        space *= (points * extent.width / ends, points * extent.height / (self.height + 0.15))
+        edge = min(0.5, 0.1 * float(np.median(space[:, 0])))
         outlined = {"edgecolor": OUTLINE, "linewidth": edge, "zorder": 2}
         last = max(1, self.chunks - 1)
         for kind, chunk, tint in np.unique(boxes[["kind", "chunk", "tint"]]).tolist():
@@ -209,7 +209,7 @@ class _Chart:
             own = fields[alike]
             self._fill(own, colour, f"{MEANING[KINDS[kind]]}{said}", **outlined)
             centres = (own[:, :2] + own[:, 2:]) / 2
-            label(self.axes, boxes["microbatch"][alike], colour, centres, room[alike])
+            label(self.axes, boxes["microbatch"][alike], colour, centres, space[alike])
         for mode, hatch in modes_of(self.rows):
             chosen = fields[boxes["mode"] == mode]
             self._fill(chosen, "none", f"mode {mode}", edgecolor=OUTLINE, hatch=hatch, zorder=3)

@@ -90,7 +90,7 @@ def blank_figure(width: float, height: float, title: str = "") -> Figure:
     FigureCanvasAgg(figure)
     figure.set_label(title)
     lines = [short(line, round(9 * width)) for line in title.splitlines() if line.strip()]
-    if lines:  # else it would take room
+    if lines:  # else it would take space
         figure.suptitle(
             "\n".join(lines[:3]), x=0.01, ha="left", weight="bold", fontsize=10, parse_math=False
         )
@@ -200,10 +200,10 @@ class Lettering(NamedTuple):
     size: float
     turned: bool
 
-    def fits(self, digits: NDArray[np.int64], room: Floats) -> NDArray[np.bool_]:
-        """Whether so many digits have room in boxes of a width and height in points."""
+    def fits(self, digits: NDArray[np.int64], space: Floats) -> NDArray[np.bool_]:
+        """Whether so many digits have space in boxes of a width and height in points."""
         along, across = _CLEAR + _DIGIT * self.size * digits, _CLEAR + _HEIGHT * self.size
-        wide, high = room.T[::-1] if self.turned else room.T
+        wide, high = space.T[::-1] if self.turned else space.T
         fits: NDArray[np.bool_] = (along <= wide) & (across <= high)
         return fits
 
@@ -212,14 +212,14 @@ LETTERINGS: Final = (*(Lettering(s, False) for s in (9.0, 8.0, LEAST)), Letterin
 
 
 def label(
-    axes: Axes, numbers: NDArray[np.int64], colour: str, centres: Floats, room: Floats
+    axes: Axes, numbers: NDArray[np.int64], colour: str, centres: Floats, space: Floats
 ) -> None:
     """Write numbers into boxes of one colour: in the first lettering that fits nearly all.
 
-    ``centres`` are in data units, ``room`` has width and height in points.
+    ``centres`` are in data units, ``space`` has width and height in points.
     """
     digits = np.char.str_len(numbers.astype(str))
-    fits = {lettering: lettering.fits(digits, room) for lettering in LETTERINGS}
+    fits = {lettering: lettering.fits(digits, space) for lettering in LETTERINGS}
     best = max(fits, key=lambda lettering: min(fits[lettering].mean(), _NEARLY_ALL))
     fitting = fits[best]
     if fitting.mean() > _ENOUGH:

@@ -106,8 +106,10 @@ def _scale(rows: Sequence[Sequence[Label]], makespan: int, most: int, free: int)
     steps = makespan // math.gcd(makespan, *times)
     sizes = range(steps, most + 1, steps) if steps <= most else range(max(1, least), most + 1)
     for scale in (_Scale(makespan, total) for total in sizes):
-        rooms = (scale.column(end) - scale.column(start) - len(text) for text, start, end in labels)
-        if all(room >= free for room in rooms):
+        spaces = (
+            scale.column(end) - scale.column(start) - len(text) for text, start, end in labels
+        )
+        if all(space >= free for space in spaces):
             return scale
     return None
 
@@ -117,9 +119,9 @@ def _row(row: Sequence[Label], scale: _Scale, free: int) -> str:
     line = ""
     for text, start, end in [*row, Label("", scale.makespan, scale.makespan)]:
         for said, until, filler in (("", start, "."), (text, end, "-")):
-            room = scale.column(until) - len(line)
-            spaces = min(free, max(0, room - len(said)))
-            line += said.ljust(room - spaces, filler) + " " * spaces
+            space = scale.column(until) - len(line)
+            spaces = min(free, max(0, space - len(said)))
+            line += said.ljust(space - spaces, filler) + " " * spaces
     return line
 
 

@@ -27,7 +27,7 @@ else:
 F, B, W, BW = range(4)
 NONE: Final = -1
 UNLIMITED: Final = 1 << 61
-"""Room of a device without a capacity."""
+"""Slack of a device without a capacity."""
 
 NO_PAIR, BY_TIME, BY_FACTOR, BY_LONGER = range(4)
 
@@ -55,7 +55,7 @@ class ProblemArrays(NamedTuple):
         count as done at once.
     copied
         By variant: 1 where its microbatches are offloaded.
-    room
+    slack
         By device, :data:`UNLIMITED` where it has no capacity.
     pair_by, pair_num, pair_den
         By device, and by place on it times 4 plus kind of two ops, in either order: how the time of
@@ -80,7 +80,7 @@ class ProblemArrays(NamedTuple):
     taken: Ints
     net: Ints
     copied: Ints
-    room: Ints
+    slack: Ints
     pair_by: Ints
     pair_num: Ints
     pair_den: Ints

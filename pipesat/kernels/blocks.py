@@ -20,7 +20,7 @@ _FORWARDS: Final = 2  # series below are forwards
 _B1, _B0, _W = range(_FORWARDS, 5)
 
 
-class Vee(NamedTuple):
+class VShape(NamedTuple):
     """Ranks of a V that m microbatches pass.
 
     Attributes
@@ -40,29 +40,29 @@ class Vee(NamedTuple):
 
 
 @compiled_meanwhile
-def block_order(vee: Vee, slots: Ints) -> Coded:
+def block_order(v_shape: VShape, slots: Ints) -> Coded:
     """Repeat a block of one slot per op once per microbatch, reorder both ends, squeeze.
 
     ``slots`` are by rank and series. Warm-up and cool-down are reordered within the peak memory of
     the repeated block, which counts chunks. The steady state keeps the block's order.
     """
-    at, grid = _repeated(slots, vee.microbatches)
+    at, grid = _repeated(slots, v_shape.microbatches)
     _run_weights(at, grid)
     _reorder_with_weights(at, grid)
     at, grid = _closed_gaps(at, grid)
     _reorder_before_weights(at, grid)
     at, grid = _closed_gaps(at, grid)
-    return _coded(vee, grid, False)
+    return _coded(v_shape, grid, False)
 
 
 @compiled_meanwhile
-def pulled_order(vee: Vee, slots: Ints, more: Ints) -> Coded:
+def pulled_order(v_shape: VShape, slots: Ints, more: Ints) -> Coded:
     """Repeat a block whose backwards take two slots; every op moves to the first with its inputs.
 
     ``slots`` are last ones. A forward only goes back through slots in which its rank holds less
     than the peak of all ranks and its own ``more``. A backward moves by its own length at least.
     """
-    at, grid = _repeated(slots, vee.microbatches)
+    at, grid = _repeated(slots, v_shape.microbatches)
     p, length = grid.shape
     held, taken = _held(grid, _FORWARDS), np.zeros((p, length), np.bool_)
     most = held.max()
@@ -95,12 +95,12 @@ def pulled_order(vee: Vee, slots: Ints, more: Ints) -> Coded:
                     held[rank, moved] += change
                 _move(at, grid, rank, slot, free)
                 break
-    return _coded(vee, grid, True)
+    return _coded(v_shape, grid, True)
 
 
 @compiled
 def _repeated(slots: Ints, m: int) -> tuple[Ints, Ints]:
-    """Slots by rank, series and microbatch, and the grid; with room for W at the end."""
+    """Slots by rank, series and microbatch, and the grid; with memory for W at the end."""
     p = len(slots)
     length = 0
     for rank in range(p):
@@ -306,12 +306,12 @@ def _closed_gaps(at: Ints, grid: Ints) -> tuple[Ints, Ints]:
 
 
 @compiled
-def _coded(vee: Vee, grid: Ints, at_once: bool) -> Coded:
+def _coded(v_shape: VShape, grid: Ints, at_once: bool) -> Coded:
     """Return the ranks' rows as an order; a W follows its B at once, or stands in the grid."""
     p, length = grid.shape
-    first, shift = vee.first, vee.shift
-    items, count = np.empty((p, 6 * vee.microbatches), np.int64), np.zeros(p, np.int64)
-    weights = np.empty(2 * vee.microbatches, np.int64)  # by number; -1: fused
+    first, shift = v_shape.first, v_shape.shift
+    items, count = np.empty((p, 6 * v_shape.microbatches), np.int64), np.zeros(p, np.int64)
+    weights = np.empty(2 * v_shape.microbatches, np.int64)  # by number; -1: fused
     for rank in range(p):
         backwards = 0
         for slot in range(length):
@@ -331,7 +331,7 @@ def _coded(vee: Vee, grid: Ints, at_once: bool) -> Coded:
                     count[rank] += 1
                 weights[backwards] = weight
                 backwards += 1
-    return in_devices_order(items, count, vee.device)
+    return in_devices_order(items, count, v_shape.device)
 
 
 @compiled

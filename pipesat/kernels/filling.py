@@ -26,8 +26,8 @@ class Chain(NamedTuple):
         The rank's device, and the code of its F of microbatch 0.
     time
         By rank and kind.
-    held, kept, running, room
-        What a microbatch holds after F and after B and while a backward runs, and the room for all.
+    held, kept, running, slack
+        What a microbatch holds after F, after B and while a backward runs, and the memory for all.
     may_split, may_fuse
         1 where the stage may.
     delay, delay_back
@@ -46,7 +46,7 @@ class Chain(NamedTuple):
     held: Ints
     kept: Ints
     running: Ints
-    room: Ints
+    slack: Ints
     may_split: Ints
     may_fuse: Ints
     delay: Ints
@@ -85,7 +85,7 @@ def filled(
     """
     p, m, shift = len(chain.device), chain.microbatches, chain.shift
     time, firsts, delay, delay_back = chain.time, chain.first, chain.delay, chain.delay_back
-    may_fuse, room, held, kept = chain.may_fuse, chain.room, chain.held, chain.kept
+    may_fuse, slack, held, kept = chain.may_fuse, chain.slack, chain.held, chain.kept
     first_backward = chain.first_backward
     whole, limit = np.empty(p, np.bool_), np.empty(p, np.int64)
     # what B takes beside F's, and what BW does
@@ -99,7 +99,7 @@ def filled(
         if held[d]:
             splits = not whole[d] and not (short and may_fuse[d] == 1)
             extra = excess[d] if splits else excess_fused[d]
-            most = max(1, min(m, (room[d] - extra) // held[d]))
+            most = max(1, min(m, (slack[d] - extra) // held[d]))
         slope = -(-most * (p - d) // p)
         if depth == _LIMITED:
             limit[d] = min(most, p - d)
@@ -138,7 +138,7 @@ def filled(
     while True:
         for d in range(min(here, there), max(here, there) + 1):
             now, number, back = free_at[d], forwards[d], backwards[d]
-            length, waiting, space = time[d, W], newest[d] - oldest[d], room[d] - used[d]
+            length, waiting, space = time[d, W], newest[d] - oldest[d], slack[d] - used[d]
 
             backward, kind, freed = NONE, B, 0
             if back < gradients[d]:

@@ -93,7 +93,7 @@ def scheduled(
     ----------
     may_split, may_fuse, fuses
         By stage: whether B and W may run apart, whether as one, and whether they do if there is
-        room for either.
+        memory for either.
     need
         By device: the most that one microbatch alone needs.
     limit
@@ -107,11 +107,11 @@ def scheduled(
     """
     stage_of, variant_of, first_cell, shift = a.stage_of, a.variant_of, a.first_cell, a.shift
     device_of, previous, following, route = a.device, a.previous, a.following, a.route
-    times, taken, nets, rooms = a.time, a.taken, a.net, a.room
+    times, taken, nets, slacks = a.time, a.taken, a.net, a.slack
     first_input, delays = a.begin, a.delay  # of a chain: one each, or none
     pair_by, pair_num, pair_den, on_route = a.pair_by, a.pair_num, a.pair_den, a.place
     number_of, on_device = a.microbatches, a.place_on_device
-    devices, cells, count = len(rooms), len(stage_of), len(device_of)
+    devices, cells, count = len(slacks), len(stage_of), len(device_of)
     # the stages of each device, and where its items are written, until they close up
     begin, base = np.zeros(devices + 1, np.int64), np.zeros(devices + 1, np.int64)
     for stage in range(count):
@@ -133,7 +133,7 @@ def scheduled(
     known_forwards, known_backwards = np.zeros(count, np.int64), np.zeros(count, np.int64)
     due_first, due_end = np.empty(count, np.int64), np.empty(count, np.int64)
     arrival, due = np.zeros((cells, 2), np.int64), np.empty(cells, np.int64)
-    # on devices of limited room, the launched microbatches in a ring, by their first cells there
+    # on devices of limited memory, the launched microbatches in a ring, by their first cells there
     after, before = np.empty(cells + devices, np.int64), np.empty(cells + devices, np.int64)
     limited = np.zeros(count, np.int64)  # whether a stage is a route's first on such a device
     for device in range(devices):
@@ -141,7 +141,7 @@ def scheduled(
     for stage in range(count):
         at, device = place[stage], device_of[stage]
         head = at == begin[device] or route[stages[at - 1]] != route[stage]
-        limited[stage] = head and rooms[device] != UNLIMITED
+        limited[stage] = head and slacks[device] != UNLIMITED
         due_first[stage] = due_end[stage] = first_cell[stage]
         if previous[stage] < 0:
             known_forwards[stage] = number_of[stage]
@@ -164,7 +164,7 @@ def scheduled(
         now, device = heap[0], places[0]
         while events and heap[0] == now and places[0] == device:
             events = popped(heap, places, events)
-        own, last, room = begin[device], begin[device + 1], rooms[device]
+        own, last, slack = begin[device], begin[device + 1], slacks[device]
         while busy_until[device] <= now:
             choice, partner, taking = NONE, NONE, 0
             soon = False
@@ -247,7 +247,7 @@ def scheduled(
                         ):
                             continue
                         row, row_there = row_of[one], row_of[other]
-                        if held[device] + taken[row, p & 3] + taken[row_there, q & 3] > room:
+                        if held[device] + taken[row, p & 3] + taken[row_there, q & 3] > slack:
                             continue
                         both = p & 3 == F and q & 3 == F
                         freed = 0 if both else 1
@@ -257,9 +257,9 @@ def scheduled(
                             number_there - backwards[stage_there] - freed >= limit[stage_there]
                         ):
                             continue
-                        if (p & 3 == F or q & 3 == F) and room != UNLIMITED:
+                        if (p & 3 == F or q & 3 == F) and slack != UNLIMITED:
                             # one forward after the other, each as if it ran alone
-                            free, safe = room - active[device], True
+                            free, safe = slack - active[device], True
                             turned = p & 3 != F or (both and number_there < number)
                             launched = NONE
                             for turn in range(2 if both else 1):
@@ -331,10 +331,10 @@ def scheduled(
                     ):
                         continue
                     row, kind = variant_of[cell], BW if fuses[stage] else B
-                    fits = held[device] + taken[row, kind] <= room
+                    fits = held[device] + taken[row, kind] <= slack
                     if not fits and may_fuse[stage]:
                         kind = BW
-                        fits = held[device] + taken[row, BW] <= room
+                        fits = held[device] + taken[row, BW] <= slack
                     if fits:
                         choice, earliest, lowest = cell << shift | kind, there, number
                 if choice < 0:  # a forward
@@ -349,10 +349,10 @@ def scheduled(
                         cell = first_cell[stage] + number
                         if arrival[cell, 0] > now:
                             continue
-                        if room != UNLIMITED:
+                        if slack != UNLIMITED:
                             more = taken[variant_of[cell], F]
-                            free = room - active[device] - more
-                            if held[device] + more > room:
+                            free = slack - active[device] - more
+                            if held[device] + more > slack:
                                 continue
                             if free < need[device]:
                                 forwards[stage] += 1

@@ -24,7 +24,7 @@ class Jobs(NamedTuple):
 
     Attributes
     ----------
-    room
+    slack
         By device, :data:`pipesat.kernels.arrays.UNLIMITED` where it has no capacity.
     device, duration, taken, net
         By item; ``taken`` is memory that it takes at its start, ``net`` what is held more after it.
@@ -35,7 +35,7 @@ class Jobs(NamedTuple):
     """
 
     begin: Ints
-    room: Ints
+    slack: Ints
     device: Ints
     duration: Ints
     taken: Ints
@@ -55,7 +55,7 @@ def pack(jobs: Jobs, row: Ints, backward: bool, patience: float, later: Floats) 
     Safe is what the rest of the guide fits into memory after. If ``backward``, time runs from the
     end: what waits is waited for, and what an end freed is taken at a start.
     """
-    begins, rooms, device_of, durations = jobs.begin, jobs.room, jobs.device, jobs.duration
+    begins, slacks, device_of, durations = jobs.begin, jobs.slack, jobs.device, jobs.duration
     taken, nets, chain_of, awaited = jobs.taken, jobs.net, jobs.chain, jobs.inputs.begin
     following, waiting, delays = jobs.outputs.begin, jobs.outputs.item, jobs.outputs.delay
     if backward:
@@ -93,7 +93,7 @@ def pack(jobs: Jobs, row: Ints, backward: bool, patience: float, later: Floats) 
     while events:
         now, device = times[0], places[0]
         events = popped(times, places, events)
-        room, origin = rooms[device], items + device
+        slack, origin = slacks[device], items + device
         tried_rank, tried = -np.inf, NONE  # the last one that was not safe
         while busy_until[device] <= now:
             chosen, least = NONE, np.inf
@@ -107,8 +107,8 @@ def pack(jobs: Jobs, row: Ints, backward: bool, patience: float, later: Floats) 
                         chosen, least = item, own_rank
             if chosen < 0:
                 break
-            if room != UNLIMITED and after[origin] != chosen:
-                safe, limit, extra = held[device], room, nets[chosen]
+            if slack != UNLIMITED and after[origin] != chosen:
+                safe, limit, extra = held[device], slack, nets[chosen]
                 fits = safe + taken[chosen] <= limit
                 if fits and extra > 0:
                     other = after[origin]
@@ -154,12 +154,12 @@ def pack(jobs: Jobs, row: Ints, backward: bool, patience: float, later: Floats) 
 
 
 @compiled
-def over_rooms(jobs: Jobs, row: Ints) -> int:
-    """Return the first device on which a row exceeds the room, item by item; -1: all fit."""
+def over_slacks(jobs: Jobs, row: Ints) -> int:
+    """Return the first device on which a row exceeds the slack, item by item; -1: all fit."""
     for device in range(len(jobs.begin) - 1):
         held = 0
         for place in range(jobs.begin[device], jobs.begin[device + 1]):
-            if held + jobs.taken[row[place]] > jobs.room[device]:
+            if held + jobs.taken[row[place]] > jobs.slack[device]:
                 return device
             held += jobs.net[row[place]]
     return NONE

@@ -30,7 +30,7 @@ class Places(NamedTuple):
         From ``begin[i]`` to ``begin[i + 1]``, what item i waits for.
     amounts
         By item and class: time, memory taken at the start, net change, delay of the input.
-    room
+    slack
         By device.
     kind
         Class by microbatch.
@@ -44,7 +44,7 @@ class Places(NamedTuple):
     begin: Ints
     source: Ints
     amounts: Ints
-    room: Ints
+    slack: Ints
     kind: Ints
     first: Ints
     end: Ints
@@ -54,13 +54,13 @@ class Places(NamedTuple):
 def value_of(o: Places, permutation: Ints) -> int:
     """Makespan under a permutation; ``UNLIMITED`` if an item exceeds its device's memory."""
     sequence, devices, places, begins, sources = o.sequence, o.device, o.place, o.begin, o.source
-    amounts, rooms, kinds = o.amounts, o.room, o.kind
+    amounts, slacks, kinds = o.amounts, o.slack, o.kind
     ends, makespan = np.empty(len(sequence), np.int64), 0
-    busy_until, held = np.zeros(len(rooms), np.int64), np.zeros(len(rooms), np.int64)
+    busy_until, held = np.zeros(len(slacks), np.int64), np.zeros(len(slacks), np.int64)
     for number in range(len(sequence)):
         item = sequence[number]
         device, kind = devices[item], kinds[permutation[places[item]]]
-        if held[device] + amounts[item, kind, 1] > rooms[device]:
+        if held[device] + amounts[item, kind, 1] > slacks[device]:
             return UNLIMITED
         held[device] += amounts[item, kind, 2]
         start = busy_until[device]

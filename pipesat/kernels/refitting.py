@@ -13,7 +13,7 @@ _FAR: Final = 64  # overtaken ops, at most
 
 
 class Refitted(NamedTuple):
-    """An order, when its last op ended, and whether it kept within room.
+    """An order, when its last op ended, and whether it kept within slack.
 
     Timed as early as possible, the order may end sooner.
     """
@@ -25,15 +25,15 @@ class Refitted(NamedTuple):
 
 @compiled_meanwhile
 def refitted(a: ProblemArrays, order: Coded, patience: float) -> Refitted:
-    """Run an order without pairs anew within the room.
+    """Run an order without pairs anew within the slack.
 
     ``patience`` is the least gap that a W is put into, in parts of the W. The result does not fit
-    where the F's and B's of a row need more than the room though every W follows its B.
+    where the F's and B's of a row need more than the slack though every W follows its B.
     """
     firsts, begins = order.first, order.begin
     variant_of, stage_of, shift = a.variant_of, a.stage_of, a.shift
     first_input, sources, delays = a.begin, a.source, a.delay
-    times, taken, net, rooms = a.time, a.taken, a.net, a.room
+    times, taken, net, slacks = a.time, a.taken, a.net, a.slack
     modes, place_on = (1 << a.shift) - 1, a.place_on_device
     devices = len(begins) - 1
     ahead, row = np.empty(len(firsts), np.int64), np.zeros(devices + 1, np.int64)  # -1: overtook
@@ -85,7 +85,7 @@ def refitted(a: ProblemArrays, order: Coded, patience: float) -> Refitted:
                     event, delay = sources[one], delays[one]
                     arrival = max(arrival, ends[event] + delay) if ends[event] >= 0 else NONE
             if 0 <= arrival <= now:
-                if used[device] + taken[variant, kind] <= rooms[device]:
+                if used[device] + taken[variant, kind] <= slacks[device]:
                     chosen, runs_weight = code, False
                 elif not runs_weight:
                     chosen, fits = code, False
@@ -97,7 +97,7 @@ def refitted(a: ProblemArrays, order: Coded, patience: float) -> Refitted:
                 if arrival < 0:
                     gap = times[variant_of[event >> 1], event & 1] + delay
                 # the first op in the row that is ready, fills no more than the gap, and fits
-                now_free = rooms[device] - used[device]
+                now_free = slacks[device] - used[device]
                 free = now_free + freeable[device]
                 turn += 1
                 different = held = most = 0  # held if each W ran right after its B

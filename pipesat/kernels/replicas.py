@@ -51,13 +51,13 @@ def ends_in_cases(ops: RouteOps, costs: Ints) -> Ints:
 
 
 @compiled
-def excess_in_cases(ops: RouteOps, costs: Ints, room: Ints) -> Ints:
-    """Most by which each case exceeds a device's room, op by op; 0: it fits."""
+def excess_in_cases(ops: RouteOps, costs: Ints, slack: Ints) -> Ints:
+    """Most by which each case exceeds a device's slack, op by op; 0: it fits."""
     cases = costs.shape[2]
-    found, held = np.zeros(cases, np.int64), np.zeros((len(room), cases), np.int64)
+    found, held = np.zeros(cases, np.int64), np.zeros((len(slack), cases), np.int64)
     for op in range(len(ops.at)):
         device, kind, column, place = ops.device[op], ops.kind[op], ops.held[op], ops.at[op]
-        if room[device] == UNLIMITED:
+        if slack[device] == UNLIMITED:
             continue
         for case in range(cases):
             after_F, after_B = costs[column, place, case], costs[column + 1, place, case]
@@ -69,6 +69,6 @@ def excess_in_cases(ops: RouteOps, costs: Ints, room: Ints) -> Ints:
                 taken, net = max(most, after_B, after_F) - after_F, after_B - after_F
             elif kind != F:
                 taken, net = max(most, after_F) - after_F, -after_F
-            found[case] = max(found[case], held[device, case] + taken - room[device])
+            found[case] = max(found[case], held[device, case] + taken - slack[device])
             held[device, case] += net
     return found

@@ -48,7 +48,7 @@ def shapes_of(a: ProblemArrays, backward: Ints, stops: Ints) -> Shapes:
 
     ``stops`` has, by route and op of a microbatch, the slots that it waits before it.
     """
-    devices, routes, most = len(a.room), len(stops), stops.shape[1]
+    devices, routes, most = len(a.slack), len(stops), stops.shape[1]
     entry, ops = np.zeros(routes, np.int64), np.zeros(routes, np.int64)
     for stage in range(len(a.device)):
         ops[a.route[stage]] += 2
@@ -89,21 +89,21 @@ def shapes_of(a: ProblemArrays, backward: Ints, stops: Ints) -> Shapes:
             held[shape, at * devices + device] += a.taken[row, backward[stage]]
             stage = a.following[stage]
         for at in range(held.shape[1]):
-            fits = fits and held[shape, at] <= a.room[at % devices]
+            fits = fits and held[shape, at] <= a.slack[at % devices]
     return Shapes(ops, length, wanted, first_cell, shape_of, held, fits)
 
 
 @compiled
-def placed(room: Ints, shapes: Shapes, entering: Ints, gaps: Ints) -> tuple[Ints, Ints]:
+def placed(slack: Ints, shapes: Shapes, entering: Ints, gaps: Ints) -> tuple[Ints, Ints]:
     """Let microbatches enter, each in the first slot from which the grid is free for all its ops.
 
-    All devices have room for what it holds then. It enters ``gaps`` slots or more after its route's
-    last one. ``entering`` has route and number of each. Each has to fit alone. Returns the grid,
-    and the slots in which they enter.
+    All devices have memory for what it holds then. It enters ``gaps`` slots or more after its
+    route's last one. ``entering`` has route and number of each. Each has to fit alone. Returns the
+    grid, and the slots in which they enter.
     """
     length, wanted, first_cell = shapes.length, shapes.wanted, shapes.first_cell
     shape_of, held = shapes.shape_of, shapes.held
-    devices, slots, used = len(room), 4 * wanted.shape[1], 0
+    devices, slots, used = len(slack), 4 * wanted.shape[1], 0
     grid, left = np.empty(2 * devices * slots, np.int64), np.empty(devices * slots, np.int64)
     last, entries = np.full(len(length), NONE, np.int64), np.empty(len(gaps), np.int64)
     for place in range(len(gaps)):
@@ -117,7 +117,7 @@ def placed(room: Ints, shapes: Shapes, entering: Ints, gaps: Ints) -> tuple[Ints
                 left = np.concatenate((left, np.empty(devices * slots - len(left), np.int64)))
             while used < at + length[route]:
                 for device in range(devices):
-                    left[used * devices + device] = room[device]
+                    left[used * devices + device] = slack[device]
                     grid[2 * (used * devices + device)] = NONE
                     grid[2 * (used * devices + device) + 1] = NONE
                 used += 1
@@ -160,9 +160,9 @@ def replayed(
     """
     device_of, stage_of, variant_of = a.device, a.stage_of, a.variant_of
     first_input, source, delay = a.begin, a.source, a.delay  # of a chain: one each, or none
-    times, taken, net, room, shift = a.time, a.taken, a.net, a.room, a.shift
+    times, taken, net, slack, shift = a.time, a.taken, a.net, a.slack, a.shift
     pair_by, pair_num, pair_den, place_of = a.pair_by, a.pair_num, a.pair_den, a.place_on_device
-    devices, cells = len(room), len(stage_of)
+    devices, cells = len(slack), len(stage_of)
     first, second = np.full(3 * cells, NONE, np.int64), np.full(3 * cells, NONE, np.int64)
     at, items = np.zeros(devices, np.int64), np.zeros(devices, np.int64)
     for stage in range(len(device_of)):
@@ -215,7 +215,7 @@ def replayed(
             while head[device] >= 0:
                 cell = head[device]
                 row, gap = variant_of[cell], arrival - busy[device]
-                fits = not last and held[device] <= room[device] - takes
+                fits = not last and held[device] <= slack[device] - takes
                 if fits and wait > 0 and wait * times[row, W] > gap:
                     break
                 busy[device] += times[row, W]

@@ -231,8 +231,8 @@ def makespan_of(a: ProblemArrays, order: Coded) -> int:
 
 
 @compiled_meanwhile
-def over_room(a: ProblemArrays, order: Coded) -> int:
-    """Return the first device on which an order's items exceed the room, copies counted as done.
+def over_slack(a: ProblemArrays, order: Coded) -> int:
+    """Return the first device on which an order's items exceed the slack, copies counted as done.
 
     -1: all fit. One item runs after the other, so what one frees at its end is free for the next.
     """
@@ -245,7 +245,7 @@ def over_room(a: ProblemArrays, order: Coded) -> int:
                     row = variant(a, code)
                     taken += a.taken[row, code & 3]
                     net += a.net[row, code & 3]
-            if held + taken > a.room[device]:
+            if held + taken > a.slack[device]:
                 return device
             held += net
     return NONE

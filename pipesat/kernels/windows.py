@@ -27,7 +27,7 @@ class WindowNodes(NamedTuple):
         Least memory that it takes at its start, and that is held more once it has ended.
     before, after, delay
         Waits: one starts ``delay`` after another's end, or later; in the sequence of ``after``.
-    room, held
+    slack, held
         By segment, the device's memory, and the least that is held at the beginning.
     apart
         1 if no two run at once on a device.
@@ -43,7 +43,7 @@ class WindowNodes(NamedTuple):
     after: Ints
     delay: Ints
     begin: Ints
-    room: Ints
+    slack: Ints
     held: Ints
     apart: Ints
 
@@ -77,7 +77,7 @@ def settle(n: WindowNodes, first: Matrix) -> None:
             a, b = n.begin[s], n.begin[s + 1]
             own = first[a:b]
             found = _by_time(n, a, b, own)
-            if n.room[s] < UNLIMITED:
+            if n.slack[s] < UNLIMITED:
                 found |= _by_memory(n, s, own)
             if found or rounds == 1:
                 _close(n, a, b, own)
@@ -121,7 +121,7 @@ def _by_memory(n: WindowNodes, s: int, first: Matrix) -> bool:
             for k in range(a, b):
                 if first[i - a, k - a] and not (first[k - a, e - a] or first[e - a, k - a]):
                     more -= min(n.net[k], 0)
-            if more > n.room[s]:
+            if more > n.slack[s]:
                 first[i - a, e - a] = 1
                 found = True
     return found

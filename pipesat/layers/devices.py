@@ -27,7 +27,7 @@ from pipesat.problem.split import LARGEST_COST, Split, best_split
 
 Recompute: TypeAlias = Literal["never", "always", "where_needed"]
 
-EXACT_VEE: Final = 200
+EXACT_V: Final = 200
 """Up to so many layers, a split on a V is exact."""
 EXACT_LOOP: Final = 100
 """Up to so many layers, a split on a loop of two is exact."""
@@ -95,9 +95,9 @@ def _chain(choices: Sequence[SplitProblem]) -> Split:
     first, last = choices[0], choices[-1]
 
     def cost(a: Ints, b: Ints, stage: int) -> Ints:
-        costs = last.memory.cost(a, b, stage) + (LARGEST_COST - last.room[stage])
+        costs = last.memory.cost(a, b, stage) + (LARGEST_COST - last.slack[stage])
         for problem in reversed(choices):
-            fits = problem.memory.cost(a, b, stage) <= problem.room[stage]
+            fits = problem.memory.cost(a, b, stage) <= problem.slack[stage]
             np.copyto(costs, problem.load.cost(a, b, stage), where=fits)
         return costs
 
@@ -114,7 +114,7 @@ def _chain(choices: Sequence[SplitProblem]) -> Split:
         raise BadInput(_no_way(first))
     if found.value > LARGEST_COST:
         raise Infeasible(why_no_split_fits(last, found.value - LARGEST_COST))
-    lacking = first.on_devices(first.memory, cuts_of(found.partition)) > first.room
+    lacking = first.on_devices(first.memory, cuts_of(found.partition)) > first.slack
     again = last.recompute if len(choices) == 1 else tuple(map(bool, lacking))
     return replace(found, recompute=again if any(again) else ())
 
@@ -150,7 +150,7 @@ def _several_per_device(
         bound = value if proven else min(choices[0].lower_bound(), value)
         again = chosen.recompute if any(chosen.recompute) else ()
         return Split(partition_of(cuts), value, bound, again)
-    roomy = replace(choices[-1], room=(LARGEST_COST,) * choices[-1].pipeline.devices)
+    roomy = replace(choices[-1], slack=(LARGEST_COST,) * choices[-1].pipeline.devices)
     if exact and _least(roomy)[0] is None:
         raise BadInput(_no_way(roomy))
     reason = why_no_split_fits(choices[-1])
@@ -165,7 +165,7 @@ def _least(problem: SplitProblem) -> tuple[tuple[int, ...] | None, bool]:
     count, p, stages = len(layers), pipeline.devices, pipeline.stages
     if comb(count - 1, stages - 1) <= EXACT_CUTS:
         return _enumerated(problem), True
-    if pipeline.placement == "vee" and count <= EXACT_VEE:
+    if pipeline.placement == "vee" and count <= EXACT_V:
         return _exact(problem, [tracks_of(layers, pipeline)]), True
     if stages == 2 * p and count <= EXACT_LOOP:
         # the most even second rounds first: a good value early makes the others short
@@ -190,7 +190,7 @@ def _enumerated(problem: SplitProblem) -> tuple[int, ...] | None:
         (lines.ends[rows, cuts[:, 1:]] - lines.begins[rows, cuts[:, :-1]]) @ problem.on.T
         for lines in (problem.memory, problem.load)
     ]
-    fits = (costs[0] <= np.array(problem.room)).all(axis=1) & allowed
+    fits = (costs[0] <= np.array(problem.slack)).all(axis=1) & allowed
     if not fits.any():
         return None
     best = int(np.where(fits, costs[1].max(axis=1), LARGEST_COST).argmin())
@@ -206,7 +206,7 @@ def _exact(problem: SplitProblem, tracks: Sequence[Tracks]) -> tuple[int, ...] |
         while floor < value:
             limits = [
                 (problem.load, [most] * problem.pipeline.devices),
-                (problem.memory, problem.room),
+                (problem.memory, problem.slack),
             ]
             found = track.cuts(limits)
             if found is None:
@@ -267,27 +267,27 @@ def why_no_split_fits(problem: SplitProblem, lacking: int | None = None) -> str:
     """
     layers, homes = problem.layers, problem.pipeline.homes
     unit = f" {layers.memory_unit}" if layers.memory_unit else ""
-    rooms = np.maximum(problem.room, 0)
+    slacks = np.maximum(problem.slack, 0)
     ends, begins = problem.memory.ends, problem.memory.begins
     begin_of = [k for k, cut in enumerate(layers.may_cut) if cut]
     for begin, end in pairwise(begin_of):  # layers that no cut can part
         needs = ends[:, end] - begins[:, begin]
-        stage = int(np.argmin(needs - rooms[[*homes]]))
-        if needs[stage] > rooms[homes[stage]]:
+        stage = int(np.argmin(needs - slacks[[*homes]]))
+        if needs[stage] > slacks[homes[stage]]:
             last = f" to {layers.label(end - 1)}, kept together," if end - begin > 1 else ""
             return (
                 f"{layers.label(begin)}{last} fits on no device: on stage {stage}, where "
                 f"least is missing, {needs[stage]}{unit} are needed, microbatches in flight: "
-                f"{problem.in_flight[stage]}; device {homes[stage]} has room for "
-                f"{rooms[homes[stage]]}{unit}: give devices more memory, or make microbatches "
+                f"{problem.in_flight[stage]}; device {homes[stage]} has memory for "
+                f"{slacks[homes[stage]]}{unit}: give devices more memory, or make microbatches "
                 "smaller"
             )
     least = int(np.diff(ends, axis=1).min(axis=0).sum())
-    room = sum(map(int, rooms))
-    if least > room:
+    slack = sum(map(int, slacks))
+    if least > slack:
         return (
-            f"all layers need at least {least}{unit} together, all devices have room for "
-            f"{room}{unit}"
+            f"all layers need at least {least}{unit} together, all devices have memory for "
+            f"{slack}{unit}"
         )
     if lacking is None:
         return ""

@@ -183,7 +183,7 @@ class Layers:
     Times are in ``time_unit``, held amounts and ``reserve`` (what every device keeps besides) in
     ``memory_unit``, outputs in ``size_unit``. Without a ``recipe``, weights are memory units that
     weights, gradients and optimizer take together. ``estimate`` says where the costs come from if
-    nobody has measured them, ``estimate_range`` between which thousandths of the stated times they
+    no one has measured them, ``estimate_range`` between which thousandths of the stated times they
     may really lie. ``tensor_parallel`` GPUs share every layer: costs and amounts are of one.
     """
 

@@ -132,7 +132,7 @@ def _lines(keys: Sequence[KeyT], values: Callable[[KeyT], Iterable[int]]) -> Lin
     return Lines(sums, sums)
 
 
-def rooms(layers: Layers, pipeline: Pipeline) -> tuple[int, ...]:
+def slacks(layers: Layers, pipeline: Pipeline) -> tuple[int, ...]:
     """Memory of every device that layers may take; a huge number if it is unlimited.
 
     At least the smallest output passes each end of a stage.
@@ -186,13 +186,13 @@ def summed(values: Iterable[int]) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class SplitProblem:
-    """Lines of load and memory, room per device; which stages recompute."""
+    """Lines of load and memory, slack per device; which stages recompute."""
 
     layers: Layers
     pipeline: Pipeline
     load: Lines
     memory: Lines
-    room: tuple[int, ...]
+    slack: tuple[int, ...]
     in_flight: tuple[int, ...]
     recompute: tuple[bool, ...]
 
@@ -210,7 +210,7 @@ class SplitProblem:
 
     def value(self, cuts: Sequence[int]) -> int:
         """Largest load of a device; where memory lacks, LARGEST_COST and what it lacks."""
-        lacking = int((self.on_devices(self.memory, cuts) - self.room).max())
+        lacking = int((self.on_devices(self.memory, cuts) - self.slack).max())
         if lacking > 0:
             return LARGEST_COST + lacking
         return int(self.on_devices(self.load, cuts).max())
@@ -235,7 +235,7 @@ def split_problem_of(
         pipeline,
         lines(layers, pipeline, recompute),
         memory_lines(layers, pipeline, recompute, flying),
-        rooms(layers, pipeline),
+        slacks(layers, pipeline),
         flying,
         tuple(recompute),
     )

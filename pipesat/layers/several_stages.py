@@ -114,23 +114,23 @@ def tracks_of(layers: Layers, pipeline: Pipeline, second: int | None = None) -> 
     """
     count, p = len(layers), pipeline.devices
     masks = cut_masks(layers, 2 * p)
-    vee, last_a = second is None, count if second is None else second
-    layer_of = np.arange(count, -1, -1) if vee else np.arange(last_a, count + 1)
+    v_shape, last_a = second is None, count if second is None else second
+    layer_of = np.arange(count, -1, -1) if v_shape else np.arange(last_a, count + 1)
     a, b = np.arange(last_a + 1)[:, None], layer_of[None, :]
     steps = []
     for d in range(p):
-        other = 2 * p - 1 - d if vee else p + d
-        moved = other if vee else other + 1  # the cut that the other front is at then
+        other = 2 * p - 1 - d if v_shape else p + d
+        moved = other if v_shape else other + 1  # the cut that the other front is at then
         allowed = masks[d + 1][: last_a + 1, None] & masks[moved][None, layer_of]
         if d < p - 1:
-            allowed &= a < (b if vee else last_a)
+            allowed &= a < (b if v_shape else last_a)
         else:
-            allowed &= (a == b) if vee else (a == last_a) & (b == count)
+            allowed &= (a == b) if v_shape else (a == last_a) & (b == count)
         for pair in layers.bound:
-            passed = [(k < a) | ((k >= b) if vee else (last_a <= k) & (k < b)) for k in pair]
+            passed = [(k < a) | ((k >= b) if v_shape else (last_a <= k) & (k < b)) for k in pair]
             allowed &= passed[0] == passed[1]
         steps.append(_TwoStages(d, other, allowed))
-    return Tracks(layer_of, last_a, tuple(steps), backwards=vee)
+    return Tracks(layer_of, last_a, tuple(steps), backwards=v_shape)
 
 
 _LONG = 4  # a window's stages have at most so many times their mean length
@@ -209,7 +209,7 @@ def _window_solved(
             lines.cost(a, b, of) + others[stage]
             for lines, others in zip((problem.load, problem.memory), elsewhere, strict=True)
         )
-        lacking = memory - problem.room[homes[stage]]
+        lacking = memory - problem.slack[homes[stage]]
         costs: Ints = np.where(lacking > 0, LARGEST_COST + lacking, load)
         for layer, home in tied:
             costs = np.where((a <= layer) & (layer < b) & (homes[stage] != home), FORBIDDEN, costs)

@@ -68,7 +68,7 @@ class Device:
     copy_channels: int = 2
 
     @property
-    def room(self) -> int | None:
+    def slack(self) -> int | None:
         """Memory left for activations: ``memory - static``; ``None`` if unlimited."""
         return None if self.memory is None else self.memory - self.static
 
@@ -217,7 +217,7 @@ class Problem:
 
     ``links[(s, t)]`` has the delays of every edge from ``s`` to ``t`` whose stages lie on
     different devices; stages on one device hand over without delay. ``overlap`` says which ops
-    may run as pairs; ``None``: none may. ``estimate`` says where the costs are from if nobody has
+    may run as pairs; ``None``: none may. ``estimate`` says where the costs are from if no one has
     measured them.
 
     ``stages`` and ``links`` are as stated. What holds of one microbatch, of its class and in its

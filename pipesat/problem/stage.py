@@ -94,7 +94,7 @@ class MicrobatchClass:
 class Stage:
     """A contiguous slice of the model: times in time units, held amounts in memory units.
 
-    ``BW`` is B + W unless given; ``sums`` says that nobody gave it. ``offload`` is there in the
+    ``BW`` is B + W unless given; ``sums`` says that no one gave it. ``offload`` is there in the
     amounts of a microbatch that runs in such a mode, never in a stage's own. ``idle`` are amounts
     that were stated and say nothing: a file has them, no schedule depends on them.
     """

@@ -219,7 +219,7 @@ def filled(text: str, words: Mapping[str, object]) -> str:
 
 def _words(problem: Problem, schedule: Schedule, options: Options) -> dict[str, object]:
     (route,) = problem.routes
-    chunks, vee = (
+    chunks, v_shape = (
         len(problem.stages) // len(problem.devices),
         loader_for(problem).schedule_name == "ZBVZeroBubble",
     )
@@ -230,10 +230,10 @@ def _words(problem: Problem, schedule: Schedule, options: Options) -> dict[str, 
         "stages": len(route.stages),
         "placement": ", ".join(str(problem.stages[stage].device) for stage in route.stages),
         "microbatches": route.microbatches,
-        "style": "v" if vee else "loop",
-        "base": "CustomSchedule1F1BV" if vee else "CustomScheduleInterleaved1F1B",
-        "schedule": "custom_1F1B_V" if vee else "custom_interleaved_1F1B",
-        "algorithm": "zbv-formatted" if vee else chain if chunks == 1 else "1f1b-interleaved",
+        "style": "v" if v_shape else "loop",
+        "base": "CustomSchedule1F1BV" if v_shape else "CustomScheduleInterleaved1F1B",
+        "schedule": "custom_1F1B_V" if v_shape else "custom_interleaved_1F1B",
+        "algorithm": "zbv-formatted" if v_shape else chain if chunks == 1 else "1f1b-interleaved",
         "combined": str(has_pairs(schedule.order)).lower(),
         "stem": options.output.stem,
     }

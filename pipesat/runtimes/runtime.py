@@ -44,7 +44,7 @@ class Runtime:
     any_order
         Whether it runs an order that it is given; else it runs its own.
     first_whole
-        Whether the first stage's backward is whole: there is nobody to send a gradient to.
+        Whether the first stage's backward is whole: there is no one to send a gradient to.
     all_or_none
         Whether all other stages split their backwards, or none.
     pairs

@@ -87,7 +87,9 @@ def arrays_of(problem: Problem) -> ProblemArrays:
         taken=np.array(taken, np.int64),
         net=np.array(net, np.int64),
         copied=np.array(copied, np.int64),
-        room=ints(UNLIMITED if device.room is None else device.room for device in problem.devices),
+        slack=ints(
+            UNLIMITED if device.slack is None else device.slack for device in problem.devices
+        ),
         pair_by=pair_by,
         pair_num=pair_num,
         pair_den=pair_den,

@@ -10,7 +10,7 @@ item before q has started and ended, and none from q on has started. There
 * an L may run if its microbatch fits in full beside all that items q, q + 1, ... hold up to its
   backward. It is placed so that it ends when its backward could start, or as soon after that as
   memory allows; the L's of a device are in the order of their backwards;
-* whoever takes memory, an item or an L, waits for as many O's as must have ended for it to fit.
+* who takes memory, an item or an L, waits for as many O's as must have ended for it to fit.
 
 All of these are waits for earlier places of the same row, so that no order that can run without
 copies is blocked by them; and memory that suffices with every O ended and every L right before its
@@ -176,7 +176,7 @@ class _Builder:
     ) -> None:
         problem, self.graph, self.ends = graph.problem, graph, ends
         data, self.items = problem.devices[device], graph.rows[device]
-        self.room = _UNLIMITED if data.room is None else data.room
+        self.slack = _UNLIMITED if data.slack is None else data.slack
         self.place = {number: at for at, number in enumerate(self.items)}
         self.changes = [memory_change(problem, graph.all.item[number]) for number in self.items]
         self.trips = sorted(trips, key=lambda trip: trip.backward)
@@ -186,7 +186,7 @@ class _Builder:
         for trip in self.trips:
             self.starting[trip.forward].append(trip)
         self.waiting: deque[Trip] = deque()  # out copies that have no place on the channel yet
-        self.ended: deque[Trip] = deque()  # out copies on the channel that nobody waits for yet
+        self.ended: deque[Trip] = deque()  # out copies on the channel that no one waits for yet
         self.held = 0
         self.free_at = 0  # by guess: when a shared channel is free
         self.awaited: list[tuple[int, int]] = []  # the last O that sets memory free
@@ -228,7 +228,7 @@ class _Builder:
         return places
 
     def _spare(self) -> list[int]:
-        """Room left while each item runs, with all O's ended and L's right before backwards."""
+        """Slack left while each item runs, with all O's ended and L's right before backwards."""
         opened, closed = [0] * len(self.items), [0] * len(self.items)
         for trip in self.trips:
             opened[self.place[trip.backward]] += trip.freed
@@ -236,7 +236,7 @@ class _Builder:
         held, spare = 0, []
         for change, more, less in zip(self.changes, opened, closed, strict=True):
             held += more + change.at_start
-            spare.append(self.room - held)
+            spare.append(self.slack - held)
             held += change.at_end - less
         return spare
 
@@ -250,10 +250,10 @@ class _Builder:
                 yield self.send()
             while trip in self.waiting:
                 yield self.send()
-            if trip in self.ended:  # nobody has waited for its O, which its L itself waits for
+            if trip in self.ended:  # no one has waited for its O, which its L itself waits for
                 self.ended.remove(trip)
             else:
-                yield from self._make_room(trip.freed)
+                yield from self._make_fit(trip.freed)
                 self.held += trip.freed
             back = self.graph.add(trip.back)
             self.graph.inputs[back] += [(self.items[at - 1], 0), *self.awaited]
@@ -261,7 +261,7 @@ class _Builder:
             yield back
         change = self.changes[at]
         if change.at_start > 0:
-            yield from self._make_room(change.at_start)
+            yield from self._make_fit(change.at_start)
             self.graph.inputs[number] += self.awaited
         self.held += change.at_start + change.at_end
         self.waiting.extend(self.starting.get(number, ()))
@@ -277,9 +277,9 @@ class _Builder:
         self.ended.append(trip)
         return self.graph.add(trip.out)
 
-    def _make_room(self, amount: int) -> Iterator[int]:
+    def _make_fit(self, amount: int) -> Iterator[int]:
         """Wait for O's until so much more fits, or none is left."""
-        while self.held + amount > self.room and (self.ended or self.waiting):
+        while self.held + amount > self.slack and (self.ended or self.waiting):
             if not self.ended:
                 yield self.send()
             trip = self.ended.popleft()

@@ -154,14 +154,14 @@ def instants_matter(problem: Problem) -> bool:
 
 
 def _without_time_between(problem: Problem, sequence: LinearOrder) -> Iterator[tuple[int, int]]:
-    """Consecutive items of a device between which more is held than there is room for."""
+    """Consecutive items of a device between which more is held than there is memory for."""
     held = [0] * len(problem.devices)
-    rooms = [device.room for device in problem.devices]
+    slacks = [device.slack for device in problem.devices]
     for number, (device, item) in enumerate(zip(sequence.device, sequence.item, strict=True)):
-        before, room = sequence.before[number], rooms[device]
-        if room is None:
+        before, slack = sequence.before[number], slacks[device]
+        if slack is None:
             continue
-        if before >= 0 and held[device] > room and not sequence.duration[number]:
+        if before >= 0 and held[device] > slack and not sequence.duration[number]:
             yield before, number
         held[device] += memory_change(problem, item).net
 

@@ -62,8 +62,8 @@ class ModesAlong:
         for device in range(len(order)):
             self._add_row(device, by_span=objective == "span")
             self._add_copies(device)
-            if (room := problem.devices[device].room) is not None:
-                self._add_memory(device, room)
+            if (slack := problem.devices[device].slack) is not None:
+                self._add_memory(device, slack)
         every = [*zip(chain(*self._starts), chain(*self._runs), strict=True)]
         for start, runs in every:
             self._note_ends(start, runs)
@@ -121,7 +121,7 @@ class ModesAlong:
         for terms in busy.values():
             self.cp.add(self.value >= _total(terms))
 
-    def _add_memory(self, device: int, room: int) -> None:
+    def _add_memory(self, device: int, slack: int) -> None:
         """What is held, compared with all in their first modes, and what the next item takes."""
         first, more = 0, Counter[cp_model.IntVar]()
         for plain, *others in self._runs[device]:
@@ -130,9 +130,9 @@ class ModesAlong:
                 most[run.chosen] += run.most - plain.most
                 more[run.chosen] += run.net - plain.net
             most, more = (Counter({k: c for k, c in each.items() if c}) for each in (most, more))
-            if sum(c for c in most.values() if c > 0) > room - first - plain.most:
+            if sum(c for c in most.values() if c > 0) > slack - first - plain.most:
                 taken = _total((c, literal) for literal, c in most.items())
-                self.cp.add_linear_constraint(taken, _LEAST, room - first - plain.most)
+                self.cp.add_linear_constraint(taken, _LEAST, slack - first - plain.most)
             first += plain.net
 
     def _note_ends(self, start: cp_model.IntVar, runs: Sequence[_Run]) -> None:

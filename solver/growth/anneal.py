@@ -20,7 +20,7 @@ import numpy as np
 
 from pipesat.core.arrays import Floats, Ints
 from pipesat.kernels.arrays import B, F, W
-from pipesat.kernels.packing import Jobs, over_rooms, pack
+from pipesat.kernels.packing import Jobs, over_slacks, pack
 from pipesat.kernels.permutations import exchange
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Order
@@ -87,7 +87,7 @@ class Annealing:
             for _ in range(self.chance.choice(_EXCHANGES) if self.order.may_change else 0):
                 exchange(self.order.places, permutation, self.draws)
             jobs = self._jobs(permutation)
-            if over_rooms(jobs, self.here.row) < 0:
+            if over_slacks(jobs, self.here.row) < 0:
                 return self._settled(jobs, self.here.row, permutation, _PASSES)
         return None
 

@@ -16,7 +16,7 @@ Modes: TypeAlias = Mapping[Key, int]
 
 Row: TypeAlias = tuple[Item, ...]
 
-Lever: TypeAlias = Callable[[Key, int], int]
+ModeOf: TypeAlias = Callable[[Key, int], int]
 """Mode that one is put into if it cannot stay; the number says how many were before it."""
 
 
@@ -70,7 +70,7 @@ def _op_in_mode(problem: Problem, op: Op, modes: Modes) -> Iterator[Op]:
 def fewest(
     problem: Problem,
     order: Order,
-    lever: Lever,
+    choice: ModeOf,
     spare: Sequence[int] = (),
     *,
     weights_first: bool = False,
@@ -89,9 +89,9 @@ def fewest(
     rows = []
     for device, row in enumerate(order):
         fitted: Row | None = row
-        if (room := problem.devices[device].room) is not None:
+        if (slack := problem.devices[device].slack) is not None:
             left = spare[device] if spare else 0
-            fitted = _Row(problem, row, lever, weights_first, fixed or {}).fitted(room, left)
+            fitted = _Row(problem, row, choice, weights_first, fixed or {}).fitted(slack, left)
         if fitted is None:
             return None
         rows.append(fitted)
@@ -105,30 +105,30 @@ class _Row:
         self,
         problem: Problem,
         row: Sequence[Item],
-        lever: Lever,
+        choice: ModeOf,
         weights_first: bool,
         fixed: Modes,
     ) -> None:
-        self.problem, self.row, self.lever = problem, list(row), lever
+        self.problem, self.row, self.choice = problem, list(row), choice
         self.weights_first = weights_first
         self.chosen: dict[Key, int] = dict(fixed)
         self.backwards = [op[::2] for item in row for op in members(item) if op.kind in ("B", "BW")]
         self.stored: set[Key] = set()  # between F and backward
 
-    def fitted(self, room: int, spare: int) -> Row | None:
+    def fitted(self, slack: int, spare: int) -> Row | None:
         """Return the row in modes that fits, or ``None``."""
         held, place = 0, 0
         while place < len(self.row):
             item = self.row[place]
             here = {op[::2] for op in members(item) if op.kind == "F"}
             taken, net = self._change(item)
-            short = held + taken > room - spare
+            short = held + taken > slack - spare
             if short and self.weights_first and self._pull_weight(place):
                 continue
-            while held + taken > room - spare and (gain := self._evict(item, here)) is not None:
+            while held + taken > slack - spare and (gain := self._evict(item, here)) is not None:
                 held -= gain
                 taken, net = self._change(item)
-            if held + taken > room:
+            if held + taken > slack:
                 if not self._pull_weight(place):
                     return None
                 continue
@@ -144,7 +144,7 @@ class _Row:
         for key in reversed(self.backwards):
             if key in self.chosen or not (key in self.stored or key in here):
                 continue
-            mode = self.lever(key, len(self.chosen))
+            mode = self.choice(key, len(self.chosen))
             if not mode:
                 continue
             gain = self._rest(key, 0) - self._rest(key, mode) if key in self.stored else 0

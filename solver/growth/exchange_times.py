@@ -60,7 +60,7 @@ class PermutedOrder:
             begin=self.jobs.inputs.begin,
             source=self.jobs.inputs.item,
             amounts=np.stack(tables, axis=2),
-            room=arrays.room,
+            slack=arrays.slack,
             kind=kind,
             first=self.offset[mixed],
             end=self.offset[1:][mixed],

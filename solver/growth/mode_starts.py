@@ -25,7 +25,7 @@ from pipesat.problem.problem import Problem
 from pipesat.problem.variants import Key
 from pipesat.schedule.arrays_of import coded
 from pipesat.schedule.schedule import Order, Schedule
-from pipesat.solver.growth.assign import Lever, fewest, in_modes, in_modes_of_stages
+from pipesat.solver.growth.assign import ModeOf, fewest, in_modes, in_modes_of_stages
 from pipesat.solver.growth.packing import Walk, jobs_of
 
 
@@ -96,8 +96,8 @@ def _makings(problem: Problem) -> Iterator[_Making]:
     single = True
     for share, weights_first in product(_SPARES, (True, False)):
         spare = [int(share * most) for most in largest_held(problem)]
-        for lever in _levers(problem, names):
-            yield partial(_fewest_in, problem, lever, spare, weights_first)
+        for choice in _choices(problem, names):
+            yield partial(_fewest_in, problem, choice, spare, weights_first)
         if single:
             yield from (partial(_all_in, problem, name) for name in names)
             single = False
@@ -111,13 +111,13 @@ def _all_in(problem: Problem, name: str, guide: Start) -> Start:
 
 def _fewest_in(
     problem: Problem,
-    labelled: tuple[str, Lever],
+    labelled: tuple[str, ModeOf],
     spare: Sequence[int],
     weights_first: bool,
     guide: Start,
 ) -> Start | None:
-    label, lever = labelled
-    order = fewest(problem, guide.order, lever, spare, weights_first=weights_first)
+    label, choice = labelled
+    order = fewest(problem, guide.order, choice, spare, weights_first=weights_first)
     return None if order is None else Start(order, f"{guide.source}, fewest {label}")
 
 
@@ -147,16 +147,16 @@ def largest_held(problem: Problem) -> list[int]:
     ]
 
 
-def _levers(problem: Problem, names: Sequence[str]) -> Iterator[tuple[str, Lever]]:
-    def always(name: str) -> Lever:
+def _choices(problem: Problem, names: Sequence[str]) -> Iterator[tuple[str, ModeOf]]:
+    def always(name: str) -> ModeOf:
         return lambda key, _: mode_number(problem, key[0], name)
 
-    def by_turns(one: str, other: str, share: int) -> Lever:
-        def lever(key: Key, count: int) -> int:
+    def by_turns(one: str, other: str, share: int) -> ModeOf:
+        def choice(key: Key, count: int) -> int:
             first, second = (one, other) if count % share == 0 else (other, one)
             return mode_number(problem, key[0], first) or mode_number(problem, key[0], second)
 
-        return lever
+        return choice
 
     for name in names:
         yield name, always(name)
@@ -194,7 +194,7 @@ def _half(problem: Problem, name: str, guide: Start) -> Start:
 def _per_stage(
     problem: Problem, name: str, also: int | None, part: tuple[int, int], guide: Start
 ) -> Start | None:
-    """Put the fewest stages into a mode: those with no room on their device for keep alone.
+    """Put the fewest stages into a mode: those with no slack on their device for keep alone.
 
     A device whose row does not fit puts its stages, or ``part`` of their microbatches, into a mode
     one after the other, first those of the route's beginning, whose microbatches stay longest.
@@ -263,10 +263,10 @@ def packer(problem: Problem, order: Order, spare: Sequence[int], rng: random.Ran
 
 
 def _with_spare(jobs: Jobs, spare: Sequence[int]) -> Jobs:
-    """Leave room for copies under way, where the order allows that."""
+    """Leave memory for copies under way, where the order allows that."""
     held = np.cumsum(jobs.net) - jobs.net
-    rooms = jobs.room.copy()
+    slacks = jobs.slack.copy()
     for device, (begin, end) in enumerate(pairwise(jobs.begin.tolist())):
         most = max(held[begin:end] + jobs.taken[begin:end] - held[begin], default=0)
-        rooms[device] = min(rooms[device], max(most, rooms[device] - spare[device]))
-    return jobs._replace(room=rooms)
+        slacks[device] = min(slacks[device], max(most, slacks[device] - spare[device]))
+    return jobs._replace(slack=slacks)

@@ -63,7 +63,7 @@ def jobs_of(problem: Problem, order: Order) -> tuple[Jobs, Items]:
     phase = np.array([0, 1, 2, 1])[last & 3]
     jobs = Jobs(
         begin=codes.begin,
-        room=arrays.room,
+        slack=arrays.slack,
         device=found.device[place],
         duration=found.duration[place],
         taken=taken,

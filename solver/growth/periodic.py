@@ -142,10 +142,10 @@ class _Cycle:
         for device, own in enumerate(problem.stages_on):
             ops = [op for s in own for j in range(together) for op in self._ops(s, j)]
             before = self._on_a_circle(ops)
-            if (room := problem.devices[device].room) is not None:
+            if (slack := problem.devices[device].slack) is not None:
                 for op in ops:
-                    self._hold(op, own, before, room)
-                self._make_room(own, room)
+                    self._hold(op, own, before, slack)
+                self._make_fit(own, slack)
         route = problem.routes[0].stages
         self.cp.add(self.start[Op(route[0], "F", 0)] == 0)  # else any time is as good
         for stage, after in zip(route, (*route[1:], None), strict=True):
@@ -177,8 +177,8 @@ class _Cycle:
             cp.add(place[other] + self._length(other) <= place[one]).only_enforce_if(~literal)
         return before
 
-    def _hold(self, op: Op, own: Sequence[int], before: _Before, room: int) -> None:
-        """Let an op that takes memory find room for it."""
+    def _hold(self, op: Op, own: Sequence[int], before: _Before, slack: int) -> None:
+        """Let an op that takes memory find memory for it."""
         mine = self.of[op.stage]
         takes = mine.held if op.kind == "F" else mine.most - mine.held
         if takes <= 0 or op.kind == "W":
@@ -189,14 +189,14 @@ class _Cycle:
             ops = self._ops(stage, j)
             ran = [cp_model.LinearExpr.sum([before[x, op], -self.turn[x]]) for x in ops]
             held += [a * (x - y) for a, (x, y) in zip(amounts, pairwise(ran), strict=False)]
-        self.cp.add(sum(held) <= room)
+        self.cp.add(sum(held) <= slack)
 
-    def _make_room(self, own: Sequence[int], room: int) -> None:
+    def _make_fit(self, own: Sequence[int], slack: int) -> None:
         """Say at once what follows: no more than fit are between an F and its backward's end."""
         for stage, held in zip(own, accumulate(self.of[s].held for s in own), strict=True):
             for j in range(self.together if held else 0):
                 forward, backward, *_ = self._ops(stage, j)
-                turns, number = divmod(j + room // held, self.together)
+                turns, number = divmod(j + slack // held, self.together)
                 begun = self.start[forward._replace(microbatch=number)] + self.period * turns
                 self.cp.add(self.start[backward] + self._length(backward) <= begun)
 

@@ -180,7 +180,7 @@ class LaneLink:
             while (message := self._waiting.get()) is not None:
                 self.connection.send(message)
         except (OSError, ValueError):
-            pass  # nobody is there any more
+            pass  # no one is there any more
         except TypeError:
             if not self.connection.closed:  # else closed within a send, where its handle is None
                 raise

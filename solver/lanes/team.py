@@ -135,7 +135,7 @@ class Team:
         self._begun = True
         if now:
             self._fill()
-        else:  # nobody who looks at the clock waits for the start of a process
+        else:  # no one who looks at the clock waits for the start of a process
             threading.Thread(target=self._fill, name="start of lanes", daemon=True).start()
 
     def _fill(self) -> None:
@@ -311,7 +311,7 @@ class Team:
 
     def close(self) -> None:
         """End all lanes; none is left."""
-        held = self._lock.acquire(timeout=_LAST_WORDS)  # whoever has it may be left behind
+        held = self._lock.acquire(timeout=_LAST_WORDS)  # who has it may be left behind
         self._closed = True
         members, self.members = list(self.members.values()), {}
         if held:

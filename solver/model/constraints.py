@@ -114,7 +114,7 @@ def add_memory(v: Variables, *, staircase: bool = True) -> None:
     """Memory of each device stays within its capacity, by the encoding that suits the device."""
     for device in range(len(v.problem.devices)):
         stages = v.problem.stages_on[device]
-        if v.problem.devices[device].room is None or not v.kept.issuperset(stages):
+        if v.problem.devices[device].slack is None or not v.kept.issuperset(stages):
             continue
         if staircase and staircase_applies(v.problem, device):
             add_memory_by_staircase(v, device)

@@ -4,7 +4,7 @@
 backwards and j weight gradients have ended. With a = held_after_F and w = held_after_B <= a,
 forward k fits iff
 
-    a (k + 1 - b) + w (b - j) <= room.
+    a (k + 1 - b) + w (b - j) <= slack.
 
 The pairs (j, b) that fit form a staircase: for each j a least b, falling as j grows. Forward k
 waits for the two ops of one chosen stair; whatever the choice, it waits for the lowest of each.
@@ -51,14 +51,14 @@ def staircase_applies(problem: Problem, device: int) -> bool:
     return mode is False or (mode is True and stage.held_after_B <= stage.held_after_F)
 
 
-def stairs(a: int, w: int, room: int, forward: int) -> list[tuple[int, int]]:
+def stairs(a: int, w: int, slack: int, forward: int) -> list[tuple[int, int]]:
     """Minimal pairs (weight gradients ended, backwards ended) before forward number ``forward``.
 
     Empty if no pair with at most ``forward`` backwards fits; ``[(0, 0)]`` if nothing is needed.
     """
     result: list[tuple[int, int]] = []
     for j in range(forward + 1):
-        missing = a * (forward + 1) - room - w * j
+        missing = a * (forward + 1) - slack - w * j
         if missing <= j * (a - w):
             b = j
         elif a == w:
@@ -77,15 +77,15 @@ def stairs(a: int, w: int, room: int, forward: int) -> list[tuple[int, int]]:
 def add_memory_by_staircase(v: Variables, device: int) -> None:
     """Make every forward wait for one stair."""
     (number,) = v.problem.stages_on[device]
-    stage, room = v.problem.stages[number], v.problem.devices[device].room
+    stage, slack = v.problem.stages[number], v.problem.devices[device].slack
     backwards, weights = v.tasks["B"][number], v.tasks["W"][number]
     a, w = stage.held_after_F, stage.held_after_B if weights else 0
-    if not a or room is None:
+    if not a or slack is None:
         return
     for k, forward in enumerate(v.tasks["F"][number]):
-        steps = stairs(a, w, room, k) if weights else _fused_stairs(a, room, k)
+        steps = stairs(a, w, slack, k) if weights else _fused_stairs(a, slack, k)
         if not steps:
-            v.cp.add_bool_or([])  # no room for this forward at all
+            v.cp.add_bool_or([])  # no memory for this forward at all
             return
         lowest_w, lowest_b = min(j for j, _ in steps), min(b for _, b in steps)
         if lowest_b:
@@ -106,8 +106,8 @@ def add_memory_by_staircase(v: Variables, device: int) -> None:
         v.cp.add_exactly_one(choices)
 
 
-def _fused_stairs(a: int, room: int, forward: int) -> list[tuple[int, int]]:
-    b = max(0, forward + 1 - room // a)
+def _fused_stairs(a: int, slack: int, forward: int) -> list[tuple[int, int]]:
+    b = max(0, forward + 1 - slack // a)
     return [(0, b)] if b <= forward else []
 
 
@@ -131,26 +131,26 @@ def add_memory_of_backwards(v: Variables, device: int, literals: _Before | None 
 
 
 def _always_fits(problem: Problem, device: int) -> bool:
-    room = problem.devices[device].room
+    slack = problem.devices[device].slack
     most = sum(
         max(v.most for v in variants(problem, stage, problem.class_of(stage, microbatch)))
         for stage in problem.stages_on[device]
         for microbatch in range(problem.microbatches[stage])
     )
-    return room is None or most <= room
+    return slack is None or most <= slack
 
 
 def _bound_at(v: Variables, device: int, before: _Before, event: Task) -> None:
-    """``held before the event + what it takes <= room``, wherever it takes some."""
-    room = v.problem.devices[device].room
-    if room is None:
+    """``held before the event + what it takes <= slack``, wherever it takes some."""
+    slack = v.problem.devices[device].slack
+    if slack is None:
         return
     for held, condition in taken_at(event, v.pairs):
         for stage in v.problem.stages_on[device]:
             for m in range(v.problem.microbatches[stage]):
                 for change, literal in _changes(v, before, event, stage, m):
                     held.add(change, literal)
-        held.at_most(v.cp, room, condition)
+        held.at_most(v.cp, slack, condition)
 
 
 def _changes(

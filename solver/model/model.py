@@ -137,12 +137,12 @@ def _size_of(problem: Problem, device: int) -> int:
     stages = problem.stages_on[device]
     microbatches = {s: problem.microbatches[s] for s in stages}
     size = 9 * sum(microbatches.values()) + _size_of_pairs(problem, device)
-    room = problem.devices[device].room
-    if room is None or not stages:
+    slack = problem.devices[device].slack
+    if slack is None or not stages:
         return size
     if staircase_applies(problem, device):
         stage, m = problem.stages[stages[0]], microbatches[stages[0]]
-        steps = room // stage.held_after_F if stage.held_after_F else 0
+        steps = slack // stage.held_after_F if stage.held_after_F else 0
         size += 2 * m * min(steps, m)
         return size + 4 * m * m * _takes_more(stage)
     forwards = sum(microbatches.values())
@@ -160,10 +160,10 @@ def _takes_more(stage: Stage) -> bool:
 
 def _size_of_pairs(problem: Problem, device: int) -> int:
     """Candidates, as many per microbatch and two kinds as memory admits microbatches at a time."""
-    room, size = problem.devices[device].room, 0
+    slack, size = problem.devices[device].slack, 0
     for (one, _), (other, _) in gains(problem):
         if problem.stages[one].device == device:
             least = min(problem.stages[s].held_after_F for s in (one, other))
-            depth = room // least if room is not None and least else problem.microbatches[other]
+            depth = slack // least if slack is not None and least else problem.microbatches[other]
             size += problem.microbatches[one] * min(depth, problem.microbatches[other])
     return 4 * size  # of 8 constraints each; every two kinds were there in both orders

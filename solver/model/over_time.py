@@ -185,8 +185,8 @@ class OverTime:
         for parts in (OPS, *self.channels(device)):
             tasks = [one.tasks[part] for one in own for part in parts if part in one.tasks]
             self.cp.add_no_overlap(interval for task in tasks for interval in task.intervals)
-        room = self.problem.devices[device].room
-        if room is None:
+        slack = self.problem.devices[device].slack
+        if slack is None:
             return
         held = [
             (self._held(passage, holding, chosen), holding.amount)
@@ -194,7 +194,7 @@ class OverTime:
             for variant, chosen in passage.chosen.items()
             for holding in holdings(variant)
         ]
-        self.cp.add_cumulative([one for one, _ in held], [amount for _, amount in held], room)
+        self.cp.add_cumulative([one for one, _ in held], [amount for _, amount in held], slack)
 
     def _held(self, passage: Passage, holding: Holding, chosen: Literal) -> cp_model.IntervalVar:
         """What is held from a part's start, or B's end until W's, to a part's end."""

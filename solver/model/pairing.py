@@ -99,12 +99,12 @@ def may_coincide(problem: Problem, x: Name, y: Name) -> bool:
         return abs(x.microbatch - y.microbatch) == 1
     if precedes(problem, x, y) or precedes(problem, y, x):
         return False
-    return _least_held(problem, x, y) <= _room(problem, x.stage)
+    return _least_held(problem, x, y) <= _slack(problem, x.stage)
 
 
-def _room(problem: Problem, stage: int) -> float:
-    room = problem.devices[problem.stages[stage].device].room
-    return float("inf") if room is None else room
+def _slack(problem: Problem, stage: int) -> float:
+    slack = problem.devices[problem.stages[stage].device].slack
+    return float("inf") if slack is None else slack
 
 
 def _least_held(problem: Problem, x: Name, y: Name) -> int:

@@ -76,7 +76,7 @@ class _Amounts:
     out: Values
     home: Values
     held: Values
-    room: int | None
+    slack: int | None
     takes_time: bool
     pending: int | None
 
@@ -96,7 +96,7 @@ def _amounts(problem: Problem, stage: int, unit: int, kinds: Sequence[int]) -> _
         [link_delay(one, stage, "F") // unit for one in alone],
         [link_delay(one, stage, "B") // unit for one in alone],
         [certain_activations(one)[stage] for one in alone],
-        problem.devices[problem.stages[stage].device].room,
+        problem.devices[problem.stages[stage].device].slack,
         all(x.F for x in own),
         pending,
     )
@@ -211,10 +211,10 @@ class _Places:
         """Where not all fit, which backwards have ended when a forward starts."""
         x = self.line[stage]
         total = sum(a * most for a, most in zip(x.held, self.number, strict=True))
-        if x.room is None or total <= x.room or not x.takes_time:
+        if x.slack is None or total <= x.slack or not x.takes_time:
             return
         least = min(x.held)
-        fit = x.room // least if least else self.count
+        fit = x.slack // least if least else self.count
         ended: dict[tuple[int, int], Literal] = {}
         for later in range(self.count):
             for earlier in range(later):
@@ -253,12 +253,12 @@ class _Places:
             constraint.only_enforce_if(literal)
         cp.add(back[earlier] >= start[later] + self.at(later, x.forward)).only_enforce_if(~literal)
         stored = self.until(later + 1, x.held) - self.until(earlier, x.held)
-        cp.add(stored <= (x.room or 0)).only_enforce_if(~literal)
+        cp.add(stored <= (x.slack or 0)).only_enforce_if(~literal)
 
     def _count_pending(self, stage: int, ended: dict[tuple[int, int], Literal]) -> None:
         """Before a forward runs all work of backwards that have ended, but what memory admits."""
         x, cp = self.line[stage], self.cp
-        if x.pending is None or x.room is None:
+        if x.pending is None or x.slack is None:
             return
         for (earlier, later), literal in ended.items():
             following = ended.get((earlier + 1, later), False)
@@ -269,7 +269,7 @@ class _Places:
                 conditions.append(cast(cp_model.IntVar, ~following))
             done = self.until(later, x.forward) + self.until(earlier + 1, x.work)
             stored = self.until(later + 1, x.held) - self.until(earlier + 1, x.held)
-            most = x.pending * (x.room - stored) + _SCALE
+            most = x.pending * (x.slack - stored) + _SCALE
             spent = self.start[stage][later] - self.start[stage][0]
             cp.add(_SCALE * spent >= _SCALE * done - most).only_enforce_if(conditions)
 

@@ -33,7 +33,7 @@ class DevicesAlone(Questions):
         self.open = [
             device
             for device, stages in enumerate(problem.stages_on)
-            if stages and problem.devices[device].room is not None
+            if stages and problem.devices[device].slack is not None
             if sum(problem.microbatches[s] for s in stages) <= _MOST_PAIRED
             or not (gains(problem) and problem.has_modes)
         ]

@@ -141,8 +141,8 @@ def _tightest_first(problem: Problem, devices: Devices) -> list[int]:
     """Devices by the number of microbatches that their memory admits."""
 
     def admitted(device: int) -> float:
-        room = problem.devices[device].room
+        slack = problem.devices[device].slack
         held = sum(problem.stages[s].held_after_F for s in problem.stages_on[device])
-        return math.inf if room is None or not held else room / held
+        return math.inf if slack is None or not held else slack / held
 
     return sorted(devices, key=lambda d: (admitted(d), d))

@@ -46,7 +46,7 @@ def is_long(problem: Problem) -> bool:
     if (
         not problem.plain
         or len(problem.routes) > 1
-        or all(device.room is None for device in problem.devices)
+        or all(device.slack is None for device in problem.devices)
     ):
         return False
     return problem.routes[0].microbatches > _PER_DEVICE * len(problem.devices)
@@ -275,7 +275,7 @@ def makespan_model(few: Problem, known: RunBounds, upper: int, *, staircase: boo
     if known.objective == "makespan":
         model = build_model(few, "makespan", known.makespan(n), upper, staircase=staircase)
     else:
-        v = _model_with_room(few, upper, staircase=staircase)
+        v = _model_with_slack(few, upper, staircase=staircase)
         end = end_of(v, "span")
         least, most = v.times.at_least(known.makespan(n)), v.times.at_most(upper)
         v.cp.add_linear_constraint(end, least, most)
@@ -296,7 +296,7 @@ def step_model(few: Problem, known: RunBounds, upper: int, *, staircase: bool = 
     in the order of whatever schedule attains e(n): it cuts off none.
     """
     n = few.routes[0].microbatches - 1
-    v = _model_with_room(few, upper, staircase=staircase)
+    v = _model_with_slack(few, upper, staircase=staircase)
     times = v.times
     starts = _starts_with_known_steps(v, known)
     v.cp.add(starts[0] == 0)
@@ -305,7 +305,7 @@ def step_model(few: Problem, known: RunBounds, upper: int, *, staircase: bool = 
     return v
 
 
-def _model_with_room(few: Problem, upper: int, *, staircase: bool) -> Variables:
+def _model_with_slack(few: Problem, upper: int, *, staircase: bool) -> Variables:
     """Model the schedules, with time for everything, one op after the other, behind ``upper``."""
     all_of_them = few.routes[0].microbatches * one_by_one(few)
     times = model_times(few, upper + all_of_them)

@@ -254,7 +254,7 @@ class Nodes:
             after=ints(number[id(wait.after)] for wait in waits),
             delay=ints(wait.delay for wait in waits),
             begin=ints(begin),
-            room=ints(UNLIMITED if x.room is None else x.room for x in segments),
+            slack=ints(UNLIMITED if x.slack is None else x.slack for x in segments),
             held=ints(segment.least_held for segment in segments),
             apart=ints([self.problem.overlap is None]),
         )

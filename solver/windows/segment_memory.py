@@ -27,10 +27,10 @@ from pipesat.solver.windows.slots import FreeRow, Otherwise, Segment, Slot, now_
 
 
 def add_memory(segment: Segment) -> None:
-    """Keep a device's memory within its room at every event of its segment."""
+    """Keep a device's memory within its slack at every event of its segment."""
     cp, slots, pairs = segment.cp, segment.slots, segment.pairs
-    room = segment.problem.devices[segment.device].room
-    if room is None:
+    slack = segment.problem.devices[segment.device].slack
+    if slack is None:
         return
     longer = segment.otherwise
     held = Sum(0)
@@ -38,11 +38,11 @@ def add_memory(segment: Segment) -> None:
     for place, earlier in enumerate(segment.changes):
         levels.append((place, held.constant + max(earlier.at_start, earlier.net)))
         held.constant += earlier.net
-    _add_earlier(cp, room, levels, longer, len(levels))
+    _add_earlier(cp, slack, levels, longer, len(levels))
     most = held.constant + sum(max(0, more) for _, more, _ in longer)
     for _, more, literal in longer:
         held.add(more, literal)
-    if most + sum(max(x.memory.at_start for x in slot.alternatives) for slot in slots) <= room:
+    if most + sum(max(x.memory.at_start for x in slot.alternatives) for slot in slots) <= slack:
         return
     before = _SegmentBefore(segment)
     changing = [slot for slot in slots if any(x.memory.net for x in slot.alternatives)]
@@ -53,12 +53,12 @@ def add_memory(segment: Segment) -> None:
                 if slot is not event and (ended := before(slot, event)) is not False:
                     for change, literal in changed_by(cp, slot, ended):
                         total.add(change, literal)
-            total.at_most(cp, room, condition)
+            total.at_most(cp, slack, condition)
 
 
 def _add_earlier(
     cp: cp_model.CpModel,
-    room: int,
+    slack: int,
     levels: Sequence[tuple[int, int]],
     longer: Sequence[Otherwise],
     end: int,
@@ -75,15 +75,15 @@ def _add_earlier(
             if start <= since:
                 total.add(more, literal)
         held = [level for when, level in levels if since <= when < until]
-        total.at_most(cp, room - max(held, default=0), True)
+        total.at_most(cp, slack - max(held, default=0), True)
 
 
 def add_memory_over_time(
     segment: Segment, free: Mapping[int, FreeRow], slots: Mapping[Done, Slot]
 ) -> None:
-    """Keep a device's memory within its room at every moment from the segment's first on."""
-    if segment.room is not None:
-        _OverTime(segment, segment.room, free, slots).add()
+    """Keep a device's memory within its slack at every moment from the segment's first on."""
+    if segment.slack is not None:
+        _OverTime(segment, segment.slack, free, slots).add()
 
 
 class _Times(NamedTuple):
@@ -99,11 +99,11 @@ class _OverTime:
     def __init__(
         self,
         segment: Segment,
-        room: int,
+        slack: int,
         free: Mapping[int, FreeRow],
         slots: Mapping[Done, Slot],
     ) -> None:
-        self.segment, self.room, self.slots = segment, room, slots
+        self.segment, self.slack, self.slots = segment, slack, slots
         self.cp, self.graph, self.problem = segment.cp, segment.graph, segment.problem
         rows = {channel_of(self.problem, segment.device, part) for part in COPIES}
         own = [segment, *(free[row] for row in sorted(rows) if row in free)]
@@ -133,12 +133,12 @@ class _OverTime:
                     if variant.held != now.held:
                         longer.append(Otherwise(start, variant.held - now.held, chosen))
             before += self._in_the_past(key, now)
-        self.cp.add_cumulative(self.intervals, self.amounts, self.room)
+        self.cp.add_cumulative(self.intervals, self.amounts, self.slack)
         levels, held = [], 0
         for time, amount in sorted(before):
             held += amount
             levels.append((time, held))
-        _add_earlier(self.cp, self.room, levels, longer, self.begin)
+        _add_earlier(self.cp, self.slack, levels, longer, self.begin)
 
     def _number(self, key: Key, part: Part) -> int | None:
         return self.graph.number.get((key[0], part, key[1]))

@@ -72,7 +72,7 @@ class FreeRow:
     has made them. ``pairs`` is what may run as a pair.
     """
 
-    room: int | None = None
+    slack: int | None = None
 
     def __init__(
         self, graph: Graph, cp: cp_model.CpModel, number: int, places: tuple[int, int]
@@ -198,7 +198,7 @@ class Segment(FreeRow):
     ) -> None:
         super().__init__(graph, cp, device, places)
         self.problem, self.device, self.known = problem, device, known
-        self.room = problem.devices[device].room
+        self.slack = problem.devices[device].slack
         self.outside: dict[Key, int] = {}
         self.choices = self._choices(freedom, copied)
         self.slots = list(self._slots())

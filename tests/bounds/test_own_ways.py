@@ -72,9 +72,9 @@ def test_two_that_do_not_fit_at_once_come_one_after_the_other() -> None:
 
 
 @given(st.sets(st.integers(0, 12), min_size=2, max_size=4), st.integers(1, 12))
-def test_shares_of_what_fits_are_at_most_the_whole(sizes: set[int], room: int) -> None:
+def test_shares_of_what_fits_are_at_most_the_whole(sizes: set[int], slack: int) -> None:
     for count in range(1, 6):
         for held in combinations_with_replacement(sorted(sizes), count):
-            if sum(held) <= room:
-                for whole, share in shares(sizes, room):
+            if sum(held) <= slack:
+                for whole, share in shares(sizes, slack):
                     assert sum(map(share, held)) <= whole

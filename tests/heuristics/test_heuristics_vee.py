@@ -143,10 +143,10 @@ def order_of(*rows: str) -> tuple[tuple[Item, ...], ...]:
 
 
 def refitted(
-    problem: Problem, order: Order, room: list[int], patience: float
+    problem: Problem, order: Order, slack: list[int], patience: float
 ) -> tuple[Order, int, bool]:
     arrays, codes = coded(problem, order)
-    found = refitted_codes(arrays._replace(room=np.array(room)), codes, patience)
+    found = refitted_codes(arrays._replace(slack=np.array(slack)), codes, patience)
     return arrays_back(problem, arrays, found.order), found.end, found.fits
 
 

@@ -81,6 +81,24 @@ def test_one_word_for_one_thing(name: str) -> None:
     assert used == set(), BANNED
 
 
+def test_code_has_the_words_of_the_pages() -> None:
+    """Names, comments and docstrings; files call a placement ``vee``, what a curve is of ``lever``."""
+    banned = re.compile(
+        r"(?<![A-Za-z])(rooms?|vees?|levers?|rivals?|nobody|whoever)(?![A-Za-z])", re.I
+    )
+    stated = re.compile(
+        r"""["'`:.](vee|levers?)\b|def vee|loop(?:, .*)? or ``vee``|vee: two|, vee\b|vee/"""
+    )
+    found = {
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for folder in ("pipesat", "solver", "heuristics")
+        for path in (ROOT / folder).rglob("*.py")
+        for line in path.read_text().splitlines()
+        if banned.search(stated.sub("", line))
+    }
+    assert found == set()
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_the_first_use_of_a_word_links_to_the_glossary(page: str) -> None:
     if page == "CONTRIBUTING.md":

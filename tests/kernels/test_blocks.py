@@ -36,7 +36,7 @@ def test_the_same_orders_as_by_definition(seed: int) -> None:
         order = order_of(problem, arrays, codes)
         assert order == building_blocks.order_by_block(problem, ranks, block)
         for patience in (0.25, 1.0):
-            room = [chance.randint(0, 12 * p) for _ in range(p)]
-            made = refitted(arrays._replace(room=np.array(room)), codes, patience)
+            slack = [chance.randint(0, 12 * p) for _ in range(p)]
+            made = refitted(arrays._replace(slack=np.array(slack)), codes, patience)
             again = order_of(problem, arrays, made.order), made.end, made.fits
-            assert again == refit.refitted(problem, order, room, patience)
+            assert again == refit.refitted(problem, order, slack, patience)

@@ -64,7 +64,7 @@ def test_passes_are_as_long_as_their_orders_and_keep_to_memory(seed: int) -> Non
         for device, (begin, end) in enumerate(pairwise(jobs.begin)):
             own = walk.row[begin:end]
             held = np.cumsum(jobs.net[own]) - jobs.net[own] + jobs.taken[own]
-            assert max(held, default=0) <= jobs.room[device]
+            assert max(held, default=0) <= jobs.slack[device]
 
 
 def test_room_is_left_for_copies_as_far_as_the_order_allows() -> None:
@@ -73,4 +73,4 @@ def test_room_is_left_for_copies_as_far_as_the_order_allows() -> None:
     order = next(list_schedules(problem)).order
     most = [max(np.cumsum([{"F": 1, "B": 0, "W": -1}[op.kind] for op in row])) for row in order]
     jobs = packer(problem, order, [2, 2, 2], Random(0)).jobs
-    assert jobs.room.tolist() == [max(2, held) for held in most]
+    assert jobs.slack.tolist() == [max(2, held) for held in most]

@@ -9,7 +9,7 @@ import pytest
 
 from pipesat.core.errors import BadInput
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.kernels.timing import ends_of, makespan_of, over_room, sequenced, tails_of
+from pipesat.kernels.timing import ends_of, makespan_of, over_slack, sequenced, tails_of
 from pipesat.problem.ops import members
 from pipesat.problem.plain_problems import without_modes
 from pipesat.problem.problem import Problem
@@ -76,13 +76,13 @@ def test_times_and_memory_are_those_of_the_rules(seed: int) -> None:
     assert max(through) == max(ends)
     over = []
     for device, row in enumerate(order):
-        held, room = 0, problem.devices[device].room
+        held, slack = 0, problem.devices[device].slack
         for item in row:
             change = memory_in_order(problem, item)
-            if room is not None and held + change.at_start > room:
+            if slack is not None and held + change.at_start > slack:
                 over.append(device)
             held += change.net
-    assert over_room(arrays, codes) == min(over, default=-1)
+    assert over_slack(arrays, codes) == min(over, default=-1)
 
 
 def test_an_order_that_waits_in_a_circle_has_no_makespan() -> None:

@@ -39,7 +39,7 @@ def drawn(seed: int) -> tuple[WindowNodes, Matrix]:
         after=np.array([after for _, after in waits]),
         delay=np.array([chance.randint(0, 3) for _ in waits]),
         begin=np.array([0, COUNT]),
-        room=np.array([chance.randint(4, 7)]),
+        slack=np.array([chance.randint(4, 7)]),
         held=np.array([chance.randint(0, 3)]),
         apart=np.array([1]),
     ), first
@@ -54,7 +54,7 @@ def schedules(n: WindowNodes) -> Iterator[dict[int, tuple[int, int]]]:
             ready, valid = 0, True
             for node in order:
                 valid &= all(b in start for b, a, _ in waits if a == node)
-                valid &= held + max(0, n.taken[node]) <= n.room[0]
+                valid &= held + max(0, n.taken[node]) <= n.slack[0]
                 held += int(n.net[node])
                 known = [start[b] + n.least[b] + d for b, a, d in waits if a == node and b in start]
                 start[node] = int(max([ready, n.low[node], *known]))
@@ -102,7 +102,7 @@ def test_memory_and_loads_decide_an_order() -> None:
         after=np.array([1, 2, 3]),
         delay=np.zeros(3, np.int64),
         begin=np.array([0, 4]),
-        room=np.array([3]),
+        slack=np.array([3]),
         held=np.array([0]),
         apart=np.array([1]),
     )

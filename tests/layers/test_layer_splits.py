@@ -93,13 +93,13 @@ def cases(draw: st.DrawFn, placements: Sequence[str]) -> tuple[Layers, Pipeline,
     chunks = draw(st.integers(2, 3)) if placement == "loop3" else 2
     name = "loop" if placement.startswith("loop") else placement
     m = draw(st.integers(1, 4))
-    room = draw(st.none() | st.integers(0, 30))
+    slack = draw(st.none() | st.integers(0, 30))
     pipeline = Pipeline(
         devices=p,
         microbatches=m,
         placement=name,
         chunks=chunks,
-        memory=room,  # type: ignore[arg-type]
+        memory=slack,  # type: ignore[arg-type]
     )
     count = draw(st.integers(pipeline.stages, max(pipeline.stages, 8)))
     amount = st.integers(0, 6)
@@ -282,14 +282,14 @@ def test_stages_recompute_where_they_must(placement: str) -> None:
 
 
 @given(st.integers(10, 70), st.integers(1, 3), st.integers(1, 3))
-def test_a_chain_chooses_where_to_recompute_exactly(room: int, one: int, two: int) -> None:
+def test_a_chain_chooses_where_to_recompute_exactly(slack: int, one: int, two: int) -> None:
     layers = layers_of(RECOMPUTED)
-    pipeline = Pipeline(devices=2, microbatches=9, memory=room)
+    pipeline = Pipeline(devices=2, microbatches=9, memory=slack)
     options = [
         work(layers, parts, pipeline, again)
         for parts in all_partitions(6, 2)
         for again in product((False, True), repeat=2)
-        if max(needs(layers, parts, pipeline, (one, two), again)) <= room
+        if max(needs(layers, parts, pipeline, (one, two), again)) <= slack
     ]
     if not options:
         with pytest.raises(Infeasible):

@@ -234,11 +234,11 @@ class _Model:
                 hold(most, bw.start, bw.end, fused)
                 hold(max(most, x.w), b.start, b.end, split)
                 hold(x.w, b.end, w.end, split)
-        room = capacity - self.pipe.static[device]
-        if room < 0:
+        slack = capacity - self.pipe.static[device]
+        if slack < 0:
             self.cp.add_bool_or([])
         elif held:
-            self.cp.add_cumulative(held, amounts, room)
+            self.cp.add_cumulative(held, amounts, slack)
 
     def _value(self, objective: str) -> Any:
         """The objective; copies do not count."""

@@ -300,13 +300,13 @@ def _device(chance: Random, held: int, memory: str, counts: tuple[int, int]) -> 
     largest, microbatches = counts
     one = largest * held
     rest = one * (microbatches - 1)
-    room = {
+    slack = {
         "ample": one + rest,
         "enough": one + chance.randint(0, rest // 2),
         "tight": one,
         "any": chance.randint(0, one + rest // 2 + 1),
     }[memory]
-    return device | {"memory": device["static"] + room}
+    return device | {"memory": device["static"] + slack}
 
 
 FIT = ("none", "ample", "enough", "enough", "tight")

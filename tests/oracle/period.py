@@ -131,8 +131,11 @@ class _Machine:
             modes = (*one.modes, start.mode) if start.kind == "F" else one.modes
             own[start.number] = one._replace(kind=start.kind, left=time, modes=modes)
         for device in {self.pipe.home[start.stage] for start, _ in starts}:
-            room = self.pipe.memory[device]
-            if room is not None and self.held(tuple(own), device) + self.pipe.static[device] > room:
+            slack = self.pipe.memory[device]
+            if (
+                slack is not None
+                and self.held(tuple(own), device) + self.pipe.static[device] > slack
+            ):
                 return None
         later = [self._later(one) for one in own]
         there = [one for one in later if one.weights or one.place < 2 * len(self.stages)]

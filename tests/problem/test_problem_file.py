@@ -106,7 +106,7 @@ def test_defaults() -> None:
 
 def test_null_memory_is_unlimited() -> None:
     (device,) = parse_problem(small(devices=[{"memory": None, "static": 7}])).devices
-    assert (device.memory, device.room) == (None, None)
+    assert (device.memory, device.slack) == (None, None)
 
 
 def test_a_fused_backward_of_zero_is_not_the_default() -> None:

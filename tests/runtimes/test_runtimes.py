@@ -456,7 +456,7 @@ def either_way(number: int) -> dict[str, Any]:
     """A tiny problem in which neither way is surely better: a whole backward is cheaper by some."""
     draw = Random(number)
     devices = draw.choice((2, 2, 3))
-    room = draw.choice((None, 2, 3))
+    slack = draw.choice((None, 2, 3))
     stages = []
     for device in range(devices):
         b, w = draw.randint(1, 2), draw.randint(1, 2)
@@ -467,7 +467,7 @@ def either_way(number: int) -> dict[str, Any]:
     return {
         "format": "pipesat.problem/1",
         "microbatches": draw.choice((1, 2, 2, 3)) if devices == 2 else 2,
-        "devices": [{} if room is None else {"memory": room} for _ in range(devices)],
+        "devices": [{} if slack is None else {"memory": slack} for _ in range(devices)],
         "stages": stages,
         "comm": {"default": draw.randint(0, 1)},
     }

@@ -28,7 +28,7 @@ from pipesat.core.torch_releases import (
     release_named,
 )
 from pipesat.layers.layer import Layer, Layers
-from pipesat.layers.linear_costs import rooms
+from pipesat.layers.linear_costs import slacks
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import static_of_devices, with_buffers
 from pipesat.problem.costs import Costs
@@ -145,7 +145,7 @@ def test_no_partition_has_more_room_than_the_bound_allows(placement: Any, chunks
     parts = [range(each * k, each * k + each) for k in range(shape.stages)]
     static, before = (static_of_devices(layers, parts, one) for one in (shape, plain))
     taken = [a - b for a, b in zip(static, before, strict=True)]
-    assert [1000 - room for room in rooms(layers, shape)] == taken  # equal outputs: exactly
+    assert [1000 - slack for slack in slacks(layers, shape)] == taken  # equal outputs: exactly
     assert sum(taken) == 24 * 2 * (shape.stages - 1)
 
 

@@ -143,15 +143,15 @@ def test_stairs_by_hand() -> None:
 @given(problems(max_devices=1, max_stages=1))
 def test_stairs_are_exactly_the_minimal_pairs(problem: Problem) -> None:
     (stage,) = problem.stages
-    room = problem.devices[0].room
+    slack = problem.devices[0].slack
     a, w = stage.held_after_F, stage.held_after_B
-    if room is None or not a or w > a:
+    if slack is None or not a or w > a:
         return
     for k in range(6):
         pairs = itertools.product(range(k + 1), range(k + 1))
-        fit = [(j, b) for j, b in pairs if j <= b and a * (k + 1 - b) + w * (b - j) <= room]
+        fit = [(j, b) for j, b in pairs if j <= b and a * (k + 1 - b) + w * (b - j) <= slack]
         minimal = [x for x in fit if not any(y != x and y[0] <= x[0] and y[1] <= x[1] for y in fit)]
-        assert stairs(a, w, room, k) == sorted(minimal)
+        assert stairs(a, w, slack, k) == sorted(minimal)
 
 
 def test_times_are_divided_by_their_common_factor() -> None:

@@ -62,8 +62,8 @@ def least_schedule(
     return None if solver is None else (solver.value(model.value), model.schedule(solver, WHOLE))
 
 
-def most_work(items: Sequence[tuple[int, int, int]], room: int | None) -> int:
+def most_work(items: Sequence[tuple[int, int, int]], slack: int | None) -> int:
     """Upper bound on the work that memory admits, of items ``(size, work, count)``."""
     kinds = Knapsack([[(size, work)] for size, work, _ in items])
-    found: int = kinds.most([count for *_, count in items], room)
+    found: int = kinds.most([count for *_, count in items], slack)
     return found

@@ -1,7 +1,7 @@
-"""What memory buys depends on what a schedule may do to save it: a curve for each lever.
+"""What memory buys depends on what a schedule may do to save it: a curve for each choice.
 
-A lever is a choice of memory modes that microbatches may run in, besides keep: none of them, each
-on its own, all. A schedule of fewer modes is one of more, so later curves are never worse.
+A choice of modes is what microbatches may run in besides keep: no other mode, each on its own,
+all. A schedule of fewer modes is one of more, so later curves are never worse.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pipesat.problem.stage import KEEP
 from pipesat.schedule.schedule import Schedule
 
 Curves = Mapping[str | None, Frontier]
-"""By placement or lever; ``None`` for the problem as it is."""
+"""By placement or choice of modes; ``None`` for the problem as it is."""
 
 _SHARES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))  # of 1F1B's activations
 _WAITING = f"waiting ({KEEP})"
 
 
-def with_levers(problem: Problem) -> dict[str | None, Problem]:
-    """Return the problem once per lever: keep alone, each mode by name, all modes.
+def with_choices(problem: Problem) -> dict[str | None, Problem]:
+    """Return the problem once per choice of modes: keep alone, each mode by name, all modes.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def caps_to_compare(problem: Problem) -> list[int]:
 
 @dataclass(frozen=True)
 class Compared:
-    """What is proven of each lever's best value at one capacity."""
+    """What is proven of the best value of each choice of modes at one capacity."""
 
     cap: int
     share: float | None
@@ -100,21 +100,21 @@ class Compared:
 
     @property
     def best(self) -> str | None:
-        """The lever of the least value; of several, the one of fewest modes."""
+        """The choice of modes of the least value; of several, the one of fewest modes."""
         known = {name: s.value for name, s in self.standings.items() if s.value is not None}
         return min(known, key=lambda name: known[name], default=None)
 
     def document(self) -> dict[str, Any]:
         """Return it as an entry of ``frontier.json``."""
-        levers = {
+        choices = {
             name: {"status": s.status, "value": s.value, "lower_bound": s.bound, "gap": s.gap}
             for name, s in self.standings.items()
         }
-        return {"cap": self.cap, "share_of_1f1b": self.share, "best": self.best, "levers": levers}
+        return {"cap": self.cap, "share_of_1f1b": self.share, "best": self.best, "levers": choices}
 
 
 def compared(curves: Curves, cap: int) -> Compared:
-    """Return what each lever's curve says at a capacity."""
+    """Return what the curve of each choice of modes says at a capacity."""
     standings = {}
     for name, frontier in curves.items():
         possible = cap >= least_feasible_cap(frontier.curve.problem)
@@ -125,7 +125,7 @@ def compared(curves: Curves, cap: int) -> Compared:
 
 
 def comparison(rows: list[Compared], problem: Problem) -> Table:
-    """Return the best of each lever, a line per capacity, and what is proven of it."""
+    """Return the best of each choice of modes, a line per capacity, and what is proven of it."""
     cells = [
         {"cap": row.cap, "share_of_1f1b": row.share}
         | {name: _said(found, problem.time_unit) for name, found in row.standings.items()}
@@ -136,7 +136,7 @@ def comparison(rows: list[Compared], problem: Problem) -> Table:
 
 
 def answers(curves: Curves, rows: list[Compared]) -> Facts:
-    """Say what the levers buy where it matters most, and from where on memory does not matter."""
+    """Say what modes buy where it matters most, and from where on memory does not matter."""
     some = next(iter(curves.values()))
     problem, unit = some.curve.problem, some.curve.problem.time_unit
     own, found = own_cap(problem), list[tuple[str, str]]()

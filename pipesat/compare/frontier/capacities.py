@@ -57,7 +57,7 @@ class Scale1F1B:
 
     ``activations`` is the most that 1F1B holds on a device if the layers are cut into one stage
     per device, ``max over d of min(p - d, m) * held_after_F``; ``static`` is the largest static
-    part of any device, so that the same x means the same room on the fullest.
+    part of any device, so that the same x means the same slack on the fullest.
     """
 
     static: int

@@ -41,10 +41,10 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Frontiers(Displayed):
-    """Curves of value against memory, by placement or lever; ``None`` for the problem as it is.
+    """Curves of value against memory, by placement or modes; ``None`` for the problem as it is.
 
     ``about`` has what the document says besides: seed, workers, versions, the layers stated.
-    ``compared_at`` has the capacities at which levers are held beside each other.
+    ``compared_at`` has the capacities at which choices of modes are held beside each other.
     """
 
     curves: Curves
@@ -198,13 +198,13 @@ class Frontiers(Displayed):
         return {f"frontier.{kind}": data for kind, data in drawn.items()}
 
     def compared(self) -> list[Compared]:
-        """Return what each lever reaches at the same few capacities."""
+        """Return what each choice of modes reaches at the same few capacities."""
         return [compared(self.curves, cap) for cap in self.compared_at]
 
     def _named(self, name: str | None) -> dict[str, str | None]:
         """A curve's name under what it stands for."""
-        placement, lever = (None, name) if self.by_mode else (name, None)
-        return {"placement": placement, "lever": lever}
+        placement, choice = (None, name) if self.by_mode else (name, None)
+        return {"placement": placement, "lever": choice}
 
 
 def _home(name: str | None, cap: Cap) -> Path:

@@ -81,7 +81,7 @@ def frontier(
     NotApplicable
         If other placements are asked for, and devices do not hold exactly one stage of one route.
     """
-    from pipesat.compare.frontier.by_mode import caps_to_compare, own_cap, with_levers
+    from pipesat.compare.frontier.by_mode import caps_to_compare, own_cap, with_choices
     from pipesat.compare.frontier.capacities import least_feasible_cap, readable_caps
     from pipesat.compare.frontier.frontiers import Frontiers
     from pipesat.solver import SolveOptions  # slow to import
@@ -97,7 +97,7 @@ def frontier(
         raise BadInput("expected placements or by_mode, not both", where="by_mode")
     remarks, release = documents_of(problem.remarks), released(target, version)
     problem = problem_for(problem, target)
-    placed = with_levers(problem) if by_mode else _placed(problem, placements, stated)
+    placed = with_choices(problem) if by_mode else _placed(problem, placements, stated)
     require_once("caps", caps or ())
     compared: list[int] = []
     chosen: dict[str | None, list[int]] = {}

@@ -1,4 +1,4 @@
-"""``balance`` over replicas: the best deal that a search finds, its rivals, and what none beats."""
+"""``balance`` over replicas: the best deal found, what it is held against, what none beats."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def dealt(
     replay = replay_of(problem, schedule, places)
     given = [1] * len(costs) if lengths is None else lengths
     load = checked_load(replay, costs, given, tokens, replicas)
-    _require_room(load)
+    _require_fit(load)
     typical = load.costs[:, :-1].mean(axis=0) * (len(costs) / replicas)
     few = len(costs) <= _FEW
     late = lambda: clock.stop() or (not few and clock.elapsed > _RULES * clock.limit)  # noqa: E731
@@ -158,7 +158,7 @@ def _costs(
     return costs_of_lengths(problem, lengths, reference, quadratic), route.microbatches
 
 
-def _require_room(load: Load) -> None:
+def _require_fit(load: Load) -> None:
     """Raise :class:`Infeasible` where it is proven that no assignment fits."""
     total, m = int(load.tokens.sum()), load.replay.places
     if load.cap is not None:
@@ -170,15 +170,15 @@ def _require_room(load: Load) -> None:
         if large > load.count:
             text = f"{large} sequences have more than half of the {load.cap} tokens that a "
             raise Infeasible(f"{text}microbatch may have, and there are {load.count} of these")
-    if not load.costs[:, load.replay.timed].min() or not load.replay.rooms or m > _PLACES:
+    if not load.costs[:, load.replay.timed].min() or not load.replay.slacks or m > _PLACES:
         return  # an op of no length may hold nothing
-    for room, row in load.replay.rooms:
+    for slack, row in load.replay.slacks:
         places = {*load.replay.arrays.held[row].tolist()}
         total, instants = int(load.costs[:, [*places]].sum()), load.replay.instants(row)
-        if total > room * load.replicas * instants:
+        if total > slack * load.replicas * instants:
             raise Infeasible(
                 f"stage {load.replay.ops[row[0]].stage} holds {total} for all sequences, so a "
-                f"replica at least {-(-total // (load.replicas * instants))} at once, of {room}"
+                f"replica at least {-(-total // (load.replicas * instants))} at once, of {slack}"
             )
     least = np.repeat(load.costs.min(axis=0)[:, None], m, axis=1)[:, :, None]
     cases = np.repeat(least, m, axis=2)

@@ -2,7 +2,7 @@
 
 A round tries some hundred exchanges at once and replays them together. Each of the slowest replicas
 is paired with another one, and keeps the exchange after which the slower of both is fastest; or
-replicas change within themselves, each for its own sake, which makes room for what others give.
+replicas change within themselves, each for its own sake, which leaves place for what others give.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def by_shares(load: Load, shares: Floats) -> Replicas:
         aside = []
         while lacks and left[lacks[0][1:]] < tokens[item]:
             aside.append(heappop(lacks))
-        if not lacks:  # no microbatch has room: the emptiest is overfull, and search may mend it
+        if not lacks:  # no microbatch has slack: the emptiest is overfull, and search may mend it
             lacks, aside = aside, []
             heapify(lacks)
         lack, replica, place = lacks[0]

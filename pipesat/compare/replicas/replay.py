@@ -58,16 +58,16 @@ class Replay:
         for number, device in enumerate(sequence.device):
             rows[device].append(number)
         self.last = np.array([row[-1] + 1 for row in rows if row])
-        self.rooms = [
-            (device.room, row)
+        self.slacks = [
+            (device.slack, row)
             for device, row in zip(problem.devices, rows, strict=True)
-            if device.room is not None and row
+            if device.slack is not None and row
         ]
-        self.room = arrays_of(problem).room
+        self.slack = arrays_of(problem).slack
         lengths = [column(op.stage, op.kind) for op in self.ops]
         delays = [_delay_of(problem, op) for op in self.ops]
-        held = [column(op.stage, HELD[0]) if self.rooms else -1 for op in self.ops]
-        more = {column(op.stage, key) for op in self.ops for key in HELD if self.rooms}
+        held = [column(op.stage, HELD[0]) if self.slacks else -1 for op in self.ops]
+        more = {column(op.stage, key) for op in self.ops for key in HELD if self.slacks}
         self.columns = sorted({*lengths, *delays, *more} - {-1})
         place = {number: at for at, number in enumerate(self.columns)} | {-1: -1}
         self.arrays = RouteOps(
@@ -123,9 +123,9 @@ class Replay:
 
     def excess(self, costs: Ints) -> Ints:
         """Most by which each case exceeds a device's memory, op by op; 0: it fits."""
-        if not self.rooms:
+        if not self.slacks:
             return np.zeros(costs.shape[2], np.int64)
-        excess: Ints = excess_in_cases(self.arrays, np.ascontiguousarray(costs), self.room)
+        excess: Ints = excess_in_cases(self.arrays, np.ascontiguousarray(costs), self.slack)
         return excess
 
 

@@ -34,10 +34,10 @@ LARGEST: Final = 4_000_000
 _LETTER: Final[dict[Kind, str]] = {"F": "F", "B": "B", "W": "W", "BW": "X"}
 
 
-def case_data(case: Comparison, room: int = LARGEST) -> dict[str, Any]:
+def case_data(case: Comparison, left: int = LARGEST) -> dict[str, Any]:
     """Return everything that the timeline of one case needs.
 
-    The solver's schedule is always there; of the others, those that fit into ``room`` bytes.
+    The solver's schedule is always there; of the others, those that fit into ``left`` bytes.
     """
     result = case.result
     problem = result.problem
@@ -52,9 +52,9 @@ def case_data(case: Comparison, room: int = LARGEST) -> dict[str, Any]:
         else:
             entry |= schedule_data(problem, row.schedule)
             size = len(json.dumps(entry, separators=(",", ":")))
-            if schedules and size > room:
+            if schedules and size > left:
                 continue
-            room -= size
+            left -= size
             first_with[devices] = row.name
         schedules.append(entry)
     stages, amounts = _stages(problem)

@@ -25,7 +25,7 @@ from pipesat.layers.profile.profile_file import LINKS_FORMAT, LinksModel, write_
 from pipesat.measure.processes.connection import connected, local_rank
 
 SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 24)
-"""Bytes of the messages, where nobody asks for others."""
+"""Bytes of the messages, where no one asks for others."""
 _SAMPLES = 20
 _WARMUP = 5
 _TIMEOUT = 600.0  # seconds of each communication

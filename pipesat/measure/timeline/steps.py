@@ -254,13 +254,13 @@ def _named(
     for rows in found.values() if trace.chunks == 2 else ():
         first = {r.rank: r.start for r in rows if (r.kind, r.stage, r.microbatch) == ("F", 1, 0)}
         turns.append(first.get(0, 0.0) > first.get(ranks - 1, 0.0))
-    vee = sum(turns) * 2 > len(turns)
+    v_shape = sum(turns) * 2 > len(turns)
     named: dict[tuple[int, int], dict[Op, TraceRow]] = {key: {} for key in found}
     homes: dict[int, int] = {}
     for key, row in ((key, row) for key, rows in found.items() for row in rows):
         stage = row.stage or 0
         if trace.chunks:
-            back = vee and stage
+            back = v_shape and stage
             stage = 2 * ranks - 1 - row.rank if back else stage * ranks + row.rank
         op = Op(stage, row.kind, row.microbatch or 0)
         if (home := homes.setdefault(stage, row.rank)) != row.rank:

@@ -63,8 +63,8 @@ def problem_of(
     """Return the problem of one step, with the costs of its replica, in us.
 
     Without memory given, a stage holds one activation per microbatch from F to the end of its last
-    backward, and a device has room for as many as its order held. Of a backward that did not run in
-    both forms, the other one is not known: such a stage has only the form that ran, but with
+    backward, and a device has memory for as many as its order held. Of a backward that did not run
+    in both forms, the other one is not known: such a stage has only the form that ran, but with
     ``split``, the part of a whole backward that B is assumed to take (else B and W are written as
     halves, which no schedule of it has).
     """
@@ -104,11 +104,11 @@ def problem_of(
         form = "split" if "BW" not in ran else "either" if "B" in ran else form
         held_after = {"held_after_F": after, "held_after_B": after}
         stages.append(Stage(home, **amounts(stage, usual), **held_after, backward=form))
-    room = one_of("memory", given.memory, steps.devices) if held else most_held(step.order)
+    slack = one_of("memory", given.memory, steps.devices) if held else most_held(step.order)
     static = one_of("static", given.static or "0", steps.devices)
     devices = (
         Device(f"rank {rank}", capacity, taken)
-        for rank, (capacity, taken) in enumerate(zip(room, static, strict=True))
+        for rank, (capacity, taken) in enumerate(zip(slack, static, strict=True))
     )
     link, numbers = Link(round(delay), round(delay)), range(len(stages))
     route = Route((*numbers,), steps.microbatches)

@@ -203,16 +203,16 @@ def read_framework(
     for one in fragments(exported):
         single = one.schedule == "PipelineScheduleSingle"
         stages = one.ranks * (2 - single) if one.parts is None else len(one.parts)
-        vee = one.schedule == "ZBVZeroBubble"
+        v_shape = one.schedule == "ZBVZeroBubble"
         chunks, rest = divmod(stages, one.ranks)
         if (
             rest
             or (chunks == 1) != single
-            or (vee and chunks != 2)
+            or (v_shape and chunks != 2)
             or one.batch % one.microbatch_size
         ):
             raise BadInput("it cannot place or feed these stages", value=str(one))
-        place = Geometry("vee", one.ranks) if vee else Geometry("loop", one.ranks, chunks)
+        place = Geometry("vee", one.ranks) if v_shape else Geometry("loop", one.ranks, chunks)
         found = {
             "csv": one.csv,
             "microbatches": one.batch // one.microbatch_size,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipesat.check.checker import check
-from pipesat.compare.frontier.by_mode import caps_to_compare, with_levers
+from pipesat.compare.frontier.by_mode import caps_to_compare, with_choices
 from pipesat.compare.frontier.capacities import at_cap, attainable, least_feasible_cap
 from pipesat.compare.frontier.memory import frontier, min_memory
 from pipesat.core.errors import BadInput
@@ -43,7 +43,7 @@ def two_devices() -> dict[str, Any]:
 def test_levers_are_the_modes_one_by_one_and_together() -> None:
     document = two_devices()
     document["stages"][1]["modes"] = [_OFFLOAD]
-    found = with_levers(parse_problem(document))
+    found = with_choices(parse_problem(document))
     assert list(found) == ["keep", "recompute", "offload", "recompute or offload"]
     names = {
         lever: [[mode.name for mode in stage.modes] for stage in problem.stages]
@@ -95,7 +95,7 @@ def test_levers_beside_each_other() -> None:
     assert list(rows) == [4, 5, 6]
     for cap, row in rows.items():
         for lever, standing in row.standings.items():
-            document = dict(at_cap(with_levers(problem)[lever], cap).document)
+            document = dict(at_cap(with_choices(problem)[lever], cap).document)
             best = optimum(document, at_most=standing.value)
             assert standing.bound is not None
             assert best is not None

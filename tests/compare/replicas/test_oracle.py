@@ -39,7 +39,7 @@ def together(rows: Sequence[Row]) -> Row:
     return [[sum(parts) for parts in zip(*stage, strict=True)] for stage in zip(*rows, strict=True)]
 
 
-def makespan(parts: Sequence[Row], rooms: Sequence[int | None]) -> int | None:
+def makespan(parts: Sequence[Row], slacks: Sequence[int | None]) -> int | None:
     """1F1B, each op as early as possible; ``None`` if a device holds more than it may."""
     p, m = len(parts[0]), len(parts)
     rows = []
@@ -51,8 +51,8 @@ def makespan(parts: Sequence[Row], rooms: Sequence[int | None]) -> int | None:
         held = 0
         for kind, k in row:
             held += parts[k][rank][2] * (1 if kind == "F" else -1)
-            room = rooms[rank]
-            if room is not None and held > room:
+            slack = slacks[rank]
+            if slack is not None and held > slack:
                 return None
         rows.append(row)
     end: dict[tuple[str, int, int], int] = {}
@@ -77,7 +77,12 @@ def makespan(parts: Sequence[Row], rooms: Sequence[int | None]) -> int | None:
 
 
 def best_of_all(
-    costs: Sequence[Row], lengths: Sequence[int], replicas: int, m: int, cap: int | None, rooms: Any
+    costs: Sequence[Row],
+    lengths: Sequence[int],
+    replicas: int,
+    m: int,
+    cap: int | None,
+    slacks: Any,
 ) -> int | None:
     """Try every assignment; replicas are equal, so each order of a set is timed once."""
     known: dict[Any, int | None] = {}
@@ -86,7 +91,7 @@ def best_of_all(
         key = tuple(sorted(parts))
         if key not in known:
             rows = [together([costs[n] for n in part]) for part in key]
-            times = (makespan([rows[k] for k in order], rooms) for order in permutations(range(m)))
+            times = (makespan([rows[k] for k in order], slacks) for order in permutations(range(m)))
             known[key] = min((t for t in times if t is not None), default=None)
         return known[key]
 
@@ -129,9 +134,9 @@ def test_the_best_of_all_deals_is_found(seed: int) -> None:
     problem, lengths, replicas, tokens, share = case(seed)
     document = dict(problem.document) | {"comm": problem.document.get("comm") or {"default": 0}}
     costs = [taken(document, length, 4, share) for length in lengths]
-    rooms = [device.memory for device in problem.devices]
+    slacks = [device.memory for device in problem.devices]
     m = problem.routes[0].microbatches
-    truth = best_of_all(costs, lengths, replicas, m, tokens, rooms)
+    truth = best_of_all(costs, lengths, replicas, m, tokens, slacks)
     options: dict[str, Any] = {"replicas": replicas, "tokens": tokens, "time_limit": 1}
     options |= {"lengths": lengths, "reference": 4, "quadratic": Fraction(share)}
     try:
@@ -145,5 +150,5 @@ def test_the_best_of_all_deals_is_found(seed: int) -> None:
     assert found.lower_bound <= truth
     assert found.any_bound.value <= truth
     for makes, row in zip(found.makespans, found.replicas, strict=True):
-        assert makes == makespan([together([costs[n] for n in part]) for part in row], rooms)
+        assert makes == makespan([together([costs[n] for n in part]) for part in row], slacks)
     assert sorted(n for row in found.replicas for part in row for n in part) == [*range(len(costs))]

@@ -55,8 +55,8 @@ def test_a_replay_times_what_the_schedule_does(name: str) -> None:
         assert pipesat.check(one, timed) == []
         assert makespan == timed.makespan == time_order(one, timed.order).makespan
     peaks = peak_memory(one, BASELINES[name](one))
-    room = 10**6 + replay.excess(costs[:, :, -1:] * 10**6)[0]
-    assert room == 10**6 * max(peaks)
+    slack = 10**6 + replay.excess(costs[:, :, -1:] * 10**6)[0]
+    assert slack == 10**6 * max(peaks)
 
 
 def test_a_class_may_have_its_delays_outright() -> None:

@@ -254,7 +254,7 @@ def test_equal_schedules_stand_there_once_and_what_finds_no_room_is_left_out() -
     entries = {entry["name"]: entry for entry in case_data(case)["schedules"]}
     assert entries["zb-h1"]["sameAs"] == "solver"
     assert "devices" in entries["gpipe"]
-    kept = [entry["name"] for entry in case_data(case, room=0)["schedules"]]
+    kept = [entry["name"] for entry in case_data(case, left=0)["schedules"]]
     assert kept == ["solver", "zb-h1"]  # the latter needs no room
 
 

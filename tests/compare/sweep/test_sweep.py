@@ -151,7 +151,7 @@ def test_a_profile_takes_amounts_with_units(save: Save) -> None:
     first, second = problem.stages
     # two microbatches in flight on the first device, one on the second
     peak = max(2 * first.held_after_F, second.held_after_F)
-    assert [device.room for device in problem.devices] == [peak, peak]
+    assert [device.slack for device in problem.devices] == [peak, peak]
 
 
 def test_the_page_and_the_example(save: Save) -> None:

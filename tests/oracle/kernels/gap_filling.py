@@ -91,7 +91,7 @@ class _Rank:
         self.held, self.kept = data.held_after_F, data.held_after_B
         self.excess_fused = max(0, data.held_in_backward - self.held)
         self.excess = max(self.excess_fused, self.kept - self.held)
-        self.room = problem.devices[data.device].room
+        self.slack = problem.devices[data.device].slack
         self.microbatches = problem.microbatches[self.stage]
         self.may_fuse = data.may_fuse
         fused = data.may_fuse and (d in switches.fused_ranks or not data.may_split)
@@ -116,10 +116,10 @@ class _Rank:
 
     def _limit(self, p: int, d: int) -> int:
         most = self.microbatches
-        if self.room is not None and self.held:
+        if self.slack is not None and self.held:
             splits = self.switches.fuse == "split" or not self.may_fuse
             reserve = self.excess if splits and self.backward == "B" else self.excess_fused
-            most = max(1, min(most, (self.room - reserve) // self.held))
+            most = max(1, min(most, (self.slack - reserve) // self.held))
         if self.switches.depth in ("memory", "least idle"):
             return most
         slope = -(-most * (p - d) // p)
@@ -185,9 +185,11 @@ class _Rank:
 
     def _drains(self, amount: int) -> int:
         """How many W have to run before ``amount`` fits; more than there are if it cannot."""
-        if self.room is None or self.used + amount <= self.room:
+        if self.slack is None or self.used + amount <= self.slack:
             return 0
-        return -(-(self.used + amount - self.room) // self.kept) if self.kept else len(self.due) + 1
+        return (
+            -(-(self.used + amount - self.slack) // self.kept) if self.kept else len(self.due) + 1
+        )
 
     def fill(self, step: _Step, worst: int) -> None:
         """Run the W that memory needs, those that the gap holds, and one that is worth a delay."""

@@ -102,9 +102,9 @@ class Greedy:
         ]
 
     def _fits(self, device: int, item: Item) -> bool:
-        room = self.problem.devices[device].room
+        slack = self.problem.devices[device].slack
         return (
-            room is None or self.held[device] + memory_change(self.problem, item).at_start <= room
+            slack is None or self.held[device] + memory_change(self.problem, item).at_start <= slack
         )
 
     def _backward(self, known: list[tuple[int, int, int]], device: int, now: int) -> Op | None:
@@ -187,12 +187,12 @@ class Greedy:
 
     def _forward_is_safe(self, device: int, op: Op) -> bool:
         """Whether a forward fits now and leaves every launched microbatch able to finish."""
-        room = self.problem.devices[device].room
-        if room is None:
+        slack = self.problem.devices[device].slack
+        if slack is None:
             return True
         if not self._fits(device, op):
             return False
-        free = room - self.active[device] - self._activation(op)
+        free = slack - self.active[device] - self._activation(op)
         if free >= self.need[device]:
             return True
         self.started["F"][op.stage] += 1

@@ -16,7 +16,7 @@ def packed(
     """Return the items' new row, and when all are done."""
     step = -1 if backward else 1
     guide = [[*row[a:b]][::step] for a, b in pairwise(jobs.begin.tolist())]
-    rooms, length, home = jobs.room.tolist(), jobs.duration.tolist(), jobs.device.tolist()
+    slacks, length, home = jobs.slack.tolist(), jobs.duration.tolist(), jobs.device.tolist()
     taken, net, chain = jobs.taken.tolist(), jobs.net.tolist(), jobs.chain.tolist()
     if backward:
         taken, net = [t - n for t, n in zip(taken, net, strict=True)], [-n for n in net]
@@ -35,7 +35,7 @@ def packed(
             return True
         held = sum(net[done] for done in rows[device])
         for one in (item, *guide[device][: guide[device].index(item)]):
-            if rooms[device] != UNLIMITED and held + taken[one] > rooms[device]:
+            if slacks[device] != UNLIMITED and held + taken[one] > slacks[device]:
                 return False
             held += net[one]
         return True

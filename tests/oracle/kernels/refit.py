@@ -15,10 +15,10 @@ _FAR = 64
 
 
 def refitted(
-    problem: Problem, order: Order, room: Sequence[int], patience: float
+    problem: Problem, order: Order, slack: Sequence[int], patience: float
 ) -> tuple[Order, int, bool]:
     """Order, when its last op ended, and whether it kept within room."""
-    run = _Run(problem, order, room, patience)
+    run = _Run(problem, order, slack, patience)
     while run.events:
         now, device = heapq.heappop(run.events)
         while run.events and run.events[0] == (now, device):
@@ -32,12 +32,12 @@ class _Run:
     """Lists are indexed by device. One that has started an item is asked again after others."""
 
     def __init__(
-        self, problem: Problem, order: Order, room: Sequence[int], patience: float
+        self, problem: Problem, order: Order, slack: Sequence[int], patience: float
     ) -> None:
         self.rows: list[list[Op]] = [[] for _ in order]
         self.busy_until = [0] * len(order)
         self.events = [(0, device) for device in range(len(order))]
-        self.room, self.patience = room, patience
+        self.slack, self.patience = slack, patience
         ops = list(one_of_each(problem))
         self.waits = {
             op[:2]: need
@@ -95,7 +95,7 @@ class _Run:
             self.asleep.setdefault(source, []).append(device)
 
     def _in_turn(self, device: int, op: Op, now: int) -> None:
-        if self.used[device] + self.taken[op[:2]] > self.room[device]:
+        if self.used[device] + self.taken[op[:2]] > self.slack[device]:
             if self.due[device]:
                 self._weight(device, now)
                 return
@@ -124,7 +124,7 @@ class _Run:
     def _overtaker(self, device: int, now: int, gap: int) -> Op | None:
         """Take the first op out of the row that is ready, fills no more than the gap, and fits."""
         row, position = self.ahead[device], self.position[device]
-        now_free = self.room[device] - self.used[device]
+        now_free = self.slack[device] - self.used[device]
         free = now_free + self.freeable[device]
         seen: set[tuple[int, Kind]] = set()
         held = most = 0  # by the ops in between, were each W run right after its B

@@ -51,10 +51,10 @@ class SlotGrid:
     def __init__(self, problem: Problem, stops: Stops | None = None) -> None:
         self.problem = problem
         self.stops = no_stops(problem) if stops is None else stops
-        rooms = [device.room for device in problem.devices]
+        slacks = [device.slack for device in problem.devices]
         self._shapes: dict[tuple[int, int], _Shape] = {}
-        self.room = np.array(
-            [np.iinfo(np.int64).max if room is None else room for room in rooms], dtype=np.int64
+        self.slack = np.array(
+            [np.iinfo(np.int64).max if slack is None else slack for slack in slacks], dtype=np.int64
         )[:, None]
 
     @cached_property
@@ -103,7 +103,7 @@ class SlotGrid:
         """
         entering = self.entering if entering is None else entering
         shapes = [self._shape_of(microbatch) for microbatch in entering]
-        if any((shape.held > self.room).any() for shape in self._shapes.values()):
+        if any((shape.held > self.slack).any() for shape in self._shapes.values()):
             return None
         longest = max(shape.length for shape in shapes)
         size = len(self.problem.devices), sum(gaps) + longest * (len(gaps) + 2)
@@ -127,7 +127,7 @@ class SlotGrid:
         return not (
             (busy.forward[:, here] & shape.forward).any()
             or (busy.backward[:, here] & shape.backward).any()
-            or (busy.held[:, here] + shape.held > self.room).any()
+            or (busy.held[:, here] + shape.held > self.slack).any()
         )
 
     def cells(
@@ -169,8 +169,8 @@ class Facts:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.backward: list[Kind] = ["B" if data.may_split else "BW" for data in problem.stages]
-        rooms = (device.room for device in problem.devices)
-        self.room = [float("inf") if room is None else room for room in rooms]
+        slacks = (device.slack for device in problem.devices)
+        self.slack = [float("inf") if slack is None else slack for slack in slacks]
         self._together: dict[tuple[int, ...], tuple[Kind, int] | None] = {}
 
     @cached_property
@@ -352,7 +352,7 @@ class SlotReplay:
 
     def _start(self, device: int, arrival: int, takes: int, net: int, time: int) -> int:
         """Run an item when its inputs are there, after weight gradients that fit or have to run."""
-        due, most = self._due[device], self.facts.room[device] - takes
+        due, most = self._due[device], self.facts.slack[device] - takes
         while due:
             gap = arrival - self.busy_until[device]
             stage, number = due[0]
