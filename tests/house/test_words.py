@@ -82,7 +82,7 @@ def test_one_word_for_one_thing(name: str) -> None:
 
 
 def test_code_has_the_words_of_the_pages() -> None:
-    """Names, comments, docstrings; a file calls a placement ``vee``, a choice of modes ``lever``."""
+    """Names, comments, docstrings; a file calls a placement ``vee``, what memory buys ``lever``."""
     banned = re.compile(
         r"(?<![A-Za-z])(rooms?|vees?|levers?|rivals?|nobody|whoever)(?![A-Za-z])", re.I
     )
