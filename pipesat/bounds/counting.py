@@ -249,7 +249,8 @@ class Branching:
 def least_of(programmes: Iterable[Programme], beyond: int = -1) -> int:
     """Return the least of the costs of some programmes, or a little less.
 
-    Nothing up to ``beyond`` is of use: it ends with the first programme that costs no more.
+    Nothing up to ``beyond`` is of use: it ends with the first programme that costs no more, and
+    then what it returns is no bound.
     """
     every, most = Branching(), 0
     for programme in programmes:

@@ -203,9 +203,9 @@ def counted_bounds(problem: Problem, objective: Objective, beyond: int = -1) -> 
         counts = Counts(problem, alone, device, absolute=objective == "makespan")
         if len(counts.counted) <= _MOST_VARIANTS:
             value = least_of(_programmes(counts), beyond)
-            beyond = max(beyond, value)
-            name = problem.device_name(device)
-            yield Bound(value, f"closed form: modes counted on {name}")
+            if value > beyond:
+                beyond, name = value, problem.device_name(device)
+                yield Bound(value, f"closed form: modes counted on {name}")
 
 
 def _choices(counts: Counts) -> Iterator[dict[int, int] | None]:

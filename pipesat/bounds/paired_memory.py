@@ -171,11 +171,16 @@ class AreaRow:
             self.joint.programme.at_least(number * -d + less + {least: 1}, 0)
         return least
 
+    @property
+    def _within(self) -> bool:
+        """Whether what counts as held surely fits: else waits may lie where nothing is free."""
+        return all(data.offload is None for data in self.count.data.values())
+
     def _until_backward(self) -> _Corner:
         """What no one can use until the first backward: forwards come one after the other."""
         around, count = self.around, self.count
         row = count.taken(count.before, held=_taken) * -around.ways.until_backward
-        if frozenset({"F"}) not in kinds_of_pairs(count.home):
+        if self._within and frozenset({"F"}) not in kinds_of_pairs(count.home):
             for level in count.levels:
                 jobs = [[[(level.step, group.data.F)]] for group in level.groups]
                 waiting = self._wait(count.of(level.groups, [count.before], "F"), jobs, level)
@@ -203,7 +208,7 @@ class AreaRow:
             row = count.held_after(_taken) * -rest
             if until_home:
                 row += count.freed(count.after) * home
-            if one_by_one:
+            if one_by_one and self._within and not more:
                 for level in count.levels:
                     jobs = [_ways_to_free(level, count.data[g], until_home) for g in level.groups]
                     number = count.of(level.groups, [count.after], "B", "BW")

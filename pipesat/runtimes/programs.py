@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
 from pydantic import Field
 
 from pipesat.core.amounts import time_text
+from pipesat.core.claims import against
 from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput, Deadlock, NotApplicable
 from pipesat.core.settings import Target
@@ -184,9 +185,10 @@ def program(header: str, adapter: str, note: str) -> Write:
         pairs = sum(isinstance(item, Pair) for row in made.order for item in row)
         overlap = f", if its {pairs} pairs take what the problem says" if pairs else ""
         now, own = (time_text(one.makespan, problem.time_unit) for one in (made, schedule))
+        other = against(made.makespan, schedule.makespan, "the schedule")
         told = f"makespan as {runtime.title} runs it {now}, of this schedule {own}{overlap}"
         changed = (
-            f"the order as {runtime.title} runs it takes {now}, the schedule {own}: "
+            f"the order as {runtime.title} runs it takes {now}, {other}: "
             f'solve with target="{runtime.name}" (--for {runtime.name}) for '
             "the best of the orders that it runs"
         )

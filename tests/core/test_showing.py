@@ -116,7 +116,7 @@ def test_who_exports_another_order_than_was_solved_is_told(tmp_path: Path) -> No
     assert split.value == 9
     for give in (split.save, lambda path: split.export("torch-csv", path / "order.csv")):
         with pytest.warns(
-            UserWarning, match=r"torch's order takes 10, the schedule 9: solve"
+            UserWarning, match=r"torch's order takes 10, 11.11 % longer than the schedule: solve"
         ) as told:
             give(tmp_path)
         assert told[0].filename == __file__

@@ -228,7 +228,8 @@ def verdict(
 ) -> Verdict:
     """Judge a valid schedule's order, or its step lists in ``posted``. O(n log n) for n ops.
 
-    A runtime on torch posts what torch's lowering makes of the order.
+    A runtime on torch posts what torch's lowering makes of the order. Raises NotApplicable where it
+    runs no order of such a problem.
     """
     if any(route.graph is not None for route in problem.routes):
         text = "whether sends and receives can hang is known of chains, here routes are graphs"
@@ -236,6 +237,10 @@ def verdict(
     rule, release = RULE_OF[asked], release_for(asked, version)
     judged = _GIVEN if posted else _LATE if release is None else _LOWERED
     if posted is None:
+        if release is not None:
+            from pipesat.runtimes import RUNTIMES
+
+            RUNTIMES[asked].require(problem)
         posted = (late_steps if release is None else lowered_steps)(problem, schedule.order)
     found = replace(_judged(problem, posted, rule), judged=judged)
     if release is not None:

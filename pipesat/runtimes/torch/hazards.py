@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from pipesat.core.amounts import time_text
+from pipesat.core.claims import against
 from pipesat.core.torch_releases import NEWEST, Release
 from pipesat.problem.ops import Pair, members
 from pipesat.problem.problem import Problem
@@ -186,7 +187,8 @@ def notes(problem: Problem, schedule: Schedule, adapted: Adapted) -> Iterator[st
     if not adapted.changes and not pairs:
         return
     said = partial(time_text, unit=problem.time_unit)
-    planned = f"makespan {said(now.makespan)} (was {said(schedule.makespan)})"
+    other = against(now.makespan, schedule.makespan, "this schedule")
+    planned = f"makespan {said(now.makespan)}, {other}"
     if pairs:
         stock = said(makespan_in_turn(adapted.problem, now.order))
         planned = (

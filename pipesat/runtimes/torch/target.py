@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.core.amounts import time_text
+from pipesat.core.claims import against
 from pipesat.core.errors import BadInput
 from pipesat.core.strict_json import decoded
 from pipesat.core.torch_releases import RELEASES, TESTED, Release, release_named
@@ -67,10 +68,9 @@ def export_torch_csv(
         )
     changed, unit = "", problem.time_unit
     if adapted.schedule.makespan != schedule.makespan:
-        less = "less than " if adapted.schedule.makespan < schedule.makespan else ""
+        now, before = adapted.schedule.makespan, schedule.makespan
         changed = (
-            f"torch's order takes {time_text(adapted.schedule.makespan, unit)}, {less}the schedule "
-            f"{time_text(schedule.makespan, unit)}"
+            f"torch's order takes {time_text(now, unit)}, {against(now, before, 'the schedule')}"
         )
         if not any(mode.offload for stage in problem.stages for mode in stage.modes):
             changed += (

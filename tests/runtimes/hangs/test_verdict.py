@@ -9,10 +9,11 @@ import pytest
 
 import pipesat
 from pipesat.compare.schedules import schedule_of
+from pipesat.core.errors import NotApplicable
 from pipesat.problem.ops import Copy
 from pipesat.problem.problem_file import parse_problem
 from pipesat.runtimes.hangs.step_lists import RULES, with_waits, word
-from pipesat.runtimes.hangs.verdict import Verdict
+from pipesat.runtimes.hangs.verdict import Verdict, verdict
 from pipesat.runtimes.steps import late_steps
 from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
 from pipesat.schedule.timing import time_order
@@ -20,7 +21,7 @@ from tests.conftest import Run
 from tests.oracle.hang_claims import judged
 from tests.oracle.hangs import posted_late, programs, random_order, random_problem, simulate
 from tests.support.orders import order_of
-from tests.support.problems import chain, document, loop, vee
+from tests.support.problems import chain, document, loop, two_routes, vee
 from tests.support.timed_modes import ORDER, TIMES, problem_with_modes
 
 ALL = ("pair-fifo", "edge-fifo", "group", "rendezvous", "graph")
@@ -288,6 +289,15 @@ def test_an_invalid_schedule_is_refused_first(cli: Run, save, tmp_path) -> None:
     assert outcome.code == 1
     assert "Not valid" in outcome.out
     assert "group" not in outcome.out
+
+
+def test_no_verdict_of_what_a_runtime_cannot_run() -> None:
+    """torch runs one route: that it would not hang there says nothing."""
+    problem = two_routes(4, (4, 4))
+    timed = schedule_of(problem, "list-scheduling")
+    with pytest.raises(NotApplicable, match="one route"):
+        verdict(problem, timed, "torchtitan")
+    assert verdict(problem, timed, "edge-fifo").rule == "edge-fifo"
 
 
 def test_an_unknown_rule_is_bad_input(cli: Run, save) -> None:
