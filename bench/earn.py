@@ -351,7 +351,7 @@ PARTS = {
         family="pairs",
     ),
     "pairs: room as far as sums fill it": Part(
-        patches=((paired, "with_rooms_in_use", same),), family="pairs"
+        patches=((paired, "with_slacks_in_use", same),), family="pairs"
     ),
     "pairs: by class": Part(
         patches=((paired, "_MOST_CLASSES", 0),), within="load with pairs of", family="pairs"

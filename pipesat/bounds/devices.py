@@ -7,6 +7,7 @@ microbatch that comes first on a device, or last, may be of any class that the o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, combinations_with_replacement
@@ -96,7 +97,7 @@ def groups_on(problem: Problem, device: int) -> list[tuple[int, int, int]]:
     for stage in problem.stages_on[device]:
         route = problem.routes[problem.route_of[stage]]
         classes = route.classes or (0,) * route.microbatches
-        found += [(stage, of_class, classes.count(of_class)) for of_class in sorted(set(classes))]
+        found += [(stage, *one) for one in sorted(Counter(classes).items())]
     return found
 
 

@@ -10,6 +10,7 @@ device, which it had to wait for. proofs/bounds.md has both arguments.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -44,7 +45,7 @@ def bounds_of_own_ways(problem: Problem, objective: Objective) -> Iterator[Bound
         for number, route in enumerate(problem.routes):
             passes = [pass_of(one, route.stages) for one in alone]
             classes = route.classes or (0,) * route.microbatches
-            counts = {of: classes.count(of) for of in sorted(set(classes))}
+            counts = dict(sorted(Counter(classes).items()))
             value = _around_one(passes, counts, may_overtake=free or route.classes is None)
             yield Bound(value, f"closed form: one microbatch and those around it on route {number}")
 

@@ -86,6 +86,7 @@ def _least(problem: Problem, partners: Problem, op: OpKind, may_pair: _MayPair) 
 
 
 _MOST_RUNS = 24  # (stage, class, mode)s of a device: beyond, programmes take seconds
+_MOST_CLASSES = 256  # whose ways are looked at, one by one
 _WORTH_RANKS = 0.96  # of the longest device's length; shorter ones are not looked at by rank
 
 
@@ -104,8 +105,9 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
     problem = with_slacks_in_use(least_of_all)
     first, last = until_first_backward(problem), after_last_forward(problem)
     least, around, lengths = with_least_times(problem), list[Around](), list[int]()
-    runs = [runs_on(whole_problem, device) for device in range(len(problem.devices))]
-    if not alone or max(map(len, runs)) > _MOST_RUNS:
+    devices = range(len(problem.devices)) if 0 < len(alone) <= _MOST_RUNS else ()
+    runs = [runs_on(whole_problem, device) for device in devices]
+    if max(map(len, runs), default=0) > _MOST_RUNS:
         runs = []
     absolute = objective == "makespan"
     whole = absolute or len(problem.routes) == 1
@@ -144,10 +146,10 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
         most = max(lengths, default=0) * _WORTH_RANKS
         longest = [a for a, length in zip(around, lengths, strict=True) if length >= most]
         yield from _by_rank(problem, around, longest, least)
-        for number, route in enumerate(problem.routes if alone else ()):
-            ways = [
-                way_of(one, one, route.stages) for one in least_times_of_each_class(whole_problem)
-            ]
+        few = 0 < len(alone) <= _MOST_CLASSES
+        each_alone = least_times_of_each_class(whole_problem) if few else []
+        for number, route in enumerate(problem.routes if each_alone else ()):
+            ways = [way_of(one, one, route.stages) for one in each_alone]
             longest_way = max(int(way.turn + way.home) for way in ways)
             yield Bound(longest_way, f"closed form: longest pass of route {number}")
     course = _course(first, last, around) if whole else None

@@ -34,6 +34,6 @@ def without_whole_microbatches() -> Iterator[None]:
     """Memory may be filled to the last unit, by parts of microbatches too."""
     with (
         patch.object(paired_memory, "in_whole_microbatches", lambda *_: ()),
-        patch.object(paired, "with_rooms_in_use", lambda same: same),
+        patch.object(paired, "with_slacks_in_use", lambda same: same),
     ):
         yield
