@@ -258,7 +258,7 @@ class Plan(Displayed):
                 yield (
                     f"device {number} fills {percent(peak / memory, 1)} of its memory, "
                     f"{memory - peak}{unit} are left. Fragments and communication buffers have no "
-                    "slack. A reserve keeps some free"
+                    "space. A reserve keeps some free"
                 )
                 return
 

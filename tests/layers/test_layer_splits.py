@@ -208,7 +208,8 @@ def test_loops_of_three_that_are_too_many_to_look_at() -> None:
     pipeline = Pipeline(devices=4, microbatches=1, placement="loop", chunks=3, memory=16)
     found = smallest_largest(layers, pipeline)
     assert found.value == found.lower_bound == 30
-    with pytest.raises(Infeasible, match="need at least 60 together, all devices have room for 56"):
+    text = "need at least 60 together, all devices have memory for 56"
+    with pytest.raises(Infeasible, match=text):
         smallest_largest(
             layers, Pipeline(devices=4, microbatches=1, placement="loop", chunks=3, memory=14)
         )
@@ -366,7 +367,7 @@ def test_a_layer_that_fits_on_no_device() -> None:
         smallest_largest(layers, pipeline, in_flight=(2, 1))
     assert str(info.value) == (
         "layer 1 (big) fits on no device: on stage 1, where least is missing, 70 MiB are needed, "
-        "microbatches in flight: 1; device 1 has room for 65 MiB: give devices more memory, or "
+        "microbatches in flight: 1; device 1 has memory for 65 MiB: give devices more memory, or "
         "make microbatches smaller"
     )
     glued = layers_of([{"weights": 40, "with_next": True}, {"weights": 40}, {}])
@@ -378,7 +379,7 @@ def test_too_little_memory_in_all_and_on_the_best() -> None:
     layers = layers_of([{"weights": 10}] * 6, memory_unit="GiB")
     for placement in ("chain", "vee"):
         pipeline = Pipeline(devices=2, microbatches=1, placement=placement, memory=29)  # type: ignore[arg-type]
-        with pytest.raises(Infeasible, match=r"need at least 60 GiB together, .* room for 58 GiB"):
+        with pytest.raises(Infeasible, match=r"need at least 60 GiB together, .* memory for 58 GiB"):
             smallest_largest(layers, pipeline)
     odd = layers_of([{"weights": 20}] * 3, memory_unit="GiB")
     with pytest.raises(Infeasible, match="even the best lacks 5 GiB on a device"):
