@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipesat.advise.advice import Advised
 from pipesat.advise.advice_table import megatron_export, needed_without
 from pipesat.advise.picture import plan_pictures
-from pipesat.advise.table_rows import Row, options_of, published_in, stages_text
+from pipesat.advise.table_rows import TIE, Row, options_of, published_in, stages_text
 from pipesat.compare.report.study import report
 from pipesat.compare.result import Result
 from pipesat.compare.result_folder import result_files
@@ -109,8 +110,7 @@ def result_of(advice: Advised, row: Row) -> Result:
     bounds = [row.candidate.bound, *([] if advice.bound is None else [advice.bound])]
     bound = max(bounds, key=lambda bound: bound.value)
     known = (x for x in advice.rows if x.runs and published_in(x.name))
-    # what is shorter ties with the row, for all that an estimate can say
-    same = [x for x in known if x.problem == row.problem and x.makespan >= row.makespan]
+    same = [x for x in known if x.problem == row.problem]
     best = min(same, key=lambda other: other.makespan, default=None)
     answer = Solution(
         problem=row.problem,
@@ -123,6 +123,7 @@ def result_of(advice: Advised, row: Row) -> Result:
         seed=0 if own is None else own.seed,
         workers=1 if own is None else own.workers,
         versions={} if own is None else own.versions,
+        tie=TIE if row.problem.estimate else Fraction(0),
     )
     return Result.of(answer)
 

@@ -45,7 +45,7 @@ from pipesat.compare.hand_written import baseline, hand_written
 from pipesat.compare.model_costs import given
 from pipesat.compare.schedules import schedule_of
 from pipesat.core.claims import Bound, Standing, Tried
-from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.errors import BadInput, Contradiction, Infeasible, NotApplicable
 from pipesat.core.folder import FILES, FOLDERS, LIST
 from pipesat.core.settings import Runtime, Target
 from pipesat.heuristics import BASELINES
@@ -56,6 +56,7 @@ from pipesat.problem.partition import partition_of
 from pipesat.problem.problem_file import read_problem
 from pipesat.runtimes import EXPORTERS
 from pipesat.schedule.result import Improvement
+from pipesat.schedule.schedule import Timed
 from pipesat.schedule.solving import Deadline
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
@@ -102,6 +103,29 @@ def test_the_baseline_of_the_advice_is_one_that_its_runtime_runs(megatron: Advic
     assert (shorter.runs, shorter.makespan < row.makespan) == (False, True)
     found = result_of(replace(megatron, rows=(row, shorter)), replace(row, candidate=own))
     assert found.baseline is None
+
+
+def test_the_baseline_of_the_advice_may_tie_with_it_and_be_shorter(megatron: Advice) -> None:
+    """Of two rows within 0.1 % of an estimate the longer one may be taken: no gain is claimed."""
+    row = next(rows_of(megatron, "1f1b"))
+    problem, schedule = replace(row.problem, estimate="a test"), row.schedule
+    candidate = replace(row.candidate, problem=problem)
+
+    def timed(factor: int) -> Row:
+        devices = tuple(
+            tuple(Timed(t.item, factor * t.start, factor * t.end) for t in own)
+            for own in schedule.devices
+        )
+        return replace(row, candidate=candidate, schedule=replace(schedule, devices=devices))
+
+    best, within, beyond = map(timed, (2000, 2001, 2003))
+    known = replace(megatron, rows=(best, within, beyond))
+    found = result_of(known, within)
+    assert found.baseline == ("1f1b", best.makespan)
+    gain = dict(found.facts())["Gain"]
+    assert "0.05 % longer than 1f1b, the best hand-written schedule" in gain
+    with pytest.raises(Contradiction):
+        result_of(known, beyond)
 
 
 def test_rows_by_formula(plain: Advice) -> None:
