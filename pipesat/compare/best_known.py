@@ -74,13 +74,20 @@ class Comparison:
         return said + self._why(row) if above else said
 
     def _why(self, row: ScheduleRow) -> str:
-        """Say which device of a schedule waits longest between its ops, and for what."""
-        assert row.schedule is not None  # noqa: S101
-        metrics = measure(self.problem, row.schedule)
-        waits = ((getattr(t, c), c, n) for n, t in enumerate(metrics.devices) for c in _CAUSES)
-        lost, cause, number = max(waits)
-        share, name = ratio(lost, metrics.makespan), self.problem.device_name(number)
-        return f". {name} waits {percent(share, 0)} of the time {_CAUSES[cause]}" if lost else ""
+        """Say which device waits longest beyond what it waits in the best schedule, for what."""
+        problem, best = self.problem, self.result.schedule
+        assert row.schedule is not None and best is not None  # noqa: S101, PT018
+        metrics, theirs = measure(problem, row.schedule), measure(problem, best)
+        longer, cause, number = max(
+            (getattr(own, name) - getattr(other, name), name, number)
+            for number, (own, other) in enumerate(zip(metrics.devices, theirs.devices, strict=True))
+            for name in _CAUSES
+        )
+        if longer <= 0:
+            return ""
+        time, share = time_text(longer, problem.time_unit), ratio(longer, metrics.makespan)
+        waits = f"{problem.device_name(number)} waits {time} longer {_CAUSES[cause]}"
+        return f". {waits} than in the best schedule, {percent(share, 0)} of the time"
 
 
 def comparison_of(

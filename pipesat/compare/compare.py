@@ -127,7 +127,7 @@ class Comparisons(Displayed):
             unit = self.problem.time_unit
             each = ", ".join(f"{name} {time_text(work, unit)}" for name, work in works.items())
             said.append(("Work", f"F and BW of all stages and microbatches differ: {each}"))
-        twice = len({len(one.problem.routes) for one in self.comparisons}) > 1
+        twice = len({label_of(one.problem) == "bidirectional" for one in self.comparisons}) > 1
         said += [
             ("Weights", "bidirectional holds two copies of the model, others one" * twice),
             ("Basis", f"{statement_of(self.layers)}. {_HALVED}" if self.layers else ""),
