@@ -144,9 +144,10 @@ class TraceAnswer(Displayed):
         kind = "order with whole backwards" if self.whole else "order"
         if most is not None and most <= _NOTHING:
             shorter = f"more than {at_most(most)} shorter" if most else "shorter"
-            return f"nothing to gain{within}: no {kind} is {shorter} on these costs"
+            return f"nothing to gain{within}: no {kind} is {shorter} on these costs{self._at}"
         if gain <= 0:
-            return f"no shorter {kind} was found{within}, at most {at_most(most)} is possible"
+            most_said = f"at most {at_most(most)} is possible{self._at}"
+            return f"no shorter {kind} was found{within}, {most_said}"
         if not self.steps.trace.measured:
             text = "nothing says how far to trust what was not measured"
         elif err is None:
@@ -155,6 +156,12 @@ class TraceAnswer(Displayed):
             above = "above" if gain > err else "not above"
             text = f"{above} the {at_most(err, 1)} by which predictions of other steps err here"
         return f"{percent(gain, 1)} shorter{within}, {text}{self._rests_on(result)}"
+
+    @property
+    def _at(self) -> str:
+        """Which delay a limit holds at, where another one was seen."""
+        far = "with the fitted link delay, more than twice the delay that was seen"
+        return f". This holds {far}" * bool(self.if_seen)
 
     def _rests_on(self, result: Result) -> str:
         """What a gain is left with on the delay that was seen, and what it assumes."""

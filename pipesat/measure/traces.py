@@ -96,14 +96,15 @@ def import_trace(
 
     told = TraceStatement(chunks, microbatches)
     given = None if link_delay is None else _microseconds(link_delay)
+    trace = read_trace(paths, told)
     try:
-        found = skipped(steps_of(read_trace(paths, told)), skip)
+        found = skipped(steps_of(trace), skip)
         found = found if found.trace.timed else laid_out(found)
         costs = TraceCosts(found)
         number = typical(found, replica)
         prediction = predict(costs, given)
     except BadInput as error:
-        if chunks is None:
+        if chunks is None or error.where:  # skip and replica are to blame themselves
             raise
         text = f"expected what fits the trace. With so many: {error.expected}"
         raise BadInput(text, where="chunks", value=chunks) from None

@@ -233,6 +233,9 @@ def test_a_gain_from_a_delay_that_was_not_seen_is_told(cli, tmp_path: Path) -> N
     more = found.document()["with_more_memory"]
     assert more["gain"] > 0.05 > more["gain_with_delay_seen"]
     assert "With the link delay that was seen, this order is no shorter" in said["More memory"]
+    seen = "This holds with the fitted link delay, more than twice the delay that was seen"
+    assert said["Gain"].startswith("nothing to gain")
+    assert said["Gain"].endswith(seen)
     found.save(tmp_path / "out")
     files = (tmp_path / "out" / name for name in ("problem.json", "timeline.json"))
     assert "fitted to measured steps" in cli("timeline", "compare", *files).out
@@ -566,6 +569,11 @@ def test_two_jobs_are_not_one(tmp_path: Path) -> None:
         read(one)
     with pytest.raises(BadInput, match="chunks: got 2, expected what fits the trace"):
         read(traced.primus(tmp_path / "three", made_up()), chunks=2)
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(BadInput, match=r"bad\.json: not JSON"):
+        read(tmp_path / "bad.json", chunks=2)
+    with pytest.raises(BadInput, match="skip: got 99"):
+        read(tmp_path / "three", chunks=1, skip=99)
     both = traced.ndtimeline(made_up(), made_up(4, 4), made_up())
     with pytest.raises(BadInput, match="replica 1 has no step as others"):
         read(saved(tmp_path / "both.json", both))
