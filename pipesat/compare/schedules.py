@@ -173,12 +173,16 @@ MOST_CLASSES = 12  # named
 
 @dataclass(frozen=True, repr=False, slots=True)
 class ShownSchedule(Displayed):
-    """A checked schedule: ``print`` shows it as a text grid, ``to_frame`` where time goes."""
+    """A checked schedule: ``print`` shows it as a text grid, ``to_frame`` where time goes.
+
+    ``fits`` is ``False`` for one that exceeds memory.
+    """
 
     problem: Problem
     schedule: own.Schedule
     metrics: Metrics
     width: int = WIDTH
+    fits: bool = True
 
     def __str__(self) -> str:
         from pipesat.draw.text import text_grid
@@ -228,6 +232,8 @@ class ShownSchedule(Displayed):
         """Return its figures, and where each device's time goes, ready for JSON."""
         timed = self.schedule
         said = {"makespan": timed.makespan, "span": timed.span, "devices": self.records()}
+        if not self.fits:
+            said["fits"] = False
         if critical_path:
             chain = self.critical_path
             said["critical_path"] = [[d, str(t.item), t.start, t.end, why] for d, t, why in chain]
@@ -291,7 +297,7 @@ def show(
         text = f"{name_of(schedule)} does not fit into memory: {over}. It is shown all the same"
         warnings.warn(Note(text), stacklevel=2)
     metrics = measure(free if over else problem, timed)  # what is exceeded delays nothing
-    return ShownSchedule(problem, timed, metrics, width)
+    return ShownSchedule(problem, timed, metrics, width, fits=not over)
 
 
 @public

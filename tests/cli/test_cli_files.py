@@ -184,9 +184,10 @@ def test_what_only_exceeds_memory_is_shown_and_said_so(
         said = "gpipe does not fit into memory: 4 GiB of 3 GiB on device 0, the fullest device"
         assert (outcome.code, outcome.err.count(said)) == (0, 1)
     assert "does not fit: 4 GiB of 3 GiB" in picture.read_text()
-    assert all(
-        row["memory"] == 0 for row in cli("show", problem, "gpipe", "--json").json["devices"]
-    )
+    shown = cli("show", problem, "gpipe", "--json").json
+    assert all(row["memory"] == 0 for row in shown["devices"])
+    assert shown["fits"] is False
+    assert "fits" not in cli("show", problem, "1f1b", "--json").json
     assert cli("show", problem, "gpipe", "--steps").code == 1
 
 
