@@ -58,6 +58,12 @@ class Table:
     title: str = ""
     notes: Sequence[str] = ()
 
+    def beginning(self) -> Table:
+        """Return its first rows, and below them how many more there are."""
+        more = len(self.lines) - _MOST_ROWS
+        notes = [*self.notes, *([f"and {more} more rows: to_frame()"] if more > 0 else [])]
+        return replace(self, lines=self.lines[:_MOST_ROWS], notes=notes)
+
     def html(self) -> str:
         """Return it as HTML, with its title and notes."""
         sides = ["" if column.number else _LEFT for column in self.columns]
@@ -70,11 +76,10 @@ class Table:
             return f"<tr>{''.join(texts)}</tr>"
 
         head = row([" ".join(column.head.split()) for column in self.columns], "th")
-        lines = "".join(row(line, "td") for line in self.lines[:_MOST_ROWS])
-        more = len(self.lines) - _MOST_ROWS
-        notes = [*self.notes, *([f"and {more} more rows: to_frame()"] if more > 0 else [])]
+        shown = self.beginning()
+        lines = "".join(row(line, "td") for line in shown.lines)
         title = f"<caption {_LEFT}>{html.escape(self.title)}</caption>" if self.title else ""
-        below = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+        below = "".join(f"<p>{html.escape(note)}</p>" for note in shown.notes)
         return f"<table>{title}{head}{lines}</table>{below}"
 
 
@@ -241,7 +246,7 @@ class Displayed:
             )
             for label, text in facts
         ]
-        tables = (replace(one, lines=one.lines[:_MOST_ROWS]) for one in self.tables())
+        tables = (table.beginning() for table in self.tables())
         drawn = ("\n".join(lines_of(table, _WIDTH)) for table in tables if table.lines)
         return "\n\n".join(["\n".join([type(self).__name__, *lines]), *drawn])
 

@@ -17,7 +17,7 @@ from pipesat.compare.result import Schedule
 from pipesat.compare.schedules import schedule_of
 from pipesat.core.claims import Bound, uneven
 from pipesat.core.errors import Contradiction
-from pipesat.core.showing import frame_of
+from pipesat.core.showing import Said, frame_of, table_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -155,6 +155,15 @@ def test_a_table_in_a_notebook_has_the_schedules_that_apply(result: Result) -> N
     assert "dualpipe" not in page
     with pytest.raises(KeyError, match="'nothing', expected one of"):
         table["nothing"]
+
+
+def test_a_long_table_says_how_many_rows_are_left() -> None:
+    for rows, left in ((60, 0), (61, 1)):
+        shown = Said(shown=[table_of([{"row": row} for row in range(rows)], notes=["times in us"])])
+        for text in (repr(shown), shown._repr_html_()):
+            assert ("more rows" in text) == bool(left)
+            assert "times in us" in text
+    assert repr(shown).endswith("and 1 more rows: to_frame()")
 
 
 def test_the_split_is_to_blame_where_it_costs_more_than_the_order() -> None:
