@@ -444,7 +444,7 @@ def test_memory_that_cannot_hold_the_layers_is_known_before_any_work(
     """24 layers that weigh 2 and hold 1 each are 72, two devices have 46: nothing is built."""
     monkeypatch.setattr(Trials, "run", lambda _: pytest.fail("schedules were built"))
     layers = [entry(1, 1, 1, 1) | {"weights": 2} for _ in range(24)]
-    with pytest.raises(Infeasible, match="72 together, all devices have room for 46"):
+    with pytest.raises(Infeasible, match="72 together, all devices have memory for 46"):
         asked(layers_of(layers), memory=23, reserve=0)
 
 
