@@ -166,8 +166,6 @@ class TimelineComparison(Displayed):
 
     def facts(self) -> Facts:
         """Return both makespans, and what to do if they differ; of a toy model, shapes alone."""
-        from pipesat.measure.timeline.trace_problem import FITTED
-
         c = self.said
         if c.toy_model:
             compute = sum(row.busy for row in c.devices) / len(c.devices) or 1.0
@@ -180,10 +178,9 @@ class TimelineComparison(Displayed):
             f"predicted {_ms(c.predicted)}, measured {_ms(c.measured)} (median of {c.steps} steps, "
             f"{_ms(c.shortest)} to {_ms(c.longest)}), error {percent(c.error, 1, sign=True)}"
         )
-        fitted = self.problem.name.endswith(FITTED)
         return [
             ("Makespan", makespans),
-            ("Link delay", "fitted to measured steps: this error is no prediction's" * fitted),
+            ("Link delay", "fitted to measured steps: this error is no prediction's" * c.fitted),
             ("Next", _NEXT if abs(c.error) > _LARGE else ""),
         ]
 

@@ -90,8 +90,9 @@ def import_trace(
     from pipesat.measure.timeline.steps import steps_of
     from pipesat.measure.timeline.trace import skipped, timeline_of, typical
     from pipesat.measure.timeline.trace_costs import TraceCosts
-    from pipesat.measure.timeline.trace_problem import FITTED, Memory, laid_out, predict, problem_of
+    from pipesat.measure.timeline.trace_problem import Memory, laid_out, predict, problem_of
     from pipesat.measure.trace_answer import TraceAnswer
+    from pipesat.runtimes.timeline import FITTED
     from pipesat.schedule.timing import time_order
 
     told = TraceStatement(chunks, microbatches)
@@ -110,7 +111,7 @@ def import_trace(
         raise BadInput(text, where="chunks", value=chunks) from None
     delay = prediction.delay if given is None else given
     limits, title = Memory(memory, static, held), f"{found.trace.name}, {found.devices} ranks"
-    title += FITTED * (given is None and delay > 0)
+    title += ", link delay fitted" * (given is None and delay > 0)
     problem = problem_of(costs, number, delay, limits, prediction.classes, title, split)
     if split is not None and all(kind != "BW" for _, kind in costs.parts):
         raise BadInput("expected a trace with whole backwards", where="split", value=split)
@@ -125,6 +126,8 @@ def import_trace(
     result, more = _best_orders(problem, schedule, time_limit, search)
     like, alike = found.steps[number], found.steps
     ran = timeline_of(problem, found, like, [like] if prediction.classes is not None else alike)
+    if given is None and delay > 0:
+        ran = replace(ran, environment={**ran.environment, FITTED: str(round(delay))})
     seen = None if given is not None else prediction.seen_alone
     return TraceAnswer(
         found,

@@ -27,6 +27,9 @@ FORMAT: Final = "pipesat.timeline/1"
 TOY_SOURCE: Final = "pipesat run, toy model"
 """Source of a timeline of the built-in transformer, whose unit makes both compute equally long."""
 
+FITTED: Final = "fitted link delay, us"
+"""In the environment: the delay of every link that makes the prediction of these steps right."""
+
 
 class Ran(NamedTuple):
     """One op or pair: computed from ``start`` to ``end``, ``waited`` before for input; in us.

@@ -20,7 +20,7 @@ from pipesat.measure.timeline.steps import steps_of
 from pipesat.measure.timeline.trace_costs import TraceCosts
 from pipesat.measure.timeline.trace_problem import predict
 from pipesat.measure.trace_answer import TraceAnswer
-from pipesat.measure.traces import import_trace
+from pipesat.measure.traces import compare_timeline, import_trace
 from pipesat.problem.ops import members
 from pipesat.problem.problem_file import parse_problem, read_problem
 from pipesat.schedule.schedule_file import read_schedule
@@ -238,7 +238,12 @@ def test_a_gain_from_a_delay_that_was_not_seen_is_told(cli, tmp_path: Path) -> N
     assert said["Gain"].endswith(seen)
     found.save(tmp_path / "out")
     files = (tmp_path / "out" / name for name in ("problem.json", "timeline.json"))
-    assert "fitted to measured steps" in cli("timeline", "compare", *files).out
+    problem, timeline = files
+    assert "fitted to measured steps" in cli("timeline", "compare", problem, timeline).out
+    renamed = compare_timeline(read_problem(problem).with_name("mine"), timeline)
+    assert renamed.fitted
+    other = read_problem(problem).with_comm(7).with_name("with this link delay fitted")
+    assert not compare_timeline(other, timeline).fitted
     assert read(trace, link_delay="0").if_seen == ()
 
 

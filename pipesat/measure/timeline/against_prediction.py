@@ -14,7 +14,7 @@ from pipesat.measure.timeline.observed import gaps_of, measured_delays
 from pipesat.problem.ops import KINDS, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import duration
-from pipesat.runtimes.timeline import TOY_SOURCE, Ran, Timeline
+from pipesat.runtimes.timeline import FITTED, TOY_SOURCE, Ran, Timeline
 from pipesat.schedule.schedule import Schedule
 from pipesat.schedule.timing import time_order
 
@@ -71,6 +71,7 @@ class AgainstPrediction:
     """Predicted against measured makespan, in us, and what ops, devices and links did.
 
     Of a ``toy_model``, all that is predicted is scaled to its compute: only shapes are compared.
+    ``fitted``: the problem's link delay makes the prediction of these steps right.
     """
 
     predicted: float
@@ -82,6 +83,7 @@ class AgainstPrediction:
     devices: tuple[DeviceRow, ...]
     links: tuple[LinkRow, ...]
     toy_model: bool = False
+    fitted: bool = False
 
     @property
     def error(self) -> float:
@@ -97,6 +99,7 @@ def compare(problem: Problem, timeline: Timeline) -> AgainstPrediction:
     """Compare the order that ran, timed with the problem's costs, with its typical step."""
     step = timeline.typical
     predicted = timeline.us_per_unit * time_order(problem, step.order).makespan
+    delays = {str(delay) for link in problem.links.values() for delay in (link.F, link.B)}
     return AgainstPrediction(
         predicted,
         step.makespan,
@@ -107,6 +110,7 @@ def compare(problem: Problem, timeline: Timeline) -> AgainstPrediction:
         _devices(problem, timeline, predicted),
         _links(problem, timeline),
         timeline.source == TOY_SOURCE,
+        delays == {timeline.environment.get(FITTED)},
     )
 
 

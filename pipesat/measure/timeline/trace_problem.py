@@ -36,8 +36,6 @@ from pipesat.schedule.timing import linearize
 _UNIT: Final = "MiB"
 COUNTED: Final = "activations"
 """Unit of memory where none is given: one for each microbatch that a stage holds."""
-FITTED: Final = ", link delay fitted"
-"""How the name of a problem ends whose link delay makes predictions of the steps right."""
 
 
 class Memory(NamedTuple):
