@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import chain, groupby, pairwise
+from itertools import groupby, pairwise
 from math import ceil, isfinite
 from numbers import Integral
 from pathlib import Path
@@ -74,24 +74,6 @@ def microbatches_from_lengths(
     factors = factors_of(lengths, whole, share("quadratic", quadratic), source)
     classes = _classes(factors, 1 + Fraction(str(tolerance)))
     return list(_entries(lengths, classes, factors))
-
-
-def microbatches_of_packs(
-    packs: Sequence[Sequence[int]], reference: int, quadratic: Fraction | float
-) -> list[dict[str, Any]]:
-    """Return ``microbatches`` of a problem document, each of one or more sequences.
-
-    Factors of a microbatch are the sums of its sequences', as :func:`microbatches_from_lengths` has
-    them.
-    """
-    factors, told = factors_of([*chain(*packs)], reference, quadratic), set[Factors]()
-    listed = list[dict[str, Any]]()
-    for number, pack in enumerate(packs):
-        own = Factors(*map(sum, zip(*(factors[length] for length in pack), strict=True)))
-        said = {} if own in told else _said(own, "lengths", number)
-        listed.append({"name": f"{own.time}, {own.other}", "count": 1} | said)
-        told.add(own)
-    return listed
 
 
 def slices_from_lengths(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -15,7 +16,6 @@ from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Column, Displayed, Facts, Line, Table
 from pipesat.core.strict_json import Count, StrictModel
-from pipesat.problem.lengths import microbatches_of_packs
 from pipesat.problem.problem_checks import changed
 from pipesat.schedule.schedule import Objective
 
@@ -39,8 +39,8 @@ class Assignment(Displayed):
     ``replicas`` has, per replica, its microbatches in the order in which they enter, each a list of
     sequence numbers; it is empty if none was found that fits. What a file does not have,
     ``any_bound``, ``rules``, ``asked``, the problem that every replica has a copy of, and
-    ``tokens`` of sequences, is there after ``balance``; ``ordered`` is the text of the problem in
-    this order, where it is one of section 8.
+    ``tokens`` of sequences, ``quadratic`` as asked, is there after ``balance``; ``ordered`` is the
+    text of the problem in this order, where it is one of section 8.
 
     Raises
     ------
@@ -61,6 +61,7 @@ class Assignment(Displayed):
     rules: Sequence[TriedDeal] = ()
     asked: Problem | None = field(default=None, compare=False)
     tokens: Sequence[int] = ()
+    quadratic: Fraction | float = 0
     ordered: str = ""
 
     def __post_init__(self) -> None:
@@ -86,19 +87,25 @@ class Assignment(Displayed):
         Raises
         ------
         BadInput
-            If the assignment comes from a file.
+            If the assignment comes from a file, none was found that fits, or no problem file can
+            state a microbatch of several sequences.
         """
+        from pipesat.compare.replicas.replay import microbatches_of_packs
+
         asked, about = self.asked, self.lengths
         if asked is None:
             raise BadInput(
                 "expected what balance returned: a file has no problem", where="problems"
             )
+        if not self.replicas:
+            raise BadInput(self._none_fits, where="problems")
         if about is not None:
             lists = (
                 microbatches_of_packs(
+                    asked,
                     [[self.tokens[n] for n in part] for part in row],
                     about["reference"],
-                    about["quadratic"],
+                    self.quadratic,
                 )
                 for row in self.replicas
             )
@@ -114,9 +121,8 @@ class Assignment(Displayed):
         whatever = "" if any_bound is None else f"{any_bound.value}{unit} ({any_bound.source})"
         bound = f"{self.lower_bound}{unit} ({self.lower_bound_source})"
         if value is None:
-            within = self.asked.within_memory if self.asked else ""
-            text = f"no assignment was found that fits under {self.schedule}{within}"
-            return [("Step", text), ("Bound", bound), ("Instead", within and _INSTEAD)]
+            instead = _INSTEAD if self.asked and self.asked.within_memory else ""
+            return [("Step", self._none_fits), ("Bound", bound), ("Instead", instead)]
         rules = {row.name: row.value for row in self.rules if row.value is not None}
         named = {**dict([*rules.items()][:1]), min(rules, key=rules.__getitem__, default=""): 0}
         gains = [against(value, rules[name], name) for name in named if name]
@@ -140,6 +146,11 @@ class Assignment(Displayed):
             ("Sequences", self._sequences),
             ("Then", "" if self.asked is None else "solve each of `problems`, in any schedule"),
         ]
+
+    @property
+    def _none_fits(self) -> str:
+        within = self.asked.within_memory if self.asked else ""
+        return f"no assignment was found that fits under {self.schedule}{within}"
 
     @property
     def _sequences(self) -> str:

@@ -108,7 +108,8 @@ def dealt(
         rules=tuple(tried),
         asked=problem,
         tokens=tuple(given) if lengths is not None else (),
-        ordered=_ordered(problem, lengths, about, best) if fits and load.whole else "",
+        quadratic=quadratic,
+        ordered=_ordered(problem, lengths, about, best, quadratic) if fits and load.whole else "",
     )
 
 
@@ -117,6 +118,7 @@ def _ordered(
     lengths: Sequence[int] | None,
     about: dict[str, Any] | None,
     deal: Deal,
+    quadratic: Fraction | float,
 ) -> str:
     """The problem of one replica of whole microbatches, in their order; else nothing."""
     if deal.load.replicas > 1:
@@ -124,7 +126,7 @@ def _ordered(
     if lengths is not None and about is not None:
         if len({*lengths}) > MOST_CLASSES:
             return ""
-        listed = microbatches_from_lengths(lengths, about["reference"], about["quadratic"])
+        listed = microbatches_from_lengths(lengths, about["reference"], quadratic)
         problem = problem.with_microbatches(listed)
     order = [part[0] for part in deal.replicas[0]]
     return problem_text(in_order(problem, [order]).document)

@@ -18,11 +18,11 @@ from pipesat.core.arrays import Floats, Ints
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.settings import MOST_AMOUNT
 from pipesat.kernels.replicas import RouteOps, ends_in_cases, excess_in_cases
-from pipesat.problem.lengths import DEN, Factors, factors_of
+from pipesat.problem.lengths import DEN, Factors, factors_of, microbatches_from_lengths
 from pipesat.problem.ops import KINDS, Op
 from pipesat.problem.problem import MicrobatchClass, Route
 from pipesat.problem.rules import inputs_of
-from pipesat.problem.stage import AMOUNTS, HELD
+from pipesat.problem.stage import AMOUNTS, HELD, ONE, scaled
 from pipesat.schedule.arrays_of import arrays_of
 from pipesat.schedule.timing import linearize
 
@@ -143,6 +143,7 @@ def _delay_of(problem: Problem, op: Op) -> int:
     return column(need.event[0] if forward else op.stage, "delay F" if forward else "delay B")
 
 
+_MOST_FACTOR: Final = 10**6
 _LARGEST = 1 << 59  # of sums, so that none passes 64 bits
 
 
@@ -237,6 +238,56 @@ def problem_of(problem: Problem, costs: Ints) -> Problem:
     own = Route(route.stages, len(classes), classes, tuple(definitions))
     plain = tuple(replace(stage, modes=()) for stage in problem.stages)
     return replace(problem, stages=plain, routes=(own,), order="free")
+
+
+def microbatches_of_packs(
+    problem: Problem,
+    packs: Sequence[Sequence[int]],
+    reference: int,
+    quadratic: Fraction | float,
+) -> list[dict[str, Any]]:
+    """Return ``microbatches`` of a problem document, each of one or more lengths.
+
+    One of several states outright the sum of what its sequences take alone (contract, section 11).
+
+    Raises
+    ------
+    BadInput
+        If a file cannot state that: in stages with modes, or of delays.
+    """
+    told, listed = dict[str, str](), list[dict[str, Any]]()
+    for number, pack in enumerate(packs):
+        if len(pack) == 1:
+            (entry,) = microbatches_from_lengths(pack, reference, quadratic)
+            del entry["name"]
+        else:
+            costs = costs_of_lengths(problem, pack, reference, quadratic).sum(axis=0)
+            entry = {"count": 1} | _stated(problem, costs.tolist())
+        name = told.get(repr(entry))
+        told.setdefault(repr(entry), str(number))
+        listed.append({"name": name, "count": 1} if name else {"name": str(number)} | entry)
+    return listed
+
+
+def _stated(problem: Problem, costs: Sequence[int]) -> dict[str, Any]:
+    """Amounts as an entry of ``microbatches`` states them."""
+    stages, delays = {}, list[tuple[int, int]]()
+    for number, stage in enumerate(problem.stages):
+        if stage.modes:
+            text = "no file states a microbatch of several sequences on a stage with modes"
+            raise BadInput(text, where="problems", value=f"stage {number}")
+        names = [key for key in AMOUNTS if not (key == "BW" and stage.sums)]
+        stages[str(number)] = {key: costs[column(number, key)] for key in names}
+        row = _row(stage, problem.link_of_class(number, 0))
+        delays += zip(row[-2:], costs[column(number, "delay F") :][:2], strict=True)
+    most = min((Fraction(total, one) for one, total in delays if one), default=Fraction(1))
+    above = max((Fraction(total - 1, one) for one, total in delays if one), default=Fraction(1))
+    near = ((above + most) / 2).limit_denominator(int(_MOST_FACTOR / max(1, most)) or 1)
+    num, den = comm = near.as_integer_ratio()
+    if max(comm) > _MOST_FACTOR or any(scaled(one, comm) != total for one, total in delays):
+        text = "no factor gives the delays of a microbatch of several sequences, rounded one by one"
+        raise BadInput(f"{text}: deal whole microbatches, or without delays", where="problems")
+    return {"stages": stages} | ({} if comm == ONE else {"comm": [num, den]})
 
 
 def _row(stage: Stage, link: Link | None) -> list[int]:
