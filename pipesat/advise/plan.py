@@ -24,7 +24,7 @@ from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.check.checker import check
 from pipesat.compare.result import Result
 from pipesat.compare.result_folder import result_files
-from pipesat.core.amounts import rounded_down, time_text
+from pipesat.core.amounts import memory_text, rounded_down, time_text
 from pipesat.core.claims import Bound, Standing, Status, percent, ratio, require_best, tenable
 from pipesat.core.errors import Fault
 from pipesat.core.folder import json_file, write_folder
@@ -254,10 +254,10 @@ class Plan(Displayed):
         for number, device in enumerate(devices_of(self.chosen)):
             memory, peak = device["memory"], device["peak"]
             if memory and memory - peak + layers.reserve < _SLACK * memory:
-                unit = f" {layers.memory_unit}".rstrip()
+                left = memory_text(memory - peak, layers.memory_unit, rounded_down)
                 yield (
                     f"device {number} fills {percent(peak / memory, 1)} of its memory, "
-                    f"{memory - peak}{unit} are left. Fragments and communication buffers have no "
+                    f"{left} are left. Fragments and communication buffers have no "
                     "space. A reserve keeps some free"
                 )
                 return

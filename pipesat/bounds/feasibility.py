@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ from pipesat.bounds.one_microbatch import (
     steps_of,
     takes_time,
 )
+from pipesat.core.amounts import memory_text, rounded_down
 from pipesat.core.arguments import public
 from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.problem.ops import Item, Kind, Op
@@ -313,19 +315,20 @@ def lacking(problem: Problem, needs: Sequence[Need]) -> list[Need]:
 
 def _sentence(problem: Problem, need: Need) -> str:
     device, capacity, stages = need
-    unit = f" {problem.memory_unit}" if problem.memory_unit else ""
+    said = partial(memory_text, unit=problem.memory_unit)
     data = problem.devices[device]
+    memory = said(data.memory or 0, towards=rounded_down)
     which = f"stage {stages[0]}" if len(stages) == 1 else f"stages {', '.join(map(str, stages))}"
-    reason = f"its static {data.static}" + (
-        f" and one microbatch's {capacity - data.static} on {which}" if stages else ""
+    reason = f"its static {said(data.static)}" + (
+        f" and one microbatch's {said(capacity - data.static)} on {which}" if stages else ""
     )
     if any(problem.stages[stage].modes for stage in stages):
         reason += " in the modes of least need"
     sure = not problem.has_modes or _exact(problem, device)
-    most = f"; the smallest capacity that works is {capacity}"
+    most = f"; the smallest capacity that works is {said(capacity)}"
     return (
-        f"{problem.device_name(device)} has a capacity of {data.memory}{unit} but needs "
+        f"{problem.device_name(device)} has a capacity of {memory} but needs "
         + ("" if sure else "at least ")
-        + f"{capacity}{unit} ({reason})"
+        + f"{said(capacity, within=data.memory)} ({reason})"
         + (most if sure else "")
     )

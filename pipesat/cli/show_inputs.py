@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipesat.core.amounts import rounded_down, rounded_up, time_text
+from pipesat.core.amounts import memory_text, rounded_down, rounded_up, time_text
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Displayed, Said, table_of
 from pipesat.problem.remarks import text_of
@@ -69,7 +70,7 @@ def _layers(path: Path) -> Displayed:
     from pipesat.layers.layers_file import read_layers
 
     layers = read_layers(path)
-    memory, recipe = f" {layers.memory_unit}".rstrip(), layers.recipe
+    memory, recipe = partial(memory_text, unit=layers.memory_unit), layers.recipe
     times = (
         f"{kind} {time_text(sum(layers.amounts(kind)), layers.time_unit)}" for kind in ("F", "BW")
     )
@@ -84,12 +85,12 @@ def _layers(path: Path) -> Displayed:
             least, most = (share / 1000 for share in layers.estimate_range)
             around = f"{rounded_down(least, 2)} to {rounded_up(most, 2)}"
             estimate += f"; times may be {around} of these"
-    static = f"weights, gradients and optimizer {sum(layers.static)}{memory}"
-    held = f"{sum(layers.amounts('held_after_F'))}{memory}"
+    static = f"weights, gradients and optimizer {memory(sum(layers.static))}"
+    held = memory(sum(layers.amounts("held_after_F")))
     said = [
         ("Layers", f"{len(layers)} {layers.name}".rstrip()),
         ("Microbatch", f"{' + '.join(times)}, holds {held}"),
-        ("Memory", f"{static}, every device keeps {layers.reserve}{memory} besides"),
+        ("Memory", f"{static}, every device keeps {memory(layers.reserve)} besides"),
         ("Weight", weight),
         ("Doubt", estimate),
     ]

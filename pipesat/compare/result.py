@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pipesat.check.checker import check
-from pipesat.core.amounts import Number, Rounding, rounded, rounded_down, time_text
+from pipesat.core.amounts import Number, Rounding, exact_text, rounded, rounded_down, time_text
 from pipesat.core.arguments import public
 from pipesat.core.claims import against, percent, plural
 from pipesat.core.errors import BadInput
@@ -224,9 +224,10 @@ class Result(Displayed, Solution):
 
     def details(self) -> Facts:
         """Return the exact numbers, and what a repetition needs."""
-        unit = f" {self.problem.time_unit}" if self.problem.time_unit else ""
-        bound = "unknown" if self.lower_bound is None else f"{self.lower_bound}{unit}"
-        value = "unknown" if self.value is None else f"{self.value}{unit}"
+        bound, value = (
+            "unknown" if number is None else exact_text(number, self.problem.time_unit)
+            for number in (self.lower_bound, self.value)
+        )
         same = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         return [
             ("status", self.status),

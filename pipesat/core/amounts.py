@@ -80,6 +80,7 @@ _SECONDS: Final = {name: Fraction(1, 1000**n) for n, name in enumerate(_TIMES)} 
 )
 SHARE: Final = re.compile(r"1e-(\d{1,2}) (.+?)s?")
 """Units of memory that are a power of ten of another one, as ``1e-4 stage activation``."""
+_EVERY: Final = 60  # digits
 _PLAIN: Final = 100  # milliseconds: from here on one decimal is enough
 
 
@@ -344,6 +345,18 @@ def time_text(value: Number, unit: str, towards: Rounding = rounded) -> str:
         return f"{significant(milliseconds, 4, towards)} ms"
     whole, _, tenth = towards(milliseconds, 1).partition(".")
     return f"{int(whole):,}.{tenth} ms"
+
+
+def exact_text(value: int, unit: str) -> str:
+    """Show every digit; a unit with a number in front is multiplied out: ``500 us``, ``0.5 GiB``.
+
+    Parts of what is no unit of time or bytes are shown as :func:`in_whole_units` does.
+    """
+    match = _MEASURE.fullmatch(unit)
+    if match is None or not match[1]:
+        number, unit = in_whole_units(value, unit) if SHARE.fullmatch(unit) else (value, unit)
+        return f"{number} {unit}".rstrip()
+    return f"{significant(value * Fraction(match[1]), _EVERY)} {match[2]}"
 
 
 def memory_cell(value: int, unit: str) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations, pairwise
 from math import comb
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
+from pipesat.core.amounts import memory_text, rounded_down
 from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.layers.layer import Layers
@@ -266,7 +268,7 @@ def why_no_split_fits(problem: SplitProblem, lacking: int | None = None) -> str:
     ``lacking`` is what the best split lacks on a device, where that is known.
     """
     layers, homes = problem.layers, problem.pipeline.homes
-    unit = f" {layers.memory_unit}" if layers.memory_unit else ""
+    said = partial(memory_text, unit=layers.memory_unit)
     slacks = np.maximum(problem.slack, 0)
     ends, begins = problem.memory.ends, problem.memory.begins
     begin_of = [k for k, cut in enumerate(layers.may_cut) if cut]
@@ -274,24 +276,25 @@ def why_no_split_fits(problem: SplitProblem, lacking: int | None = None) -> str:
         needs = ends[:, end] - begins[:, begin]
         stage = int(np.argmin(needs - slacks[[*homes]]))
         if needs[stage] > slacks[homes[stage]]:
+            room = said(int(slacks[homes[stage]]), towards=rounded_down)
             last = f" to {layers.label(end - 1)}, kept together," if end - begin > 1 else ""
             return (
                 f"{layers.label(begin)}{last} fits on no device: on stage {stage}, where "
-                f"least is missing, {needs[stage]}{unit} are needed, microbatches in flight: "
+                f"least is missing, {said(int(needs[stage]))} are needed, microbatches in flight: "
                 f"{problem.in_flight[stage]}; device {homes[stage]} has memory for "
-                f"{slacks[homes[stage]]}{unit}: give devices more memory, or make microbatches "
+                f"{room}: give devices more memory, or make microbatches "
                 "smaller"
             )
     least = int(np.diff(ends, axis=1).min(axis=0).sum())
     slack = sum(map(int, slacks))
     if least > slack:
         return (
-            f"all layers need at least {least}{unit} together, all devices have memory for "
-            f"{slack}{unit}"
+            f"all layers need at least {said(least)} together, all devices have memory for "
+            f"{said(slack, towards=rounded_down)}"
         )
     if lacking is None:
         return ""
     return (
         f"no split of {len(layers)} layers into {len(homes)} stages fits: even the best lacks "
-        f"{lacking}{unit} on a device"
+        f"{said(lacking)} on a device"
     )

@@ -37,6 +37,12 @@ def test_the_message_names_device_need_capacity_and_what_works() -> None:
     )
 
 
+def test_a_unit_with_a_number_in_front_is_multiplied_out() -> None:
+    problem = document(chain(1, 1, held=(10, 0), cap=5), memory_unit="1e-1 GiB")
+    with pytest.raises(Infeasible, match="has a capacity of 512 MiB but needs 1 GiB "):
+        preflight(parse_problem(problem))
+
+
 def test_static_memory_alone_can_be_too_much() -> None:
     problem = parse_problem(
         document(chain(1, 1), devices=[{"memory": 9}, {"memory": 4, "static": 5}])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pipesat.core.amounts import (
     bytes_of,
+    exact_text,
     memory_cell,
     memory_text,
     readable,
@@ -160,3 +161,17 @@ def test_no_gap_is_understated_and_a_difference_is_the_nearest(one: int, other: 
 @pytest.mark.parametrize("number", [10**18 + 1, Fraction(10**18 + 1, 3)])
 def test_large_numbers_lose_no_digit(number: Fraction) -> None:
     assert Fraction(rounded_up(number, 2)) >= number > Fraction(rounded_down(number, 2)) - 1
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "expected"),
+    [
+        (6, "us", "6 us"),
+        (12345, "100 us", "1234500 us"),
+        (10**12 + 1, "1e-3 GiB", "1000000000.001 GiB"),
+        (12345, "1e-4 stage activation", "1.2345 stage activations"),
+        (12345, "", "12345"),
+    ],
+)
+def test_every_digit_in_a_unit_with_a_number_in_front(value: int, unit: str, expected: str) -> None:
+    assert exact_text(value, unit) == expected

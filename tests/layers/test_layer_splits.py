@@ -379,7 +379,9 @@ def test_too_little_memory_in_all_and_on_the_best() -> None:
     layers = layers_of([{"weights": 10}] * 6, memory_unit="GiB")
     for placement in ("chain", "vee"):
         pipeline = Pipeline(devices=2, microbatches=1, placement=placement, memory=29)  # type: ignore[arg-type]
-        with pytest.raises(Infeasible, match=r"need at least 60 GiB together, .* memory for 58 GiB"):
+        with pytest.raises(
+            Infeasible, match=r"need at least 60 GiB together, .* memory for 58 GiB"
+        ):
             smallest_largest(layers, pipeline)
     odd = layers_of([{"weights": 20}] * 3, memory_unit="GiB")
     with pytest.raises(Infeasible, match="even the best lacks 5 GiB on a device"):

@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from pipesat.core.amounts import exact_text
 from pipesat.core.claims import Bound, Standing, against, change, plural
 from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput
@@ -115,11 +117,12 @@ class Assignment(Displayed):
 
     def facts(self) -> Facts:
         """Return the step's time, what it gains, the bounds, and how even the replicas are."""
-        value, unit = self.value, self.asked.time_unit if self.asked else ""
-        unit = f" {unit}".rstrip()
+        value = self.value
+        said = partial(exact_text, unit=self.asked.time_unit if self.asked else "")
         any_bound = self.any_bound
-        whatever = "" if any_bound is None else f"{any_bound.value}{unit} ({any_bound.source})"
-        bound = f"{self.lower_bound}{unit} ({self.lower_bound_source})"
+        whatever = "" if any_bound is None else f"{said(any_bound.value)} ({any_bound.source})"
+        least = "unknown" if self.lower_bound is None else said(self.lower_bound)
+        bound = f"{least} ({self.lower_bound_source})"
         if value is None:
             instead = _INSTEAD if self.asked and self.asked.within_memory else ""
             return [("Step", self._none_fits), ("Bound", bound), ("Instead", instead)]
@@ -132,16 +135,17 @@ class Assignment(Displayed):
         if self.tokens and max(parts) > 1:
             filled = max(sum(self.tokens[n] for n in part) for row in self.replicas for part in row)
             longest = f"at most {filled} tokens in a microbatch"
+        fastest = said(min(self.makespans))
         mean = round(sum(self.makespans) / len(self.makespans))
         count = len(parts) // len(self.replicas)
         each = f"{count} {plural(count, 'microbatch', 'es')} each{packed}"
         return [
-            ("Step", f"{value}{unit} under {self.schedule}"),
+            ("Step", f"{said(value)} under {self.schedule}"),
             ("Gain", ", ".join(gains)),
             ("Gap", f"{self.standing.verdict}: no assignment is below {bound}"),
             ("Any schedule", whatever and f"none is below {whatever}"),
             ("Replicas", f"{len(self.replicas)} with {each}"),
-            ("Evenness", f"the mean replica takes {mean}, the fastest {min(self.makespans)}"),
+            ("Evenness", f"the mean replica takes {said(mean)}, the fastest {fastest}"),
             ("Longest", longest),
             ("Sequences", self._sequences),
             ("Then", "" if self.asked is None else "solve each of `problems`, in any schedule"),
