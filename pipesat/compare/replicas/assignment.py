@@ -169,7 +169,7 @@ class Assignment(Displayed):
         """Yield a line per rule, the best first."""
         if not self.rules:
             return
-        value = self.value
+        value, unit = self.value, self.asked.time_unit if self.asked else ""
         rows = [(row.value, row.name, row.why_not) for row in self.rules]
         rows.append((value, OURS, "" if value is not None else "none found that fits"))
         rows.sort(key=lambda row: (row[0] is None, row[0] or 0, row[1] != OURS))
@@ -179,7 +179,14 @@ class Assignment(Displayed):
             differs = ""
             if time is not None and value is not None and name != OURS:
                 differs = change(value, time)
-            lines.append([name, "-" if time is None else str(time), gap, differs or why_not])
+            lines.append(
+                [
+                    name,
+                    "-" if time is None else exact_text(time, unit).split()[0],
+                    gap,
+                    differs or why_not,
+                ]
+            )
         heads = (Column("dealt", number=False), Column("slowest replica"), Column("gap to bound"))
         yield Table([*heads, Column("this assignment", number=False)], lines)
 

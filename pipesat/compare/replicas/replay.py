@@ -281,9 +281,9 @@ def _stated(problem: Problem, costs: Sequence[int]) -> dict[str, Any]:
         row = _row(stage, problem.link_of_class(number, 0))
         delays += zip(row[-2:], costs[column(number, "delay F") :][:2], strict=True)
     some = [(one, total) for one, total in delays if one]
-    most: Fraction = min((Fraction(total, one) for one, total in some), default=Fraction(1))
-    above: Fraction = max((Fraction(total - 1, one) for one, total in some), default=Fraction(1))
-    near = ((above + most) / 2).limit_denominator(int(_MOST_FACTOR / max(1, most)) or 1)
+    most = min((Fraction(total, one) for one, total in some), default=Fraction(1))
+    above = max((Fraction(total - 1, one) for one, total in some), default=Fraction(1))
+    near = ((above + most) / 2).limit_denominator(int(_MOST_FACTOR / max(Fraction(1), most)) or 1)
     num, den = comm = near.as_integer_ratio()
     if max(comm) > _MOST_FACTOR or any(scaled(one, comm) != total for one, total in delays):
         text = "no factor gives the delays of a microbatch of several sequences, rounded one by one"
