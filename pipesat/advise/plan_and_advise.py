@@ -88,7 +88,8 @@ def plan(
         ``ceil(time / speed)`` there; ``None``: 1.
     reserve
         Memory that every device keeps free for fragments and communication buffers: none unless
-        given, where ``advise`` keeps 5 %. On top of the layers' own ``reserve``.
+        given, where ``advise`` keeps 5 %. It is rounded up to whole memory units, on top of the
+        layers' own ``reserve``.
     placement
         Where stages may lie. With ``any``, all three are tried.
     chunks
@@ -136,7 +137,7 @@ def plan(
     require_once("chunks", chunks)
     require_once("layouts", layouts)
     unit = layers.memory_unit
-    layers = with_reserve(layers, one_in_unit("reserve", reserve, unit))
+    layers = with_reserve(layers, one_in_unit("reserve", reserve, unit, free=True))
     require_choice(layers, recompute, source)
     capacity = None if memory is None else in_unit("memory", memory, unit, limit=True)
     delay = delay_of(latency, bandwidth, layers)
@@ -220,8 +221,8 @@ def advise(
         How fast devices are, one each or one for all. Each time of a layer becomes
         ``ceil(time / speed)`` there; ``None``: 1.
     reserve
-        Memory that stays free for fragments and communication buffers; ``None``: 5 %, where
-        ``plan`` keeps none.
+        Memory that stays free for fragments and communication buffers, rounded up to whole memory
+        units; ``None``: 5 %, where ``plan`` keeps none.
     target
         The runtime it is for: marks what runs there today.
     latency
@@ -283,7 +284,7 @@ def advise(
         known = known._replace(bandwidth=rate("bandwidth", bandwidth), within=False)
     if tokens is not None:
         known = known._replace(tokens=tokens)
-    free = None if reserve is None else one_in_unit("reserve", reserve, unit)
+    free = None if reserve is None else one_in_unit("reserve", reserve, unit, free=True)
     pairs = None if overlap is None else factor("overlap", overlap)
     question = asked(known, devices, microbatches, free, latency, pairs, target, copy_bandwidth)
     pipeline = with_buffers(question.pipeline, known.layers, release_for(target, version))

@@ -141,11 +141,17 @@ def in_bytes(where: str, given: int | str | Sequence[int | str]) -> int | list[i
 
 
 def in_unit(
-    where: str, given: int | str | Sequence[int | str], unit: str, *, limit: bool = False
+    where: str,
+    given: int | str | Sequence[int | str],
+    unit: str,
+    *,
+    limit: bool = False,
+    free: bool = False,
 ) -> int | list[int]:
     """Return memory in a file's unit: numbers of it, or texts such as 80GiB if it is one of bytes.
 
     A ``limit`` is rounded down: all that is held is whole numbers of units, so nothing less fits.
+    What stays ``free`` is rounded up.
     A text of several, separated by commas, is a list.
 
     Raises
@@ -156,11 +162,11 @@ def in_unit(
     if isinstance(given, str) and "," in given:
         given = given.split(",")
     if isinstance(given, str | int | Integral):
-        return _of_unit(where, given, unit, limit=limit)
-    return [_of_unit(where, each, unit, limit=limit) for each in given]
+        return _of_unit(where, given, unit, limit=limit, free=free)
+    return [_of_unit(where, each, unit, limit=limit, free=free) for each in given]
 
 
-def _of_unit(where: str, given: int | str, unit: str, *, limit: bool) -> int:
+def _of_unit(where: str, given: int | str, unit: str, *, limit: bool, free: bool) -> int:
     if not isinstance(given, str):
         return given
     word = given.strip()
@@ -175,14 +181,16 @@ def _of_unit(where: str, given: int | str, unit: str, *, limit: bool) -> int:
         text = f"expected an amount as 40GiB or 80GB, or {plain}"
         raise BadInput(text, where=where, value=given)
     number = size / each
-    if number.denominator > 1 and not limit:
+    if number.denominator > 1 and not limit and not free:
         near, fits = significant(number, 6), unit_for([word])
         text = f"expected {plain}, and it is {near}. In the memory unit '{fits}' it is one"
         raise BadInput(text, where=where, value=given)
-    return math.floor(number)
+    return math.ceil(number) if free else math.floor(number)
 
 
-def one_in_unit(where: str, given: int | str, unit: str, *, limit: bool = False) -> int:
+def one_in_unit(
+    where: str, given: int | str, unit: str, *, limit: bool = False, free: bool = False
+) -> int:
     """Return one amount as of :func:`in_unit`.
 
     Raises
@@ -190,7 +198,7 @@ def one_in_unit(where: str, given: int | str, unit: str, *, limit: bool = False)
     BadInput
         If it is none, or there are several.
     """
-    value = in_unit(where, given, unit, limit=limit)
+    value = in_unit(where, given, unit, limit=limit, free=free)
     if isinstance(value, list):
         raise BadInput("expected one amount for all devices", where=where, value=given)
     return value

@@ -13,6 +13,7 @@ from pipesat.core.amounts import (
     exact_text,
     memory_cell,
     memory_text,
+    one_in_unit,
     readable,
     rounded,
     rounded_down,
@@ -175,3 +176,9 @@ def test_large_numbers_lose_no_digit(number: Fraction) -> None:
 )
 def test_every_digit_in_a_unit_with_a_number_in_front(value: int, unit: str, expected: str) -> None:
     assert exact_text(value, unit) == expected
+
+
+def test_a_capacity_is_rounded_down_and_what_stays_free_up() -> None:
+    assert one_in_unit("memory", "2.5GB", "MiB", limit=True) == 2384  # of 2384.19
+    assert one_in_unit("reserve", "2.5GB", "MiB", free=True) == 2385
+    assert one_in_unit("reserve", "3GiB", "MiB", free=True) == 3072
