@@ -224,11 +224,17 @@ def value_of(alias: Any) -> AnnotatedValue:
     return AnnotatedValue(wanted)
 
 
+_DECIMAL: Final = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
+"""Of times, which are whole numbers or decimals."""
+
+
 def _read(text: str, wanted: Wanted) -> Any:
     """Return the first value that a text may stand for; ``None``: there is none."""
     for kind, made in _MADE.items():
         if kind in wanted.kinds:
             try:
+                if kind == "float" and "int" in wanted.kinds and not _DECIMAL.fullmatch(text):
+                    continue
                 value = made(text)
             except (ValueError, ZeroDivisionError):
                 continue
@@ -242,11 +248,17 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _float(text: str) -> float:
+    if not re.fullmatch("[ -^`-~]+", text):  # no 1_000, as above
+        raise ValueError(text)
+    return float(text)
+
+
 _MADE: Final[dict[str, Callable[[str], Any]]] = {
     "str": str,  # first: the function reads it, as 40GiB or 40
     "Literal": str,
     "int": _whole,
-    "float": lambda text: float(text) if text.isascii() else _whole(text),
+    "float": _float,
     "Path": Path,
 }
 

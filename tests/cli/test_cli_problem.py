@@ -103,6 +103,8 @@ def test_names_of_any_characters(cli: Run) -> None:
             r"--times F: got 'ten', expected a number from 0 to 10\^12, or several",
         ),
         (["--times", "F=-1"], "--times F: got '-1', expected a number"),
+        (["--times", "F=1_0"], "--times F: got '1_0', expected a number"),
+        (["--times", "F=1e1"], "--times F: got '1e1', expected a number"),
         (["--times", "F=1.5"], r"--times F: got 1.5, .*decimals of s, ms or us \(time=ms\)"),
         (["--times", "W=1.0005", "--units", "time=ns"], "--times W: got 1.0005, .*whole ns"),
         (["--times", "F=1,,2"], "--times F: got '1,,2'"),
