@@ -20,10 +20,10 @@ from pipesat.advise.plan import Plan
 from pipesat.advise.plan_tables import loads_of
 from pipesat.advise.question import Question
 from pipesat.advise.table_rows import (
-    TIE,
     Row,
     advised_of,
     best_of,
+    leaner_of,
     plain_of,
     published_in,
     rank,
@@ -265,13 +265,12 @@ def name_of(row: Row) -> str:
 
 def _taken(advice: Advised, row: Row) -> Iterator[str]:
     """What to take, and what is as fast for all that an estimate can say."""
-    question, best = advice.question, best_of(advice.rows)
+    question, leaner = advice.question, leaner_of(advice.rows, row)
     estimate = " (estimate)" if question.layers.estimate else ""
     yield f"{name_of(row)}: {question.time(row.makespan)} a step{estimate}"
-    if best is not None and best.makespan < row.makespan:
-        needs = f"{question.amount(max(best.peaks))}, not {question.amount(max(row.peaks))}"
-        shorter = change(best.makespan, row.makespan, 2)
-        yield f"it ties with {name_of(best)}, which is {shorter} and takes {needs}"
+    if leaner is not None:
+        needs = f"{question.amount(max(leaner.peaks))}, not {question.amount(max(row.peaks))}"
+        yield f"{name_of(leaner)} is {change(leaner.makespan, row.makespan)} and takes {needs}"
 
 
 def _gains(advice: Advised, row: Row) -> Iterator[str]:
@@ -292,8 +291,6 @@ def _gains(advice: Advised, row: Row) -> Iterator[str]:
         loop = other.shipped and other.shape.placement == "loop"
         gain = tried.gain(row.makespan, other.makespan) + f", a {other.placement}" * loop
         gain += f" ({time})"
-        if other.makespan < row.makespan:
-            gain = f"it ties with {tried.best} ({time})"
         alike = (other.name, other.makespan) == (row.name, row.makespan)
         own = alike and row.shipped >= other.shipped
         yield f"this is {tried.best}" if own else gain
@@ -420,20 +417,16 @@ def _doubts(advice: Advised) -> Iterator[str]:
 
 
 def _at_the_ends(ends: Sequence[End], chosen: Row) -> Iterator[str]:
-    """Whether the advice stays the shortest at the ends of the estimate's ranges that were tried.
-
-    Of rows as near as :func:`advised_of` lets the advice be, none is called shorter.
-    """
+    """Whether the advice stays the shortest at the ends of ranges that were tried."""
     tried, left = ([end for end in ends if bool(end.rows) is timed] for timed in (True, False))
     if tried:
         worst = min(tried, key=lambda end: end.least[1] / max(1, end.of(chosen)))
         row, least = worst.least
-        if least < worst.of(chosen) * (1 - TIE):
+        if least < worst.of(chosen):
             shorter = change(least, worst.of(chosen), 1)
             yield f"the advice depends on it: {worst.words}, {name_of(row)} is {shorter}"
         else:
-            within = "" if least >= worst.of(chosen) else f", to {percent(TIE, 1)}"
-            yield f"with {_cases(tried)} the advice stays the shortest{within}"
+            yield f"with {_cases(tried)} the advice stays the shortest"
     if left:
         yield f"not tried, as time ended: {_cases(left)}"
 

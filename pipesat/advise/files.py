@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipesat.advise.advice import Advised
 from pipesat.advise.advice_table import megatron_export, needed_without
 from pipesat.advise.picture import plan_pictures
-from pipesat.advise.table_rows import TIE, Row, options_of, published_in, stages_text
+from pipesat.advise.table_rows import Row, options_of, published_in, stages_text
 from pipesat.compare.report.study import report
 from pipesat.compare.result import Result
 from pipesat.compare.result_folder import result_files
@@ -123,7 +122,6 @@ def result_of(advice: Advised, row: Row) -> Result:
         seed=0 if own is None else own.seed,
         workers=1 if own is None else own.workers,
         versions={} if own is None else own.versions,
-        tie=TIE if row.problem.estimate else Fraction(0),
     )
     return Result.of(answer)
 

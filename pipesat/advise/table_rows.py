@@ -218,18 +218,27 @@ def best_of(rows: Iterable[Row], name: str = "", *, shipped: bool = False) -> Ro
 
 
 def advised_of(rows: Iterable[Row]) -> Row | None:
-    """Return the row to take: of those that tie with the fastest, the plainest.
+    """Return the row to take: of those that take as long as the fastest, the plainest.
 
-    Of these the one with least memory, then with fewest stages. Rows tie that take as long; with
-    costs that are an estimate, those within :data:`TIE`.
+    Of these the one with least memory, then with fewest stages.
     """
     rows = [*rows]
     best = best_of(rows)
     if best is None:
         return None
-    most = best.makespan * (1 + (TIE if best.problem.estimate else 0))
-    near = (row for row in rows if row.runs and row.makespan <= most)
+    near = (row for row in rows if row.runs and row.makespan == best.makespan)
     return min(near, key=lambda row: (*rank(row)[3:], max(row.peaks), row.shape.stages, rank(row)))
+
+
+def leaner_of(rows: Iterable[Row], row: Row) -> Row | None:
+    """Return the row of least memory that an estimate cannot tell from this one by its time."""
+    most = row.makespan * (1 + (TIE if row.problem.estimate else 0))
+    near = (one for one in rows if one.runs and one.makespan <= most)
+    return min(
+        (one for one in near if max(one.peaks) < max(row.peaks)),
+        key=lambda one: max(one.peaks),
+        default=None,
+    )
 
 
 def plain_of(rows: Iterable[Row]) -> Row | None:

@@ -216,20 +216,16 @@ def tenable(value: int | None, bound: Bound | None) -> tuple[Bound | None, tuple
     )
 
 
-def require_best(
-    name: str, value: int | None, others: Iterable[tuple[str, int | None]], tie: Number = 0
-) -> None:
+def require_best(name: str, value: int | None, others: Iterable[tuple[str, int | None]]) -> None:
     """Raise :class:`Contradiction` if another one, of the same problem, is better than the best.
 
     Parameters
     ----------
     others
         Name and value of everything else that was built for the problem and passed the checker.
-    tie
-        By which part of theirs the value may be above: what ties with it, on an estimate.
     """
     for other, theirs in others:
-        if theirs is not None and (value is None or value - theirs > theirs * exactly(tie)):
+        if theirs is not None and (value is None or theirs < value):
             has = "has no schedule" if value is None else f"has {value}"
             raise Contradiction(f"{name} is called the best and {has}, but {other} has {theirs}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from pipesat.core.claims import Bound, Period, Standing, Status, require_best
@@ -86,9 +85,6 @@ class Solution:
     lanes, cpu_s
         Lanes that have searched, and the seconds of processor time that this process and theirs
         took; 0 where that is not known.
-    tie
-        By which part of the baseline the value may be above it: a tie, of which the other was
-        taken.
 
     Raises
     ------
@@ -116,12 +112,11 @@ class Solution:
     period: Period | None = None
     lanes: int = 0
     cpu_s: float = 0.0
-    tie: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         self.standing.require_status(self.status)
         if self.baseline is not None:
-            require_best("the answer", self.value, [self.baseline], self.tie)
+            require_best("the answer", self.value, [self.baseline])
 
     @property
     def standing(self) -> Standing:
