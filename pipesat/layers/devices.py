@@ -276,13 +276,13 @@ def why_no_split_fits(problem: SplitProblem, lacking: int | None = None) -> str:
         needs = ends[:, end] - begins[:, begin]
         stage = int(np.argmin(needs - slacks[[*homes]]))
         if needs[stage] > slacks[homes[stage]]:
-            room = said(int(slacks[homes[stage]]), towards=rounded_down)
+            most = said(int(slacks[homes[stage]]), towards=rounded_down)
             last = f" to {layers.label(end - 1)}, kept together," if end - begin > 1 else ""
             return (
                 f"{layers.label(begin)}{last} fits on no device: on stage {stage}, where "
                 f"least is missing, {said(int(needs[stage]))} are needed, microbatches in flight: "
                 f"{problem.in_flight[stage]}; device {homes[stage]} has memory for "
-                f"{room}: give devices more memory, or make microbatches "
+                f"{most}: give devices more memory, or make microbatches "
                 "smaller"
             )
     least = int(np.diff(ends, axis=1).min(axis=0).sum())
