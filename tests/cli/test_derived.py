@@ -73,7 +73,7 @@ def test_types_defaults_and_names_are_the_functions() -> None:
         "twice": True,
         "workers": None,
     }
-    given = asked("--for", "large", "--no-twice", "--time-limit", "1e1", "--workers", "3")
+    given = asked("--for", "large", "--no-twice", "--time-limit", "10.0", "--workers", "3")
     assert (given["size"], given["twice"], given["time_limit"]) == ("large", False, 10.0)
     assert given["workers"] == 3
 
