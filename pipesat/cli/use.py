@@ -13,7 +13,7 @@ import click
 from pipesat.cli.commands import command
 from pipesat.cli.derived import settings
 from pipesat.cli.exits import CHECK_FAILED, print_failure
-from pipesat.core.amounts import exact_time
+from pipesat.core.amounts import exact_text
 from pipesat.core.errors import BadInput, RunFailed
 from pipesat.core.showing import Said, table_of
 
@@ -55,7 +55,7 @@ def check(asked: Asked) -> int:
     if not violations:
         peaks = peak_memory(problem, timed)
         ops = sum(len(members(item)) for row in timed.order for item in row)  # a pair is two
-        times = (exact_time(t, problem.time_unit) for t in (timed.makespan, timed.span))
+        times = (exact_text(t, problem.time_unit) for t in (timed.makespan, timed.span))
         said = "{} ops, makespan {}, span {}".format(ops, *times)
     document: dict[str, Any] = {"makespan": timed.makespan, "span": timed.span}
     document["peak_memory"] = peaks

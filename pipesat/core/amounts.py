@@ -337,11 +337,6 @@ def in_whole_units(value: int, unit: str) -> tuple[str, str]:
     return f"{value // parts:,}.{decimals}".rstrip("."), f"{share[2]}s"
 
 
-def exact_time(value: int, unit: str) -> str:
-    """Show a time as files have it."""
-    return f"{value} x {unit}" if unit[:1].isdigit() else f"{value} {unit}".rstrip()
-
-
 def time_text(value: Number, unit: str, towards: Rounding = rounded) -> str:
     """Show a time in milliseconds where its unit is known; a lower limit with ``rounded_down``."""
     second = seconds_of(unit)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from pipesat.core.amounts import exact_time
+from pipesat.core.amounts import exact_text
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.folder import json_file
 from pipesat.core.names import named, spelled
@@ -108,7 +108,7 @@ def _export_schedule(problem: Problem, schedule: Schedule) -> Exported:
     from pipesat.schedule.schedule_file import schedule_bytes  # pydantic, which no help needs
 
     ops = sum(len(members(item)) for row in schedule.order for item in row)  # a pair is two
-    times = (exact_time(t, problem.time_unit) for t in (schedule.makespan, schedule.span))
+    times = (exact_text(t, problem.time_unit) for t in (schedule.makespan, schedule.span))
     told = "{} ops, makespan {}, span {}".format(ops, *times)
     means = reading.schedule_means(schedule)
     return Exported(schedule_bytes(problem, schedule), notes=(told,), means=means)
