@@ -182,7 +182,7 @@ class OneSolve:
         """Take schedules to start from until one meets the bound.
 
         Leaves ``reserved`` seconds of the clock once there is a valid one; without one it goes on,
-        and who makes them lazily ends when time is over. If making one fails, what came before
+        and what makes them lazily ends when time is over. If making one fails, what came before
         it stays.
         """
         incumbent, clock = self.incumbent, self.clock

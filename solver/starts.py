@@ -36,7 +36,7 @@ class StartingSchedules:
     told to give up. On a large problem of limited memory it comes first of all. Of the slow ones,
     those with pairs come first, those of lockstep and of greedy pairs one by one. Where they may
     enter in several orders, the portfolio's come before the slow ones, most of which are made for
-    equal ones. ``all_made`` says afterwards whether who took them took all, and none was given
+    equal ones. ``all_made`` says afterwards whether all of them were taken, and none was given
     up.
     """
 

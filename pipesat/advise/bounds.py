@@ -178,7 +178,7 @@ def partitions_below(
 ) -> Iterator[tuple[range, ...] | None] | None:
     """Yield every partition that closed forms per stage and per device leave below a value.
 
-    Now and then ``None`` comes between them, so that who waits for the next can look at the
+    Now and then ``None`` comes between them, so that a caller waiting for the next can look at the
     time. ``None`` instead of an iterator if they are too many to look for. Those that break a tie
     are among them.
     """

@@ -213,7 +213,7 @@ class Trials:
 
     @property
     def over(self) -> bool:
-        """Whether as much was timed as may be, or who asked wants no more."""
+        """Whether as much was timed as may be, or the caller wants no more."""
         share = (1 - self.kept) * _BY_CLOCK[self.question.any_order]
         return self.left <= 0 or self.deadline.past(share)
 

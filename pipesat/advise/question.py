@@ -237,7 +237,7 @@ class Question:
     ) -> Candidate:
         """Return one way to cut, place and recompute, or to offload instead.
 
-        The same one whenever it is asked for: who has it shares what is known of it.
+        The same one whenever it is asked for: all that have it share what is known of it.
 
         Raises
         ------

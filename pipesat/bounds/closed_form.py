@@ -47,7 +47,7 @@ def closed_form_bounds(problem: Problem, objective: Objective) -> list[Bound]:
 def closed_forms(problem: Problem, objective: Objective) -> Iterator[Bound]:
     """Yield the bound of every argument that applies, device by device, in time units.
 
-    What takes longest comes last, so who has no time for all takes the first.
+    What takes longest comes last, so a caller without time for all takes the first.
     """
     best = 0
     for bound in _uncounted(problem, objective):

@@ -192,7 +192,7 @@ _MOST_CHOICES = 40  # of one mode per stage: beyond, microbatches are taken to c
 def counted_bounds(problem: Problem, objective: Objective, beyond: int = -1) -> Iterator[Bound]:
     """Yield a bound per device of a problem with memory modes, in time units; none without.
 
-    One of ``beyond`` is known: a device that proves no more has a bound that costs little.
+    One of ``beyond`` is known: a device that proves no more has none here.
     """
     if not memory_varies(problem) or problem.overlap is not None:
         return

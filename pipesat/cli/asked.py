@@ -118,7 +118,7 @@ class Asked:
         """Print the answer: as a document with ``--json``, else its lines and ``more``.
 
         The document may be a function that makes it. Remarks on the problem stand in both. A list
-        has no memory for them: then they are on stderr.
+        has no place for them: then they are on stderr.
         """
         from pipesat.cli.terminal import print_answer, print_json
         from pipesat.problem.remarks import documents_of, text_of

@@ -85,7 +85,7 @@ def _keep_quiet() -> None:
 
 
 ending: dict[str, int] = {}
-"""The exit code, once it is known; who calls :func:`pipesat.cli.main` and goes on clears it."""
+"""The exit code, once it is known; a caller of :func:`pipesat.cli.main` that goes on clears it."""
 
 
 def end_with(code: int) -> None:
@@ -163,7 +163,7 @@ class _Kept(io.FileIO):
 
 
 def keep_streams() -> None:
-    """Let standard output and error outlive who reads them; call this before any command."""
+    """Let standard output and error outlive their readers; call this before any command."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

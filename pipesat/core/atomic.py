@@ -2,7 +2,7 @@
 
 New files are written into a temporary folder beside the old ones. One rename makes it the
 ``.pipesat.new`` of the folder: from here on the new files are what the folder has. Then each is
-moved to its place. Who is killed meanwhile leaves ``.pipesat.new``, and who next reads or
+moved to its place. A process killed meanwhile leaves ``.pipesat.new``, and the next that reads or
 writes a file there moves the rest (:func:`finish`): a folder's files are all old or all new.
 """
 
@@ -108,7 +108,7 @@ def _pending(folder: Path) -> bool:
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """Return the path of a name within a folder; who says otherwise is not pipesat."""
+    """Return the path of a name within a folder; what says otherwise is not pipesat."""
     path, parts = folder / name, PurePosixPath(name).parts
     home, real = os.path.realpath(folder), os.path.realpath(path.parent)
     if not parts or ".." in parts or os.path.commonpath([home, real]) != home:

@@ -1,7 +1,7 @@
 """One folder is one result: what one command wrote goes when the next one writes.
 
-``.pipesat.json`` lists the files of the result that a folder has, with their digests. Who
-writes another result removes them, but none that is not listed, that has been changed since, that
+``.pipesat.json`` lists the files of the result that a folder has, with their digests. Another
+result written there removes them, but none that is not listed, that has been changed since, that
 was there before us, or that this process has read: those are the user's. Readers of a folder go by
 the list. Files and list change together (:mod:`pipesat.core.atomic`).
 """

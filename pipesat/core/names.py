@@ -1,6 +1,6 @@
 """Names that users type: in any case, with ``-``, ``_`` or nothing between words; else the nearest.
 
-``1F1B`` and ``zb_v`` are schedules, ``torch-titan`` is a runtime, who reads them.
+``1F1B`` and ``zb_v`` are schedules, ``torch-titan`` is a runtime, wherever one is asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is being done right now, by name, for who shows progress; how a notebook shows it."""
+"""What is being done right now, by name, for what shows progress; how a notebook shows it."""
 
 from __future__ import annotations
 

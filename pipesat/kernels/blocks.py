@@ -100,7 +100,7 @@ def pulled_order(v_shape: VShape, slots: Ints, more: Ints) -> Coded:
 
 @compiled
 def _repeated(slots: Ints, m: int) -> tuple[Ints, Ints]:
-    """Slots by rank, series and microbatch, and the grid; with memory for W at the end."""
+    """Slots by rank, series and microbatch, and the grid; with place for W at the end."""
     p = len(slots)
     length = 0
     for rank in range(p):

@@ -2,7 +2,7 @@
 
 A compiler in a thread shares the interpreter with the search: either waits for the other most of
 the time. The process hears no signal that a terminal sends. It ends when it has had nothing to do
-for a while, and when who started it closes its pipes or is gone.
+for a while, and when its parent closes the pipes or is gone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Compiler:
     def compile(self, module: str, name: str, types: Iterable[Any]) -> None:
         """Return when a loop of a module is compiled and kept for such types, or cannot be.
 
-        Who asks looks whether it is: the process may be killed, and the disk may be full.
+        The caller looks whether it is: the process may be killed, and the disk may be full.
         """
         asked = pickle.dumps((module, name, tuple(types)))
         with self._talking:
@@ -102,7 +102,7 @@ def main() -> None:
     with suppress(Empty, BrokenPipeError):
         while True:
             module, name, types = wanted.get(timeout=_IDLE)
-            with suppress(Exception):  # who asks compiles it, and sees what is wrong
+            with suppress(Exception):  # the caller compiles it, and sees what is wrong
                 getattr(importlib.import_module(module), name).dispatcher.compile(types)
             os.write(1, _DONE)
     os._exit(0)

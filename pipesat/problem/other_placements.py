@@ -2,7 +2,7 @@
 
 Equal are the layers, the devices and their memory, the link delays and the microbatches. A loop and
 a V need every stage cut in two, and only between layers: a problem does not say where these are, so
-who asks says of how many equal layers every stage is made. Of an odd number one part has a
+the caller says of how many equal layers every stage is made. Of an odd number one part has a
 layer more, the first or the second, so that devices share them evenly. A part takes its layers'
 share of every amount (where that is no whole number, the first part takes what is over), and of the
 static memory. A hop between neighbours takes their link's delay, whichever way it goes; the hop

@@ -1,8 +1,8 @@
 """What Megatron-LM takes: a layout or a hybrid model's pattern, and which order of its own.
 
 Megatron-LM runs orders of its own, 1F1B, interleaved 1F1B in groups of a size, or that in pairs; it
-has no way to load another one. An order that is one of these, who found it, is switched on. Its
-layout lists what every stage holds, stage by stage along the model, parted by ``|``: ``E`` the
+has no way to load another one. An order that is one of these, whatever found it, is switched on.
+Its layout lists what every stage holds, stage by stage along the model, parted by ``|``: ``E`` the
 embedding, ``t`` a transformer layer, ``L`` the loss. Stage s lies on rank s mod p. A hybrid model
 has a pattern instead (:mod:`pipesat.layers.megatron`). Offloading of a schedule is set too.
 """
@@ -90,7 +90,7 @@ class Own(NamedTuple):
 
 
 def own_of(problem: Problem, schedule: Schedule) -> Own | None:
-    """Return the schedule of Megatron-LM's whose order this is, who found it, if there is one.
+    """Return the schedule of Megatron-LM's whose order this is, whatever found it, if there is one.
 
     Microbatches may be handed out in another order: the first stage's.
     """

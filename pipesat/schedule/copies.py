@@ -10,7 +10,7 @@ item before q has started and ended, and none from q on has started. There
 * an L may run if its microbatch fits in full beside all that items q, q + 1, ... hold up to its
   backward. It is placed so that it ends when its backward could start, or as soon after that as
   memory allows; the L's of a device are in the order of their backwards;
-* who takes memory, an item or an L, waits for as many O's as must have ended for it to fit.
+* what takes memory, an item or an L, waits for as many O's as must have ended for it to fit.
 
 All of these are waits for earlier places of the same row, so that no order that can run without
 copies is blocked by them; and memory that suffices with every O ended and every L right before its

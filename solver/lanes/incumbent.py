@@ -248,7 +248,7 @@ class Incumbent:
 
     def close(self) -> None:
         """Keep everything as it is: nothing that is found later counts, nor is anybody told."""
-        held = self.lock.acquire(timeout=_LONGEST_WAIT)  # who has it may be left behind
+        held = self.lock.acquire(timeout=_LONGEST_WAIT)  # its holder may be left behind
         self.closed = True
         if held:
             self.lock.release()

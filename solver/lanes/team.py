@@ -311,7 +311,7 @@ class Team:
 
     def close(self) -> None:
         """End all lanes; none is left."""
-        held = self._lock.acquire(timeout=_LAST_WORDS)  # who has it may be left behind
+        held = self._lock.acquire(timeout=_LAST_WORDS)  # its holder may be left behind
         self._closed = True
         members, self.members = list(self.members.values()), {}
         if held:

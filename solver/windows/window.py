@@ -118,7 +118,7 @@ class Window:
     def _add_objective(self) -> None:
         """Minimise the objective, and with less weight the longest path through each device.
 
-        Windows that cannot shorten the whole schedule then still make memory for others that can.
+        Windows that cannot shorten the whole schedule then still leave place for others that can.
         """
         graph = self.graph
         least = -max(graph.release)

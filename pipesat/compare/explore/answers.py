@@ -41,7 +41,7 @@ QUESTIONS: Final = ("start", "halt", "schedules", "curve", "solve", "frontier", 
 class Answers:
     """What one run answers; ``output`` is the only folder that files are written to.
 
-    One search runs at a time: the next one ends it, and so does who no longer listens.
+    One search runs at a time: the next one ends it, and so does a page that no longer listens.
     """
 
     def __init__(self, begin: Answer, output: Path | None) -> None:

@@ -1,6 +1,6 @@
 """The page's server: on this machine alone, for the page that it gave out itself.
 
-Who asks has to name this machine as host, so that no other name leads here; a browser says
+A request has to name this machine as host, so that no other name leads here; a browser says
 from where a request comes, and another page's is refused; and every question has this run's token,
 which stands in the address that was printed and in no page.
 """
