@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, product, tee, zip_longest
 
@@ -151,8 +151,7 @@ class StartingSchedules:
 
 def _beyond_memory(problem: Problem, give_up: GiveUp, among: int) -> Iterator[Schedule]:
     """Yield lockstep's schedules as if memory were no matter: guides for memory modes."""
-    roomy = tuple(replace(device, memory=None) for device in problem.devices)
-    return lockstep_schedules(replace(problem, devices=roomy), give_up, among)
+    return lockstep_schedules(problem.with_memory(None), give_up, among)
 
 
 def _best_first(orders: Mapping[str, Permutation]) -> list[tuple[str, Permutation]]:
