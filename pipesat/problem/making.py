@@ -234,8 +234,15 @@ def _unit_of(given: Mapping[str, Any]) -> str:
     values = (given[key] for key in _OF_MEMORY)
     said = [one for value in values for one in (value if isinstance(value, list) else [value])]
     shares = [one for one in said if isinstance(one, str) and share_of_1f1b(one) is not None]
-    said += re.findall("'held", repr((given["modes"], given["microbatches"])))  # plain numbers
+    said += [1] * _states_held([given["modes"], given["microbatches"]])  # plain numbers
     return unit_for([one for one in said if one not in (None, 0, "0", *shares)])
+
+
+def _states_held(given: Any) -> bool:
+    """Whether modes or classes of microbatches, as files have them, state what they hold."""
+    if isinstance(given, Mapping):
+        return any(str(key)[:4] == "held" or _states_held(one) for key, one in given.items())
+    return isinstance(given, list) and any(map(_states_held, given))
 
 
 def _in_units(given: Mapping[str, Any], limits: tuple[str, ...] = ()) -> dict[str, Any]:

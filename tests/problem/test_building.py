@@ -285,6 +285,8 @@ def test_no_amount_is_rounded() -> None:
             Problem.chain(2, 8, **AMOUNTS, memory_unit=unit)
     shared = Problem.chain(2, 8, **AMOUNTS | {"memory": "1f1b*0.5", "static": "512MiB"})
     assert (shared.memory_unit, shared.devices[0].memory) == ("1e-1 GiB", 5 + 24)
+    named = Problem.chain(2, [{"name": "held", "count": 8}], **AMOUNTS)
+    assert named.memory_unit == "1e-1 GiB"  # a name is no amount
 
 
 @pytest.mark.parametrize(
