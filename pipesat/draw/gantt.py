@@ -77,7 +77,7 @@ def title_of_schedule(problem: Problem, schedule: Schedule) -> str:
     """Title of a schedule's picture: whose it is, who made it, and its values."""
     values = f"makespan {_time(schedule.makespan, problem)}, span {_time(schedule.span, problem)}"
     if over := over_text(problem, schedule):
-        values += f", does not fit: {over}"
+        values += f"\nDoes not fit into memory: {over}"
     return f"{_name(problem)}{f': {schedule.source}' if schedule.source else ''}\n{values}"
 
 

@@ -183,7 +183,7 @@ def test_what_only_exceeds_memory_is_shown_and_said_so(
         outcome = cli("show", problem, "gpipe", *words)
         said = "gpipe does not fit into memory: 4 GiB of 3 GiB on device 0, the fullest device"
         assert (outcome.code, outcome.err.count(said)) == (0, 1)
-    assert "does not fit: 4 GiB of 3 GiB" in picture.read_text()
+    assert "Does not fit into memory: 4 GiB of 3 GiB" in picture.read_text()
     shown = cli("show", problem, "gpipe", "--json").json
     assert all(row["memory"] == 0 for row in shown["devices"])
     assert shown["fits"] is False
