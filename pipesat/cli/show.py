@@ -45,7 +45,7 @@ _INPUT = Argument(
     type=_PATH,
     is_eager=True,
     metavar="INPUT",
-    help="A problem, layers, profile, parts, timeline or assignment file, or a folder that a "
+    help="A problem, layers, profile, timeline or assignment file, or a folder that a "
     "command wrote.",
 )
 _SCHEDULE = Argument(

@@ -69,8 +69,9 @@ def parse_json(text: str, source: str) -> Any:
         document = json.loads(text, object_pairs_hook=without_repetition, parse_int=integer)
         found = _first_wrong(document, ()) if wrong or _SURROGATE.search(text) else None
     except json.JSONDecodeError as error:
+        what = error.msg.removesuffix(" at")
         raise BadInput(
-            f"not JSON: {error.msg} at line {error.lineno} column {error.colno}", source=source
+            f"not JSON: {what} at line {error.lineno} column {error.colno}", source=source
         ) from None
     except RecursionError:
         raise BadInput("nested too deeply", source=source) from None

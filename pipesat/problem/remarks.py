@@ -33,7 +33,7 @@ class Remark(NamedTuple):
     means
         What it does to an answer, and what else to state.
     what, number
-        ``stage``, ``device`` or ``layer``, and which; ``None``: the whole problem.
+        ``stage``, ``device``, ``layer`` or ``route``, and which; ``None``: the whole problem.
     within
         The class or mode of it, if it is not the stage itself.
     """
@@ -71,7 +71,7 @@ def _line(alike: Sequence[Remark]) -> str:
         who += ": "
     figures = first.figures
     if figures and len({one.figures for one in alike}) > 1:
-        figures += f" of {first.what} {first.number}"
+        figures += f" on {first.what} {first.number}"
     return f"{who}{first.fact}{f' ({figures})' if figures else ''}. {first.means}"
 
 

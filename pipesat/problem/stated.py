@@ -110,7 +110,8 @@ def _of_rounding(problem: Problem, route: int, given: Route) -> Iterator[Remark]
                 f"scaled {what} are rounded up to whole units",
                 f"all become {percent(whole / exact - 1)} larger",
                 f"State {what} in a smaller unit, 1000 times as many of it for example",
-                what="",
+                "route",
+                route if len(problem.routes) > 1 else None,
             )
 
 

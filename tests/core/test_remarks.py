@@ -127,8 +127,22 @@ def test_many_stages_alike_are_one_line() -> None:
     assert text_of(same.remarks).startswith("stages 0–7: BW is longer than B + W (20 against 19).")
     assert len(documents_of(same.remarks)) == 8
     differing = problem_of({"BW": 20}, {}, {"BW": 30})
-    assert "stages 0, 2: BW is longer than B + W (20 against 19 of stage 0)." in text_of(
+    assert "stages 0, 2: BW is longer than B + W (20 against 19 on stage 0)." in text_of(
         differing.remarks
+    )
+
+
+def test_rounding_on_two_routes_is_said_of_routes() -> None:
+    """F, B and W of 10, 10 and 9 by 1/3 are 4, 4 and 3, by 1/7 they are 2 each."""
+    routes = [
+        {"stages": [n], "microbatches": [{"name": "short", "count": 1, "time": [1, den]}]}
+        for n, den in ((0, 3), (1, 7))
+    ]
+    document = {**problem_of({}, {}).document, "routes": routes}
+    del document["microbatches"]
+    assert text_of(parse_problem(document).remarks).startswith(
+        "routes 0–1: scaled times are rounded up to whole units (all become 13.79 % larger on"
+        " route 0)."  # 11 against 29/3
     )
 
 

@@ -419,6 +419,7 @@ def test_largest_file(tmp_path: Path) -> None:
         (b"hello", "", "not JSON: .* at line 1 column 1"),
         (b'{"format": \n', "", "not JSON: .* at line 2 column 1"),
         (b'{"a": 1,}', "", "not JSON"),
+        (b'{"a": "b', "", "not JSON: Unterminated string starting at line 1 column 7"),
         (b"{'a': 1}", "", "not JSON"),
         (json.dumps(small()).encode() * 2, "", "not JSON: Extra data"),
         (b"\xef\xbb\xbf" + json.dumps(small()).encode(), "", "not JSON: .*BOM"),
