@@ -52,11 +52,11 @@ def require_memory(problem: Problem) -> None:
         for device, held, stages in _certainly_held(problem, passing):
             data = problem.devices[device]
             if data.slack is not None and held > data.slack:
-                which = ", ".join(map(str, stages))
+                which = f"stage{'s' * (len(stages) > 1)} {', '.join(map(str, stages))}"
+                own = f" and one sequence's {held} on {which} at one time" if stages else ""
                 raise Infeasible(
                     f"{problem.device_name(device)} has a capacity of {data.memory} but needs at "
-                    f"least {data.static + held} (its static {data.static} and one sequence's "
-                    f"{held} on stages {which} at one time)"
+                    f"least {data.static + held} (its static {data.static}{own})"
                 )
 
 

@@ -37,7 +37,10 @@ def at_cap(problem: Problem, cap: Cap) -> Problem:
 
 
 def least_feasible_cap(problem: Problem) -> int:
-    """Smallest cap with which a schedule exists: one microbatch at a time, on every device."""
+    """Smallest cap with which a schedule exists: one microbatch at a time, on every device.
+
+    Of more than chains, the smallest that is not proven too small.
+    """
 
     def feasible(cap: int) -> bool:
         try:
@@ -46,7 +49,9 @@ def least_feasible_cap(problem: Problem) -> int:
             return False
         return True
 
-    least = max(need.capacity for need in smallest_capacities(problem))
+    least = max(device.static for device in problem.devices)
+    if problem.chains_only:
+        least = max(need.capacity for need in smallest_capacities(problem))
     enough = max(need.capacity for need in capacities_by_order(problem))
     return bisect_left(range(enough), True, least, key=feasible)
 

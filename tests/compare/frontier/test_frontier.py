@@ -251,6 +251,21 @@ def test_the_smallest_cap_by_the_plain_model(problem: Problem, within: Fraction)
     assert not check(at_cap(problem, smallest), known.schedule)
 
 
+def test_a_sequence_may_need_less_than_it_holds_in_one_plain_order() -> None:
+    """Both slices hold 3 on the first stage: 6. The last stage takes no time and holds nothing."""
+    stages = [
+        {"device": 0, "F": 1, "B": 1, "W": 0, "held_after_F": 3},
+        {"device": 0, "F": 0, "B": 0, "W": 0, "held_after_F": 5},
+    ]
+    routes = [{"stages": [0, 1], "microbatches": 2, "slices": 2}]
+    one = {"format": "pipesat.problem/1", "devices": [{}], "stages": stages, "routes": routes}
+    problem = parse_problem(one)
+    assert readable_caps(problem, [6]) == [6]
+    found = least_memory(problem, ALONE)
+    assert found.interval is not None
+    assert (found.cap, found.interval.proven) == (6, True)
+
+
 def test_undecided_caps_are_counted() -> None:
     curve = Curve(chain(2, 6), "makespan")
     curve.know(BASELINES["gpipe"](curve.problem))  # holds 6
