@@ -151,7 +151,8 @@ def _sums(items: Counter[int], static: int, most: int) -> set[int] | None:
 def choose_caps(problem: Problem, highest: int, count: int, also: Sequence[int] = ()) -> list[int]:
     """Choose ``count`` caps, or all that matter, from the smallest feasible one to ``highest``.
 
-    Among them are these two and those of ``also`` between them, even if these are more.
+    Among them are these two, and between them those of ``also`` and the one that is surely enough,
+    even if these are more.
     Steps are likely where one more microbatch fits, so the caps are taken from the multiples of
     1/p of 1F1B's memory, and only if these are too few from all attainable amounts. One after the
     other, the widest gap between caps is halved, in ratio: at 1/4 of 1F1B's memory 1/8 more counts
@@ -164,7 +165,8 @@ def choose_caps(problem: Problem, highest: int, count: int, also: Sequence[int] 
         shares = (Fraction(k, p) for k in range(1, int(scale.share(highest) * p) + 1))
         whole = [rounded_down(amounts, scale.cap(share)) for share in shares]
     top = max(lowest, rounded_down(amounts, highest))
-    chosen = {lowest, top, *(cap for cap in also if lowest <= cap <= top)}
+    sure = max(need.capacity for need in capacities_by_order(problem))
+    chosen = {lowest, top, *(cap for cap in (*also, sure) if lowest <= cap <= top)}
     for options in (whole, amounts):
         while len(chosen) < count and (cap := _halving(chosen, options)) is not None:
             chosen.add(cap)

@@ -309,5 +309,8 @@ def parse_assignment(document: object, source: str) -> Assignment:
     if max(makespans) != model.value:
         text = "expected the largest of makespans"
         raise BadInput(text, source=source, where="value", value=model.value)
+    if model.lower_bound is not None and model.lower_bound > model.value:
+        text = f"expected at most the value {model.value}"
+        raise BadInput(text, source=source, where="lower_bound", value=model.lower_bound)
     said = model.model_dump(exclude={"format", "value", "gap"})
     return Assignment(**said | {"makespans": makespans})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pipesat.check.checker import check
 from pipesat.compare.replicas.assignment import LARGEST, Assignment, parse_assignment
 from pipesat.core.atomic import digest
-from pipesat.core.errors import BadInput, Violation
+from pipesat.core.errors import BadInput, Violation, said_of
 from pipesat.core.strict_json import read_json
 from pipesat.problem.lengths import read_lengths
 from pipesat.problem.problem import Problem
@@ -46,12 +46,13 @@ def check_assignment(
 
     deal = parse_assignment(read_json(schedule, LARGEST), str(schedule))
     lengths = read_lengths(lengths) if isinstance(lengths, Path) else lengths
-    if deal.problem_sha256 != problem.sha256:
-        text = f"expected {problem.sha256}, the digest of the problem"
-        raise BadInput(text, where="problem_sha256", value=deal.problem_sha256)
-    if deal.schedule not in BASELINES:
-        text = f"expected one of {', '.join(BASELINES)}"
-        raise BadInput(text, where="schedule", value=deal.schedule)
+    with said_of(str(schedule)):
+        if deal.problem_sha256 != problem.sha256:
+            text = f"expected {problem.sha256}, the digest of the problem"
+            raise BadInput(text, where="problem_sha256", value=deal.problem_sha256)
+        if deal.schedule not in BASELINES:
+            text = f"expected one of {', '.join(BASELINES)}"
+            raise BadInput(text, where="schedule", value=deal.schedule)
     return [*_violations(problem, deal, _costs(problem, deal, lengths), lengths or ())]
 
 

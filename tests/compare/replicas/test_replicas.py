@@ -268,6 +268,7 @@ def test_assignments_are_read_and_shown(cli: Run, tmp_path: Path) -> None:
         ("replicas", [[[0]], [[1], [2]]], "same number"),
         ("replicas", [[[0]], [[]]], "replicas"),
         ("value", 1, "largest of makespans"),
+        ("lower_bound", found.value + 1, f"at most the value {found.value}"),
         ("seed", "1", "seed"),
     ):
         path.write_text(json.dumps(document | {key: value}))
@@ -309,9 +310,9 @@ def test_the_checker_judges_an_assignment(cli: Run, tmp_path: Path) -> None:
         (problem, {"replicas": [[[0], [1]]], "makespans": [1500]}, 1, "2 sequences in 2 microbatc"),
         (problem, {"replicas": [[[0, 1, 2, 3]]], "makespans": [1500]}, 1, "expected 4 in 2"),
         (problem, {"lengths": about | {"sha256": "0"}}, 2, "--lengths: expected the lengths that"),
-        (problem, {"schedule": "none"}, 2, "schedule: got 'none', expected one of"),
+        (problem, {"schedule": "none"}, 2, "a.json: schedule: got 'none', expected one of"),
         (short, {"lengths": None, "problem_sha256": short.sha256}, 1, "memory: replica 0: "),
-        (short, {}, 2, "problem_sha256"),
+        (short, {}, 2, "a.json: problem_sha256"),
     ):
         given.write(tmp_path / "p.json")
         (tmp_path / "a.json").write_text(json.dumps(right | changes))
