@@ -2,9 +2,10 @@
 
 A setting is a schedule in a shape, on the even or the balanced split, in groups of microbatches of
 a size; what recomputes is chosen for each. The best setting of :data:`KNOWN`, what a gain is stated
-over, also has its split moved layer by layer while that makes it shorter. How many settings there
-are and which are tried depends on the question and the time limit: work is counted in ops that are
-timed. On a machine so busy that the time limit would pass, what is not shipped is left out.
+over, also has its split moved while that makes it shorter: a layer from stage to stage, in a chain
+to any, or to a split that is balanced within memory. How many settings there are and which are
+tried depends on the question and the time limit: work is counted in ops that are timed. On a
+machine so busy that the time limit would pass, what is not shipped is left out.
 
 Interleaved 1F1B runs in groups whose size Megatron-LM lets its user choose within guards
 (:mod:`pipesat.layers.megatron`), which recomputes all layers, or as many first ones on every stage.
@@ -22,7 +23,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from pipesat.advise.candidates import Flags, has_variant
+from pipesat.advise.candidates import Flags, has_variant, usual_in_flight
 from pipesat.advise.orders import KNOWN, SCHEDULES
 from pipesat.advise.plan_tables import works_of
 from pipesat.advise.question import Question
@@ -35,9 +36,11 @@ from pipesat.core.progress import doing
 from pipesat.core.settings import OneRoutePlacement
 from pipesat.kernels.arrays import Coded, ProblemArrays
 from pipesat.kernels.timing import makespan_of
+from pipesat.layers.devices import smallest_largest
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import OVERLAP, group_sizes, most_blocks, refusal
 from pipesat.layers.pipeline import Pipeline, shape_name
+from pipesat.layers.rules import neighbours
 from pipesat.problem.geometry import CHUNKS
 from pipesat.problem.problem import Problem
 from pipesat.schedule.arrays_of import arrays_of, coded
@@ -219,7 +222,7 @@ class Trials:
 
     def _try(self, setting: Setting) -> None:
         if setting.split == SEARCHED:
-            self.settings[setting] = self._moved(setting.name)
+            self.settings[setting] = self._moved(setting.name, setting.shape)
             return
         own, (name, shape, split, group, _) = self.question, setting
         try:
@@ -395,11 +398,15 @@ class Trials:
             self._codes[key] = coded(problem, baseline(name, problem, group=group).order)[1]
         return self._codes[key]
 
-    def _moved(self, name: str) -> bool:
+    def _moved(self, name: str, shape: Pipeline) -> bool:
         """Move the split of a schedule's best row a layer at a time until no move helps.
 
-        Or until no more may be timed: then ``False``.
+        Or until no more may be timed: then ``False``. If no row fits, it begins in that shape.
         """
+        for partition, wanted in () if best_of(self.rows, name) else self._within(shape):
+            with contextlib.suppress(BadInput, NotApplicable):
+                if not self.measured(name, None, shape, partition, wanted).excess:
+                    self.add(name, SEARCHED, shape, partition, wanted=wanted)
         best = best_of(self.rows, name)
         while best is not None and best is not self._moved_from.get(name):
             if self.over:
@@ -416,18 +423,36 @@ class Trials:
             best = best_of(self.rows, name)
         return best is not None or not self.over
 
+    def _within(self, shape: Pipeline) -> Iterator[tuple[tuple[range, ...], Flags]]:
+        """Splits of a shape that are balanced within memory, to move on from."""
+        own = self.question.own
+        for recompute in self.question.of_splits:
+            with contextlib.suppress(Infeasible, NotApplicable):
+                flying = usual_in_flight(shape)
+                split = smallest_largest(own, shape, in_flight=flying, recompute=recompute)
+                yield split.partition, split.recompute if self.question.any_order else ()
+
     def _better(self, row: Row) -> Row | None:
         """The best neighbour of a row that runs and is shorter, in the same shape and groups."""
         question, found = self.question, list[tuple[Way, tuple[range, ...]]]()
-        for partition, wanted in question.around(row.candidate):
+        moves = [question.around(row.candidate)]
+        if row.shape.stages == row.shape.devices:
+            far = neighbours(question.layers, row.candidate.partition, row.shape, far=True)
+            moves.append((partition, row.candidate.recompute) for partition in far)
+        if row.split != SEARCHED:
+            moves.append(self._within(row.shape))
+        for partition, wanted in chain(*moves):
             if self.over:
                 return None
-            flags = question.settled(row.shape, partition, wanted)
-            with contextlib.suppress(BadInput, NotApplicable):
-                own = row.name, row.group, row.shape, partition, flags
-                way = self.measured(*own, row.candidate.first)
-                if not way.excess and way.makespan < row.makespan:
-                    found.append((way, partition))
+            choices = {question.settled(row.shape, partition, wanted): None}
+            if question.any_order:
+                choices |= dict.fromkeys(question.first(row.shape, partition))
+            for flags in choices:
+                with contextlib.suppress(BadInput, NotApplicable):
+                    own = row.name, row.group, row.shape, partition, flags
+                    way = self.measured(*own, row.candidate.first)
+                    if not way.excess and way.makespan < row.makespan:
+                        found.append((way, partition))
         for way, partition in sorted(found, key=lambda one: one[0].worth):
             near = question.candidate(row.shape, partition, way.flags, first=way.first)
             made = row_of(question, row.name, SEARCHED, near, group=row.group)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise, product
 from typing import TYPE_CHECKING
 
 from pipesat.core.errors import BadInput
@@ -122,22 +124,23 @@ def cuts_of(partition: Sequence[range]) -> tuple[int, ...]:
 
 
 def neighbours(
-    layers: Layers, partition: Sequence[range], pipeline: Pipeline
+    layers: Layers, partition: Sequence[range], pipeline: Pipeline, *, far: bool = False
 ) -> Iterator[tuple[range, ...]]:
     """Partitions with one layer moved across one boundary: at most 2 (S - 1), all rules kept.
 
-    Layers that must stay together move together. Memory is not looked at.
+    Or, ``far``, across one boundary or each of several in a row: at most S (S - 1). Layers that
+    must stay together move together. Memory is not looked at.
     """
     cuts = cuts_of(partition)
-    for number in range(1, len(cuts) - 1):
-        for step in (-1, 1):
-            place = cuts[number] + step
-            while 0 < place < len(layers) and not layers.may_cut[place]:
-                place += step
-            if cuts[number - 1] < place < cuts[number + 1]:
-                moved = partition_of((*cuts[:number], place, *cuts[number + 1 :]))
-                try:
-                    check_partition(layers, moved, pipeline.homes)
-                except BadInput:
-                    continue
-                yield moved
+    runs = combinations(range(1, len(cuts)), 2) if far else pairwise(range(1, len(cuts)))
+    for (begin, end), step in product(runs, (-1, 1)):
+        places = [place + step for place in cuts[begin:end]]
+        for number in range(len(places)):
+            while 0 < places[number] < len(layers) and not layers.may_cut[places[number]]:
+                places[number] += step
+        moved = (*cuts[:begin], *places, *cuts[end:])
+        if all(a < b for a, b in pairwise(moved)):
+            with contextlib.suppress(BadInput):
+                found = partition_of(moved)
+                check_partition(layers, found, pipeline.homes)
+                yield found

@@ -360,6 +360,35 @@ def test_settings_are_tried_by_count_and_those_shipped_whatever_the_clock_says(
         assert not all(done.values())
 
 
+@pytest.mark.parametrize(
+    ("layers", "memory", "slow", "value"),
+    [
+        ([(50, 5, 0), (60, 3, 1), (50, 1, 2), (40, 5, 1), (40, 4, 1), (20, 1, 0)], 15, 1, 1740),
+        ([(30, 4, 0), (30, 5, 2), (10, 1, 2), (30, 2, 1), (60, 1, 2), (50, 5, 0)], 6, 2, 3460),
+    ],
+)
+def test_1f1b_is_tuned_within_memory(
+    layers: list[tuple[int, int, int]], memory: int, slow: int, value: int
+) -> None:
+    """The values are the least of all 10 cuts by all 8 choices of what recomputes, enumerated.
+
+    Best are 1, 2, 3 layers with nothing, and 4, 1, 1 with the first stage recomputing. No single
+    move leads there from the even or the balanced split.
+    """
+    entries = [
+        entry(time, time, time, held, weights=weights)
+        | {"recompute": {"F": time, "B": 2 * time, "W": time, "held_after_F": 0}}
+        for time, held, weights in layers
+    ]
+    speed = (Fraction(1, slow),) * 3
+    shape = Pipeline(devices=3, microbatches=4, memory=memory, speed=speed)
+    trials = Trials(
+        Question(layers_of(entries), shape, choice="choose", runtime="torch"), Deadline(1000.0)
+    )
+    trials.run()
+    assert min(row.makespan for row in trials.rows if row.name == "1f1b" and row.fits) == value
+
+
 def built(question: Question, name: str, chunks: int, group: int | None) -> Iterator[int | None]:
     """Times of a schedule that fits, on the even and the balanced split, whatever recomputes."""
     shape = question.shape("chain" if chunks == 1 else "loop", max(2, chunks))
