@@ -427,7 +427,7 @@ class Trials:
         """Splits of a shape that are balanced within memory, to move on from."""
         own = self.question.own
         for recompute in self.question.of_splits:
-            with contextlib.suppress(Infeasible, NotApplicable):
+            with contextlib.suppress(BadInput, Infeasible, NotApplicable):
                 flying = usual_in_flight(shape)
                 split = smallest_largest(own, shape, in_flight=flying, recompute=recompute)
                 yield split.partition, split.recompute if self.question.any_order else ()
