@@ -16,6 +16,8 @@ from fault_places import Place, places
 HERE = Path(__file__).resolve().parent
 DRAWN, MOVED = HERE / "faults.json", HERE / "moved.json"
 SOURCES = ("pipesat/", "solver/", "heuristics/")
+KERNELS = "pipesat/kernels/"
+"""Loops here are compiled: a place in one cannot tell that it is met, but its caller can."""
 
 
 @dataclass(frozen=True)

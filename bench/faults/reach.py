@@ -39,7 +39,7 @@ def _run(
     for fault in faults:
         marks[str(root / fault.now.file)][fault.number] = asdict(fault.now.place)
     environment = os.environ | {
-        "PYTHONPATH": str(inside),
+        "PYTHONPATH": f"{inside}:{root}",
         "FAULTS": json.dumps(marks),
         "FAULTS_REACHED": str(reached),
         "FAULTS_TIMES": str(times),

@@ -2,11 +2,13 @@
 
     nice -n 15 python bench/faults/run.py -j 2
     python bench/faults/run.py --only 3 50 120
+    python bench/faults/run.py --near --keep
     python bench/faults/run.py --find
 
 The whole suite is run once without a fault to see which tests meet which fault's line. Each fault
 then meets those, the quickest first, until one fails; what takes longest is left for survivors,
-some of them at a time. What is done is kept under `work/`, by commit: started again, it goes on.
+some of them at a time, and with `--near` they stay open. What is done is kept under `work/`, by
+commit: started again, it goes on. With `--keep` a fault that has not run keeps its last result.
 Exits with 1 if a fault that was caught no longer is.
 """
 
@@ -31,7 +33,7 @@ INSIDE = HERE / "inside"
 sys.path[0] = str(HERE.parent)
 sys.path.insert(1, str(INSIDE))
 
-from faults.drawn import Fault, located, read_drawn  # noqa: E402
+from faults.drawn import KERNELS, Fault, located, read_drawn  # noqa: E402
 from faults.reach import Reach, reach  # noqa: E402
 from faults.table import keep, no_longer_caught, read_results, write_results  # noqa: E402
 
@@ -60,10 +62,12 @@ def main() -> int:
     folder = options.work / _git("rev-parse", "--short=12", "HEAD").strip()
     folder.mkdir(parents=True, exist_ok=True)
     commit = _git("log", "-1", "--format=%h, %cs").strip()
-    rows = run(folder, found, options)
-    if options.only or len(rows) < len(found):
-        return 0
     before = read_results()
+    known = {row["number"]: row for row in before if options.keep}
+    known |= {row["number"]: row | {"at": commit} for row in run(folder, found, options)}
+    rows = [known[fault.number] for fault in found if fault.number in known]
+    if len(rows) < len(found):
+        return 0
     write_results(rows)
     keep(HERE / "README.md", rows, commit)
     lost = no_longer_caught(before, rows)
@@ -76,6 +80,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("-j", "--workers", type=int, default=1, help="faults at a time")
     parser.add_argument("--only", type=int, nargs="+", metavar="N", help="numbers of faults")
+    parser.add_argument("--near", action="store_true", help="no longer tests of survivors")
+    parser.add_argument("--keep", action="store_true", help="last results of those that do not run")
     parser.add_argument("--find", action="store_true", help="say which faults are in this source")
     parser.add_argument("--work", type=Path, default=HERE / "work", metavar="DIR")
     return parser.parse_args()
@@ -103,11 +109,13 @@ def run(folder: Path, faults: Sequence[Fault], options: argparse.Namespace) -> l
         for fault in [fault for fault in left if not _longer(reached, fault)]:
             rows.add(near_rows.known[fault.number])
             left.remove(fault)
-        groups = [pool.submit(run_group, folder, group, reached) for group in _groups(left)]
+        some = [] if options.near else _groups(left)
+        groups = [pool.submit(run_group, folder, group, reached) for group in some]
         for done in as_completed(groups):
             for number, told in done.result().items():
                 rows.add(near_rows.known[number] | told)
-    return [rows.known[fault.number] for fault in faults if fault.number in rows.known]
+    near = {number: row | {"verdict": "open"} for number, row in near_rows.known.items()}
+    return [*(near | rows.known).values()]
 
 
 class _Rows:
@@ -223,7 +231,10 @@ def _pytest(words: Sequence[str], log: Path, faults: Sequence[Fault]) -> tuple[i
     """Run pytest in a session of its own; return its code, the last test noted, and what it did."""
     note = log.with_suffix(".note")
     note.write_text("before any test", encoding="utf-8")
-    environment = os.environ | {"PYTHONPATH": str(INSIDE), "FAULT_NOTE": str(note)}
+    environment = os.environ | {"PYTHONPATH": f"{INSIDE}:{ROOT}", "FAULT_NOTE": str(note)}
+    if any(fault.now.file.startswith(KERNELS) for fault in faults):
+        # compiled code is kept by what its file says
+        environment["XDG_CACHE_HOME"] = str(log.with_suffix(".cache"))
     if faults:
         told = {str(ROOT / fault.now.file): asdict(fault.now.place) for fault in faults}
         environment["FAULTS"] = json.dumps(told)

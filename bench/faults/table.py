@@ -49,16 +49,21 @@ def counts(rows: Sequence[Row]) -> str:
         unmet = sum(not row["met_by"] for row in left)
         found = sum(row["verdict"] == "caught" for row in mine)
         nothing = sum(row["number"] in harmless for row in left)
+        longer = sum(row["verdict"] == "open" for row in mine)
         name = f"**{group}**" if group == "all" else group
-        lines.append([name, len(mine), found, len(left), unmet, nothing])
+        lines.append([name, len(mine), found, len(left), unmet, nothing, longer])
     heads = ("package", "drawn", "caught", "survived", "of these met by no test")
+    heads = (*heads, "changes nothing", "longer tests to come")
     kinds = Counter(row["kind"] for row in rows)
     caught = Counter(row["kind"] for row in rows if row["verdict"] == "caught")
     shares = ", ".join(f"{kind} {caught[kind]} of {kinds[kind]}" for kind in sorted(kinds))
-    text = table((*heads, "changes nothing"), lines, right=1)
+    text = table(heads, lines, right=1)
     return f"{text}\n\nCaught by kind: {shares}."
 
 
 def keep(readme: Path, rows: Sequence[Row], commit: str) -> None:
     """Put the table into README, between its marks."""
-    put(readme, "table", f"At {commit}:\n\n{counts(rows)}")
+    ran = sum(row["at"] == commit for row in rows)
+    told = f"At {commit}; {ran} ran there, the others' results are those of an earlier commit:"
+    told = f"At {commit}:" if ran == len(rows) else told
+    put(readme, "table", f"{told}\n\n{counts(rows)}")

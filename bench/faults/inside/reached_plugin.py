@@ -12,16 +12,11 @@ import pytest
 TIMES = Path(os.environ["FAULTS_TIMES"])
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_configure(config: pytest.Config) -> None:
-    """Once, whatever the number of workers: each of them has this plugin, too."""
-    if hasattr(config, "workerinput"):
-        config.pluginmanager.unregister(name="reached_plugin")
-
-
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    with TIMES.open("a", encoding="utf-8") as file:
-        file.write(f"{report.duration:.3f} {report.outcome} {report.nodeid}\n")
+    """Once, by the process that deals tests to others: each of these has this plugin, too."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        with TIMES.open("a", encoding="utf-8") as file:
+            file.write(f"{report.duration:.3f} {report.outcome} {report.nodeid}\n")
 
 
 @pytest.hookimpl(wrapper=True)
