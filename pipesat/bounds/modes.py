@@ -118,6 +118,11 @@ class Counts:
         found: int | None = in_use(self.terms.memory, held)
         return found
 
+    def fits(self, x: Variant) -> bool:
+        """Whether there is memory for a variant while its own F, or its backward, runs."""
+        held = max(x.held if x.forward else 0, x.most if x.backward else 0)
+        return self.terms.memory is None or held <= self.terms.memory
+
     @cached_property
     def takes_time(self) -> bool:
         """Whether every F takes time, so that what it takes is surely held."""
@@ -282,7 +287,8 @@ class _Rows:
             rows.equals(dict.fromkeys(own, 1), size)
         for i, x in enumerate(counted):
             run, head, out, whole, part, late = (number[role][i] for role in number)
-            if self.fixed is not None and self.fixed[x.stage] != x.variant.mode:
+            other = self.fixed is not None and self.fixed[x.stage] != x.variant.mode
+            if other or not self.counts.fits(x.variant):
                 rows.at_most({run: 1}, 0)
             rows.at_most({head: 1, run: -1}, 0)
             if self.before:

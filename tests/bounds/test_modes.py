@@ -45,6 +45,14 @@ def test_offloading_is_free_while_copies_take_no_longer_than_compute() -> None:
     assert best(far_chain([offload(8, 8)], 2)) >= 150
 
 
+def test_one_mode_may_take_a_thousand_times_as_long_as_another() -> None:
+    # both have to be recomputed: F of 1 and BW of 1000, twice
+    slow = RECOMPUTE | {"BW": 1000, "held_after_F": 1}
+    stage = {"device": 0, "F": 1, "B": 1, "W": 1, "held_after_F": 2000, "modes": [slow]}
+    document = {"format": FORMAT, "devices": [{"memory": 1000}], "stages": [stage]}
+    assert best(document | {"microbatches": 2}) == 2 * 1001
+
+
 def test_recomputing_costs_its_work() -> None:
     """Area: a kept one stays 44 and a recomputed one needs no memory, but one unit more work."""
     # n recomputed: T >= 90 + n and 5 T >= 44 (30 - n), so 49 n >= 870, n >= 18
