@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound, closed_form_bounds
 from pipesat.bounds.counting import Programme, least_of
 from pipesat.problem.ops import Kind
 from pipesat.problem.problem import Problem
@@ -126,6 +126,25 @@ def test_the_span_of_another_device_begins_with_its_own_first_op() -> None:
     assert closed_form_bound(problem, "span").value == 7
     assert closed_form_bound(problem, "makespan").value == 8
     assert optimum(problem.document, "span") == 7
+
+
+def test_delays_count_while_microbatches_are_held() -> None:
+    # one at a time fits on device 0: F 2 there and 2 here, BW 4 here and 4 there, 7 each way
+    problem = chain(
+        2, 4, F=2, B=2, W=2, backward="fused", held=(1, 0), cap=1, comm=7, overlap=(3, 4)
+    )
+    of = {bound.source: bound.value for bound in closed_form_bounds(problem, "makespan")}
+    assert of["closed form: load and memory with pairs of all devices"] == 4 * (2 * 6 + 2 * 7)
+
+
+def test_branching_goes_on_where_a_bound_is_no_larger_than_what_is_known() -> None:
+    # t >= 1 - 2 x and t >= 2 x - 1: 0 at one half, 1 at both whole numbers
+    programme = Programme()
+    t, x = programme.variable(1, 5), programme.variable(0, 1)
+    programme.at_least({t: 1, x: 2}, 1)
+    programme.at_least({t: 1, x: -2}, -1)
+    assert programme.relaxed_cost() == 0
+    assert least_of([programme], beyond=0) == 1
 
 
 @st.composite

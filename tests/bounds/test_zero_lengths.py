@@ -10,6 +10,7 @@ from pipesat.bounds.feasibility import preflight, smallest_capacities, sure_orde
 from pipesat.check.checker import check
 from pipesat.compare.solve import solve
 from pipesat.core.errors import Infeasible
+from pipesat.problem.ops import Op
 from pipesat.problem.problem_file import FORMAT, parse_problem
 from pipesat.schedule.timing import time_order
 from tests.oracle.exact import optimum
@@ -113,6 +114,32 @@ def test_a_backward_of_no_time_holds_nothing_on_top(
         assert optimum(less) is None
         with pytest.raises(Infeasible, match=f"the smallest capacity that works is {need}"):
             preflight(parse_problem(less))
+
+
+def test_what_takes_no_time_needs_no_memory_in_any_mode() -> None:
+    """F and B run in one instant, so that no mode need be chosen for memory."""
+    recompute = {"name": "recompute", "held_after_F": 1}
+    stage = {"device": 0, "F": 0, "B": 0, "W": 0, "held_after_F": 2, "modes": [recompute]}
+    document = {"format": FORMAT, "microbatches": 1, "devices": [{"memory": 0}], "stages": [stage]}
+    assert [need.capacity for need in smallest_capacities(parse_problem(document))] == [0]
+    assert optimum(document) == 0
+
+
+def test_a_forward_waits_for_the_backward_that_it_shares_an_instant_with() -> None:
+    # device 0 holds one: 0F1 is listed before 0BW0, which is there when 1F0 and 1BW0 are over
+    stage = {"held_after_F": 1, "backward": "fused"}
+    stages = [{"device": d, "F": d, "B": d, "W": 0} | stage for d in range(2)]
+    devices = [{"memory": 1}, {}]
+    document = {"format": FORMAT, "microbatches": 2, "devices": devices, "stages": stages}
+    problem = parse_problem(document)
+    rows = ["F0 F1 BW0 BW1", "F0 BW0 F1 BW1"]
+    order = tuple(
+        tuple(Op(d, op[:-1], int(op[-1])) for op in row.split())  # type: ignore[arg-type]
+        for d, row in enumerate(rows)
+    )
+    timed = time_order(problem, order)
+    assert [t.start for t in timed.devices[0]] == [0, 2, 2, 4]
+    assert check(problem, timed) == []
 
 
 def test_sure_order_runs_one_microbatch_after_the_other() -> None:

@@ -10,6 +10,7 @@ from pipesat.check.checker import check
 from pipesat.problem.ops import Copy, Op
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import FORMAT, parse_problem
+from pipesat.problem.rules import memory_in_order
 from pipesat.schedule.schedule import Order, Schedule, Timed, TimedCopy
 from pipesat.schedule.timing import retime, time_order
 from tests.oracle.generator import ONE_ROUTE
@@ -110,6 +111,26 @@ def test_retiming_keeps_what_memory_relied_on() -> None:
     assert times(retime(problem, given)) == {
         "0F0": (0, 2), "0O0": (2, 4), "0F1": (4, 6), "0BW1": (6, 9), "0L0": (6, 8), "0BW0": (9, 12),
     }  # fmt: skip
+
+
+def test_retiming_keeps_a_copy_back_behind_what_ended_when_it_started() -> None:
+    """7 has no room for the 3 of L0 before BW1 ends and frees 4."""
+    problem = offloading(7)
+    row = Op(0, "F", 0, 1), Op(0, "F", 1), Op(0, "BW", 1), Op(0, "BW", 0, 1)
+    copies = TimedCopy(Copy(0, "O", 0), 2, 4), TimedCopy(Copy(0, "L", 0), 12, 14)
+    items = map(Timed, row, (0, 4, 9, 14), (2, 6, 12, 17))
+    given = Schedule((tuple(items),), "", (copies,))
+    assert check(problem, given) == []
+    assert times(retime(problem, given)) == {
+        "0F0": (0, 2), "0O0": (2, 4), "0F1": (4, 6), "0BW1": (6, 9), "0L0": (9, 11),
+        "0BW0": (11, 14),
+    }  # fmt: skip
+
+
+def test_an_offloaded_backward_takes_again_what_was_copied() -> None:
+    """Held: 4 while F runs, 1 after it, and 4 again while BW runs."""
+    changes = [memory_in_order(offloading(8), Op(0, kind, 0, 1)) for kind in ("F", "BW")]
+    assert changes == [(4, -3), (3, -4)]
 
 
 def test_the_minimum_span_counts_ops_alone() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.kernels.packing import pack
+from pipesat.kernels.packing import Jobs, Waits, pack
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Order
 from pipesat.schedule.timing import time_order
@@ -65,6 +65,32 @@ def test_passes_are_as_long_as_their_orders_and_keep_to_memory(seed: int) -> Non
             own = walk.row[begin:end]
             held = np.cumsum(jobs.net[own]) - jobs.net[own] + jobs.taken[own]
             assert max(held, default=0) <= jobs.slack[device]
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize(("slack", "row", "makespan"), [(1, [0, 1], 12), (2, [1, 0], 11)])
+def test_what_keeps_memory_goes_first_only_if_the_rest_still_fits(
+    backward: bool, slack: int, row: list[int], makespan: int
+) -> None:
+    """Item 0 needs memory while it runs, and an input from item 2 at 10; item 1 keeps memory."""
+    way, none = Waits(*map(np.array, ([0, 1, 1, 1], [2], [0]))), [0, 0, 0, 1]
+    jobs = Jobs(
+        begin=np.array([0, 2, 3]),
+        slack=np.array([slack, slack]),
+        device=np.array([0, 0, 1]),
+        duration=np.array([1, 1, 10]),
+        taken=np.array([1, 1 - backward, 0]),  # backward in time, what is freed is taken
+        net=np.array([0, -1 if backward else 1, 0]),
+        chain=np.arange(3),
+        inputs=way,
+        outputs=Waits(np.array(none), np.array([0]), np.array([0])),
+    )
+    if backward:
+        jobs = jobs._replace(inputs=jobs.outputs, outputs=jobs.inputs)
+    turned = slice(None, None, -1 if backward else 1)
+    guide = np.array([*[0, 1][turned], 2])
+    found, length = pack(jobs, guide, backward, 0.0, np.zeros(3))
+    assert (found.tolist(), length) == ([*row[turned], 2], makespan)
 
 
 def test_room_is_left_for_copies_as_far_as_the_order_allows() -> None:

@@ -57,6 +57,15 @@ def test_which_comes_first(order: str, agree: bool, differ: bool) -> None:
     assert feasible(problem, f00=0, f01=2)
 
 
+def test_what_takes_no_time_keeps_to_the_order_of_the_others() -> None:
+    document = two_classes("same").document
+    short, long = document["microbatches"]
+    entries = [short | {"stages": {"1": {"F": 0}}}, long]
+    problem = parse_problem(document | {"microbatches": entries})  # 1F: none from 3 on, 6 from 10
+    assert feasible(problem, f00=0, f01=2, f10=9, f11=10)
+    assert not feasible(problem, f00=0, f01=2, f11=10, f10=16)
+
+
 @pytest.mark.parametrize("order", ["free", "same", "given"])
 def test_weight_gradients_are_free_and_classes_keep_their_numbers(order: str) -> None:
     assert feasible(two_classes(order), f00=0, f01=2, w01=60, w00=70)

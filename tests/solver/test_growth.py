@@ -21,6 +21,7 @@ from pipesat.problem.problem_file import parse_problem
 from pipesat.schedule.metrics import peak_memory
 from pipesat.schedule.schedule import Objective, Order, Schedule
 from pipesat.schedule.timing import time_order
+from pipesat.solver.growth import packing
 from pipesat.solver.growth.assign import in_modes
 from pipesat.solver.growth.few_microbatches import few_of, grown_orders
 from pipesat.solver.growth.packing import justified
@@ -35,7 +36,7 @@ from pipesat.solver.narrower import search_all
 from pipesat.solver.options import SearchParts
 from tests.support.greedy import by_each_policy
 from tests.support.lanes import by
-from tests.support.problems import chain, problems, tessel, vee, with_microbatches
+from tests.support.problems import chain, document, problems, tessel, vee, with_microbatches
 
 
 def in_proportion(problem: Problem, times: int) -> Problem:
@@ -285,6 +286,40 @@ def test_w_at_any_time(make: object, p: int, cap: int, data: st.DataObject) -> N
         assert check(many, time_order(many, grown(tight, loose, part, many))) == []
 
 
+# Packing
+
+
+def test_packing_goes_back_to_its_best_after_twelve_passes_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun = []
+
+    class Longer(packing.Walk):
+        """Every pass is longer than the one before."""
+
+        def step(self) -> int:
+            begun.append(self.row)
+            super().step()
+            return len(begun)
+
+    monkeypatch.setattr(packing, "Walk", Longer)
+    problem = chain(2, 3)
+    for _ in justified(problem, sure_order(problem), seed=0, clock=Clock(60), passes=16):
+        pass
+    assert len(begun) == 16
+    assert [number for number, row in enumerate(begun) if row is begun[1]] == [1, 14]
+
+
+def test_passes_are_disturbed_after_the_first_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = chain(2, 3)
+    jobs, items = packing.jobs_of(problem, sure_order(problem))
+    walk, drawn = packing.Walk(jobs, items, Random(0), early=2), []
+    monkeypatch.setattr(walk.chance, "choice", lambda those: drawn.append(walk.steps) or those[0])
+    for _ in range(3):
+        walk.step()
+    assert drawn == [2, 2]  # how patient it is, and how far items seem from their places
+
+
 # The search
 
 
@@ -292,6 +327,9 @@ def test_few_microbatches() -> None:
     assert few_microbatches(chain(8, 1)) is None
     assert few_microbatches(chain(1, 32)) is None  # no more than windows can do as a whole
     assert few_microbatches(chain(8, 127)) is None
+    # one by one of 33 and of 34 microbatches are all of them, and a device takes 8 at most
+    lists = [{"name": "a", "count": 33}, {"name": "b", "count": 34, "time": [2, 1]}]
+    assert few_of(parse_problem(document(chain(1, 1), microbatches=lists))) is None
     # 8 per device; 64 microbatches have 64 x 24 = 1536 ops
     few = few_microbatches(chain(8, 128))
     assert few is not None

@@ -27,11 +27,11 @@ from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.model import times
 from pipesat.solver.model.model import build_model
-from pipesat.solver.model.times import model_times, rounded, unit_for
+from pipesat.solver.model.times import latest_end, model_times, rounded, unit_for
 from pipesat.solver.proof.short_runs import RunBounds, ShortRuns, step_model
 from pipesat.solver.windows.window_search import WindowSearch
 from tests.support.optimum import decided, most_work, solved
-from tests.support.problems import chain, document, problems, vee
+from tests.support.problems import chain, document, problems, two_routes, vee
 
 Sizes = st.sampled_from([3, 7, 20, 50])
 
@@ -41,6 +41,13 @@ def _limit() -> Iterator[None]:
     before = times.LARGEST
     yield
     times.LARGEST = before
+
+
+def test_the_devices_of_two_routes_end_one_after_the_other_at_the_latest() -> None:
+    """Each has a span of 10, and what it waits for has come the farthest way."""
+    edges = [{"src": 0, "dst": 1, "F": 1, "B": 9}]
+    problem = parse_problem(document(two_routes(2, (1, 1)), comm={"default": 2, "edges": edges}))
+    assert latest_end(problem, "span", 10) == 2 * (10 + 9)
 
 
 def set_limit(units: int) -> None:

@@ -62,6 +62,17 @@ def test_a_window_over_everything_finds_the_optimum(problem: Problem, weight: in
     assert schedule.makespan == decided(problem)
 
 
+def test_the_middle_of_a_window_lies_anywhere_in_the_schedule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """6 of 60 items take a tenth of the time from 100 to 200: 10, half of it before its middle."""
+    asked, chance = [], random.Random(0)
+    monkeypatch.setattr(chance, "randint", lambda *limits: asked.append(limits) or limits[1])
+    drawn = Chooser(chance, [WindowKind(0, 1.0, 6.0)]).draw([30, 30], lambda _: (100, 200))
+    assert asked == [(95, 195)]
+    assert (drawn.begin, drawn.end) == (195, 206)
+
+
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.sampled_from(OBJECTIVES), st.integers(0, 9), st.integers(1, 12))

@@ -19,22 +19,22 @@ from pipesat.solver.growth.exchanges import best_places, permutations_apply
 from pipesat.solver.lanes.clock import Clock
 
 
-def tail(memory: int | None, order: str = "same") -> Problem:
-    """A chain of three devices; seven microbatches, two of them long."""
+def tail(memory: int | None, order: str = "same", unit: int = 1) -> Problem:
+    """A chain of three devices; seven microbatches, two of them long. Times are in ``unit``."""
+    times = {kind: unit * time for kind, time in (("F", 4), ("B", 5), ("W", 3))}
     device = {} if memory is None else {"memory": memory}
     return parse_problem(
         {
             "format": "pipesat.problem/1",
             "devices": [device] * 3,
             "stages": [
-                {"device": d, "F": 4, "B": 5, "W": 3, "held_after_F": 6, "held_after_B": 2}
-                for d in range(3)
+                {"device": d, "held_after_F": 6, "held_after_B": 2} | times for d in range(3)
             ],
             "microbatches": [
                 {"name": "long", "count": 2, "time": [3, 1], "held": [3, 1], "comm": [2, 1]},
                 {"name": "short", "count": 5},
             ],
-            "comm": {"default": 1},
+            "comm": {"default": unit},
             "order": order,
         }
     )
@@ -107,6 +107,14 @@ def test_annealed_orders_keep_every_rule_and_get_no_longer(memory: int | None) -
     assert makespans[-1] <= start.makespan
     for order in found:
         assert check(problem, time_order(problem, order)) == []
+
+
+def test_annealing_takes_the_same_steps_in_another_unit_of_time() -> None:
+    runs = []
+    for unit in (1, 1000):
+        run = Annealing(problem := tail(36, unit=unit), BASELINES["1f1b"](problem).order, seed=2)
+        runs.append([*run.improved(Clock(0.1, deterministic=True))])
+    assert runs[0] == runs[1]
 
 
 def test_annealing_is_no_worse_than_exchanges_alone() -> None:

@@ -17,10 +17,11 @@ from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.model.left_out import Lag, lags_before, tail_after
 from pipesat.solver.model.model import build_model
-from pipesat.solver.proof.attempts import Attempt
+from pipesat.solver.proof.attempts import Attempt, Attempts
 from pipesat.solver.proof.relaxations import first_of
 from pipesat.solver.proof.search import ProofSearch
 from tests.oracle.exact import optimum
+from tests.support.optimum import least_end
 from tests.support.problems import chain, document, vee
 
 
@@ -59,6 +60,20 @@ def test_one_device_of_a_chain_by_hand() -> None:
     # one microbatch at a time fits. Device 0: F 2, way 1+2+3+1 = 7, B 3, W 5, and again: 34
     problem = chain(2, 2, F=2, B=3, W=5, comm=1, cap=1, backward="split")
     assert relaxed(problem, "makespan", {0}) == 2 * (2 + 7 + 3 + 5)
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_a_device_alone_counts_the_way_to_it_and_home(device: int) -> None:
+    # the way of one microbatch: 0F, 1F, 1B, 0B and 0W with a delay out and one home
+    problem = chain(2, 1, F=2, B=3, W=5, comm=1)
+    assert least_end(problem, device, 99, absolute=True) == 2 + 1 + 2 + 3 + 1 + 3 + 5
+
+
+def test_a_queue_of_which_nothing_can_help_comes_to_an_end() -> None:
+    first = [frozenset({0})] * 200
+    queue = Attempts(frozenset({0, 1}), first, 10, seed=0, fits=lambda _: False)
+    assert {queue.take(0) for _ in first} == {None}
+    assert queue.why_ended == "no relaxation left that could help"
 
 
 def test_devices_that_lie_apart_are_among_the_first() -> None:
