@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pipesat.bounds.closed_form import WarmUps, closed_form_bound, least_warm_ups
+from pipesat.bounds.closed_form import (
+    WarmUps,
+    closed_form_bound,
+    closed_form_bounds,
+    least_warm_ups,
+)
 from pipesat.check.checker import check
 from pipesat.heuristics.zb_auto import zb_auto_span
 from pipesat.problem.problem import Problem
@@ -38,6 +43,14 @@ def test_idling_on_one_rank_or_depth_on_another() -> None:
     assert least_warm_ups(problem, [18, 18, 6]) == WarmUps(20, (2, 1, 1), 0)
     # stage 0 has nothing to lose by idling: then stage 1 takes two
     assert least_warm_ups(problem, [10, 18, 6]) == WarmUps(18, (2, 2, 1), 1)
+
+
+def test_without_idling_the_last_device_works_and_its_last_backward_goes_home() -> None:
+    # it begins at 2 (2 + 1), works 2 (2 + 3), and the way home is 2 (1 + 3)
+    problem = line((2, 3, 0), (2, 3, 0), (2, 3, 0), m=2, caps=[None] * 3, delay=1)
+    of = {bound.source: bound.value for bound in closed_form_bounds(problem, "makespan")}
+    (value,) = {value for source, value in of.items() if "warm-ups + load" in source}
+    assert value == 6 + 10 + 8
 
 
 def test_memory_that_holds_one_microbatch_leaves_the_whole_way_idle() -> None:

@@ -142,6 +142,13 @@ def test_a_forward_waits_for_the_backward_that_it_shares_an_instant_with() -> No
     assert check(problem, timed) == []
 
 
+def test_one_unit_of_time_elsewhere_parts_the_instants_of_a_device() -> None:
+    stages = [{"device": d, "F": d, "B": 0, "W": 0, "held_after_F": 1} for d in range(2)]
+    document = {"format": FORMAT, "microbatches": 1, "devices": [{}, {}], "stages": stages}
+    assert [need.capacity for need in smallest_capacities(parse_problem(document))] == [1, 1]
+    assert optimum(document | {"devices": [{"memory": 0}, {}]}) is None
+
+
 def test_sure_order_runs_one_microbatch_after_the_other() -> None:
     rows = sure_order(chain(2, 2, cap=1))
     assert [str(op) for op in rows[0]] == ["0F0", "0BW0", "0F1", "0BW1"]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from pipesat.check.checker import check
+from pipesat.core.errors import NotValid
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.problem.ops import Unreadable, parse_item, with_ops
 from pipesat.problem.problem import Problem
@@ -245,6 +246,18 @@ def test_shifting_any_single_op_of_a_tight_schedule_is_noticed(problem: Problem)
             rows = list(schedule.devices)
             rows[device] = tuple(moved)
             assert check(problem, Schedule(tuple(rows)))
+
+
+def test_an_op_that_stands_twice_is_no_matter_of_the_order() -> None:
+    listed = document(chain(1, 2), microbatches=[{"name": "a", "count": 2}], order="given")
+    row = [("0F0", 0, 1), ("0F0", 1, 2), ("0F1", 2, 3), ("0BW0", 3, 5), ("0BW1", 5, 7)]
+    (complaint,) = complaints(parse_problem(listed), row)
+    assert complaint.startswith("doubled: 0F0 stands twice")
+
+
+def test_an_error_names_the_first_violation_and_counts_the_others() -> None:
+    told = [str(NotValid("no", found)) for found in ([], ["a"], ["a", "b"], ["a", "b", "c"])]
+    assert told == ["no", "no: a", "no: a (and 1 more)", "no: a (and 2 more)"]
 
 
 def instants(*times: tuple[int, int]) -> Problem:

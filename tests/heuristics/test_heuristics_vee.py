@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from pipesat.check.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.heuristics import BASELINES
+from pipesat.heuristics import BASELINES, controllable_memory
 from pipesat.heuristics.one_f_one_b_v import pulled_ahead
 from pipesat.kernels.refitting import refitted as refitted_codes
+from pipesat.problem.geometry import ranks_of
 from pipesat.problem.ops import Item, parse_item
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem, read_problem
@@ -223,3 +225,20 @@ def test_why_they_do_not_apply(name: str) -> None:
 def test_dualpipev_needs_2p_microbatches() -> None:
     with pytest.raises(NotApplicable, match="at least 6 microbatches"):
         BASELINES["dualpipev"](vee(3, 5))
+
+
+def test_blocks_that_fill_the_memory_best_come_first() -> None:
+    """Without a change of pace, then with one; none takes more than 1.1 of it on average."""
+    problem = vee(4, 8)
+    found = [*controllable_memory.blocks(problem, ranks_of(problem, "vee"), [5] * 4)]
+    far = [abs(1 - _held_on_average(block.tolist()) / 5) for block in found]
+    assert len(found) > 4
+    assert max(_held_on_average(block.tolist()) for block in found) <= 1.1 * 5
+    assert sum(later < sooner for sooner, later in pairwise(far)) <= 1
+
+
+def _held_on_average(block: list[list[int]]) -> float:
+    """Activations of the fullest rank over a period of 6 slots, from F's slot to that of its B."""
+    lives = [[(f0, b0), (f1, b1)] for f0, f1, b1, b0 in block]
+    shifted = [[(f + 6 * k, b + 6 * k) for f, b in own for k in range(-9, 9)] for own in lives]
+    return max(sum(f <= t <= b for f, b in own for t in range(6)) for own in shifted) / 6

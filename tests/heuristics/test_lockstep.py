@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
+from random import Random
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from pipesat.bounds.feasibility import preflight
 from pipesat.check.checker import check
 from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.lockstep import _Descent, lockstep_schedules
+from pipesat.heuristics.lockstep import _Descent, _Walk, lockstep_schedules
 from pipesat.heuristics.registry import never
 from pipesat.heuristics.shared.slot_grid import SlotGrid
 from pipesat.problem.problem import Problem
@@ -34,6 +35,15 @@ def paired(problem: Problem, time: int) -> Problem:
         for b in stages
     ]
     return parse_problem(document(problem, overlap={"pairs": pairs}))
+
+
+def test_the_same_microbatches_run_alone_on_all_stages_of_a_part_of_the_way() -> None:
+    walk, chance = _Walk(paired(vee(2, 4), 3), never, 0), Random(0)
+    untouched, cells = np.full_like(walk.grid.all_together, 9), walk.grid.first_cell
+    for _ in range(50):
+        changed = (walk._opened(untouched, chance) != 9).any(axis=1)
+        of_stages = {tuple(changed[cell : cell + 4].tolist()) for cell in cells[:4]}
+        assert len(of_stages - {(False,) * 4}) <= 1
 
 
 def entries(problem: Problem) -> list[int]:
