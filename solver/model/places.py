@@ -228,12 +228,11 @@ class _Places:
         self._count_pending(stage, ended)
 
     def _imply(self, one: Literal, other: Literal) -> None:
-        """An earlier one has ended if a later one has; and before a later forward, too."""
-        if one is False or other is True:
-            return
-        if isinstance(one, bool):
-            self.cp.add_bool_or([other])
-        else:
+        """An earlier one has ended if a later one has; and before a later forward, too.
+
+        If the one is sure, so is the other: memory admits even less between them.
+        """
+        if other is not True:
             self.cp.add_implication(one, other)
 
     def _link(self, stage: int, earlier: int, later: int, literal: Literal) -> None:

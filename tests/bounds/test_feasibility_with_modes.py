@@ -36,6 +36,7 @@ def two_chunks(memory: int, first: list[dict[str, Any]], second: list[dict[str, 
         ([RECOMPUTE], [], 6),  # 2 beside 4; its own backward holds 5
         ([], [RECOMPUTE], 8),  # keep: 4 beside 4; recomputed, its backward would hold 4 + 5
         ([RECOMPUTE, OFFLOAD], [RECOMPUTE], 5),
+        ([], [{"name": "less", "held_after_F": 2}], 6),  # 4 beside the second's 2: it is not kept
     ],
 )
 def test_the_smallest_capacity_is_that_of_the_best_modes(

@@ -137,6 +137,16 @@ def test_delays_count_while_microbatches_are_held() -> None:
     assert of["closed form: load and memory with pairs of all devices"] == 4 * (2 * 6 + 2 * 7)
 
 
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_capacity_bounds_nothing_where_nothing_is_held(objective: Objective) -> None:
+    costs = {"F": 2, "B": 2, "W": 2, "held": (0, 0), "overlap": (3, 4)}
+    (without, within) = (
+        {bound.source: bound.value for bound in closed_form_bounds(problem, objective)}
+        for problem in (chain(3, 4, **costs), chain(3, 4, **costs, cap=1))
+    )
+    assert within == without
+
+
 def test_branching_goes_on_where_a_bound_is_no_larger_than_what_is_known() -> None:
     # t >= 1 - 2 x and t >= 2 x - 1: 0 at one half, 1 at both whole numbers
     programme = Programme()

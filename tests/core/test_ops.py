@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesat.problem.ops import Copy, Op, Pair, members, parse_copy, parse_item
+from pipesat.problem.rules import inputs_of, waits_for
+from tests.oracle.generator import GRAPHS
+from tests.support.problems import of
 
 numbers = st.integers(0, 999_999_999)  # more than the 4 million ops that a problem may have
 ops = st.builds(Op, numbers, st.sampled_from(["F", "B", "W", "BW"]), numbers, st.just(0))
@@ -88,3 +93,20 @@ def test_copies_have_texts_of_their_own() -> None:
             parse_copy(text)
     with pytest.raises(ValueError, match="is not an op"):
         parse_item("0O3")
+
+
+@pytest.mark.parametrize("family", ["plain", *GRAPHS])
+@pytest.mark.parametrize("seed", range(3))
+def test_an_op_waits_for_all_from_which_inputs_lead_to_it(family: str, seed: int) -> None:
+    problem = of(family, seed)
+    every = [
+        Op(stage, kind, microbatch)
+        for stage, data in enumerate(problem.stages)
+        for kind in (("F", "B", "W") if data.has_backward else ("F",))
+        for microbatch in range(problem.microbatches[stage])
+    ]
+    ahead = {op.event: {need.event for need in inputs_of(problem, op)} for op in every}
+    for _ in every:
+        ahead = {event: own.union(*(ahead[one] for one in own)) for event, own in ahead.items()}
+    for op, other in product(every, every):
+        assert waits_for(problem, op, other) == (other.event in ahead[op.event])

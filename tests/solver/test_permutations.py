@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -19,22 +21,22 @@ from pipesat.solver.growth.exchanges import best_places, permutations_apply
 from pipesat.solver.lanes.clock import Clock
 
 
-def tail(memory: int | None, order: str = "same", unit: int = 1) -> Problem:
-    """A chain of three devices; seven microbatches, two of them long. Times are in ``unit``."""
-    times = {kind: unit * time for kind, time in (("F", 4), ("B", 5), ("W", 3))}
+def tail(memory: int | None, order: str = "same") -> Problem:
+    """A chain of three devices; seven microbatches, two of them long."""
     device = {} if memory is None else {"memory": memory}
     return parse_problem(
         {
             "format": "pipesat.problem/1",
             "devices": [device] * 3,
             "stages": [
-                {"device": d, "held_after_F": 6, "held_after_B": 2} | times for d in range(3)
+                {"device": d, "F": 4, "B": 5, "W": 3, "held_after_F": 6, "held_after_B": 2}
+                for d in range(3)
             ],
             "microbatches": [
                 {"name": "long", "count": 2, "time": [3, 1], "held": [3, 1], "comm": [2, 1]},
                 {"name": "short", "count": 5},
             ],
-            "comm": {"default": unit},
+            "comm": {"default": 1},
             "order": order,
         }
     )
@@ -109,13 +111,14 @@ def test_annealed_orders_keep_every_rule_and_get_no_longer(memory: int | None) -
         assert check(problem, time_order(problem, order)) == []
 
 
-def test_annealing_takes_the_same_steps_in_another_unit_of_time() -> None:
-    runs = []
-    for unit in (1, 1000):
-        run = Annealing(problem := tail(36, unit=unit), BASELINES["1f1b"](problem).order, seed=2)
-        found = [*run.improved(Clock(0.1, deterministic=True))]
-        runs.append((found, run.here.row.tolist(), run.here.permutation.tolist()))
-    assert runs[0] == runs[1]
+def test_a_longer_order_may_be_taken_while_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = tail(None)
+    run = Annealing(problem, BASELINES["1f1b"](problem).order, seed=0)
+    longer = replace(run.here, makespan=run.here.makespan + 1)
+    monkeypatch.setattr(run.chance, "random", lambda: 0.0)
+    assert [run._taken(longer, share) for share in (1.0, 0.01, 0.0)] == [True, True, False]
+    monkeypatch.setattr(run.chance, "random", lambda: 0.999)
+    assert [run._taken(state, 1.0) for state in (run.here, longer)] == [True, False]
 
 
 def test_annealing_is_no_worse_than_exchanges_alone() -> None:
