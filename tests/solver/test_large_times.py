@@ -220,6 +220,9 @@ def test_windows_on_rounded_times_improve_exact_schedules(objective: Objective) 
     assert incumbent.schedule is not None
     assert check(problem, incumbent.schedule) == []
     assert incumbent.value % (10**13 + 7) == 0  # as all times are
+    search.refresh()
+    search.runner.spent += 2.0
+    assert search.idle == pytest.approx(2.0)
 
 
 # To the edge of 64 bits, and beyond it

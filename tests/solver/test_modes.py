@@ -14,6 +14,7 @@ import pipesat
 from pipesat.check.checker import check
 from pipesat.compare.schedules import schedule_of
 from pipesat.core.errors import Deadlock
+from pipesat.problem.ops import Kind, Op
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.schedule.schedule import Objective
@@ -58,6 +59,23 @@ def test_those_give_way_whose_backward_comes_last() -> None:
     assert modes[0, 2] == 1
     assert len(modes) == 2
     assert check(problem, time_order(problem, order)) == []
+
+
+@pytest.mark.parametrize(
+    ("weights_first", "expected"), [(True, "F0 B0 W0 F1 B1 W1"), (False, "F0 B0 F1 BW1 W0")]
+)
+def test_weight_gradients_run_first_or_a_microbatch_gives_way(
+    weights_first: bool, expected: str
+) -> None:
+    """The memory of 1 that F1 needs is held for W0, and F1 itself needs none if recomputed."""
+    stage = {"device": 0, "F": 1, "B": 1, "W": 1, "held_after_F": 1, "held_after_B": 1}
+    document = {"format": FORMAT, "microbatches": 2, "devices": [{"memory": 1}]}
+    problem = parse_problem(document | {"stages": [stage | {"modes": [RECOMPUTE]}]})
+    kinds: list[tuple[Kind, int]] = [("F", 0), ("B", 0), ("F", 1), ("B", 1), ("W", 0), ("W", 1)]
+    guide = (tuple(Op(0, *kind) for kind in kinds),)
+    order = fewest(problem, guide, lambda cell, _: 1, weights_first=weights_first)
+    assert order is not None
+    assert " ".join(str(op)[1:] for op in order[0]) == expected
 
 
 def test_lockstep_guides_modes_as_if_memory_were_no_matter() -> None:
