@@ -3,12 +3,14 @@
     nice -n 15 python bench/faults/run.py -j 2
     python bench/faults/run.py --only 3 50 120
     python bench/faults/run.py --near --keep
+    python bench/faults/run.py --again
     python bench/faults/run.py --find
 
 The whole suite is run once without a fault to see which tests meet which fault's line. Each fault
 then meets those, the quickest first, until one fails; what takes longest is left for survivors,
 some of them at a time, and with `--near` they stay open. What is done is kept under `work/`, by
 commit: started again, it goes on. With `--keep` a fault that has not run keeps its last result.
+`--again` is the short way: each fault that was caught meets the test that caught it, no more.
 Exits with 1 if a fault that was caught no longer is.
 """
 
@@ -63,8 +65,10 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     commit = _git("log", "-1", "--format=%h, %cs").strip()
     before = read_results()
-    known = {row["number"]: row for row in before if options.keep}
-    known |= {row["number"]: row | {"at": commit} for row in run(folder, found, options)}
+    known = {row["number"]: row for row in before if options.keep or options.again}
+    wanted = [one for one in found if not options.only or one.number in options.only]
+    ran = run_again(folder, wanted, before) if options.again else run(folder, found, options)
+    known |= {row["number"]: row | {"at": commit} for row in ran}
     rows = [known[fault.number] for fault in found if fault.number in known]
     if len(rows) < len(found):
         return 0
@@ -73,7 +77,8 @@ def main() -> int:
     lost = no_longer_caught(before, rows)
     for row in lost:
         print(f"{row['number']}: no longer caught: {row['file']} {row['function']}: {row['line']}")
-    return int(bool(lost or missing))
+    stale = [row for row in rows if row["verdict"] == "caught" and row["at"] != commit]
+    return int(bool(lost or missing or (options.again and stale)))
 
 
 def _options() -> argparse.Namespace:
@@ -82,6 +87,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", type=int, nargs="+", metavar="N", help="numbers of faults")
     parser.add_argument("--near", action="store_true", help="no longer tests of survivors")
     parser.add_argument("--keep", action="store_true", help="last results of those that do not run")
+    parser.add_argument("--again", action="store_true", help="by the tests that caught them alone")
     parser.add_argument("--find", action="store_true", help="say which faults are in this source")
     parser.add_argument("--work", type=Path, default=HERE / "work", metavar="DIR")
     return parser.parse_args()
@@ -116,6 +122,43 @@ def run(folder: Path, faults: Sequence[Fault], options: argparse.Namespace) -> l
                 rows.add(near_rows.known[number] | told)
     near = {number: row | {"verdict": "open"} for number, row in near_rows.known.items()}
     return [*(near | rows.known).values()]
+
+
+def run_again(folder: Path, faults: Sequence[Fault], before: Sequence[Row]) -> list[Row]:
+    """Run each test that caught a fault with it; return the rows of those that it still catches."""
+    asked, told = folder / "again.json", folder / "again.told"
+    caught = {row["number"]: row for row in before if row["verdict"] == "caught"}
+    jobs = [
+        {
+            "number": fault.number,
+            "file": str(ROOT / fault.now.file),
+            "place": asdict(fault.now.place),
+            "by": caught[fault.number]["by"],
+        }
+        for fault in faults
+        if fault.number in caught
+    ]
+    asked.write_text(json.dumps(jobs), encoding="utf-8")
+    told.write_text("", encoding="utf-8")
+    files = sorted({str(job["by"]).partition("::")[0] for job in jobs})
+    command = [sys.executable, "-m", "pytest", "-p", "again_plugin", "-p", "no:cacheprovider"]
+    environment = {"PYTHONPATH": f"{INSIDE}:{ROOT}", "FAULTS_AGAIN": asked, "FAULTS_TOLD": told}
+    subprocess.run(
+        [*command, "-q", "-n", "0", *(file for file in files if (ROOT / file).exists())],
+        check=True,
+        cwd=ROOT,
+        env=os.environ | {key: str(value) for key, value in environment.items()},
+    )
+    still = {int(number) for number in told.read_text(encoding="utf-8").split()}
+    for fault in faults:
+        if fault.number in caught and fault.number not in still:
+            by = caught[fault.number]["by"]
+            print(f"{fault.number}: not caught by {by}: run it with --only", flush=True)
+    return [
+        caught[fault.number] | asdict(fault.now.place) | {"file": fault.now.file}
+        for fault in faults
+        if fault.number in still
+    ]
 
 
 class _Rows:
