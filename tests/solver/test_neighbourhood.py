@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pipesat.check.checker import check
 from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.problem.ops import Kind, Op
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
 from pipesat.schedule.schedule import Objective
@@ -66,6 +67,39 @@ def test_a_window_over_everything_finds_the_optimum(problem: Problem, weight: in
     schedule = time_order(problem, order)
     assert check(problem, schedule) == []
     assert schedule.makespan == decided(problem)
+
+
+def test_what_is_free_and_what_follows_comes_after_the_first_item_of_all() -> None:
+    problem = chain(2, 3, F=2, B=3, W=2)
+    graph = graph_of(problem, next(list_schedules(problem)).order, "makespan")
+    first, second, *_ = graph.rows[0]
+    assert (first, graph.sequence.inputs[second]) == (0, ())  # two F's, that of 2 first
+    window = Window(problem, graph, {0: (1, len(graph.rows[0]))})
+    assert min(slot.low for slot in window.free[0].slots) == 2
+    beside = Window(problem, graph, {1: (0, len(graph.rows[1]))})
+    assert beside.nodes.ready(second, [graph.end(first)], {}) == 2
+    for slot in window.free[0].slots:  # the present schedule is a solution
+        window.cp.add(slot.start == graph.start[slot.item or 0])
+    assert window.order(solved(window.cp))[0] == [*graph.order[0][1:]]
+
+
+@pytest.mark.parametrize(
+    ("F", "starts", "expected"),
+    [
+        (2, (0, 2, 4, 8, 6, 10), "0F0 0F1 0B0 0B1 0W0 0W1"),  # one right after the other
+        (0, (0, 2, 0, 4, 2, 6), "0F0 0B0 0F1 0B1 0W0 0W1"),  # 0F1 takes no time, when 0B0 ends
+    ],
+)
+def test_a_window_reads_an_order_off_its_starts(
+    F: int, starts: tuple[int, ...], expected: str
+) -> None:
+    problem = chain(1, 2, F=F, B=2, W=2, backward="split")
+    kinds: list[Kind] = ["F", "F", "B", "W", "B", "W"]
+    row = [Op(0, kind, m) for kind, m in zip(kinds, (0, 1, 0, 0, 1, 1), strict=True)]
+    window = Window(problem, graph_of(problem, (tuple(row),), "makespan"), {0: (0, 6)})
+    for slot in window.free[0].slots:
+        window.cp.add(slot.start == starts[row.index(slot.op)])
+    assert " ".join(map(str, window.order(solved(window.cp))[0])) == expected
 
 
 def test_the_middle_of_a_window_lies_anywhere_in_the_schedule(
