@@ -105,6 +105,14 @@ def test_a_schedule_that_breaks_a_rule_or_is_not_proven_is_found(
     assert (line.status, line.detail.startswith("value 36 and bound 36")) == ("FAILED", True)
 
 
+def test_a_busy_machine_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, Any] = {}
+    solving = importlib.import_module("pipesat.compare.solve")
+    monkeypatch.setattr(solving, "solve", lambda _, **options: told.update(options))
+    doctor.solve_line()
+    assert told["deterministic"]  # steps are counted, not seconds
+
+
 # The machine
 
 
