@@ -55,6 +55,12 @@ def test_a_result_in_a_notebook(result: Result) -> None:
     assert "<small>" not in page  # names are escaped
 
 
+def test_a_bound_that_is_the_value_looks_as_it_does() -> None:
+    rows = [{"makespan": 123_460, "bound": bound} for bound in (123_460, 123_459)]
+    table = table_of(rows, units={"makespan": "us", "bound": "us"})
+    assert table.lines == [["123.5", "123.5"], ["123.5", "123.4"]]
+
+
 def test_a_result_as_a_table(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = result.records()
     assert sum(row["end"] - row["start"] for row in rows) == 6

@@ -22,7 +22,7 @@ from pipesat.compare.report.data import LARGEST, case_data
 from pipesat.compare.report.drawing import legend
 from pipesat.compare.report.page import lead
 from pipesat.compare.result_folder import write_result_folder
-from pipesat.core.amounts import rounded_down
+from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.claims import Standing
 from pipesat.core.errors import BadInput, PipesatError
 from pipesat.core.progress import being_done
@@ -144,7 +144,7 @@ def _standing(problem: Problem, standing: Standing) -> Answer:
         "bound": standing.bound,
         "shown": [
             tables.time(problem, standing.value),
-            tables.time(problem, standing.bound, rounded_down),
+            tables.time(problem, standing.bound, rounded if standing.proven else rounded_down),
             standing.gap_text(),
         ],
     }

@@ -101,7 +101,11 @@ def overview(cases: Sequence[Comparison]) -> Table:
     lines = []
     for case in cases:
         result, figures = case.result, line_of(ordered(case)[0], case.problem)["figures"]
-        bound = time(result.problem, result.lower_bound, rounded_down)
+        bound = time(
+            result.problem,
+            result.lower_bound,
+            rounded if result.standing.proven else rounded_down,
+        )
         lines.append([case.placement or "", result.standing.verdict, bound, *figures[:-2]])
     texts = (Column(name, number=False) for name in ("placement", "status"))
     return Table([*texts, Column("bound"), *FIGURES[:-2]], lines)
