@@ -55,5 +55,5 @@ def sweep(asked: Asked) -> int:
 
 
 def _in_one_row(case: dict[str, Any]) -> dict[str, Any]:
-    axes = {name: None if value is None else f"{value}" for name, value in case["case"].items()}
-    return {"key": case["key"][:12]} | axes | {k: case[k] for k in ("ops", "status", "refused")}
+    shown = {k: case[k] for k in ("ops", "status", "refused")}
+    return {"key": case["key"][:12], **case["case"], **shown}

@@ -360,6 +360,7 @@ def test_a_dry_run_leaves_nothing(cli: Run, save: Save, tmp_path: Path) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.splitlines()[-1] == "Cases  60, 60 to run"
     assert len(outcome.out.splitlines()) >= 1 + 60 + 1
+    assert max(map(len, outcome.out.splitlines())) <= 80  # a terminal's width
     assert len(cli("sweep", spec, "-o", tmp_path / "out", "--dry-run", "--json").json) == 60
     assert listing(tmp_path) == before
 
