@@ -20,7 +20,6 @@ from typing import Any
 import click
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
-from pymdownx.slugs import slugify
 
 import pipesat
 from pipesat.cli.app import app
@@ -48,7 +47,6 @@ def main() -> int:
     report(PAGES / "docs" / "example-report.html")
     logging.basicConfig(level=logging.WARNING)
     config = load_config(str(ROOT / "mkdocs.yml"))
-    config.mdx_configs["toc"]["slugify"] = slugify(case="lower")  # as GitHub names headings
     build(config)
     search_from_disk(Path(config.site_dir))
     sys.stdout.write(f"open {ROOT / 'build' / 'site' / 'index.html'}\n")
