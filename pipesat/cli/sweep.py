@@ -36,8 +36,9 @@ def sweep(asked: Asked) -> int:
     from pipesat.core.atomic import write_file
 
     if asked["dry_run"] and asked["csv"] is not None:
-        text = "--dry-run runs no case and writes nothing"
-        raise BadInput(text, where="--csv", value=str(asked["csv"]))
+        raise BadInput(
+            "--dry-run runs no case and writes nothing", where="--csv", value=str(asked["csv"])
+        )
     asked.interrupts.promise = "what has a row is not run again"
     found: Sweep = asked.answer(listener=(lambda _: None) if asked["quiet"] else note)
     if asked["dry_run"]:
@@ -55,5 +56,8 @@ def sweep(asked: Asked) -> int:
 
 
 def _in_one_row(case: dict[str, Any]) -> dict[str, Any]:
-    shown = {k: case[k] for k in ("ops", "status", "refused")}
-    return {"key": case["key"][:12], **case["case"], **shown}
+    return {
+        "key": case["key"][:12],
+        **case["case"],
+        **{name: case[name] for name in ("ops", "status", "refused")},
+    }

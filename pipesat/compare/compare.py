@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pipesat.check.checker import check
 from pipesat.compare.best_known import (
     Comparison,
     comparison_of,
@@ -35,6 +36,7 @@ from pipesat.problem.geometry import label_of
 from pipesat.problem.other_placements import same_layers_elsewhere, stated_layers
 from pipesat.problem.problem_file import read_problem
 from pipesat.problem.remarks import text_of
+from pipesat.runtimes import problems_for
 from pipesat.schedule.schedule import Objective
 from pipesat.schedule.solving import named, study
 from pipesat.schedule.summary import fullest, statement_of, units_of
@@ -286,12 +288,15 @@ def compare(
     """
     stated = stated_layers(layers_per_stage, placements)
     if placements and target is not None:
-        text = "expected `placements` or a target: not every placement runs there"
-        raise BadInput(text, where="target", value=target)
+        raise BadInput(
+            "expected `placements` or a target: not every placement runs there",
+            where="target",
+            value=target,
+        )
     if placements and beside:
         raise BadInput("expected `beside` or `placements`, not both", where="beside")
     release_for(target, version)  # before anything is searched
-    given = _given(problem, schedules or {})
+    given = _given(problem, schedules or {}, target if result is None else result.target)
 
     def solved(placed: Problem, placement: str | None = None) -> Result:
         own = given if placed is problem else {}
@@ -335,9 +340,12 @@ def _by_label(problem: Problem, beside: Sequence[Problem | str | Path]) -> dict[
         placed = read_problem(Path(one)) if isinstance(one, str | Path) else one
         for what, of in _EQUAL.items():
             if of(placed) != of(problem):
-                text = f"expected the {what} of the first problem, {of(problem)}"
                 said = {"where": "beside"} if one is placed else {"source": str(one)}
-                raise BadInput(text, value=of(placed), **said)
+                raise BadInput(
+                    f"expected the {what} of the first problem, {of(problem)}",
+                    value=of(placed),
+                    **said,
+                )
         label = label_of(placed) or "own placement"
         names = (label if n == 1 else f"{label} {n}" for n in count(1))
         found[next(name for name in names if name not in found)] = placed
@@ -363,10 +371,20 @@ def _work(problem: Problem) -> int:
 
 
 def _given(
-    problem: Problem, schedules: Mapping[str, Schedule | Result | str | Path]
+    problem: Problem,
+    schedules: Mapping[str, Schedule | Result | str | Path],
+    target: str | None,
 ) -> dict[str, Schedule]:
     """Check a user's schedules, and name them as the source of what comes of them."""
-    return {
+    given = {
         name: replace(valid_schedule(problem, schedule), source=name)
         for name, schedule in schedules.items()
     }
+    for name, schedule in given.items():
+        if all(check(way, schedule) for way in problems_for(problem, target)):
+            raise BadInput(
+                f"{target} does not run this order as it is: compare what `export` makes of it",
+                where="schedules",
+                value=name,
+            )
+    return given

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesat.compare.best_known import with_hand_written
-from pipesat.compare.compare import Comparison
+from pipesat.compare.compare import Comparison, compare
 from pipesat.compare.hand_written import row_of, with_ratios
 from pipesat.compare.result import Result
+from pipesat.compare.schedules import schedule_of
 from pipesat.core.claims import Bound, Standing
-from pipesat.core.errors import Contradiction
+from pipesat.core.errors import BadInput, Contradiction
 from pipesat.heuristics import BASELINES
 from pipesat.schedule.result import Baseline
 from tests.conftest import Run
@@ -161,6 +162,12 @@ def test_compare(cli: Run, save: Any, search: Any, tmp_path: Any) -> None:
     values = {row["name"]: row["makespan"] for row in rows if row["valid"]}
     assert values["solver"] == min(values.values()) == written["value"] == 27
     assert written["baseline"]["value"] == 27
+
+
+def test_an_order_that_a_runtime_does_not_run_is_no_row_of_its_table() -> None:
+    with pytest.raises(BadInput, match="'mine', torch does not run this order as it is"):
+        compare(PROBLEM, target="torch", schedules={"mine": schedule_of(PROBLEM, "zb-h1")})
+    compare(PROBLEM, target="torch", schedules={"mine": "1f1b"}, time_limit=0.1)  # it runs
 
 
 def test_report(cli: Run, save: Any, search: Any, tmp_path: Any) -> None:
