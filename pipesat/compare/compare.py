@@ -376,7 +376,7 @@ def _given(
     target: str | None,
 ) -> dict[str, Schedule]:
     """Check a user's schedules, and name them as the source of what comes of them."""
-    given = {
+    given: dict[str, Schedule] = {
         name: replace(valid_schedule(problem, schedule), source=name)
         for name, schedule in schedules.items()
     }
