@@ -119,15 +119,15 @@ def table_of(
         may_go = name == "baseline" or (number and name != "gap")
         columns.append(Column(head.replace("_", "\n"), number, place if may_go else 0))
     lines = [
-        [_cell(name, record[name], units.get(name, ""), [*record.values()]) for name in names]
+        [_cell(name, record[name], units.get(name, ""), record.get("gap")) for name in names]
         for record in records
     ]
     return Table(columns, lines, title, [*filter(None, notes)])
 
 
-def _cell(name: str, value: Any, unit: str, row: list[Any]) -> str:
+def _cell(name: str, value: Any, unit: str, gap: float | None) -> str:
     if seconds_of(unit):  # a bound that is the value looks as it does
-        below = name == "bound" and row.count(value) == 1
+        below = name == "bound" and gap != 0
         return time_cell(value, unit, rounded_down if below else rounded)
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -56,9 +56,9 @@ def test_a_result_in_a_notebook(result: Result) -> None:
 
 
 def test_a_bound_that_is_the_value_looks_as_it_does() -> None:
-    rows = [{"makespan": 123_460, "bound": bound} for bound in (123_460, 123_459)]
-    table = table_of(rows, units={"makespan": "us", "bound": "us"})
-    assert table.lines == [["123.5", "123.5"], ["123.5", "123.4"]]
+    row = {"makespan": 123_460, "gap": 0.0, "bound": 123_460}
+    table = table_of([row, row | {"gap": 1e-5, "bound": 123_459}], units=dict.fromkeys(row, "us"))
+    assert [line[2] for line in table.lines] == ["123.5", "123.4"]
 
 
 def test_a_result_as_a_table(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
