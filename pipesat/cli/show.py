@@ -219,6 +219,8 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
         table = csv.DictReader(read_text(folder / "frontier.csv", _LARGEST).splitlines())
         cells = [{name: _number(row.get(name, "")) for name in _OF_A_FRONTIER} for row in table]
         asked.show(Said(shown=[table_of(cells)]), read_json(folder / "frontier.json", _LARGEST))
+    elif os.path.exists(dealt := folder / "assignment.json"):
+        return _show_file(asked, dealt)
     else:
         _show_results(asked, folder)
     return {}

@@ -149,16 +149,12 @@ def factors_of(
         raise BadInput(text, where="reference", value=reference)
     if not 0 <= quadratic <= 1:
         raise BadInput("expected a share from 0 to 1", where="quadratic", value=quadratic)
-    if not len(lengths):
-        raise BadInput("expected at least one length", source=source)
+    _require(lengths, source)
     found: dict[int, Factors] = {}
     q = Fraction(str(quadratic))  # 0.3 is three tenths
     linear, square = (q.denominator - q.numerator) * reference, q.numerator
     den = q.denominator * reference * reference
     for number, length in enumerate(lengths):
-        if type(length) is not int or not 1 <= length <= MOST:
-            text = "expected an integer from 1 to 10^12"
-            raise BadInput(text, source=source, where=f"[{number}]", value=length)
         if length in found:
             continue
         time = -(-(linear * length + square * length * length) * DEN // den)
@@ -167,13 +163,23 @@ def factors_of(
     return found
 
 
-def read_lengths(path: str | Path) -> list[Any]:
+def _require(lengths: Sequence[Any], source: str) -> None:
+    if not len(lengths):
+        raise BadInput("expected at least one length", source=source)
+    for number, length in enumerate(lengths):
+        if type(length) is not int or not 1 <= length <= MOST:
+            text = "expected an integer from 1 to 10^12"
+            raise BadInput(text, source=source, where=f"[{number}]", value=length)
+
+
+def read_lengths(path: str | Path) -> list[int]:
     """Read a JSON list, or a CSV of one column without a head."""
     text = read_text(Path(path), _LARGEST_FILE)
     if text.lstrip().startswith("["):
-        values = read_json(Path(path), _LARGEST_FILE)
-        return list(values)
-    found = []
+        values: list[int] = read_json(Path(path), _LARGEST_FILE)
+        _require(values, str(path))
+        return values
+    found: list[int] = []
     for number, line in enumerate(text.splitlines(), 1):
         word = line.strip()
         if not word:
@@ -182,6 +188,7 @@ def read_lengths(path: str | Path) -> list[Any]:
             text = "expected an integer, one per line, or a JSON list"
             raise BadInput(text, source=str(path), where=f"line {number}", value=word)
         found.append(int(word))
+    _require(found, str(path))
     return found
 
 

@@ -74,3 +74,11 @@ def test_files_are_a_list_or_a_column(tmp_path: Path) -> None:
     path.write_text("3,1\n")
     with pytest.raises(BadInput, match="line 1: got '3,1', expected an integer, one per line"):
         read_lengths(path)
+    for text, said in (
+        ('[3, "1"]', r"lengths: \[1\]: got '1', expected an integer from 1 to 10\^12"),
+        ("3\n0\n", r"lengths: \[1\]: got 0, expected an integer from 1 to 10\^12"),
+        ("", "lengths: expected at least one length"),
+    ):
+        path.write_text(text)
+        with pytest.raises(BadInput, match=f"{tmp_path}/{said}"):
+            read_lengths(path)

@@ -260,7 +260,7 @@ def test_assignments_are_read_and_shown(cli: Run, tmp_path: Path) -> None:
     again = pipesat.read(path)
     assert again.file() == found.file()  # type: ignore[union-attr]
     shown = cli("show", path)
-    assert shown.code == 0
+    assert (shown.code, cli("show", tmp_path / "out").out) == (0, shown.out)
     assert f"{found.value} under 1f1b" in shown.out
     document = json.loads(path.read_text())
     for key, value, message in (
