@@ -203,7 +203,8 @@ class TraceAnswer(Displayed):
             return f"{value}, no bound is known"
         proven = result.value == result.lower_bound
         digits = int(result.lower_bound < _LONG)
-        least = "" if proven else f" than {rounded_down(result.lower_bound / 1000, digits)} ms"
+        bound = float(rounded_down(result.lower_bound / 1000, digits))
+        least = "" if proven else f" than {bound:,.{digits}f} ms"
         return f"{value}, none takes less{least}{within}"
 
     def _with_more(self) -> str:

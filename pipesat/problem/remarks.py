@@ -148,7 +148,7 @@ def of_variant(s: Stage, other: Stage, name: str) -> Iterator[tuple[str, str]]:
     elif ways <= theirs and all(b <= a for a, b in pairs) and _holds_less(s, other):
         yield (
             f"{name} holds less and takes no longer",
-            "It is free, so everything runs in it. Recomputing takes time: add it to B and BW",
+            "It is free: whatever may, runs in it. Recomputing takes time: add it to B and BW",
         )
 
 

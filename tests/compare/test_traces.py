@@ -259,6 +259,17 @@ def test_errors_are_of_steps_that_were_not_fitted(tmp_path: Path) -> None:
     assert found.prediction.resolves == pytest.approx((1 / 10 + 1 / 11) / 2)
 
 
+@pytest.mark.parametrize(("delay", "fitted"), [(5.0, 5000), (0.001, 0)])
+def test_predictions_of_other_steps_have_the_link_delay_that_was_seen(
+    tmp_path: Path, delay: float, fitted: int
+) -> None:
+    """All steps are alike, so that with this delay each tells all others; 1 us a hop is none."""
+    found = read(saved(tmp_path / "t.json", traced.ndtimeline(made_up(2, 4, delay=delay))))
+    assert found.prediction.resolves == pytest.approx(0, abs=1e-9)
+    assert found.document()["link_delay"] == pytest.approx(fitted, abs=1)
+    assert found.prediction.seen_alone is None
+
+
 @pytest.mark.parametrize("name", ["1f1b", "zb-h1"])
 def test_a_schedule_drawn_as_a_trace_has_an_order_and_no_times(
     cli, save, tmp_path: Path, name: str

@@ -63,8 +63,10 @@ class Answers:
             return {}
         if question == "start":
             return self.start | {"output": self.output and str(self.output)}
+        if not isinstance(stated, dict):
+            raise BadInput("expected an object", value=stated)
         problem = problem_of(stated)
-        key = (stated.get("objective", "makespan"), at_cap(problem, None).sha256)
+        key = (str(stated.get("objective", "makespan")), at_cap(problem, None).sha256)
         known = self.known.setdefault(key, Known(problem, key[0]))
         if len(self.known) > _MOST_KEPT:
             del self.known[next(iter(self.known))]

@@ -142,6 +142,7 @@ def most_held(order: Sequence[Sequence[Op]]) -> list[int]:
 
 
 _WORTH: Final = 0.002  # of the step: what another class has to improve
+_RIGHT: Final = 0.0005  # of the step: a prediction that errs by less needs no link delay
 _FAR: Final = 2  # so many times the delay that was seen is more than links do
 
 
@@ -182,7 +183,7 @@ class Prediction:
         the trace cannot tell.
     resolves
         The middle size of the errors of a prediction of steps from others, as a part of the step,
-        with the link delay that was given, else without; ``None``: there are no others.
+        with the link delay that was given, else seen, else none; ``None``: there are no others.
     stalls
         Ops that took far longer than else, with what each of their steps lost to them.
     noise
@@ -264,7 +265,8 @@ def predict(costs: TraceCosts, given_delay: float | None = None) -> Prediction:
         unseen = costs.by_class(classes, unseen)
         judged &= np.isin(np.arange(len(judged)), judge)
         by_class = error_of(replay(unseen)[judged], measured[judged]) if judged.any() else None
-    errors = missed(unseen, given_delay or 0.0)[judged]
+    seen = _seen(steps)
+    errors = missed(unseen, max(0.0, seen or 0.0) if given_delay is None else given_delay)[judged]
     own = replay(costs.own)
     lost = own - replay(np.where(costs.stalled, costs.expected, costs.own))
     return Prediction(
@@ -274,7 +276,7 @@ def predict(costs: TraceCosts, given_delay: float | None = None) -> Prediction:
         classes,
         by_class,
         _delay_that_explains(replay, times, measured) if steps.trace.timed else 0.0,
-        _seen(steps),
+        seen,
         float(np.median(errors)) if len(errors) else None,
         tuple(costs.stalls),
         {
@@ -289,15 +291,15 @@ def predict(costs: TraceCosts, given_delay: float | None = None) -> Prediction:
 def _delay_that_explains(replay: Replay, times: Floats, measured: Floats) -> float:
     """Return the delay of every link that lets predictions be right in the median; 0: none."""
 
-    def short(delay: float) -> bool:
-        return error_of(replay(times, delay), measured).median < 0
+    def error(delay: float) -> float:
+        return error_of(replay(times, delay), measured).median
 
     low, high = 0.0, float(np.median(measured))
-    if not short(0.0) or short(high):
+    if error(0.0) > -_RIGHT or error(high) < 0:
         return 0.0
     for _ in range(24):
         middle = (low + high) / 2
-        low, high = (middle, high) if short(middle) else (low, middle)
+        low, high = (middle, high) if error(middle) < 0 else (low, middle)
     return high
 
 

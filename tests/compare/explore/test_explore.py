@@ -216,7 +216,9 @@ def test_what_is_stated_wrongly_is_named(stated: Any, said: str) -> None:
 def test_a_wrong_question_is_answered_in_a_line(server: Server) -> None:
     assert "devices" in server.ask("schedules", settings={"devices": 0})["error"]
     assert "the page" in json.loads(server.request("/ask/schedules", b"{")[1])["error"]
-    assert "objective" in server.ask("schedules", objective="least")["error"]
+    assert "expected an object" in json.loads(server.request("/ask/schedules", b"[1]")[1])["error"]
+    for objective in ("least", ["span"]):
+        assert "objective" in server.ask("schedules", objective=objective)["error"]
 
 
 # What is answered
