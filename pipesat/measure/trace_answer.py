@@ -296,7 +296,8 @@ class TraceAnswer(Displayed):
         if p.classes is not None and p.by_class is not None:
             by_class = f"{_sign(p.by_class.median)} from {classes} of microbatches, "
             size = f"they differ: {classes}, fitted on half of the steps and judged by the others"
-        seen = ""
+        seen = ". Clocks of ranks differ, so that no delay was seen"
+        seen *= all(step.shifted for step in self.steps.steps)
         if p.seen_delay is not None:
             seen = f". Ops that waited came {_ms(p.seen_delay)} after their input"
         if p.seen_alone is not None:

@@ -270,6 +270,21 @@ def test_predictions_of_other_steps_have_the_link_delay_that_was_seen(
     assert found.prediction.seen_alone is None
 
 
+def test_clocks_that_differ_tell_no_link_delay(tmp_path: Path) -> None:
+    """The last rank's clock is 1 s late: its gradients seem to be sent after their use."""
+    run = [
+        op._replace(start=op.start + 1000, end=op.end + 1000) if op.rank else op
+        for op in made_up(2, 4, delay=5.0)
+    ]
+    found = read(saved(tmp_path / "t.json", traced.ndtimeline(run)))
+    document = found.document()
+    assert document["link_delay"] == pytest.approx(5000, abs=1)
+    assert document["link_delay_seen"] is None
+    assert dict(found.facts())["Link delay"].endswith(
+        "Clocks of ranks differ, so that no delay was seen"
+    )
+
+
 @pytest.mark.parametrize("name", ["1f1b", "zb-h1"])
 def test_a_schedule_drawn_as_a_trace_has_an_order_and_no_times(
     cli, save, tmp_path: Path, name: str

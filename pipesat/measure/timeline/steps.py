@@ -36,7 +36,8 @@ class ReplicaStep:
 
     ``joint`` has the ops of one range, each by all of them, ``turned_to`` when the runtime turned
     to an op, where its range tells and includes the wait for its input. ``waiting`` are ops that
-    began before their input was sent, and of which nothing tells when it came.
+    began before their input was sent, and of which nothing tells when it came. ``shifted``: clocks
+    of its ranks did not agree, so delays between ranks are not seen.
     """
 
     replica: int
@@ -46,6 +47,7 @@ class ReplicaStep:
     joint: Mapping[Op, Sequence[Op]] = field(default_factory=dict)
     turned_to: Mapping[Op, float] = field(default_factory=dict)
     waiting: frozenset[Op] = frozenset()
+    shifted: bool = False
 
     @cached_property
     def length(self) -> float:
@@ -305,11 +307,11 @@ def _step(
                 text = f"{before} and {after} overlap by {over:.0f} us in step {iteration}"
                 raise BadInput(f"{text}, expected one op at a time on a rank")
     came = {op: row.came for op, row in found.items() if row.came is not None and op not in joint}
-    began, waiting = _one_clock(trace, iteration, at, came, homes)
+    began, *told = _one_clock(trace, iteration, at, came, homes)
     zero = min(start for start, _ in at.values())
     times = {o: (a - zero, b - zero) for o, (a, b) in at.items()}
     turned = {op: start - zero for op, start in began.items()} if trace.waits_inside else {}
-    return ReplicaStep(replica, iteration, times, order, joint, turned, waiting)
+    return ReplicaStep(replica, iteration, times, order, joint, turned, *told)
 
 
 def _cut(row: Sequence[Op], at: dict[Op, tuple[float, float]]) -> dict[Op, list[Op]]:
@@ -347,12 +349,12 @@ def _one_clock(
     at: dict[Op, tuple[float, float]],
     came: Mapping[Op, float],
     homes: Sequence[int],
-) -> tuple[dict[Op, float], frozenset[Op]]:
+) -> tuple[dict[Op, float], frozenset[Op], bool]:
     """Let clocks agree: shift ranks by the least that lets every op start after its input.
 
     Where times include the wait for the input, an op starts when it ``came``; if that is not known,
     it ends after its input was sent, and starts then. Returned are when ops seemed to start, and
-    which of the latter did before.
+    which of the latter did before, and whether a clock was shifted.
     """
     least: dict[tuple[int, int], float] = defaultdict(lambda: float("-inf"))
     sent = {op: source for op in at if (source := inputs_of(op, homes, at)) is not None}
@@ -377,7 +379,7 @@ def _one_clock(
     waiting = frozenset(op for op in unknown if at[op][0] < at[sent[op]][1])
     for op in unknown:
         at[op] = (min(max(at[op][0], at[sent[op]][1]), at[op][1]), at[op][1])
-    return began, waiting
+    return began, waiting, any(shift)
 
 
 def _warm_ups(steps: Sequence[ReplicaStep]) -> dict[int, float]:

@@ -304,11 +304,14 @@ def _delay_that_explains(replay: Replay, times: Floats, measured: Floats) -> flo
 
 
 def _seen(found: WholeSteps) -> float | None:
-    """Return the median delay of ops that were waited for, by a device with nothing else to do."""
+    """Return the median delay of ops that were waited for, by a device with nothing else to do.
+
+    Steps whose clocks did not agree tell none.
+    """
     if not found.trace.timed:
         return None
     seen = []
-    for step in found.steps:
+    for step in (one for one in found.steps if not one.shifted):
         for row in step.order:
             for before, op in pairwise(row):
                 source = inputs_of(op, found.homes, step.times)
