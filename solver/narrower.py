@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, takewhile
+from itertools import chain, islice, takewhile
 from typing import NamedTuple
 
 from pipesat.bounds.closed_form import closed_forms
@@ -52,6 +52,7 @@ SHARES = {"free": 1 / 2, "same": 1 / 8}
 """By a problem's order, the share of its time that goes into the next stricter one."""
 
 _FORMS = 1 / 10  # of the time limit, for closed forms
+_LEAST_FORMS = 2  # that are taken in any case: no time, and one that says something
 
 Search = Callable[[Incumbent, list[Schedule]], SearchReport]
 
@@ -94,7 +95,8 @@ class Level:
             clock = self.incumbent.clock
             clock = clock.part(_FORMS * clock.limit)
             coming = closed_forms(problem, objective)
-            forms = [next(coming), *takewhile(lambda _: not clock.over, coming)]
+            first = islice(coming, _LEAST_FORMS)  # however short the time is
+            forms = [*first, *takewhile(lambda _: not clock.over, coming)]
         for bound in sorted(forms, key=lambda bound: bound.value, reverse=True):
             self.incumbent.raise_bound(bound)  # the best first; the others, should it be refuted
         if self.inner is not None:
