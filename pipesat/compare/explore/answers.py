@@ -66,8 +66,9 @@ class Answers:
         if not isinstance(stated, dict):
             raise BadInput("expected an object", value=stated)
         problem = problem_of(stated)
-        key = (str(stated.get("objective", "makespan")), at_cap(problem, None).sha256)
-        known = self.known.setdefault(key, Known(problem, key[0]))
+        objective: Any = str(stated.get("objective", "makespan"))
+        key = (objective, at_cap(problem, None).sha256)
+        known = self.known.setdefault(key, Known(problem, objective))
         if len(self.known) > _MOST_KEPT:
             del self.known[next(iter(self.known))]
         if question == "curve":

@@ -307,11 +307,11 @@ def _step(
                 text = f"{before} and {after} overlap by {over:.0f} us in step {iteration}"
                 raise BadInput(f"{text}, expected one op at a time on a rank")
     came = {op: row.came for op, row in found.items() if row.came is not None and op not in joint}
-    began, *told = _one_clock(trace, iteration, at, came, homes)
+    began, waiting, shifted = _one_clock(trace, iteration, at, came, homes)
     zero = min(start for start, _ in at.values())
     times = {o: (a - zero, b - zero) for o, (a, b) in at.items()}
     turned = {op: start - zero for op, start in began.items()} if trace.waits_inside else {}
-    return ReplicaStep(replica, iteration, times, order, joint, turned, *told)
+    return ReplicaStep(replica, iteration, times, order, joint, turned, waiting, shifted)
 
 
 def _cut(row: Sequence[Op], at: dict[Op, tuple[float, float]]) -> dict[Op, list[Op]]:
