@@ -335,13 +335,14 @@ def _memory(advice: Advised, row: Row) -> Iterator[str]:
 
 def _offload(advice: Advised, row: Row) -> Iterator[str]:
     """What offloading would bring, by a checked schedule; "cannot" only if that is proven."""
-    some = (x for x in advice.rows if x.candidate.offload)
-    found = min(some, key=lambda x: x.makespan, default=None)
+    rows = (x for x in advice.rows if x.candidate.offload)
+    found = min(rows, key=lambda x: x.makespan, default=None)
     if found is None:
         return
     takes, least = advice.question.time(found.makespan), found.candidate.bound.value
     gain = against(found.makespan, row.makespan, "the advice", 1)
-    yield f"{found.offloaded} (stage, microbatch) instead take {takes} ({name_of(found)}), {gain}"
+    some = f"{found.offloaded} (stage, microbatch) instead take {takes} ({name_of(found)}), {gain}"
+    yield some if found.offloaded else "no shorter schedule was found that offloads"
     if found.makespan < row.makespan:
         yield found.why_not
     elif least >= row.makespan:
