@@ -18,7 +18,6 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.torch_releases import release_named
 from pipesat.problem.geometry import Geometry
-from pipesat.problem.plain_problems import require_no_modes
 from pipesat.problem.problem import Problem
 from pipesat.runtimes.torch.adapt import require_torch_pipeline
 
@@ -124,7 +123,6 @@ def cut_of(problem: Problem, options: Options, framework: str) -> Cut:
     Without layers the framework cuts them itself: one stage per rank for a single-stage schedule,
     else two.
     """
-    require_no_modes(problem, "this export")
     require_torch_pipeline(problem)
     if len(problem.devices) == 1:
         raise NotApplicable(f"{framework} runs no pipeline on a single rank")

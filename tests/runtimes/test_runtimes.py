@@ -621,6 +621,18 @@ def test_memory_modes_are_refused(to: Target) -> None:
         solve(MODES, target=to, time_limit=1)
 
 
+@pytest.mark.parametrize("to", ["torchtitan", "automodel", "torch", "primus"])
+def test_an_order_that_uses_no_mode_runs_where_none_is_told(to: Target) -> None:
+    stages = [{"device": d, "F": 2, "B": 2, "W": 2, "held_after_F": 1} for d in range(2)]
+    problem = parse_problem(
+        dict(chain(2, 2).document) | {"stages": [one | {"modes": [AGAIN]} for one in stages]}
+    )
+    schedule = baseline("zb-h1", problem)
+    assert not schedule.modes
+    plain = parse_problem(dict(chain(2, 2).document) | {"stages": stages})
+    assert export(problem, schedule, to).data == export(plain, baseline("zb-h1", plain), to).data
+
+
 def test_a_mode_that_offloads_is_not_known_by_its_name() -> None:
     offload = {"name": "recompute", "offload": {"out": 1, "in": 1, "held": 0}}
     stages = [{"device": 0, "F": 1, "B": 1, "W": 1, "held_after_F": 1, "modes": [offload]}]
