@@ -11,7 +11,7 @@ close most of what is left to whole numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import heappop, heappush
@@ -60,13 +60,15 @@ class _AtLeast(NamedTuple):
 class Programme:
     """Minimise a cost over whole numbers from 0 to their ``most``, under linear rows.
 
-    Branching looks at ``splits`` alone, if there are any.
+    Branching looks at ``splits`` alone, if they are said; what is whole then has ``cases``, one of
+    which every solution obeys.
     """
 
     costs: list[int] = field(default_factory=list)
     most: list[int] = field(default_factory=list)
     rows: list[_AtLeast] = field(default_factory=list)
-    splits: list[int] = field(default_factory=list)
+    splits: list[int] | None = None
+    cases: Callable[[], Iterable[Programme]] | None = None
 
     def variable(self, cost: int, most: int) -> int:
         """Add a variable of this cost (at least 0) per unit; return its number."""
@@ -194,7 +196,8 @@ class _Relaxation:
 
         Of a few that are least whole, the one whose halves cost most.
         """
-        split = self.programme.splits or range(len(node.lows))
+        splits = self.programme.splits
+        split = range(len(node.lows)) if splits is None else splits
         apart = {j: abs(node.values[j] - round(node.values[j])) for j in split}
         least_whole = sorted((j for j, of in apart.items() if of > _WHOLE), key=lambda j: -apart[j])
         halves = (self._halves(node, j) for j in least_whole[:_TRIED])
@@ -211,10 +214,8 @@ class Branching:
     """The least of the costs of some programmes, bounded ever better by branching."""
 
     def __init__(self, programmes: Iterable[Programme] = ()) -> None:
-        self._open = list[tuple[int, int, _Node, _Relaxation]]()
-        for programme in programmes:
-            one = _Relaxation(programme)
-            self._add(0, one, one.least([0] * len(programme.most), programme.most))
+        self._open = list[tuple[int, int, _Node, _Relaxation | None]]()
+        self._add_all(0, programmes)
 
     @property
     def bound(self) -> int:
@@ -222,22 +223,33 @@ class Branching:
         return self._open[0][0]
 
     def _add(self, known: int, relaxation: _Relaxation, node: _Node) -> None:
-        heappush(self._open, (max(known, relaxation.proven(node)), next(_MADE), node, relaxation))
+        value, programme = max(known, relaxation.proven(node)), relaxation.programme
+        final = programme.splits == [] and programme.cases is None  # some MiB that are let go
+        heappush(self._open, (value, next(_MADE), node, None if final else relaxation))
+
+    def _add_all(self, known: int, programmes: Iterable[Programme]) -> None:
+        for programme in programmes:
+            one = _Relaxation(programme)
+            self._add(known, one, one.least([0] * len(programme.most), programme.most))
 
     def join(self, other: Branching) -> None:
         """Take the programmes of another, as far as they are branched."""
         for entry in other._open:
             heappush(self._open, entry)
 
-    def split(self) -> bool:
-        """Split what is least; say whether that could be done."""
-        known, _, node, relaxation = self._open[0]
-        halves = relaxation.halves(node)
-        if halves is not None:
-            heappop(self._open)
-            for child in halves:
-                self._add(known, relaxation, child)
-        return halves is not None
+    def split(self) -> int:
+        """Split what is least; return how many nodes that made."""
+        (known, _, node, relaxation), before = self._open[0], len(self._open)
+        halves = relaxation and relaxation.halves(node)
+        cases = relaxation and relaxation.programme.cases
+        if not (relaxation and (halves or cases)):
+            return 0
+        heappop(self._open)
+        for child in halves or ():
+            self._add(known, relaxation, child)
+        if not halves and cases:
+            self._add_all(known, cases())
+        return 1 + len(self._open) - before
 
     def raise_beyond(self, value: float, most: int) -> None:
         """Split at most so often, until the bound is above a value."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise, product
 from typing import NamedTuple, TypeAlias
 
@@ -69,8 +69,8 @@ def passing_programmes(
     for number, name in ((1, "one"), (2, "two")):
         source = f"closed form: counts around {name} of {route.definitions[own].name}"
         for earlier in sorted({0, max(0, counts[own] - number)}):
-            made = _Passing(problem, alone, passes, own, number, earlier)
-            if number == 1 or (counts[own] > 1 and made.two_may_pass):
+            made = _Passing(problem, alone, passes, [(own, earlier)] * number)
+            if number == 1 or (counts[own] > 1 and made.together):
                 yield source, made.programmes(absolute=objective == "makespan")
 
 
@@ -85,9 +85,9 @@ def _variants(problem: Problem, stage: int, of_class: int) -> list[Variant]:
 
 
 class _Passing:
-    """Programmes around ``number`` microbatches of a class that come one after the other in it.
+    """Programmes around some microbatches: ``ones`` has their classes, in their order.
 
-    ``earlier`` others of the class come before them. Ops of a microbatch are numbered along its
+    And how many others of the class come before each. Ops of a microbatch are numbered along its
     way: F's, then backwards.
     """
 
@@ -96,48 +96,86 @@ class _Passing:
         problem: Problem,
         alone: Sequence[Problem],
         passes: Mapping[int, Pass],
-        own: int,
-        number: int,
-        earlier: int,
+        ones: Sequence[tuple[int, int]],
     ) -> None:
-        self.problem, self.alone, self.passes = problem, alone, passes
-        self.own, self.number, self.earlier = own, number, earlier
+        self.problem, self.alone, self.passes, self.ones = problem, alone, passes, ones
         (route,) = problem.routes
         self.stages = [*route.stages, *reversed(route.stages)]
         self.turn = len(route.stages)
         self.in_turn = problem.order != "free"
-        counts = Counter(route.classes) - Counter({own: number})
+        self.own = [_Kind(of, one) for one, (of, _) in enumerate(ones)]
+        counts = Counter(route.classes) - Counter(of for of, _ in ones)
         self.others = {of: counts[of] for of in passes}
-        self.kinds = {_Kind(of): n for of, n in self.others.items()}
-        self.kinds |= {_Kind(own, one): 1 for one in range(number)}
+        self.kinds = {_Kind(of): n for of, n in self.others.items()} | dict.fromkeys(self.own, 1)
         self.variants = {(s, of): _variants(problem, s, of) for s in route.stages for of in passes}
 
     @property
-    def two_may_pass(self) -> bool:
-        """Whether it is known how two stand to each other on all stages, and there are few ways."""
-        own = (x for s in self.stages for x in self.variants[s, self.own])
+    def together(self) -> bool:
+        """Whether it is known how several stand to each other on all stages, in few ways."""
         ways = (self.turn + 1) * 2 * sum(map(len, self.variants.values()))
         known = self.in_turn or not self.problem.has_modes
         return (
             known
             and self.problem.one_stage_per_device
             and ways <= _MOST_OF_TWO
-            and all(x.forward and x.backward for x in own)
+            and all(x.forward and x.backward for own in self.variants.values() for x in own)
         )
 
     def programmes(self, *, absolute: bool) -> Iterator[Programme]:
         """Yield one for each first stage on which the first is back before the second comes."""
-        for apart in range(self.turn + 1) if self.number > 1 else (0,):
-            yield self._programme(apart, absolute=absolute)
+        if len(self.ones) == 1:
+            yield self._programme({}, absolute=absolute)
+            return
+        for apart in range(self.turn + 1):
+            made = self._programme({(0, 1): apart}, absolute=absolute)
+            if self.in_turn and not self.problem.has_modes:
+                made.cases = partial(self._with_a_third, apart, absolute=absolute)
+            yield made
 
-    def _programme(self, apart: int, *, absolute: bool) -> Programme:
-        """Write all rows; ``absolute`` if every device's work ends within what is asked for."""
-        self.programme = Programme()
+    def _with_a_third(self, apart: int, *, absolute: bool) -> Iterator[Programme]:
+        """Yield those with the first of another class before both, or its last after both.
+
+        Otherwise all of that class are between them.
+        """
+        of = max(sorted({*self.passes} - {self.ones[0][0]}), key=lambda x: self.passes[x].length)
+        parts = self.problem, self.alone, self.passes
+        first = _Passing(*parts, [(of, 0), *self.ones])
+        last = _Passing(*parts, [*self.ones, (of, self.others[of] - 1)])
+        for one in range(self.turn + 1):
+            for two in range(min(one, apart) + 1):
+                yield first._programme({(0, 1): one, (1, 2): apart, (0, 2): two}, absolute=absolute)
+                yield last._programme({(0, 1): apart, (1, 2): one, (0, 2): two}, absolute=absolute)
+        between = self._programme({(0, 1): apart}, absolute=absolute)
+        before, after = (x[of] for x in self.before)
+        between.at_least({after: 1, before: -1}, self.others[of])
+        yield between
+
+    def _events(
+        self, ops: Sequence[int], apart: Mapping[tuple[int, int], int]
+    ) -> list[tuple[int, int]]:
+        """Ops of those that pass on a device, in its row."""
+        if not apart:
+            return [(0, op) for op in ops]
+        (forward, back), found, returned = ops, list[tuple[int, int]](), 0
+        for one in range(len(self.ones)):
+            while returned < one and forward >= apart[returned, one]:
+                found.append((returned, back))
+                returned += 1
+            found.append((one, forward))
+        return [*found, *((one, back) for one in range(returned, len(self.ones)))]
+
+    def _programme(self, apart: Mapping[tuple[int, int], int], *, absolute: bool) -> Programme:
+        """Write all rows; ``absolute`` if every device's work ends within what is asked for.
+
+        ``apart`` has, for two of those that pass, the first stage on which the one is back before
+        the other comes.
+        """
+        self.programme = Programme(splits=[])
         variable, horizon = self.programme.variable, self._horizon
         self.end = variable(1, horizon)
         self.start = {
             (one, op): variable(0, horizon)
-            for one in range(self.number)
+            for one in range(len(self.ones))
             for op in range(len(self.stages))
         }
         self.run = {
@@ -149,22 +187,16 @@ class _Passing:
             self.programme.equals(dict.fromkeys(run, 1), self.kinds[kind])
             if kind.one != _OTHERS and len(run) > 1:
                 self.programme.splits += run
-        self.before = [self._counts() for _ in range(self.number)] if self.in_turn else []
-        for before in self.before:
-            self.programme.equals({before[self.own]: 1}, self.earlier)
+        self.before = [self._counts() for _ in self.ones] if self.in_turn else []
+        for before, (of, earlier) in zip(self.before, self.ones, strict=False):
+            self.programme.equals({before[of]: 1}, earlier)
         self.at = dict[tuple[int, int], Mapping[int, Sequence[int]]]()
         for device, stages in enumerate(self.problem.stages_on):
             ops = [op for op, stage in enumerate(self.stages) if stage in stages]
             if ops:
-                by_op = self.number > 1 and ops[0] < apart
-                events = [(one, op) for one in range(self.number) for op in ops]
-                self._device(
-                    device,
-                    sorted(events, key=lambda event: event[1]) if by_op else events,
-                    ops,
-                    ends=absolute or not ops[0],
-                )
-        for one in range(self.number):
+                ends = absolute or not ops[0]
+                self._device(device, self._events(ops, apart), ops, ends=ends)
+        for one in range(len(self.ones)):
             self._pass(one)
         return self.programme
 
@@ -248,8 +280,8 @@ class _Passing:
                 if self.in_turn:
                     total = WeightedSum(dict.fromkeys(numbers, 1))
                     self.programme.equals(total - {self.before[one][of]: 1}, 0)
-                elif of == self.own and not (of_one and self.problem.has_modes):
-                    self.programme.equals(dict.fromkeys(numbers, 1), self.earlier)
+                elif of == self.ones[one][0] and not (of_one and self.problem.has_modes):
+                    self.programme.equals(dict.fromkeys(numbers, 1), self.ones[one][1])
         return known
 
     def _grow(self, fewer: Sequence[int], more: Sequence[int]) -> None:
@@ -271,8 +303,8 @@ class _Passing:
     ) -> None:
         """What is held while this op runs fits, if it surely takes time."""
         one, own_op = event
-        stage, own = self.stages[own_op], _Kind(self.own, one)
-        mine = self.variants[stage, self.own]
+        stage, own = self.stages[own_op], self.own[one]
+        mine = self.variants[stage, own.of_class]
         if not all(x.backward if own_op >= self.turn else x.forward for x in mine):
             return
         held = WeightedSum()
@@ -290,12 +322,12 @@ class _Passing:
 
     def _pass(self, one: int) -> None:
         """Its way: each op after the one before, its delay, and who overtakes it there."""
-        own = self.passes[self.own]
+        own, of_one = self.passes[self.own[one].of_class], self.own[one]
         for op in range(1, len(self.stages)):
             begin = self.stages[op - 1]
             way = WeightedSum({self.start[one, op]: 1, self.start[one, op - 1]: -1})
-            run = self.run[begin, _Kind(self.own, one)]
-            for n, x in zip(run, self.variants[begin, self.own], strict=True):
+            run = self.run[begin, of_one]
+            for n, x in zip(run, self.variants[begin, of_one.of_class], strict=True):
                 way += {n: -(x.backward if op > self.turn else x.forward)}
             for of, most in self.others.items() if not self.in_turn else ():
                 other = self.passes[of]

@@ -1,4 +1,4 @@
-"""Bounds by the modes in which long microbatches pass, which branching decides."""
+"""Bounds by branching over how long microbatches pass: in which modes, and beside which others."""
 
 from __future__ import annotations
 
@@ -39,9 +39,12 @@ class PassingModes:
             self.finished = True
             return
         branching, source = self._strongest
-        split = all(branching.split() for _ in range(_AT_ONCE))
+        made, split = 0, True
+        while split and made < _AT_ONCE:
+            split = branching.split()
+            made += split
+        self.tried += made
         self.finished = not split or self.tried >= _MOST
-        clock.count(_AT_ONCE * _SECONDS)
-        self.tried += _AT_ONCE
+        clock.count(made * _SECONDS)
         self.spent += clock.elapsed - begin
-        self.incumbent.raise_bound(Bound(branching.bound, f"{source}, branching over modes"))
+        self.incumbent.raise_bound(Bound(branching.bound, f"{source}, branching"))

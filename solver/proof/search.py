@@ -18,7 +18,7 @@ from pipesat.solver.proof.stretch_search import Stretches
 
 _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
 
-_QUESTIONS = "questions to a device"
+_QUESTIONS, _NODES = "questions to a device", "nodes of microbatches that pass"
 _Other: TypeAlias = ShortRuns | Stretches | PlacesProofs | DevicesAlone | PassingModes
 
 
@@ -51,7 +51,7 @@ class ProofSearch:
             if problem.chains_only and latest <= LARGEST:
                 self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
             if problem.chains_only and problem.overlap is None:
-                self.others["nodes of modes that pass"] = PassingModes(problem, incumbent)
+                self.others[_NODES] = PassingModes(problem, incumbent)
         elif not _proofs_apply(problem, incumbent):
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
         elif not problem.chains_only:
@@ -65,6 +65,7 @@ class ProofSearch:
                 runs = ShortRuns(problem, incumbent, seed=seed, staircase=stairs)
                 self.others["short runs"] = runs
         elif parts.relaxations and PlacesProofs.apply(problem, incumbent):
+            self.others[_NODES] = PassingModes(problem, incumbent)
             self.others["models of places"] = PlacesProofs(problem, incumbent, seed=seed)
         elif parts.relaxations and problem.overlap is not None and not problem.plain:
             self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
