@@ -170,7 +170,8 @@ class _Passing:
         ``apart`` has, for two of those that pass, the first stage on which the one is back before
         the other comes.
         """
-        self.programme = Programme(splits=[])
+        splits = list[int]()
+        self.programme = Programme(splits=splits)
         variable, horizon = self.programme.variable, self._horizon
         self.end = variable(1, horizon)
         self.start = {
@@ -186,7 +187,7 @@ class _Passing:
         for (_, kind), run in self.run.items():
             self.programme.equals(dict.fromkeys(run, 1), self.kinds[kind])
             if kind.one != _OTHERS and len(run) > 1:
-                self.programme.splits += run
+                splits += run
         self.before = [self._counts() for _ in self.ones] if self.in_turn else []
         for before, (of, earlier) in zip(self.before, self.ones, strict=False):
             self.programme.equals({before[of]: 1}, earlier)

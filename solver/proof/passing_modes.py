@@ -39,7 +39,7 @@ class PassingModes:
             self.finished = True
             return
         branching, source = self._strongest
-        made, split = 0, True
+        made, split = 0, 1
         while split and made < _AT_ONCE:
             split = branching.split()
             made += split
