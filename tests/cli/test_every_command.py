@@ -60,7 +60,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "steps": ("show", "p.json", "s.json", "--steps"),
     "risk": ("compare", "p.json", "s.json", "--noise", "5%", "--noise", "samples=2"),
     "export torch-csv": ("export", "p.json", "s.json", "--to", "torch-csv", "-o", "x.csv"),
-    "export torchtitan": ("export", "p.json", "s.json", "--to", "torchtitan", "-o", "x.toml"),
+    "export torchtitan": ("export", "p.json", "1f1b", "--to", "torchtitan", "-o", "x.toml"),
     "export order": ("export", "p.json", "s.json", "--to", "order", "-o", "o.json"),
     "export trace": ("export", "p.json", "s.json", "--to", "trace", "-o", "t.json"),
     "order": ("balance", "p.json", *LIMIT),
@@ -72,14 +72,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 NO_LIST = "all are alike, so their order changes nothing"
 NO_PAIRS = "microbatches that are a list take no pairs by time"
-NO_MODES = "cannot take memory modes into account yet"
 NO_COPIES = "torch offloads within its ops"
 NO_LEVERS = "the problem has no memory modes"
 ONE_ROUTE = {
     "1f1b": "needs a single route",
     "solve for torch": "torch runs one route",
     "export torch-csv": "torch runs one route",
-    "export torchtitan": "torch runs one route",
+    "export torchtitan": "needs a single route",
     "pairs": "4 stages, expected 2",
 }
 REFUSED: dict[str, dict[str, str]] = {
@@ -91,12 +90,10 @@ REFUSED: dict[str, dict[str, str]] = {
         "order": NO_LIST,
         "order span": NO_LIST,
         "solve for torch": NO_COPIES,
-        "export torchtitan": NO_MODES,
     },
     "list with modes": {
         "pairs": NO_PAIRS,
         "solve for torch": NO_COPIES,
-        "export torchtitan": NO_MODES,
     },
     "routes": {**ONE_ROUTE, "levers": NO_LEVERS},
 }
