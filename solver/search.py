@@ -27,7 +27,6 @@ from pipesat.solver.lanes.aside import aside
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent, failure_note
 from pipesat.solver.lanes.portfolio import Lanes
-from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.lanes.team import SearchReport, Team
 from pipesat.solver.model.left_out import first_microbatches, with_microbatches
 from pipesat.solver.narrower import Level, search_all
@@ -116,7 +115,7 @@ class OneSolve:
         )
         settled = max(*problem.microbatches, _SETTLED * len(problem.devices))
         long = with_microbatches(problem, [settled])
-        for order in periodic_orders(long, Runner(clock), clock, options.seed):
+        for order in periodic_orders(long, clock, options.seed):
             timed = time_order(long, order, source=PERIODIC)
             if not check(long, timed):
                 incumbent.offer_steady(steady_rate(long, timed))

@@ -25,7 +25,6 @@ from pipesat.problem.problem_file import parse_problem
 from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.periodic import periodic_orders, steady_rate
 from pipesat.solver.lanes.clock import Clock
-from pipesat.solver.lanes.runner import Runner
 from tests.oracle import period as states
 
 HERE = Path(__file__).parent
@@ -41,7 +40,7 @@ NAMED = {
     "V": ("1f1b-v", "zb-v", "v-half", "v-min"),
 }
 DEVICES = range(2, 9)
-SEARCH, SEARCH_OF_UNIT = 0.3, 2.0  # deterministic seconds of the cyclic model, per entry
+SEARCH, SEARCH_OF_UNIT = 0.6, 2.0  # deterministic seconds of annealing, per entry
 
 
 def problem_of(costs: str, shape: str, p: int, halves: int) -> Problem:
@@ -96,19 +95,19 @@ def exhausted(p: int, halves: int) -> Fraction:
 
 
 def searched(found: dict) -> None:
-    """Look for a better period of an open case, by the cyclic model."""
+    """Look for a better period of an open case, by annealing."""
     problem = problem_of(*(found[key] for key in ("costs", "shape", "p", "halves")))
     clock, rates, bound = (
         Clock(SEARCH_OF_UNIT if found["costs"] == "F = B = W" else SEARCH, deterministic=True),
         found["rates"],
         Fraction(found["bound"]),
     )
-    for order in periodic_orders(problem, Runner(clock), clock, 0):
+    for order in periodic_orders(problem, clock, 0):
         timed = time_order(problem, order)
         if check(problem, timed):
             continue
         rate = steady_rate(problem, timed)
-        rates["cyclic"] = str(min(rate, Fraction(rates.get("cyclic", rate))))
+        rates["annealed"] = str(min(rate, Fraction(rates.get("annealed", rate))))
         if rate == bound:
             return
 

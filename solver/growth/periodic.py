@@ -1,53 +1,48 @@
-"""Periodic orders: a few microbatches that come again every so often, by a small cyclic model.
+"""Periodic orders: a few microbatches that come again every so often, by annealing.
 
-The model sees times in units so large that a period has about a dozen of them. A device's ops lie
-on a circle that begins with an F, each with a count of turns; what is held when an op takes memory
-follows from these counts and from the order on the circle. The order is all that is taken: timed
-exactly it keeps to memory, and has about the rate that it has in large units.
+An order of a device's ops comes again every period, each op of microbatches by a number of turns
+later. What is held when an op takes memory follows from the order and the turns, whatever the
+times are, and the least period is the time over the turns of the slowest circle of ops that wait
+for each other (:mod:`pipesat.kernels.cycles`). Two kinds of start: one microbatch after the other,
+and waves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+import random
+from collections import deque
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from itertools import accumulate, combinations, pairwise, product
+from itertools import chain, count, pairwise
 from operator import attrgetter, sub
 from typing import Any, NamedTuple, TypeAlias
 
-from ortools.sat.python import cp_model
+import numpy as np
 
+from pipesat.bounds.feasibility import sure_order
 from pipesat.bounds.period import has_period
 from pipesat.check.checker import check
-from pipesat.problem.ops import Copy, Kind, Op, Unreadable, members, with_ops
+from pipesat.core.arrays import Ints, ints
+from pipesat.kernels.arrays import NONE
+from pipesat.kernels.cycles import Cycle, anneal, fits, period_of
+from pipesat.problem.ops import Copy, Op, Unreadable, members, with_ops
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import link_delay
 from pipesat.problem.variants import Variant, variants
 from pipesat.schedule.schedule import Order, Schedule, Timed, TimedCopy
+from pipesat.solver.growth.packing import jobs_of
 from pipesat.solver.lanes.clock import Clock
-from pipesat.solver.lanes.runner import FOUND, Runner
 from pipesat.solver.model.left_out import with_microbatches
 
 SOURCE = "a periodic order"
-_UNITS = range(6, 25)  # of a period of no idling
-_FINER = 40  # units more that are worth as much as an error twice as large
-_MOST = 8  # microbatches of a period that the model has
-_MOST_READ = 32  # of one that a schedule may have
-_OPS = 200  # of a period's model
-_LONGEST = 6  # times the load: a longer period is not looked for
-_EACH = 3.0  # seconds of one model
-
-
-_Before: TypeAlias = dict[tuple[Op, Op], cp_model.LinearExprT]
-
-
-class _LargeTimes(NamedTuple):
-    """Times in large units: of F, B (or BW) and W by stage, and of delays forth and back."""
-
-    F: list[int]
-    B: list[int]
-    W: list[int]
-    forth: list[int]
-    home: list[int]
+_MOST, _OPS = 12, 700  # microbatches of a period, and ops
+_MOST_READ = 32  # microbatches of one that a schedule may have
+_STEPS, _MORE = 20_000, 3  # steps from a start, and times as many from one round to the next
+_LEAST = 2  # numbers of microbatches in a round
+_AT_ONCE = 100_000  # of a chunk, divided by its ops
+_SECONDS = 2.5e-8  # of a step and op, as processor time on one core of 2026
+_HEAT = 0.002  # of the period: what is taken with a chance of 1/e at the beginning
+_EXACT = 1e-9
 
 
 def periodic_applies(problem: Problem) -> bool:
@@ -64,159 +59,161 @@ def _variants(problem: Problem) -> list[Variant]:
     return [variants(problem, stage)[0] for stage in range(len(problem.stages))]
 
 
-def periodic_orders(problem: Problem, runner: Runner, clock: Clock, seed: int) -> Iterator[Order]:
-    """Yield orders of better and better periods, of one microbatch and then of more."""
-    times = large_units(problem)
-    load = max(
-        sum(times.F[s] + times.B[s] + times.W[s] for s in stages) for stages in problem.stages_on
-    )
-    best = float(_LONGEST * load)
-    most = min(_MOST, _OPS // (3 * len(problem.stages)) or 1)
-    for together in range(1, most + 1):
-        low, high = load * together, int(best * together - 1e-9)
-        while low <= high and not clock.over and best > load:
-            period = (low + high) // 2 if low > load * together else low
-            order = periodic_order(problem, times, together, period, runner, clock, seed)
-            if order is None:
-                low = period + 1
-            else:
-                best, high = period / together, period - 1
-                yield order
+def periodic_orders(problem: Problem, clock: Clock, seed: int) -> Iterator[Order]:
+    """Yield orders of better and better periods: of one microbatch, of more, again by more steps.
 
-
-def periodic_order(
-    problem: Problem,
-    times: _LargeTimes,
-    together: int,
-    period: int,
-    runner: Runner,
-    clock: Clock,
-    seed: int,
-) -> Order | None:
-    """Return an order in which so many microbatches come again every period; ``None``: none found.
-
-    Microbatches beyond those that there are are left out.
+    Each round is of the better half of the last one's numbers of microbatches. Those beyond what
+    there is are left out.
     """
-    model = _Cycle(problem, times, together, period)
-    solver, status = runner.solve(model.cp, limit=min(_EACH, clock.left), seed=seed)
-    if status not in FOUND:
-        return None
-    rows: list[list[tuple[int, Op]]] = [[] for _ in problem.devices]
-    for op, at in model.start.items():
-        row, start = rows[problem.stages[op.stage].device], solver.value(at)
-        for number in range(op.microbatch, problem.routes[0].microbatches, together):
-            later = number // together * period
-            row.append((start + later, op._replace(microbatch=number)))
-    return tuple(tuple(op for _, op in sorted(row)) for row in rows)
+    of = _variants(problem)
+    load = max(sum(of[s].work for s in own) for own in problem.stages_on)
+    rates = dict.fromkeys(range(1, max(1, min(_MOST, _OPS // (3 * len(of)))) + 1), math.inf)
+    for turn in count():
+        for together in [*rates]:
+            found = _Annealing(problem, of, together, seed + turn)
+            found.search(_STEPS * _MORE**turn, clock)
+            best, rates[together] = min(rates.values()), min(found.rate, rates[together])
+            if found.rate < best * (1 - _EXACT):
+                yield found.order
+            if clock.over or min(rates.values()) <= load * (1 + _EXACT):
+                return
+        half = sorted(rates, key=rates.__getitem__)[: max(_LEAST, len(rates) // 2)]
+        rates = {together: rates[together] for together in half}
 
 
-def large_units(problem: Problem) -> _LargeTimes:
-    """Return times in the unit in which they are rounded least, for how few make a period."""
-    of, stages = _variants(problem), range(len(problem.stages))
-    loads = [sum(of[s].work for s in own) for own in problem.stages_on]
-    exact = [[v.forward for v in of], [v.backward for v in of], [v.weight for v in of]]
-    exact += [[link_delay(problem, s, phase) for s in stages] for phase in ("F", "B")]
+class _Annealing:
+    """The search for an order of ``together`` microbatches that come again every period."""
 
-    def rounded(unit: float) -> _LargeTimes:
-        ops = ([max(min(1, x), round(x / unit)) for x in row] for row in exact[:3])
-        return _LargeTimes(*ops, *([round(x / unit) for x in row] for row in exact[3:]))
+    def __init__(self, problem: Problem, of: list[Variant], together: int, seed: int) -> None:
+        self.problem, self.of, self.together = problem, of, together
+        few = with_microbatches(problem, [together])
+        rows = [tuple(chain.from_iterable(map(self._parts, row))) for row in sure_order(few)]
+        self.ops = [*chain.from_iterable(rows)]
+        jobs, _ = jobs_of(few, tuple(rows))
+        stage, kind = np.divmod(jobs.chain, 3)
+        source, delay = np.full((2, len(stage)), NONE)
+        waiting = np.repeat(np.arange(len(stage)), np.diff(jobs.inputs.begin))
+        other = stage[jobs.inputs.item] != stage[waiting]
+        source[waiting[other]] = jobs.inputs.item[other]
+        delay[waiting[other]] = (jobs.duration[jobs.inputs.item] + jobs.inputs.delay)[other]
+        number = ints(op.microbatch for op in self.ops)
+        self.numbers = {one: at for at, one in enumerate(zip(stage, kind, number, strict=True))}
+        where, amounts = (jobs.device, stage, kind, number), (jobs.taken, jobs.net)
+        self.cycle = Cycle(jobs.begin, jobs.slack, *where, jobs.duration, source, delay, *amounts)
+        self.known, self.best = np.full(2, math.inf), np.zeros((2, len(stage)), np.int64)
+        self.draws = ints([random.Random(seed).randrange(1, 1 << 62)])  # noqa: S311
 
-    def error(units: int) -> float:
-        unit = max(loads) / units
-        both = zip(exact[:3], rounded(unit)[:3], strict=True)
-        off = sum(abs(x - unit * n) for a, b in both for x, n in zip(a, b, strict=True))
-        return (off + max(loads) / _FINER) * (1 + units / _FINER)
+    def _parts(self, op: Any) -> list[Op]:
+        split = op.kind == "BW" and self.of[op.stage].split
+        return [op._replace(kind="B"), op._replace(kind="W")] if split else [op]
 
-    return rounded(max(loads) / min(_UNITS, key=error))
+    @property
+    def rate(self) -> float:
+        """The best period over its microbatches."""
+        return float(self.known[1]) / self.together
 
+    @property
+    def order(self) -> Order:
+        """The best order, of all microbatches."""
+        most, rows = self.problem.routes[0].microbatches, []
+        for begin, end in pairwise(self.cycle.begin):
+            own = [(self.ops[at], int(self.best[1, at])) for at in self.best[0, begin:end]]
+            late = [later for _, later in own] or [0]
+            numbered = (
+                op._replace(microbatch=(turn - later) * self.together + op.microbatch)
+                for turn in range(min(late), most // self.together + max(late) + 1)
+                for op, later in own
+            )
+            rows.append(tuple(op for op in numbered if 0 <= op.microbatch < most))
+        return tuple(rows)
 
-class _Cycle:
-    """The model of some microbatches, ``together``, that come again every ``period``."""
+    def search(self, steps: int, clock: Clock) -> None:
+        """Take so many steps from every start, as long as there is time."""
+        some = max(1, _AT_ONCE // len(self.ops))
+        for row, turn in self._starts():
+            if not all(fits(self.cycle, row, turn, d) for d in range(len(self.cycle.slack))):
+                continue
+            for done in range(0, steps, some):
+                if clock.over:
+                    return
+                heat = _HEAT * (1 - done / steps)
+                anneal(self.cycle, row, turn, self.best, self.known, self.draws, some, heat)
+                clock.count(_SECONDS * some * len(self.ops))
 
-    def __init__(self, problem: Problem, times: _LargeTimes, together: int, period: int) -> None:
-        self.problem, self.times = problem, times
-        self.together, self.period = together, period
-        self.cp, self.of = cp_model.CpModel(), _variants(problem)
-        self.turn: dict[Op, cp_model.IntVar] = {}
-        self.start: dict[Op, cp_model.LinearExpr] = {}
-        for device, own in enumerate(problem.stages_on):
-            ops = [op for s in own for j in range(together) for op in self._ops(s, j)]
-            before = self._on_a_circle(ops)
-            if (slack := problem.devices[device].slack) is not None:
-                for op in ops:
-                    self._hold(op, own, before, slack)
-                self._make_fit(own, slack)
-        route = problem.routes[0].stages
-        self.cp.add(self.start[Op(route[0], "F", 0)] == 0)  # else any time is as good
-        for stage, after in zip(route, (*route[1:], None), strict=True):
-            for j in range(together):
-                self._wait(stage, after, j)
-
-    def _ops(self, stage: int, j: int) -> list[Op]:
-        kinds: tuple[Kind, ...] = ("F", "B", "W") if self.of[stage].split else ("F", "BW")
-        return [Op(stage, kind, j) for kind in kinds]
-
-    def _length(self, op: Op) -> int:
-        return (self.times.F, self.times.B, self.times.W)["FBW".index(op.kind[0])][op.stage]
-
-    def _on_a_circle(self, ops: Sequence[Op]) -> _Before:
-        """Place a device's ops on a circle that begins with the first; say what is before what."""
-        cp, period = self.cp, self.period
-        begin, place = cp.new_int_var(0, period - 1, ""), dict[Op, cp_model.IntVar]()
-        for op in ops:
-            most = period - self._length(op) if op is not ops[0] else 0
-            place[op] = cp.new_int_var(0, max(0, most), "")
-            self.turn[op] = cp.new_int_var(0, 2 * len(self.of) + self.together, "")
-            self.start[op] = begin + place[op] + period * self.turn[op]
-        before: _Before = {(op, op): 0 for op in ops}
-        for one, other in combinations(ops, 2):
-            literal = cp.new_bool_var("")
-            before[one, other], before[other, one] = literal, 1 - literal
-            after = place[one] + self._length(one) <= place[other]
-            cp.add(after).only_enforce_if(literal)
-            cp.add(place[other] + self._length(other) <= place[one]).only_enforce_if(~literal)
-        return before
-
-    def _hold(self, op: Op, own: Sequence[int], before: _Before, slack: int) -> None:
-        """Let an op that takes memory find memory for it."""
-        mine = self.of[op.stage]
-        takes = mine.held if op.kind == "F" else mine.most - mine.held
-        if takes <= 0 or op.kind == "W":
+    def _starts(self) -> Iterator[tuple[Ints, Ints]]:
+        """Yield one microbatch after the other; on a chain with limited memory the best wave."""
+        cycle, stages = self.cycle, len(self.of)
+        yield np.arange(len(self.ops)), np.zeros(len(self.ops), np.int64)
+        if any(len(own) != 1 for own in self.problem.stages_on):
             return
-        held: list[cp_model.LinearExprT] = [takes]
-        for stage, j in product(own, range(self.together)):
-            amounts = (self.of[stage].held, self.of[stage].after)
-            ops = self._ops(stage, j)
-            ran = [cp_model.LinearExpr.sum([before[x, op], -self.turn[x]]) for x in ops]
-            held += [a * (x - y) for a, (x, y) in zip(amounts, pairwise(ran), strict=False)]
-        self.cp.add(sum(held) <= slack)
+        held = [self.of[own].held for (own,) in self.problem.stages_on]
+        most = min(slack / max(1, a) for slack, a in zip(cycle.slack, held, strict=True))
+        least = math.ceil(self.together * max(1.0, stages / max(1.0, most)))
+        best, waits, value = math.inf, np.zeros(len(self.ops), np.int64), np.zeros(len(self.ops))
+        for slots, late in ((n, late) for n in (least, least + 1) for late in range(n)):
+            if (wave := self._wave(slots, late)) is not None:
+                period = period_of(cycle, *wave, waits, value, best)
+                if period < best:
+                    best, found = period, wave
+        if best < math.inf:
+            yield found
 
-    def _make_fit(self, own: Sequence[int], slack: int) -> None:
-        """Say at once what follows: no more than fit are between an F and its backward's end."""
-        for stage, held in zip(own, accumulate(self.of[s].held for s in own), strict=True):
-            for j in range(self.together if held else 0):
-                forward, backward, *_ = self._ops(stage, j)
-                turns, number = divmod(j + slack // held, self.together)
-                begun = self.start[forward._replace(microbatch=number)] + self.period * turns
-                self.cp.add(self.start[backward] + self._length(backward) <= begun)
+    def _wave(self, slots: int, late: int) -> tuple[Ints, Ints] | None:
+        """Return an order in slots of an F and a B, in which nothing waits but for W's.
 
-    def _wait(self, stage: int, after: int | None, j: int) -> None:
-        """Let a microbatch's ops on a stage wait for its others, or for those before it."""
-        forward, backward, *weight = self._ops(stage, j)
-        waits = [(backward, forward, 0)] + [(op, backward, 0) for op in weight]
-        if after is not None:
-            there, home, *_ = self._ops(after, j)
-            waits[0] = (backward, home, self.times.home[stage])
-            waits.append((there, forward, self.times.forth[stage]))
-        for op, source, delay in waits:
-            self.cp.add(self.start[op] >= self.start[source] + self._length(source) + delay)
-        for op in weight:  # turns that it comes later than that serve nothing
-            after_all = self.start[backward] + self._length(backward) + self.period
-            self.cp.add(self.start[op] < after_all)
-        for op in (forward, backward, *weight):
-            later = op._replace(microbatch=(j + 1) % self.together)
-            turn = self.period * (j + 1 == self.together)
-            self.cp.add(self.start[later] + turn >= self.start[op] + self._length(op))
+        A microbatch runs its F's in one slot, and its backwards in the next one on each device on
+        its way home. It enters in ``together`` of so many slots, spread evenly. W's run where F's
+        or backwards are missing, where there is no memory else, and before slot ``late`` of a
+        period, as few as are left. ``None`` where there is none.
+        """
+        rows, turns = list[int](), np.zeros(len(self.ops), np.int64)
+        for (stage,) in self.problem.stages_on:
+            own = sorted(number for key, number in self.numbers.items() if key[0] == stage)
+            for spare in range(self.together + 1):
+                row = self._in_slots(stage, slots, late, spare)
+                if sorted(number for number, _ in row) == own:
+                    break
+            else:
+                return None
+            rows += [number for number, _ in row]
+            for number, turn in row:
+                turns[number] = turn
+        return ints(rows), turns
+
+    def _in_slots(self, stage: int, slots: int, late: int, spare: int) -> list[tuple[int, int]]:
+        """Return a device's ops of a period and their turns; ``spare`` W's are at its beginning."""
+        enters = {j * slots // self.together: j for j in range(self.together)}
+        halves = (max(v.forward for v in self.of), max(v.backward for v in self.of))
+        home = len(self.of) - 1 - self.problem.routes[0].stages.index(stage)
+        slack, last = self.cycle.slack[self.problem.stages[stage].device], home // slots + 4
+        row, waiting, held, time = list[tuple[int, int]](), deque[tuple[int, int]](), 0, 0
+
+        def run(kind: int, turn: int, j: int) -> None:
+            nonlocal held, time
+            number = self.numbers[stage, kind, j]
+            row.append((number, last - 1 - turn))
+            held, time = held + int(self.cycle.net[number]), time - int(self.cycle.length[number])
+
+        for slot in range(late - slots, late + last * slots):
+            if slot % slots == late % slots:
+                row.clear()
+                for _ in range(min(spare, len(waiting))):
+                    run(2, *waiting.popleft())
+            for kind, entered in enumerate((slot, slot - home)):
+                turn, place = divmod(entered, slots)
+                if turn < 0 or place not in enters:
+                    time = max(0, time) + halves[kind]
+                    while waiting and time >= self.of[stage].weight:
+                        run(2, *waiting.popleft())
+                    continue
+                taken = self.cycle.taken[self.numbers[stage, kind, 0]]
+                while waiting and held + taken > slack:
+                    run(2, *waiting.popleft())
+                run(kind, turn, enters[place])
+                time = 0
+                if kind and self.of[stage].split:
+                    waiting.append((turn, enters[place]))
+        return row
 
 
 def steady_rate(problem: Problem, schedule: Schedule) -> Fraction:

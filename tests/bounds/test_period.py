@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 
 import pytest
 
@@ -18,23 +16,20 @@ from pipesat.core.errors import Contradiction
 from pipesat.heuristics import BASELINES
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
-from pipesat.schedule.schedule import Order
 from pipesat.schedule.timing import time_order
 from pipesat.solver.growth import periodic
 from pipesat.solver.growth.periodic import (
     SOURCE,
-    large_units,
     periodic_applies,
-    periodic_order,
+    periodic_orders,
     steady_rate,
 )
 from pipesat.solver.lanes.clock import Clock
-from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.options import SolveOptions
 from pipesat.solver.search import OneSolve
 from tests.oracle.exact import Undecided, optimum
 from tests.oracle.generator import PAIRS, drawn
-from tests.oracle.period import least_period
+from tests.oracle.period import TooLarge, least_period
 from tests.oracle.period_claims import KINDS, held_against
 from tests.support.problems import chain, two_routes, vee
 
@@ -121,23 +116,48 @@ def test_three_microbatches_every_ten_units() -> None:
     """With 3/4 of 1F1B's memory 4 stages need 10/3 a microbatch, and one alone would take 4."""
     problem = chain(4, 24, cap=6, held=(2, 1))
     assert periodic_applies(problem)
-    assert rate_of(problem, 1, 8) == 4
-    assert rate_of(problem, 1, 7) is None
-    assert rate_of(problem, 3, 20) == Fraction(10, 3)
-    assert rate_of(chain(8, 48, cap=3, held=(1, 0)), 3, 32) == Fraction(16, 3)  # 2 x 8 for three
+    first, *_, last = rates_of(problem)
+    assert (first, last) == (4, Fraction(10, 3))
+    assert rates_of(chain(8, 48, cap=3, held=(1, 0)))[-1] == Fraction(16, 3)  # 2 x 8 for three
 
 
-def rate_of(problem: Problem, together: int, period: int) -> Fraction | None:
-    """The rate of what the model finds; F, B and W are two of its units."""
-    clock = Clock(60, deterministic=True)
-    order = periodic_order(
-        problem, large_units(problem), together, period, Runner(clock), clock, seed=0
-    )
-    if order is None:
-        return None
-    timed = time_order(problem, order)
-    assert not check(problem, timed)
-    return steady_rate(problem, timed)
+def rates_of(problem: Problem, seconds: float = 1.0) -> list[Fraction]:
+    """The rates of what is found, one after the other."""
+    rates = []
+    for order in periodic_orders(problem, Clock(seconds, deterministic=True), 0):
+        timed = time_order(problem, order)
+        assert not check(problem, timed)
+        rates.append(steady_rate(problem, timed))
+    return rates
+
+
+def test_periodic_orders_reach_the_least_period_of_small_pipelines() -> None:
+    """But where backwards that run as one take less: orders split all that may be."""
+    tried = 0
+    for seed in range(30):
+        document = drawn(
+            f"periodic {seed}",
+            shapes=("one device", "chain", "loop", "V"),
+            devices=(1, 2),
+            stages=3,
+            longest=3,
+            microbatches=(24, 24),
+            memory=("tight", "enough"),
+            delays=(0, 0, 1),
+        )
+        problem = parse_problem(document)
+        if not periodic_applies(problem):
+            continue
+        try:
+            least = least_period(document, 400)
+        except TooLarge:
+            continue
+        found = rates_of(problem, 0.1)
+        assert found == sorted(found, reverse=True)
+        one = any(s.backward == "either" and s.BW < s.B + s.W for s in problem.stages)
+        assert found[-1] > least if one and found[-1] != least else found[-1] == least
+        tried += 1
+    assert tried >= 6
 
 
 def test_the_rate_of_a_schedule() -> None:
@@ -170,25 +190,14 @@ def test_a_solve_says_both() -> None:
     assert few.document()["period"] is None
 
 
-def test_the_period_of_a_run_too_short_to_settle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """8 stages, three microbatches at once: 2 x 8 units for three. A run of 32 shows less."""
+def test_the_period_of_a_run_too_short_to_settle() -> None:
+    """8 stages, three microbatches at once: 2 x 8 units for three."""
     problem = chain(8, 32, cap=3, held=(1, 0))
-    search = OneSolve(problem, SolveOptions(deterministic=True))
-    orders = partial(_orders, together=3, period=32)
-    monkeypatch.setattr("pipesat.solver.search.periodic_orders", orders)
+    search = OneSolve(problem, SolveOptions(deterministic=True, time_limit=8))
     search._look_for_a_period()
     assert search.incumbent.steady == Fraction(16, 3)
-    (start,) = search.level.starts
+    start = search.level.starts[-1]
     assert (start.source, check(problem, start)) == (SOURCE, [])
-    assert steady_rate(problem, start) > Fraction(16, 3)
-
-
-def _orders(
-    problem: Problem, runner: Runner, clock: Clock, seed: int, *, together: int, period: int
-) -> Iterator[Order]:
-    order = periodic_order(problem, large_units(problem), together, period, runner, clock, seed)
-    assert order is not None
-    yield order
 
 
 def test_a_period_below_its_bound_is_refused() -> None:
