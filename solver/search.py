@@ -115,12 +115,13 @@ class OneSolve:
         )
         settled = max(*problem.microbatches, _SETTLED * len(problem.devices))
         long = with_microbatches(problem, [settled])
-        for order in periodic_orders(long, clock, options.seed):
+        for together, order in periodic_orders(long, clock, options.seed):
             timed = time_order(long, order, source=PERIODIC)
             if not check(long, timed):
                 incumbent.offer_steady(steady_rate(long, timed))
                 few = first_microbatches(timed, problem)
-                self.level.take(time_order(problem, few, source=PERIODIC), written=False)
+                source = f"{PERIODIC} of {together}"  # where growth goes depends on where it begins
+                self.level.take(time_order(problem, few, source=source), written=False)
 
     @property
     def _period(self) -> Period | None:

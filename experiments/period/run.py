@@ -102,7 +102,7 @@ def searched(found: dict) -> None:
         found["rates"],
         Fraction(found["bound"]),
     )
-    for order in periodic_orders(problem, clock, 0):
+    for _, order in periodic_orders(problem, clock, 0):
         timed = time_order(problem, order)
         if check(problem, timed):
             continue

@@ -37,9 +37,9 @@ from pipesat.solver.model.left_out import with_microbatches
 SOURCE = "a periodic order"
 _MOST, _OPS = 12, 700  # microbatches of a period, and ops
 _MOST_READ = 32  # microbatches of one that a schedule may have
-_STEPS, _MORE = 20_000, 3  # steps from a start, and times as many from one round to the next
-_LEAST = 2  # numbers of microbatches in a round
-_AT_ONCE = 100_000  # of a chunk, divided by its ops
+_STEPS = 20_000, 60_000, 180_000  # from a start, by round: then other chances serve more
+_LEAST = 6  # numbers of microbatches in a round
+_AT_ONCE = 20_000  # of a chunk, divided by its ops
 _SECONDS = 2.5e-8  # of a step and op, as processor time on one core of 2026
 _HEAT = 0.002  # of the period: what is taken with a chance of 1/e at the beginning
 _EXACT = 1e-9
@@ -59,22 +59,24 @@ def _variants(problem: Problem) -> list[Variant]:
     return [variants(problem, stage)[0] for stage in range(len(problem.stages))]
 
 
-def periodic_orders(problem: Problem, clock: Clock, seed: int) -> Iterator[Order]:
-    """Yield orders of better and better periods: of one microbatch, of more, again by more steps.
+def periodic_orders(problem: Problem, clock: Clock, seed: int) -> Iterator[tuple[int, Order]]:
+    """Yield orders of better and better periods, and of how many microbatches these are.
 
-    Each round is of the better half of the last one's numbers of microbatches. Those beyond what
-    there is are left out.
+    Rounds begin with one microbatch. Each next one takes more steps, for the better half of their
+    numbers. Microbatches beyond those that there are are left out.
     """
     of = _variants(problem)
     load = max(sum(of[s].work for s in own) for own in problem.stages_on)
     rates = dict.fromkeys(range(1, max(1, min(_MOST, _OPS // (3 * len(of)))) + 1), math.inf)
+    below = math.inf
     for turn in count():
         for together in [*rates]:
             found = _Annealing(problem, of, together, seed + turn)
-            found.search(_STEPS * _MORE**turn, clock)
-            best, rates[together] = min(rates.values()), min(found.rate, rates[together])
-            if found.rate < best * (1 - _EXACT):
-                yield found.order
+            found.search(_STEPS[min(turn, len(_STEPS) - 1)], clock)
+            rates[together] = min(found.rate, rates[together])
+            if found.rate < below * (1 - _EXACT):
+                below = found.rate
+                yield together, found.order
             if clock.over or min(rates.values()) <= load * (1 + _EXACT):
                 return
         half = sorted(rates, key=rates.__getitem__)[: max(_LEAST, len(rates) // 2)]
@@ -141,7 +143,7 @@ class _Annealing:
                 clock.count(_SECONDS * some * len(self.ops))
 
     def _starts(self) -> Iterator[tuple[Ints, Ints]]:
-        """Yield one microbatch after the other; on a chain with limited memory the best wave."""
+        """Yield one microbatch after the other; on a chain the best wave, if that is better now."""
         cycle, stages = self.cycle, len(self.of)
         yield np.arange(len(self.ops)), np.zeros(len(self.ops), np.int64)
         if any(len(own) != 1 for own in self.problem.stages_on):
@@ -149,13 +151,14 @@ class _Annealing:
         held = [self.of[own].held for (own,) in self.problem.stages_on]
         most = min(slack / max(1, a) for slack, a in zip(cycle.slack, held, strict=True))
         least = math.ceil(self.together * max(1.0, stages / max(1.0, most)))
-        best, waits, value = math.inf, np.zeros(len(self.ops), np.int64), np.zeros(len(self.ops))
+        waits, value = np.zeros(len(self.ops), np.int64), np.zeros(len(self.ops))
+        best, found = self.known[1], None
         for slots, late in ((n, late) for n in (least, least + 1) for late in range(n)):
             if (wave := self._wave(slots, late)) is not None:
                 period = period_of(cycle, *wave, waits, value, best)
                 if period < best:
                     best, found = period, wave
-        if best < math.inf:
+        if found is not None:
             yield found
 
     def _wave(self, slots: int, late: int) -> tuple[Ints, Ints] | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import cycle
+from itertools import chain, cycle
 from typing import Any, Final, NamedTuple
 
 from pipesat.bounds.period import has_period
@@ -338,6 +338,7 @@ _FIRST_PACKING = 0.04, 2.5  # share of the time left; seconds at most
 _PACKING = 0.1, 8.0
 _FAR = 1000  # between the seeds of rounds: lanes' seeds lie in between
 _GROWTH = 0.5, 30.0  # it ends early where it does not help
+_VERY_LONG = 16  # microbatches per device: growth begins from each start apart
 _EXCHANGES = 0.5, 60.0
 _PACKED_OPS, _FEWEST_PASSES = 200_000, 3  # ops of all passes together
 
@@ -397,9 +398,14 @@ class OtherWays:
         """Offer what grows from schedules of few microbatches, and pack the best of it."""
         objective, best = self.incumbent.objective, None
         clock = self._part(_GROWTH)
-        for order in grown_orders(
-            self.problem, self.starts, objective, runner=self.runner, clock=clock, seed=self.seed
-        ):
+        very_long = self.problem.microbatches[0] > _VERY_LONG * len(self.problem.devices)
+        orders = (
+            grown_orders(
+                self.problem, starts, objective, runner=self.runner, clock=clock, seed=self.seed
+            )
+            for starts in ([[start] for start in self.starts] if very_long else [self.starts])
+        )
+        for order in chain.from_iterable(orders):
             timed = time_order(self.problem, order, objective, GROWTH)
             value = self.incumbent.offer_timed(timed)
             if value is not None and has_period(self.problem):

@@ -124,7 +124,7 @@ def test_three_microbatches_every_ten_units() -> None:
 def rates_of(problem: Problem, seconds: float = 1.0) -> list[Fraction]:
     """The rates of what is found, one after the other."""
     rates = []
-    for order in periodic_orders(problem, Clock(seconds, deterministic=True), 0):
+    for _, order in periodic_orders(problem, Clock(seconds, deterministic=True), 0):
         timed = time_order(problem, order)
         assert not check(problem, timed)
         rates.append(steady_rate(problem, timed))
@@ -197,7 +197,7 @@ def test_the_period_of_a_run_too_short_to_settle() -> None:
     search._look_for_a_period()
     assert search.incumbent.steady == Fraction(16, 3)
     start = search.level.starts[-1]
-    assert (start.source, check(problem, start)) == (SOURCE, [])
+    assert (start.source.startswith(SOURCE), check(problem, start)) == (True, [])
 
 
 def test_a_period_below_its_bound_is_refused() -> None:
