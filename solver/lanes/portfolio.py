@@ -338,7 +338,7 @@ _FIRST_PACKING = 0.04, 2.5  # share of the time left; seconds at most
 _PACKING = 0.1, 8.0
 _FAR = 1000  # between the seeds of rounds: lanes' seeds lie in between
 _GROWTH = 0.5, 30.0  # it ends early where it does not help
-_VERY_LONG = 16  # microbatches per device: growth begins from each start apart
+_VERY_LONG = 16  # microbatches per device: growth begins from each start apart, the best last
 _EXCHANGES = 0.5, 60.0
 _PACKED_OPS, _FEWEST_PASSES = 200_000, 3  # ops of all passes together
 
@@ -403,7 +403,7 @@ class OtherWays:
             grown_orders(
                 self.problem, starts, objective, runner=self.runner, clock=clock, seed=self.seed
             )
-            for starts in ([[start] for start in self.starts] if very_long else [self.starts])
+            for starts in ([[start] for start in self.starts[::-1]] if very_long else [self.starts])
         )
         for order in chain.from_iterable(orders):
             timed = time_order(self.problem, order, objective, GROWTH)
