@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipesat.kernels.arrays import NONE, UNLIMITED, Floats, Ints
+from pipesat.kernels.arrays import NO_PAIR, NONE, UNLIMITED, Floats, Ints, pair_time
 from pipesat.kernels.compiled import compiled, compiled_meanwhile
 from pipesat.kernels.events import popped, pushed
 
@@ -17,6 +17,29 @@ class Waits(NamedTuple):
     begin: Ints
     item: Ints
     delay: Ints
+
+
+class Joins(NamedTuple):
+    """Which items an idle device may run as one, by the times of pairs of its kinds, and when.
+
+    Attributes
+    ----------
+    kind
+        By item: its stage's place on the device times 4, plus its kind; -1: it joins none.
+    by, num, den
+        By device and two kinds: how the time of both is said, as ``pair_by`` and so on.
+    reach
+        Places of the guide that may lie between two.
+    wait
+        How long a device waits for the second one, in parts of what the two save.
+    """
+
+    kind: Ints
+    by: Ints
+    num: Ints
+    den: Ints
+    reach: float
+    wait: float
 
 
 class Jobs(NamedTuple):
@@ -32,6 +55,8 @@ class Jobs(NamedTuple):
         By item: items of one chain, all of one device, keep their order.
     inputs, outputs
         What each item waits for, and what waits for it.
+    joins
+        Which of them may run as one.
     """
 
     begin: Ints
@@ -43,17 +68,40 @@ class Jobs(NamedTuple):
     chain: Ints
     inputs: Waits
     outputs: Waits
+    joins: Joins
+
+
+@compiled
+def _all_fit(
+    chosen: int, mate: int, held: int, slack: int, taken: Ints, nets: Ints, after: Ints, origin: int
+) -> bool:
+    """Whether two items at once and then the rest of their device's guide fit."""
+    if held + taken[chosen] + taken[mate] > slack:
+        return False
+    extra, left, other = nets[chosen] + nets[mate], 2, after[origin]
+    while left:
+        if other in (chosen, mate):
+            left -= 1
+        elif held + taken[other] > slack - extra:
+            return False
+        else:
+            held += nets[other]
+        other = after[other]
+    return True
 
 
 @compiled_meanwhile
-def pack(jobs: Jobs, row: Ints, backward: bool, patience: float, later: Floats) -> tuple[Ints, int]:
-    """Run the items of a row, the guide, greedily; their new row, and when all are done.
+def pack(
+    jobs: Jobs, row: Ints, backward: bool, patience: float, later: Floats
+) -> tuple[Ints, Ints, int]:
+    """Run the items of a row, the guide, greedily; their new row, who joined whom, and the end.
 
     Of the first items of its chains, an idle device takes the first one of the guide that is there
     and safe; an item seems ``later`` than its place by so many places. It waits instead for one
     that comes before it if that is known to arrive within ``patience`` times what the other takes.
     Safe is what the rest of the guide fits into memory after. If ``backward``, time runs from the
-    end: what waits is waited for, and what an end freed is taken at a start.
+    end: what waits is waited for, and what an end freed is taken at a start. The item is joined by
+    the one with which it saves most, less what it has to wait for that.
     """
     begins, slacks, device_of, durations = jobs.begin, jobs.slack, jobs.device, jobs.duration
     taken, nets, chain_of, awaited = jobs.taken, jobs.net, jobs.chain, jobs.inputs.begin
@@ -87,6 +135,7 @@ def pack(jobs: Jobs, row: Ints, backward: bool, patience: float, later: Floats) 
         after[items + device], before[other] = other, items + device
         first_chain[device + 1] = number
     found, done = np.empty(items, np.int64), np.zeros(devices, np.int64)
+    joined, kinds, joins = np.full(items, NONE, np.int64), jobs.joins.kind, jobs.joins
     held, busy_until = np.zeros(devices, np.int64), np.zeros(devices, np.int64)
     times, places = np.zeros(2 * items + devices, np.int64), np.arange(2 * items + devices)
     events = devices  # every device looks at time 0
@@ -121,36 +170,60 @@ def pack(jobs: Jobs, row: Ints, backward: bool, patience: float, later: Floats) 
                 if not fits:
                     tried_rank, tried = least, chosen
                     continue
-            sooner = now + patience * durations[chosen]
-            wait = False
-            for at in range(first_chain[device], first_chain[device + 1]):
-                item = head[own_chains[at]]
-                if item >= 0 and waits[item] == 0 and rank[item] < least and arrival[item] > now:
-                    wait = wait or arrival[item] < sooner
+            mate, most, length, wait = NONE, 0, durations[chosen], False
+            if kinds[chosen] >= 0:
+                for at in range(first_chain[device], first_chain[device + 1]):
+                    item = head[own_chains[at]]
+                    if item < 0 or item == chosen or waits[item] > 0 or kinds[item] < 0:
+                        continue
+                    by = joins.by[device, kinds[chosen], kinds[item]]
+                    if by == NO_PAIR or abs(rank[item] - least) > joins.reach:
+                        continue
+                    num = joins.num[device, kinds[chosen], kinds[item]]
+                    den = joins.den[device, kinds[chosen], kinds[item]]
+                    alone, other = durations[chosen], durations[item]
+                    time, late = pair_time(by, num, den, alone, other), arrival[item] - now
+                    saved = alone + other - time
+                    if late > joins.wait * saved or saved - max(0, late) <= most:
+                        continue
+                    if slack == UNLIMITED or _all_fit(
+                        chosen, item, held[device], slack, taken, nets, after, origin
+                    ):
+                        mate, most, length, wait = item, saved - max(0, late), time, late > 0
+            if mate < 0:
+                sooner = now + patience * length
+                for at in range(first_chain[device], first_chain[device + 1]):
+                    item = head[own_chains[at]]
+                    if item >= 0 and waits[item] == 0 and rank[item] < least:
+                        wait = wait or now < arrival[item] < sooner
             if wait:
                 break
-            end = now + durations[chosen]
-            held[device] += nets[chosen]
-            after[before[chosen]], before[after[chosen]] = after[chosen], before[chosen]
-            head[chain_of[chosen]] = next_of_chain[chosen]
-            done[device] += 1
-            place = begins[device + 1] if backward else begins[device] - 1
-            found[place - done[device] if backward else place + done[device]] = chosen
+            end = now + length
             busy_until[device] = end
             events = pushed(times, places, events, end, device)
-            for at in range(following[chosen], following[chosen + 1]):
-                item = waiting[at]
-                arrival[item] = max(arrival[item], end + delays[at])
-                waits[item] -= 1
-                there, home = arrival[item], device_of[item]
-                # a device that is busy for longer looks at its end
-                if waits[item] == 0 and (there > busy_until[home] or busy_until[home] <= now):
-                    events = pushed(times, places, events, there, home)
+            if mate >= 0:
+                joined[chosen], joined[mate] = mate, chosen
+            while chosen >= 0:
+                held[device] += nets[chosen]
+                after[before[chosen]], before[after[chosen]] = after[chosen], before[chosen]
+                head[chain_of[chosen]] = next_of_chain[chosen]
+                done[device] += 1
+                place = begins[device + 1] if backward else begins[device] - 1
+                found[place - done[device] if backward else place + done[device]] = chosen
+                for at in range(following[chosen], following[chosen + 1]):
+                    item = waiting[at]
+                    arrival[item] = max(arrival[item], end + delays[at])
+                    waits[item] -= 1
+                    there, home = arrival[item], device_of[item]
+                    # a device that is busy for longer looks at its end
+                    if waits[item] == 0 and (there > busy_until[home] or busy_until[home] <= now):
+                        events = pushed(times, places, events, there, home)
+                chosen, mate = mate, NONE
             tried_rank, tried = -np.inf, NONE
     makespan = 0
     for device in range(devices):
         makespan = max(makespan, busy_until[device])
-    return found, makespan
+    return found, joined, makespan
 
 
 @compiled

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipesat.core.arrays import Floats, Ints
+from pipesat.core.arrays import Bools, Floats, Ints
 from pipesat.kernels.arrays import B, F, W
 from pipesat.kernels.packing import Jobs, over_slacks, pack
 from pipesat.kernels.permutations import exchange
@@ -26,6 +26,7 @@ from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Order
 from pipesat.solver.growth.exchange_times import PermutedOrder
 from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.model.pairing import gains
 
 _HEAT = 0.004  # of the makespan: what is taken with a chance of 1/e at the beginning
 _EXCHANGES = (0, 1, 1, 2)  # at a step; with none, only packing differs
@@ -35,14 +36,22 @@ _PATIENCES = (0.0, 0.25, 0.5, 0.5, 1.0)
 _SHIFTED = 0.4  # of the passes put one phase off:
 _PHASES = (W, W, F, B)
 _LATER = (0.02, 0.05, 0.1, 0.3)  # by so much of their device's row
+# Of loose orders:
+_CHANGES = (0, 0, 1, 2, 4)  # backwards that become fused or split at a step
+_REACHES = (4.0, 10.0, 20.0, math.inf)
+_WAITS = (0.0, 0.25, 0.5, 1.0, 2.0)
+_PUT_OFF = 0.2  # of the passes put one microbatch off:
+_PLACES = (-8.0, -4.0, -2.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True)
 class _State:
-    """An order: the items in rows, and per place the microbatch that is there."""
+    """An order: the items in rows, per place the microbatch that is there, and who joined whom."""
 
     row: Ints
+    joined: Ints
     permutation: Ints
+    fused: Bools
     makespan: int
 
 
@@ -50,16 +59,14 @@ class Annealing:
     """Steps from one order on. Items keep stage, kind and place; microbatches change places."""
 
     def __init__(self, problem: Problem, order: Order, seed: int) -> None:
-        self.order = PermutedOrder(problem, order)
-        self.jobs = self.order.jobs
-        self.waiting = np.repeat(np.arange(len(self.jobs.device)), np.diff(self.jobs.inputs.begin))
-        lengths = np.diff(self.jobs.begin)
-        self.row_length = lengths[self.jobs.device].astype(np.float64)
+        self.order = PermutedOrder(problem, order, loose=bool(gains(problem)))
+        lengths = np.diff(self.order.jobs.begin)
+        self.row_length = lengths[self.order.jobs.device].astype(np.float64)
         self.chance = random.Random(seed)  # noqa: S311
         self.draws = np.array([self.chance.randrange(1, 1 << 62)])
-        first = np.arange(len(self.jobs.device))
-        identity = self.order.identity
-        self.here = self.best = self._settled(self._jobs(identity), first, identity, _FIRST_PASSES)
+        first, (identity, fused) = np.arange(len(self.row_length)), self.order.as_given
+        jobs = self.order.jobs_in(identity, fused)
+        self.here = self.best = self._settled(jobs, first, identity, fused, _FIRST_PASSES)
 
     def improved(self, clock: Clock) -> Iterator[Order]:
         """Yield an order whenever its makespan is the least so far, until the clock is over."""
@@ -86,44 +93,48 @@ class Annealing:
             permutation = self.here.permutation.copy()
             for _ in range(self.chance.choice(_EXCHANGES) if self.order.may_change else 0):
                 exchange(self.order.places, permutation, self.draws)
-            jobs = self._jobs(permutation)
+            fused = self.here.fused.copy()
+            cells = self.order.may_change_form if self.order.loose else ()
+            for _ in range(self.chance.choice(_CHANGES) if len(cells) else 0):
+                fused[self.chance.choice(cells)] ^= True
+            jobs = self.order.jobs_in(permutation, fused)
             if over_slacks(jobs, self.here.row) < 0:
-                return self._settled(jobs, self.here.row, permutation, _PASSES)
+                return self._settled(jobs, self.here.row, permutation, fused, _PASSES)
         return None
 
-    def _jobs(self, permutation: Ints) -> Jobs:
-        """The items with what the microbatches at their places need."""
-        length, taken, net, delay = self.order.amounts(permutation).T.copy()
-        inputs, outputs = self.jobs.inputs, self.jobs.outputs
-        return self.jobs._replace(
-            duration=length,
-            taken=taken,
-            net=net,
-            inputs=inputs._replace(delay=delay[self.waiting]),
-            outputs=outputs._replace(delay=delay[outputs.item]),
-        )
-
-    def _settled(self, jobs: Jobs, row: Ints, permutation: Ints, passes: int) -> _State:
+    def _settled(
+        self, jobs: Jobs, row: Ints, permutation: Ints, fused: Bools, passes: int
+    ) -> _State:
         """The shortest of some passes, forward and backward in turn."""
+        if self.order.loose:
+            reach, wait = self.chance.choice(_REACHES), self.chance.choice(_WAITS)
+            jobs = jobs._replace(joins=jobs.joins._replace(reach=reach, wait=wait))
         best: _State | None = None
         for number in range(passes):
             backward = number % 2 == 1
             later = self._later(backward)
-            row, makespan = pack(jobs, row, backward, self.chance.choice(_PATIENCES), later)
+            patience = self.chance.choice(_PATIENCES)
+            row, joined, makespan = pack(jobs, row, backward, patience, later)
             if best is None or makespan < best.makespan:
-                best = _State(row, permutation, makespan)
+                best = _State(row, joined, permutation, fused, makespan)
         if best is None:
             raise ValueError("expected at least one pass")
         return best
 
     def _later(self, backward: bool) -> Floats:
-        """By how many places items seem put off: now and then those of one phase, W most often."""
-        if self.chance.random() >= _SHIFTED:
-            return np.zeros(len(self.row_length))
-        phase, share = self.chance.choice(_PHASES), self.chance.choice(_LATER)
-        later: Floats = self.row_length * (-share if backward else share)
-        return np.where(self.jobs.chain % 3 == phase, later, 0.0)
+        """By how many places items seem put off: now and then those of one phase, W most often.
+
+        In a loose order also those of one microbatch.
+        """
+        drawn = self.chance.random()
+        if drawn < _SHIFTED:
+            phase, share = self.chance.choice(_PHASES), self.chance.choice(_LATER)
+            later: Floats = self.row_length * (-share if backward else share)
+            return np.where(self.order.jobs.chain % 3 == phase, later, 0.0)
+        if self.order.loose and drawn < _SHIFTED + _PUT_OFF:
+            place = self.chance.randrange(len(self.order.places.kind))
+            return np.where(self.order.places.place == place, self.chance.choice(_PLACES), 0.0)
+        return np.zeros(len(self.row_length))
 
     def _order(self, state: _State) -> Order:
-        order = self.order.items.order(state.row)
-        return self.order.with_microbatches(order, state.permutation)
+        return self.order.packed(state.row, state.joined, state.fused, state.permutation)

@@ -2,24 +2,33 @@
 
 The ops of an order keep their places; only which microbatch is at which changes. Of n ops, a
 permutation is valued in one pass over them (:mod:`pipesat.kernels.permutations`).
+
+Where ops may pair, an order can be *loose*: which of its ops run as pairs, and which backwards are
+fused, is no part of it. Packing pairs them anew (:mod:`pipesat.kernels.packing`). A backward that
+may be either is then two items, and where it is fused the second one takes nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from pipesat.core.arrays import Ints
-from pipesat.kernels.arrays import W
+from pipesat.core.arrays import Bools, Ints
+from pipesat.kernels.arrays import BW, NONE, B, Coded, W
+from pipesat.kernels.packing import Jobs
 from pipesat.kernels.permutations import Places
 from pipesat.kernels.timing import sequenced
+from pipesat.problem.ops import Item, Op, members
 from pipesat.problem.problem import Problem
+from pipesat.schedule.arrays_of import order_of
 from pipesat.schedule.microbatch_order import relabelled
 from pipesat.schedule.schedule import Order
 from pipesat.solver.growth.packing import jobs_of
 
 
 class PermutedOrder:
-    """An order without pairs whose microbatches may change places.
+    """An order without pairs, or a loose one, whose microbatches may change places.
 
     A permutation is an array with, per place, the number of the microbatch that is there; places
     are the microbatches of all routes, one route after the other (``offset[route] + microbatch``).
@@ -31,12 +40,22 @@ class PermutedOrder:
         The ops as numbers (:func:`pipesat.solver.growth.packing.jobs_of`).
     places
         What values permutations; its amounts have shape (ops, classes, 4).
+    fused
+        By cell, whether a backward was fused in the order that was made loose.
+    may_change_form
+        Cells whose backwards may be split and fused.
     """
 
-    def __init__(self, problem: Problem, order: Order) -> None:
-        self.problem, self.order = problem, order
-        self.jobs, self.items = jobs_of(problem, order)
+    def __init__(self, problem: Problem, order: Order, *, loose: bool = False) -> None:
+        self.problem, self.loose = problem, loose
+        self.order = _loosened(problem, order) if loose else order
+        self.jobs, self.items = jobs_of(problem, self.order)
         _, arrays, codes = self.items
+        self.fused = np.zeros(len(arrays.stage_of), np.bool_)
+        for one in (one for row in order for item in row for one in members(item) if loose):
+            self.fused[arrays.first_cell[one.stage] + one.microbatch] |= one.kind == "BW"
+        either = [data.may_split and data.may_fuse for data in problem.stages]
+        self.may_change_form = np.flatnonzero(np.array(either)[arrays.stage_of])
         classes = [route.classes or (0,) * route.microbatches for route in problem.routes]
         self.offset = np.cumsum([0, *map(len, classes)])
         kind = np.concatenate([np.array(own, np.int64) for own in classes])
@@ -52,6 +71,10 @@ class PermutedOrder:
         none = (op == W) | (at == arrays.begin[2 * cells + (op & 1) + 1])
         delays = np.where(none, 0, np.append(arrays.delay, 0)[at])
         tables = (arrays.time[rows, op], arrays.taken[rows, op], arrays.net[rows, op], delays)
+        whole = (arrays.time[rows, BW], arrays.taken[rows, BW], arrays.net[rows, BW], delays)
+        self._cell, self._op = cell, codes.first & 3
+        self._fused = np.stack(whole, axis=2)  # amounts of backwards that are fused
+        self._fused[self._op == W] = 0
         mixed = [number for number, own in enumerate(classes) if len(set(own)) > 1]
         self.places = Places(
             sequence=sequenced(arrays, codes).item,
@@ -65,29 +88,75 @@ class PermutedOrder:
             first=self.offset[mixed],
             end=self.offset[1:][mixed],
         )
+        self._waiting = np.repeat(np.arange(len(cell)), np.diff(self.jobs.inputs.begin))
 
     @property
     def may_change(self) -> bool:
         """Whether there are microbatches that differ and whose order is not given."""
         return len(self.places.first) > 0 and self.problem.order != "given"
 
-    def amounts(self, permutation: Ints) -> Ints:
-        """Time, memory taken, net change and delay of every op; shape (ops, 4)."""
-        kinds = self.places.kind[permutation][self.places.place]
-        own: Ints = self.places.amounts[np.arange(len(kinds)), kinds]
-        return own
+    def jobs_in(self, permutation: Ints, fused: Bools) -> Jobs:
+        """The items with what the microbatches at their places need."""
+        kinds, items = self.places.kind[permutation][self.places.place], np.arange(len(self._op))
+        own, op, jobs = self.places.amounts[items, kinds], self._op, self.jobs
+        joins = jobs.joins
+        if self.loose:
+            whole = fused[self._cell] & ((op == B) | (op == W))
+            own = np.where(whole[:, None], self._fused[items, kinds], own)
+            slot = 4 * self.items.arrays.place_on_device[self.jobs.chain // 3]
+            slot += np.where(whole, BW, op)
+            joins = joins._replace(kind=np.where(whole & (op == W), NONE, slot))
+            if self.problem.order == "free":  # equals alone keep their order
+                jobs = jobs._replace(chain=jobs.chain * self.places.amounts.shape[1] + kinds)
+        length, taken, net, delay = own.T.copy()
+        return jobs._replace(
+            duration=length,
+            taken=taken,
+            net=net,
+            inputs=jobs.inputs._replace(delay=delay[self._waiting]),
+            outputs=jobs.outputs._replace(delay=delay[jobs.outputs.item]),
+            joins=joins,
+        )
 
     def permuted(self, permutation: Ints) -> Order:
         """The order with its microbatches in these places."""
-        return self.with_microbatches(self.order, permutation)
+        return self._with_microbatches(self.order, permutation)
 
-    def with_microbatches(self, order: Order, permutation: Ints) -> Order:
-        """Another order of the same ops with its microbatches in these places."""
+    def packed(self, row: Ints, joined: Ints, fused: Bools, permutation: Ints) -> Order:
+        """The order of a row of items, some of which joined others, with its microbatches."""
+        problem, arrays, (codes, _, begin) = self.items
+        whole, mate, place = fused[self._cell] & self.loose, joined[row], np.argsort(row)
+        codes = np.where(whole & (self._op == B), codes | BW, codes)
+        stays = ~(whole & (self._op == W))[row] & ((mate < 0) | (place[mate] > place[row]))
+        first, second = codes[row], np.where(mate < 0, NONE, codes[mate])
+        begin = np.append(0, np.cumsum(stays))[begin]
+        order = order_of(problem, arrays, Coded(first[stays], second[stays], begin))
+        return self._with_microbatches(order, permutation)
+
+    def _with_microbatches(self, order: Order, permutation: Ints) -> Order:
         parts = np.split(permutation, self.offset[1:-1])
         own = [(part - first).tolist() for part, first in zip(parts, self.offset, strict=False)]
         return relabelled(self.problem, order, own)
 
     @property
+    def as_given(self) -> tuple[Ints, Bools]:
+        """The permutation that leaves all as it is, and which backwards are fused."""
+        return self.identity, self.fused
+
+    @property
     def identity(self) -> Ints:
         """The permutation that leaves all as it is."""
         return np.arange(len(self.places.kind))
+
+
+def _loosened(problem: Problem, order: Order) -> Order:
+    """Return an order with all its ops alone, and backwards split where they may be either."""
+
+    def alone(item: Item) -> Iterator[Op]:
+        for op in members(item):
+            if op.kind == "BW" and problem.stages[op.stage].may_split:
+                yield from (op._replace(kind="B"), op._replace(kind="W"))
+            else:
+                yield op
+
+    return tuple(tuple(op for item in row for op in alone(item)) for row in order)

@@ -22,6 +22,7 @@ from pipesat.solver.growth.anneal import Annealing
 from pipesat.solver.growth.exchange_times import PermutedOrder
 from pipesat.solver.growth.packing import justified
 from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.model.pairing import gains
 
 SOURCE = "microbatch order"
 _SLICE = 4_000_000  # ops of permutations between two looks at the clock
@@ -42,12 +43,13 @@ def permuted_schedules(
 ) -> Iterator[Schedule]:
     """Yield schedules from several starts, each of smaller makespan than all before of its start.
 
-    One exchange and packing of every start; then annealing from the best of what came out, a few
-    times, until the clock is over.
+    One exchange and packing of every start, but for pairs; then annealing from the best of what
+    came out, a few times, until the clock is over.
     """
     chance = np.random.default_rng(seed)
-    orders = [start.order for start in starts if not has_pairs(start.order)]
-    found: list[Schedule] = []
+    loose = bool(gains(problem))  # annealing alone sees what pairs do
+    orders = [start.order for start in starts if not (loose or has_pairs(start.order))]
+    found = [*starts] if loose else []
     for number, order in enumerate(orders):
         part = clock.part(min(_ROUND, _QUICK * clock.left / (len(orders) - number)))
         last = None

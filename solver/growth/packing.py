@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pipesat.core.arrays import Ints
-from pipesat.kernels.arrays import Coded, ProblemArrays
-from pipesat.kernels.packing import Jobs, Waits, pack
+from pipesat.kernels.arrays import NONE, Coded, ProblemArrays
+from pipesat.kernels.packing import Jobs, Joins, Waits, pack
 from pipesat.kernels.timing import sequenced
 from pipesat.problem.problem import Problem
 from pipesat.schedule.arrays_of import coded, order_of
@@ -71,6 +71,14 @@ def jobs_of(problem: Problem, order: Order) -> tuple[Jobs, Items]:
         chain=3 * arrays.stage_of[last >> arrays.shift] + phase,
         inputs=_waits(waiting, awaited, found.delay, len(number)),
         outputs=_waits(awaited, waiting, found.delay, len(number)),
+        joins=Joins(
+            np.full(len(number), NONE),
+            arrays.pair_by,
+            arrays.pair_num,
+            arrays.pair_den,
+            reach=0.0,
+            wait=0.0,
+        ),
     )
     return jobs, Items(problem, arrays, codes)
 
@@ -140,7 +148,7 @@ class Walk:
         later = np.zeros(len(self.row))
         if disturbance:
             later = disturbance * self.draws.random(len(self.row))
-        self.row, makespan = pack(self.jobs, self.row, self.steps % 2 == 1, patience, later)
+        self.row, _, makespan = pack(self.jobs, self.row, self.steps % 2 == 1, patience, later)
         self.steps += 1
         return makespan
 

@@ -366,7 +366,6 @@ class OtherWays:
         The first of it, growth and packing, is worth trying before windows.
         """
         exchange = self.parts.exchanges and permutations_apply(self.problem)
-        exchange = exchange and not gains(self.problem)  # it moves no pairs
         if exchange:
             yield self._exchange_microbatches
         yield self._grow_and_pack

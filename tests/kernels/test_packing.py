@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import islice, pairwise
+from itertools import count, islice, pairwise
 from random import Random
 
 import numpy as np
 import pytest
 
+from pipesat.check.checker import check
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.kernels.packing import Jobs, Waits, pack
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Order
 from pipesat.schedule.timing import time_order
+from pipesat.solver.growth.exchange_times import PermutedOrder
 from pipesat.solver.growth.mode_starts import packer
 from pipesat.solver.growth.packing import Walk, jobs_of
 from tests.oracle.kernels.packing import packed
@@ -49,8 +51,29 @@ def test_each_pass_decides_as_its_definition_does(seed: int) -> None:
         # whole numbers of places: some items have equal ranks
         later = np.array([chance.choice((0.0, 0.0, 1.0, 3.0)) * (turn > 1) for _ in row])
         expected = packed(jobs, row.tolist(), turn % 2 == 1, patience, later.tolist())
-        row, makespan = pack(jobs, row, turn % 2 == 1, patience, later)
-        assert (row.tolist(), makespan) == expected
+        row, joined, makespan = pack(jobs, row, turn % 2 == 1, patience, later)
+        assert (row.tolist(), joined.tolist(), makespan) == expected
+        assert max(joined, default=-1) == -1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_pass_joins_what_its_definition_does(seed: int) -> None:
+    problem, order = next(made for n in count(seed, 40) if (made := drawn(n))[0].overlap)
+    loose = PermutedOrder(problem, order, loose=True)
+    jobs = loose.jobs_in(loose.identity, loose.fused)
+    row, chance = np.arange(len(jobs.device)), Random(seed)
+    for turn in range(6):
+        joins = jobs.joins._replace(
+            reach=chance.choice((2.0, 50.0)), wait=chance.choice((0.0, 1.0))
+        )
+        own, backward = jobs._replace(joins=joins), turn % 2 == 1
+        later = np.array([chance.choice((0.0, 0.0, 1.0, 3.0)) * (turn > 1) for _ in row])
+        expected = packed(own, row.tolist(), backward, 0.5, later.tolist())
+        row, joined, makespan = pack(own, row, backward, 0.5, later)
+        assert (row.tolist(), joined.tolist(), makespan) == expected
+        made = time_order(problem, loose.packed(row, joined, loose.fused, loose.identity))
+        assert made.makespan <= makespan
+        assert check(problem, made) == []
 
 
 @pytest.mark.parametrize("seed", range(10))

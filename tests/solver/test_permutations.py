@@ -19,6 +19,10 @@ from pipesat.solver.growth.anneal import Annealing
 from pipesat.solver.growth.exchange_times import PermutedOrder
 from pipesat.solver.growth.exchanges import best_places, permutations_apply
 from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.model.pairing import gains
+from tests.oracle.generator import RULES
+from tests.support.greedy import by_each_setting
+from tests.support.problems import of
 
 
 def tail(memory: int | None, order: str = "same") -> Problem:
@@ -132,3 +136,40 @@ def test_annealing_is_no_worse_than_exchanges_alone() -> None:
     *_, last = run.improved(Clock(0.6, deterministic=True))
     assert exchanged is not None
     assert 142 <= time_order(problem, last).makespan <= exchanged.makespan
+
+
+def test_annealing_chooses_pairs_with_the_order() -> None:
+    # One device, F 2 and 6, BW 4 and 12. Only the second F and the first BW can be a pair, at half
+    # of their sum: the long one first takes 6 + (2 + 12) / 2 + 4 = 17, the short one 2 + 5 + 12.
+    problem = parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "devices": [{}],
+            "stages": [{"device": 0, "F": 2, "B": 3, "W": 1, "held_after_F": 1}],
+            "microbatches": [
+                {"name": "short", "count": 1},
+                {"name": "long", "count": 1, "time": [3, 1]},
+            ],
+            "overlap": {"pairs": [{"ops": ["0F", "0BW"], "factor": [1, 2]}]},
+            "order": "same",
+        }
+    )
+    start = BASELINES["1f1b"](problem)
+    assert start.makespan == 24
+    run = Annealing(problem, start.order, seed=0)
+    *_, last = run.improved(Clock(0.1, deterministic=True))
+    best = time_order(problem, last)
+    assert check(problem, best) == []
+    assert best.makespan == run.best.makespan == 17
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(4))
+def test_annealed_orders_with_pairs_keep_every_rule(seed: int, rule: str) -> None:
+    problem = of("tight mixtures", seed, modes=("",), lists=(rule,), pairs=("factor", "FB"))
+    start = next(by_each_setting(problem))
+    run = Annealing(problem, start.order, seed)
+    assert check(problem, start) == []
+    assert run.order.loose == bool(gains(problem))
+    for order in run.improved(Clock(0.05, deterministic=True)):
+        assert check(problem, time_order(problem, order)) == []
