@@ -20,20 +20,24 @@ class Waits(NamedTuple):
 
 
 class Joins(NamedTuple):
-    """Which items an idle device may run as one, by the times of pairs of its kinds, and when.
+    """Which items run as one, which others an idle device may join, and when.
 
     Attributes
     ----------
+    mate
+        By item, the one with which it runs as one, -1: it is free. Two such stand beside each other
+        in the guide.
     kind
         By item: its stage's place on the device times 4, plus its kind; -1: it joins none.
     by, num, den
         By device and two kinds: how the time of both is said, as ``pair_by`` and so on.
     reach
-        Places of the guide that may lie between two.
+        Places of the guide that may lie between two that are free.
     wait
         How long a device waits for the second one, in parts of what the two save.
     """
 
+    mate: Ints
     kind: Ints
     by: Ints
     num: Ints
@@ -73,21 +77,42 @@ class Jobs(NamedTuple):
 
 @compiled
 def _all_fit(
-    chosen: int, mate: int, held: int, slack: int, taken: Ints, nets: Ints, after: Ints, origin: int
+    chosen: int, mate: int, held: int, slack: int, most: Ints, nets: Ints, after: Ints, origin: int
 ) -> bool:
-    """Whether two items at once and then the rest of their device's guide fit."""
-    if held + taken[chosen] + taken[mate] > slack:
-        return False
+    """Whether the rest of their device's guide fits after two items."""
     extra, left, other = nets[chosen] + nets[mate], 2, after[origin]
     while left:
         if other in (chosen, mate):
             left -= 1
-        elif held + taken[other] > slack - extra:
+        elif held + most[other] > slack - extra:
             return False
         else:
             held += nets[other]
         other = after[other]
     return True
+
+
+@compiled
+def _time_of(joins: Joins, durations: Ints, device: int, one: int, other: int) -> int:
+    """Time of two items as one; -1 if they may not be."""
+    p, q = joins.kind[one], joins.kind[other]
+    if p < 0 or q < 0 or joins.by[device, p, q] == NO_PAIR:
+        return NONE
+    by, num, den = joins.by[device, p, q], joins.num[device, p, q], joins.den[device, p, q]
+    return pair_time(by, num, den, durations[one], durations[other])
+
+
+@compiled
+def _known(
+    item: int, mate: int, waits: Ints, arrival: Ints, head: Ints, chain: Ints, following: Ints
+) -> int:
+    """When the first item of a chain may start, with its mate; unlimited: that is not known."""
+    if item < 0 or waits[item] > 0:
+        return UNLIMITED
+    if mate < 0:
+        return arrival[item]
+    first = head[chain[mate]] == mate or following[item] == mate
+    return max(arrival[item], arrival[mate]) if first and waits[mate] == 0 else UNLIMITED
 
 
 @compiled_meanwhile
@@ -100,12 +125,13 @@ def pack(
     and safe; an item seems ``later`` than its place by so many places. It waits instead for one
     that comes before it if that is known to arrive within ``patience`` times what the other takes.
     Safe is what the rest of the guide fits into memory after. If ``backward``, time runs from the
-    end: what waits is waited for, and what an end freed is taken at a start. The item is joined by
-    the one with which it saves most, less what it has to wait for that.
+    end: what waits is waited for, and what an end freed is taken at a start. A free item is joined
+    by the free one with which it saves most, less what it has to wait for that.
     """
     begins, slacks, device_of, durations = jobs.begin, jobs.slack, jobs.device, jobs.duration
     taken, nets, chain_of, awaited = jobs.taken, jobs.net, jobs.chain, jobs.inputs.begin
     following, waiting, delays = jobs.outputs.begin, jobs.outputs.item, jobs.outputs.delay
+    joins, mates, kinds = jobs.joins, jobs.joins.mate, jobs.joins.kind
     if backward:
         taken, nets, awaited = taken - nets, -nets, following
         following, waiting, delays = jobs.inputs.begin, jobs.inputs.item, jobs.inputs.delay
@@ -117,6 +143,7 @@ def pack(
         chains = max(chains, chain_of[item] + 1)
     # the rest of each guide, linked both ways: at the end, the devices' first items
     after, before = np.empty(items + devices, np.int64), np.empty(items + devices, np.int64)
+    most_held = taken.copy()  # at an item's start, with its mate's if that comes after it
     next_of_chain, head = np.full(items, NONE, np.int64), np.full(chains, NONE, np.int64)
     own_chains, first_chain = np.empty(chains, np.int64), np.zeros(devices + 1, np.int64)
     for device in range(devices):
@@ -130,12 +157,14 @@ def pack(
                 number += 1
             next_of_chain[item], head[chain] = head[chain], item
             rank[item] += place
+            if other == mates[item] and other < items:
+                most_held[item] += taken[other]
             after[item], before[other] = other, item
             other = item
         after[items + device], before[other] = other, items + device
         first_chain[device + 1] = number
     found, done = np.empty(items, np.int64), np.zeros(devices, np.int64)
-    joined, kinds, joins = np.full(items, NONE, np.int64), jobs.joins.kind, jobs.joins
+    joined = np.full(items, NONE, np.int64)
     held, busy_until = np.zeros(devices, np.int64), np.zeros(devices, np.int64)
     times, places = np.zeros(2 * items + devices, np.int64), np.arange(2 * items + devices)
     events = devices  # every device looks at time 0
@@ -148,7 +177,8 @@ def pack(
             chosen, least = NONE, np.inf
             for at in range(first_chain[device], first_chain[device + 1]):
                 item = head[own_chains[at]]
-                if item >= 0 and waits[item] == 0 and arrival[item] <= now:
+                mate = mates[item] if item >= 0 else NONE
+                if _known(item, mate, waits, arrival, head, chain_of, next_of_chain) <= now:
                     own_rank = rank[item]
                     if own_rank < tried_rank or (own_rank == tried_rank and item <= tried):
                         continue
@@ -156,13 +186,22 @@ def pack(
                         chosen, least = item, own_rank
             if chosen < 0:
                 break
-            if slack != UNLIMITED and after[origin] != chosen:
+            mate, most, length, wait = mates[chosen], 0, durations[chosen], False
+            if mate >= 0:
+                length = _time_of(joins, durations, device, chosen, mate)
+                both = held[device] + taken[chosen] + taken[mate]
+                if both > slack or not _all_fit(
+                    chosen, mate, held[device], slack, most_held, nets, after, origin
+                ):
+                    tried_rank, tried = least, chosen
+                    continue
+            elif slack != UNLIMITED and after[origin] != chosen:
                 safe, limit, extra = held[device], slack, nets[chosen]
                 fits = safe + taken[chosen] <= limit
                 if fits and extra > 0:
                     other = after[origin]
                     while other != chosen:
-                        if safe + taken[other] > limit - extra:
+                        if safe + most_held[other] > limit - extra:
                             fits = False
                             break
                         safe += nets[other]
@@ -170,32 +209,30 @@ def pack(
                 if not fits:
                     tried_rank, tried = least, chosen
                     continue
-            mate, most, length, wait = NONE, 0, durations[chosen], False
-            if kinds[chosen] >= 0:
-                for at in range(first_chain[device], first_chain[device + 1]):
-                    item = head[own_chains[at]]
-                    if item < 0 or item == chosen or waits[item] > 0 or kinds[item] < 0:
-                        continue
-                    by = joins.by[device, kinds[chosen], kinds[item]]
-                    if by == NO_PAIR or abs(rank[item] - least) > joins.reach:
-                        continue
-                    num = joins.num[device, kinds[chosen], kinds[item]]
-                    den = joins.den[device, kinds[chosen], kinds[item]]
-                    alone, other = durations[chosen], durations[item]
-                    time, late = pair_time(by, num, den, alone, other), arrival[item] - now
-                    saved = alone + other - time
-                    if late > joins.wait * saved or saved - max(0, late) <= most:
-                        continue
-                    if slack == UNLIMITED or _all_fit(
-                        chosen, item, held[device], slack, taken, nets, after, origin
-                    ):
-                        mate, most, length, wait = item, saved - max(0, late), time, late > 0
-            if mate < 0:
+            for at in range(first_chain[device], first_chain[device + 1]):
+                item = head[own_chains[at]]
+                if mates[chosen] >= 0 or kinds[chosen] < 0:
+                    break
+                if item < 0 or item == chosen or waits[item] > 0 or mates[item] >= 0:
+                    continue
+                time = _time_of(joins, durations, device, chosen, item)
+                saved, late = durations[chosen] + durations[item] - time, max(0, arrival[item] - now)
+                far = abs(rank[item] - least) > joins.reach or late > joins.wait * saved
+                if time < 0 or far or saved - late <= most:
+                    continue
+                both = held[device] + taken[chosen] + taken[item]
+                if both <= slack and _all_fit(
+                    chosen, item, held[device], slack, most_held, nets, after, origin
+                ):
+                    mate, most, length, wait = item, saved - late, time, late > 0
+            if mate == mates[chosen]:  # none that was free
                 sooner = now + patience * length
                 for at in range(first_chain[device], first_chain[device + 1]):
                     item = head[own_chains[at]]
-                    if item >= 0 and waits[item] == 0 and rank[item] < least:
-                        wait = wait or now < arrival[item] < sooner
+                    if item >= 0 and rank[item] < least:
+                        mine = mates[item]
+                        there = _known(item, mine, waits, arrival, head, chain_of, next_of_chain)
+                        wait = wait or now < there < sooner
             if wait:
                 break
             end = now + length
@@ -229,10 +266,15 @@ def pack(
 @compiled
 def over_slacks(jobs: Jobs, row: Ints) -> int:
     """Return the first device on which a row exceeds the slack, item by item; -1: all fit."""
+    taken, nets, mates = jobs.taken, jobs.net, jobs.joins.mate
     for device in range(len(jobs.begin) - 1):
         held = 0
         for place in range(jobs.begin[device], jobs.begin[device + 1]):
-            if held + jobs.taken[row[place]] > jobs.slack[device]:
+            item = row[place]
+            most = held + taken[item]
+            if mates[item] >= 0 and place + 1 < len(row) and row[place + 1] == mates[item]:
+                most += taken[mates[item]]
+            if most > jobs.slack[device]:
                 return device
-            held += jobs.net[row[place]]
+            held += nets[item]
     return NONE

@@ -19,12 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipesat.core.arrays import Bools, Floats, Ints
-from pipesat.kernels.arrays import B, F, W
+from pipesat.kernels.arrays import NONE, B, F, W
 from pipesat.kernels.packing import Jobs, over_slacks, pack
 from pipesat.kernels.permutations import exchange
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Order
 from pipesat.solver.growth.exchange_times import PermutedOrder
+from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.model.pairing import gains
 
@@ -37,6 +38,7 @@ _SHIFTED = 0.4  # of the passes put one phase off:
 _PHASES = (W, W, F, B)
 _LATER = (0.02, 0.05, 0.1, 0.3)  # by so much of their device's row
 # Of loose orders:
+_FREED = (0.0, 0.05, 0.2, 0.5, 1.0)  # of the members of pairs may join others at a step
 _CHANGES = (0, 0, 1, 2, 4)  # backwards that become fused or split at a step
 _REACHES = (4.0, 10.0, 20.0, math.inf)
 _WAITS = (0.0, 0.25, 0.5, 1.0, 2.0)
@@ -64,9 +66,13 @@ class Annealing:
         self.row_length = lengths[self.order.jobs.device].astype(np.float64)
         self.chance = random.Random(seed)  # noqa: S311
         self.draws = np.array([self.chance.randrange(1, 1 << 62)])
-        first, (identity, fused) = np.arange(len(self.row_length)), self.order.as_given
-        jobs = self.order.jobs_in(identity, fused)
-        self.here = self.best = self._settled(jobs, first, identity, fused, _FIRST_PASSES)
+        self.free = np.random.default_rng(seed)
+        first, identity, fused = np.arange(len(self.row_length)), self.order.identity, self.order.fused
+        jobs = self.order.jobs_in(identity, fused, self.order.joined)
+        value = time_order(problem, order).makespan
+        given = _State(first, self.order.joined, identity, fused, value)
+        packed = self._settled(jobs, first, identity, fused, _FIRST_PASSES)
+        self.here = self.best = min(given, packed, key=lambda state: state.makespan)
 
     def improved(self, clock: Clock) -> Iterator[Order]:
         """Yield an order whenever its makespan is the least so far, until the clock is over."""
@@ -97,7 +103,9 @@ class Annealing:
             cells = self.order.may_change_form if self.order.loose else ()
             for _ in range(self.chance.choice(_CHANGES) if len(cells) else 0):
                 fused[self.chance.choice(cells)] ^= True
-            jobs = self.order.jobs_in(permutation, fused)
+            freed = self.free.random(len(self.here.joined)) < self.chance.choice(_FREED)
+            freed |= freed[self.here.joined]
+            jobs = self.order.jobs_in(permutation, fused, np.where(freed, NONE, self.here.joined))
             if over_slacks(jobs, self.here.row) < 0:
                 return self._settled(jobs, self.here.row, permutation, fused, _PASSES)
         return None

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesat.core.arrays import Bools, Ints
-from pipesat.kernels.arrays import BW, NONE, B, Coded, W
+from pipesat.kernels.arrays import BW, NO_PAIR, NONE, B, Coded, W
 from pipesat.kernels.packing import Jobs
 from pipesat.kernels.permutations import Places
 from pipesat.kernels.timing import sequenced
-from pipesat.problem.ops import Item, Op, members
+from pipesat.problem.ops import Item, Op, Pair, members
 from pipesat.problem.problem import Problem
 from pipesat.schedule.arrays_of import order_of
 from pipesat.schedule.microbatch_order import relabelled
@@ -40,8 +40,9 @@ class PermutedOrder:
         The ops as numbers (:func:`pipesat.solver.growth.packing.jobs_of`).
     places
         What values permutations; its amounts have shape (ops, classes, 4).
-    fused
-        By cell, whether a backward was fused in the order that was made loose.
+    fused, joined
+        Of the order that was made loose: by cell, whether its backward was fused; by item, the one
+        with which it ran as one, or -1.
     may_change_form
         Cells whose backwards may be split and fused.
     """
@@ -54,6 +55,11 @@ class PermutedOrder:
         self.fused = np.zeros(len(arrays.stage_of), np.bool_)
         for one in (one for row in order for item in row for one in members(item) if loose):
             self.fused[arrays.first_cell[one.stage] + one.microbatch] |= one.kind == "BW"
+        self.joined = np.full(len(codes.first), NONE)
+        at = {op: place for place, op in enumerate(op for row in self.order for op in row)}
+        for pair in (item for row in order for item in row if isinstance(item, Pair) and loose):
+            a, b = (at.get(op, at.get(op._replace(kind="B"))) for op in pair)
+            self.joined[a], self.joined[b] = b, a
         either = [data.may_split and data.may_fuse for data in problem.stages]
         self.may_change_form = np.flatnonzero(np.array(either)[arrays.stage_of])
         classes = [route.classes or (0,) * route.microbatches for route in problem.routes]
@@ -95,8 +101,8 @@ class PermutedOrder:
         """Whether there are microbatches that differ and whose order is not given."""
         return len(self.places.first) > 0 and self.problem.order != "given"
 
-    def jobs_in(self, permutation: Ints, fused: Bools) -> Jobs:
-        """The items with what the microbatches at their places need."""
+    def jobs_in(self, permutation: Ints, fused: Bools, joined: Ints) -> Jobs:
+        """The items with what the microbatches at their places need; some are joined."""
         kinds, items = self.places.kind[permutation][self.places.place], np.arange(len(self._op))
         own, op, jobs = self.places.amounts[items, kinds], self._op, self.jobs
         joins = jobs.joins
@@ -105,7 +111,8 @@ class PermutedOrder:
             own = np.where(whole[:, None], self._fused[items, kinds], own)
             slot = 4 * self.items.arrays.place_on_device[self.jobs.chain // 3]
             slot += np.where(whole, BW, op)
-            joins = joins._replace(kind=np.where(whole & (op == W), NONE, slot))
+            kind = np.where(whole & (op == W), NONE, slot)
+            joins = joins._replace(mate=self._joinable(joined, kind), kind=kind)
             if self.problem.order == "free":  # equals alone keep their order
                 jobs = jobs._replace(chain=jobs.chain * self.places.amounts.shape[1] + kinds)
         length, taken, net, delay = own.T.copy()
@@ -117,6 +124,12 @@ class PermutedOrder:
             outputs=jobs.outputs._replace(delay=delay[jobs.outputs.item]),
             joins=joins,
         )
+
+    def _joinable(self, joined: Ints, kind: Ints) -> Ints:
+        """Drop pairs that may not be, or no longer, of such kinds."""
+        device, by = self.jobs.device, self.jobs.joins.by
+        may = (joined >= 0) & (kind >= 0) & (kind[joined] >= 0)
+        return np.where(may & (by[device, kind, kind[joined]] != NO_PAIR), joined, NONE)
 
     def permuted(self, permutation: Ints) -> Order:
         """The order with its microbatches in these places."""
@@ -139,11 +152,6 @@ class PermutedOrder:
         return relabelled(self.problem, order, own)
 
     @property
-    def as_given(self) -> tuple[Ints, Bools]:
-        """The permutation that leaves all as it is, and which backwards are fused."""
-        return self.identity, self.fused
-
-    @property
     def identity(self) -> Ints:
         """The permutation that leaves all as it is."""
         return np.arange(len(self.places.kind))
@@ -153,10 +161,8 @@ def _loosened(problem: Problem, order: Order) -> Order:
     """Return an order with all its ops alone, and backwards split where they may be either."""
 
     def alone(item: Item) -> Iterator[Op]:
-        for op in members(item):
-            if op.kind == "BW" and problem.stages[op.stage].may_split:
-                yield from (op._replace(kind="B"), op._replace(kind="W"))
-            else:
-                yield op
+        whole = [op for op in members(item) if op.kind == "BW" and problem.stages[op.stage].may_split]
+        yield from (op._replace(kind="B") if op in whole else op for op in members(item))
+        yield from (op._replace(kind="W") for op in whole)
 
     return tuple(tuple(op for item in row for op in alone(item)) for row in order)

@@ -72,7 +72,7 @@ def jobs_of(problem: Problem, order: Order) -> tuple[Jobs, Items]:
         inputs=_waits(waiting, awaited, found.delay, len(number)),
         outputs=_waits(awaited, waiting, found.delay, len(number)),
         joins=Joins(
-            np.full(len(number), NONE),
+            *np.full((2, len(number)), NONE),
             arrays.pair_by,
             arrays.pair_num,
             arrays.pair_den,

@@ -60,7 +60,7 @@ def test_each_pass_decides_as_its_definition_does(seed: int) -> None:
 def test_each_pass_joins_what_its_definition_does(seed: int) -> None:
     problem, order = next(made for n in count(seed, 40) if (made := drawn(n))[0].overlap)
     loose = PermutedOrder(problem, order, loose=True)
-    jobs = loose.jobs_in(loose.identity, loose.fused)
+    jobs = loose.jobs_in(loose.identity, loose.fused, loose.joined)
     row, chance = np.arange(len(jobs.device)), Random(seed)
     for turn in range(6):
         joins = jobs.joins._replace(
