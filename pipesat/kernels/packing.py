@@ -92,29 +92,6 @@ def _all_fit(
     return True
 
 
-@compiled
-def _time_of(joins: Joins, durations: Ints, device: int, one: int, other: int) -> int:
-    """Time of two items as one; -1 if they may not be."""
-    p, q = joins.kind[one], joins.kind[other]
-    if p < 0 or q < 0 or joins.by[device, p, q] == NO_PAIR:
-        return NONE
-    by, num, den = joins.by[device, p, q], joins.num[device, p, q], joins.den[device, p, q]
-    return pair_time(by, num, den, durations[one], durations[other])
-
-
-@compiled
-def _known(
-    item: int, mate: int, waits: Ints, arrival: Ints, head: Ints, chain: Ints, following: Ints
-) -> int:
-    """When the first item of a chain may start, with its mate; unlimited: that is not known."""
-    if item < 0 or waits[item] > 0:
-        return UNLIMITED
-    if mate < 0:
-        return arrival[item]
-    first = head[chain[mate]] == mate or following[item] == mate
-    return max(arrival[item], arrival[mate]) if first and waits[mate] == 0 else UNLIMITED
-
-
 @compiled_meanwhile
 def pack(
     jobs: Jobs, row: Ints, backward: bool, patience: float, later: Floats
@@ -131,7 +108,13 @@ def pack(
     begins, slacks, device_of, durations = jobs.begin, jobs.slack, jobs.device, jobs.duration
     taken, nets, chain_of, awaited = jobs.taken, jobs.net, jobs.chain, jobs.inputs.begin
     following, waiting, delays = jobs.outputs.begin, jobs.outputs.item, jobs.outputs.delay
-    joins, mates, kinds = jobs.joins, jobs.joins.mate, jobs.joins.kind
+    mates, kinds, reach, waits_for = (
+        jobs.joins.mate,
+        jobs.joins.kind,
+        jobs.joins.reach,
+        jobs.joins.wait,
+    )
+    pair_by, nums, dens = jobs.joins.by, jobs.joins.num, jobs.joins.den
     if backward:
         taken, nets, awaited = taken - nets, -nets, following
         following, waiting, delays = jobs.inputs.begin, jobs.inputs.item, jobs.inputs.delay
@@ -177,8 +160,14 @@ def pack(
             chosen, least = NONE, np.inf
             for at in range(first_chain[device], first_chain[device + 1]):
                 item = head[own_chains[at]]
-                mate = mates[item] if item >= 0 else NONE
-                if _known(item, mate, waits, arrival, head, chain_of, next_of_chain) <= now:
+                if item >= 0 and waits[item] == 0 and arrival[item] <= now:
+                    mate = mates[item]
+                    if mate >= 0 and (
+                        waits[mate] > 0
+                        or arrival[mate] > now
+                        or (head[chain_of[mate]] != mate and next_of_chain[item] != mate)
+                    ):
+                        continue
                     own_rank = rank[item]
                     if own_rank < tried_rank or (own_rank == tried_rank and item <= tried):
                         continue
@@ -188,7 +177,9 @@ def pack(
                 break
             mate, most, length, wait = mates[chosen], 0, durations[chosen], False
             if mate >= 0:
-                length = _time_of(joins, durations, device, chosen, mate)
+                p, q = kinds[chosen], kinds[mate]
+                by, num, den = pair_by[device, p, q], nums[device, p, q], dens[device, p, q]
+                length = pair_time(by, num, den, durations[chosen], durations[mate])
                 both = held[device] + taken[chosen] + taken[mate]
                 if both > slack or not _all_fit(
                     chosen, mate, held[device], slack, most_held, nets, after, origin
@@ -215,10 +206,16 @@ def pack(
                     break
                 if item < 0 or item == chosen or waits[item] > 0 or mates[item] >= 0:
                     continue
-                time = _time_of(joins, durations, device, chosen, item)
-                saved, late = durations[chosen] + durations[item] - time, max(0, arrival[item] - now)
-                far = abs(rank[item] - least) > joins.reach or late > joins.wait * saved
-                if time < 0 or far or saved - late <= most:
+                p, q = kinds[chosen], kinds[item]
+                if q < 0 or pair_by[device, p, q] == NO_PAIR or abs(rank[item] - least) > reach:
+                    continue
+                by, num, den = pair_by[device, p, q], nums[device, p, q], dens[device, p, q]
+                time = pair_time(by, num, den, durations[chosen], durations[item])
+                saved, late = (
+                    durations[chosen] + durations[item] - time,
+                    max(0, arrival[item] - now),
+                )
+                if late > waits_for * saved or saved - late <= most:
                     continue
                 both = held[device] + taken[chosen] + taken[item]
                 if both <= slack and _all_fit(
@@ -229,9 +226,12 @@ def pack(
                 sooner = now + patience * length
                 for at in range(first_chain[device], first_chain[device + 1]):
                     item = head[own_chains[at]]
-                    if item >= 0 and rank[item] < least:
-                        mine = mates[item]
-                        there = _known(item, mine, waits, arrival, head, chain_of, next_of_chain)
+                    if item >= 0 and waits[item] == 0 and rank[item] < least:
+                        other, there = mates[item], arrival[item]
+                        if other >= 0:
+                            first = head[chain_of[other]] == other or next_of_chain[item] == other
+                            known = first and waits[other] == 0
+                            there = max(there, arrival[other]) if known else now
                         wait = wait or now < there < sooner
             if wait:
                 break

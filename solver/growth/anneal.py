@@ -24,8 +24,8 @@ from pipesat.kernels.packing import Jobs, over_slacks, pack
 from pipesat.kernels.permutations import exchange
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Order
-from pipesat.solver.growth.exchange_times import PermutedOrder
 from pipesat.schedule.timing import time_order
+from pipesat.solver.growth.exchange_times import PermutedOrder
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.model.pairing import gains
 
@@ -67,7 +67,11 @@ class Annealing:
         self.chance = random.Random(seed)  # noqa: S311
         self.draws = np.array([self.chance.randrange(1, 1 << 62)])
         self.free = np.random.default_rng(seed)
-        first, identity, fused = np.arange(len(self.row_length)), self.order.identity, self.order.fused
+        first, identity, fused = (
+            np.arange(len(self.row_length)),
+            self.order.identity,
+            self.order.fused,
+        )
         jobs = self.order.jobs_in(identity, fused, self.order.joined)
         value = time_order(problem, order).makespan
         given = _State(first, self.order.joined, identity, fused, value)

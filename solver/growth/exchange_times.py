@@ -161,7 +161,9 @@ def _loosened(problem: Problem, order: Order) -> Order:
     """Return an order with all its ops alone, and backwards split where they may be either."""
 
     def alone(item: Item) -> Iterator[Op]:
-        whole = [op for op in members(item) if op.kind == "BW" and problem.stages[op.stage].may_split]
+        whole = [
+            op for op in members(item) if op.kind == "BW" and problem.stages[op.stage].may_split
+        ]
         yield from (op._replace(kind="B") if op in whole else op for op in members(item))
         yield from (op._replace(kind="W") for op in whole)
 
