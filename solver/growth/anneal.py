@@ -5,8 +5,9 @@ leaves. So a step exchanges one or two, packs the order forward and backward a f
 (:mod:`pipesat.solver.growth.packing`), now and then with a phase put off, and is taken if it is no
 longer, or by chance, the less likely the longer it is and the later it comes (Kirkpatrick et al.
 1983, "Optimization by simulated annealing").
-Steps cost a few passes over the ops: the order is translated once, exchanges only look up the
-amounts of other classes.
+Where ops may pair, a step also frees some pairs and changes which backwards are fused: what is free
+is joined anew. Steps cost a few passes over the ops: the order is translated once, exchanges only
+look up the amounts of other classes.
 """
 
 from __future__ import annotations

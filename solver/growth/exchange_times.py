@@ -4,8 +4,8 @@ The ops of an order keep their places; only which microbatch is at which changes
 permutation is valued in one pass over them (:mod:`pipesat.kernels.permutations`).
 
 Where ops may pair, an order can be *loose*: which of its ops run as pairs, and which backwards are
-fused, is no part of it. Packing pairs them anew (:mod:`pipesat.kernels.packing`). A backward that
-may be either is then two items, and where it is fused the second one takes nothing.
+fused, may change. Packing joins what is free (:mod:`pipesat.kernels.packing`). A backward that may
+be either is then two items, and where it is fused the second one takes nothing.
 """
 
 from __future__ import annotations

@@ -61,6 +61,7 @@ def jobs_of(problem: Problem, order: Order) -> tuple[Jobs, Items]:
         net[some] += arrays.net[rows, own & 3]
     last = np.where(codes.second < 0, codes.first, codes.second)
     phase = np.array([0, 1, 2, 1])[last & 3]
+    none = np.full(len(number), NONE)
     jobs = Jobs(
         begin=codes.begin,
         slack=arrays.slack,
@@ -72,7 +73,8 @@ def jobs_of(problem: Problem, order: Order) -> tuple[Jobs, Items]:
         inputs=_waits(waiting, awaited, found.delay, len(number)),
         outputs=_waits(awaited, waiting, found.delay, len(number)),
         joins=Joins(
-            *np.full((2, len(number)), NONE),
+            none,
+            none,
             arrays.pair_by,
             arrays.pair_num,
             arrays.pair_den,
