@@ -10,7 +10,7 @@ import pytest
 
 from pipesat.check.checker import check
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.kernels.packing import Jobs, Waits, pack
+from pipesat.kernels.packing import Jobs, Joins, Waits, pack
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Order
 from pipesat.schedule.timing import time_order
@@ -107,12 +107,13 @@ def test_what_keeps_memory_goes_first_only_if_the_rest_still_fits(
         chain=np.arange(3),
         inputs=way,
         outputs=Waits(np.array(none), np.array([0]), np.array([0])),
+        joins=Joins(*np.full((2, 3), -1), *np.zeros((3, 0, 0, 0), np.int64), 0.0, 0.0),
     )
     if backward:
         jobs = jobs._replace(inputs=jobs.outputs, outputs=jobs.inputs)
     turned = slice(None, None, -1 if backward else 1)
     guide = np.array([*[0, 1][turned], 2])
-    found, length = pack(jobs, guide, backward, 0.0, np.zeros(3))
+    found, _, length = pack(jobs, guide, backward, 0.0, np.zeros(3))
     assert (found.tolist(), length) == ([*row[turned], 2], makespan)
 
 
