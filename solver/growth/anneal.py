@@ -68,15 +68,11 @@ class Annealing:
         self.chance = random.Random(seed)  # noqa: S311
         self.draws = np.array([self.chance.randrange(1, 1 << 62)])
         self.free = np.random.default_rng(seed)
-        first, identity, fused = (
-            np.arange(len(self.row_length)),
-            self.order.identity,
-            self.order.fused,
-        )
-        jobs = self.order.jobs_in(identity, fused, self.order.joined)
-        value = time_order(problem, order).makespan
-        given = _State(first, self.order.joined, identity, fused, value)
-        packed = self._settled(jobs, first, identity, fused, _FIRST_PASSES)
+        first, here = np.arange(len(self.row_length)), self.order.identity
+        fused, joined = self.order.fused, self.order.joined
+        given = _State(first, joined, here, fused, time_order(problem, order).makespan)
+        jobs = self.order.jobs_in(here, fused, joined)
+        packed = self._settled(jobs, first, here, fused, _FIRST_PASSES)
         self.here = self.best = min(given, packed, key=lambda state: state.makespan)
 
     def improved(self, clock: Clock) -> Iterator[Order]:
@@ -104,16 +100,21 @@ class Annealing:
             permutation = self.here.permutation.copy()
             for _ in range(self.chance.choice(_EXCHANGES) if self.order.may_change else 0):
                 exchange(self.order.places, permutation, self.draws)
-            fused = self.here.fused.copy()
-            cells = self.order.may_change_form if self.order.loose else ()
-            for _ in range(self.chance.choice(_CHANGES) if len(cells) else 0):
-                fused[self.chance.choice(cells)] ^= True
-            freed = self.free.random(len(self.here.joined)) < self.chance.choice(_FREED)
-            freed |= freed[self.here.joined]
-            jobs = self.order.jobs_in(permutation, fused, np.where(freed, NONE, self.here.joined))
+            fused, joined = self.here.fused, self.here.joined
+            if self.order.loose:
+                fused, joined = self._changed(fused, joined)
+            jobs = self.order.jobs_in(permutation, fused, joined)
             if over_slacks(jobs, self.here.row) < 0:
                 return self._settled(jobs, self.here.row, permutation, fused, _PASSES)
         return None
+
+    def _changed(self, fused: Bools, joined: Ints) -> tuple[Bools, Ints]:
+        """Let some backwards become fused or split, and free some pairs."""
+        fused, cells = fused.copy(), self.order.may_change_form
+        for _ in range(self.chance.choice(_CHANGES) if len(cells) else 0):
+            fused[self.chance.choice(cells)] ^= True
+        freed = self.free.random(len(joined)) < self.chance.choice(_FREED)
+        return fused, np.where(freed | freed[joined], NONE, joined)
 
     def _settled(
         self, jobs: Jobs, row: Ints, permutation: Ints, fused: Bools, passes: int
