@@ -72,6 +72,7 @@ def sections(
         "goals": tables.goals_table(by_objective, references, plain),
         "ablation": tables.ablation_table(medians(ablated, "makespan", reduced)),
         "comparison": tables.comparison_table(medians(others, "makespan", reduced)),
+        "hours": hours(read_rows(RESULTS / "hours.jsonl")),
     }
     for objective in ("makespan", "span"):
         rows = by_objective[objective]
@@ -79,6 +80,29 @@ def sections(
         each = tables.problems_table(rows, references) if rows else NOT_RUN
         parts[f"problems {objective}"] = each
     return parts
+
+
+def hours(rows: list[Row]) -> str:
+    """What an hour finds, how much of it after a minute, and when the last of it."""
+    head = ("problem", "value", "bound", "gap, %", "a minute's", "last value, s", "last bound, s")
+    lines = []
+    for row in rows:
+        column = [[moment[i] for moment in row["history"]] for i in range(3)]
+        (_, value, bound) = [m for m in row["history"] if m[0] <= 60][-1]
+        last = [column[0][own.index(own[-1])] for own in column[1:]]
+        gaps = [
+            100 * (1 - least / most)
+            for most, least in ((row["value"], row["bound"]), (value, bound))
+        ]
+        lines.append(
+            [
+                row["problem"],
+                *(f"{row[name]:,}" for name in ("value", "bound")),
+                *(f"{gap:.2f}" for gap in gaps),
+                *(f"{at:,.0f}" for at in last),
+            ]
+        )
+    return table(head, lines)
 
 
 def known(place: int) -> tables.References:
