@@ -89,12 +89,16 @@ class Compiled:
             raise self._failure
 
     def _make(self, *arguments: Any) -> None:
-        try:
-            if not why_interpreted():
-                self._load_or_compile(tuple(map(_numba().typeof, arguments)))
-                self._ready = self.dispatcher
-        except Exception as error:
-            self._failure = error
+        for _ in range(2):  # numba may go through what another thread changes: a RuntimeError
+            self._failure = None
+            try:
+                if not why_interpreted():
+                    self._load_or_compile(tuple(map(_numba().typeof, arguments)))
+                    self._ready = self.dispatcher
+            except Exception as error:
+                self._failure = error
+            if not isinstance(self._failure, RuntimeError):
+                return
 
     def _load_or_compile(self, types: tuple[Any, ...]) -> None:
         """Load what is kept; else let another process compile it, and do it here if that fails."""

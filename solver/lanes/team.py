@@ -231,7 +231,7 @@ class Team:
             self._current = None
 
     def _others(self) -> int:
-        return sum(member.ready for member in self.members.values())
+        return sum(member.ready for member in list(self.members.values()))  # some may just start
 
     def _at_work(self, job: int) -> bool:
         with self._lock:

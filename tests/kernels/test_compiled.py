@@ -231,3 +231,25 @@ def test_nobody_waits_for_a_process_that_was_stopped(
     with open(tmp_path / "fourfold.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert door.compiled(fourfold)(LARGE) == 0
+
+
+def test_what_another_thread_disturbs_is_compiled_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    def disturbed(_: Any, types: Any) -> None:
+        asked.append(types)
+        if len(asked) % 2:
+            raise RuntimeError("dictionary changed size during iteration")
+
+    monkeypatch.setattr(door.Compiled, "_load_or_compile", disturbed)
+    loop = door.Compiled(lambda number: 2 * number, meanwhile=False)
+    loop._make(3)
+    assert len(asked) == 2
+    assert loop._failure is None
+    assert loop._ready is not None
+    monkeypatch.setattr(door.Compiled, "_load_or_compile", lambda *_: 1 // 0)
+    other = door.Compiled(lambda number: 2 * number, meanwhile=False)
+    with pytest.raises(ZeroDivisionError):
+        other(3)
