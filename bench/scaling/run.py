@@ -41,7 +41,7 @@ def main() -> None:
         for p in devices
     ]
     text = table(("memory", "ranks", *(f"m = {m}" for m in microbatches)), lines)
-    about = measured(f"at most {rows[0]['case']['time_limit']} s per case")
+    about = measured(f"at most {rows[0]['case']['time_limit']:g} s per case")
     put(HERE / "README.md", "table", f"{about}\n\n{text}", whole=limit is None)
 
 
