@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from typing import Final, Literal, NamedTuple
@@ -437,10 +437,11 @@ class Trials:
     def _better(self, row: Row) -> Row | None:
         """The best neighbour of a row that runs and is shorter, in the same shape and groups."""
         question, found = self.question, list[tuple[Way, tuple[range, ...]]]()
-        moves = [question.around(row.candidate)]
+        moves: list[Iterable[tuple[tuple[range, ...], Flags]]] = [question.around(row.candidate)]
         if row.shape.stages == row.shape.devices:
             far = neighbours(question.layers, row.candidate.partition, row.shape, far=True)
-            moves.append((partition, row.candidate.recompute) for partition in far)
+            also = ((partition, row.candidate.recompute) for partition in far)
+            moves = [dict.fromkeys(chain(*moves, also))]  # each once: far ones have the near ones
         if row.split != SEARCHED:
             moves.append(self._within(row.shape))
         for partition, wanted in chain(*moves):

@@ -56,9 +56,9 @@ class PermutedOrder:
         for one in (one for row in order for item in row for one in members(item) if loose):
             self.fused[arrays.first_cell[one.stage] + one.microbatch] |= one.kind == "BW"
         self.joined = np.full(len(codes.first), NONE)
-        at = {op: place for place, op in enumerate(op for row in self.order for op in row)}
+        place_of = {op: place for place, op in enumerate(op for row in self.order for op in row)}
         for pair in (item for row in order for item in row if isinstance(item, Pair) and loose):
-            a, b = (at.get(op, at.get(op._replace(kind="B"))) for op in pair)
+            a, b = (place_of.get(op, place_of.get(op._replace(kind="B"))) for op in pair)
             self.joined[a], self.joined[b] = b, a
         either = [data.may_split and data.may_fuse for data in problem.stages]
         self.may_change_form = np.flatnonzero(np.array(either)[arrays.stage_of])

@@ -89,7 +89,7 @@ class _Annealing:
     def __init__(self, problem: Problem, of: list[Variant], together: int, seed: int) -> None:
         self.problem, self.of, self.together = problem, of, together
         few = with_microbatches(problem, [together])
-        rows = [tuple(chain.from_iterable(map(self._parts, row))) for row in sure_order(few)]
+        rows = [tuple(chain.from_iterable(map(self._split, row))) for row in sure_order(few)]
         self.ops = [*chain.from_iterable(rows)]
         jobs, _ = jobs_of(few, tuple(rows))
         stage, kind = np.divmod(jobs.chain, 3)
@@ -105,7 +105,7 @@ class _Annealing:
         self.known, self.best = np.full(2, math.inf), np.zeros((2, len(stage)), np.int64)
         self.draws = ints([random.Random(seed).randrange(1, 1 << 62)])  # noqa: S311
 
-    def _parts(self, op: Any) -> list[Op]:
+    def _split(self, op: Any) -> list[Op]:
         split = op.kind == "BW" and self.of[op.stage].split
         return [op._replace(kind="B"), op._replace(kind="W")] if split else [op]
 
