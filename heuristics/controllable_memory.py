@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice, permutations, product
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from pipesat.core.arrays import Ints
 from pipesat.core.errors import NotApplicable
 from pipesat.heuristics.registry import GiveUp, published, unless_given_up
 from pipesat.heuristics.shared.building_blocks import Slots, order_by_block, v_shape_of
 from pipesat.heuristics.zero_bubble import zb_v
+from pipesat.kernels.arrays import Coded
 from pipesat.problem.geometry import Ranks, ranks_of
 from pipesat.problem.problem import Problem
 from pipesat.schedule.arrays_of import arrays_of, coded
 from pipesat.schedule.schedule import Schedule
 from pipesat.schedule.timing import time_codes
-
-if TYPE_CHECKING:
-    from pipesat.core.arrays import Ints
-    from pipesat.kernels.arrays import Coded
 
 
 @published("v-half", placement="vee", splits=True, source="Qi et al., NeurIPS 2024")

@@ -20,7 +20,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pipesat.bounds.feasibility import capacities_by_order, lacking, preflight, sure_order
 from pipesat.bounds.graphs import one_at_a_time
@@ -28,15 +28,13 @@ from pipesat.core.arrays import ints
 from pipesat.core.errors import Fault, Infeasible, NotApplicable
 from pipesat.heuristics.graphs import graph_orders
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
+from pipesat.kernels.arrays import Coded
 from pipesat.problem.plain_problems import without_modes
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import round_trip
 from pipesat.schedule.arrays_of import arrays_of, order_of
 from pipesat.schedule.schedule import Schedule
 from pipesat.schedule.timing import time_order
-
-if TYPE_CHECKING:
-    from pipesat.kernels.arrays import Coded
 
 NAME = "list-scheduling"
 

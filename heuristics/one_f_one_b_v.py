@@ -11,19 +11,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pipesat.core.errors import NotApplicable
 from pipesat.heuristics.registry import GiveUp, published, unless_given_up
 from pipesat.heuristics.shared.building_blocks import Slots, v_shape_of
+from pipesat.kernels.arrays import Coded
 from pipesat.problem.geometry import ranks_of
 from pipesat.problem.problem import Problem
 from pipesat.schedule.arrays_of import arrays_of
 from pipesat.schedule.schedule import Schedule
 from pipesat.schedule.timing import time_codes
-
-if TYPE_CHECKING:
-    from pipesat.kernels.arrays import Coded
 
 NAME: Final = "1f1b-v"
 AUTO: Final = f"{NAME}-auto"

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
 from pipesat.heuristics.shared.gap_filling import Fuse, Switches, fill_gaps
+from pipesat.kernels.filling import Filled
 from pipesat.problem.geometry import Ranks, ranks_of
 from pipesat.problem.problem import Problem
 from pipesat.schedule.arrays_of import arrays_of, too_large
 from pipesat.schedule.schedule import Objective, Schedule
 from pipesat.schedule.timing import time_codes
-
-if TYPE_CHECKING:
-    from pipesat.kernels.filling import Filled
 
 _SOURCE = "Qi et al., ICLR 2024, section 3.1"
 _CLIMBS: Final = 3  # settings in which other ranks are fused; 8 found more on 1 of 18 problems

@@ -13,16 +13,14 @@ the order in which a microbatch passes them; two neighbouring series meet at the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from pipesat.kernels.arrays import Coded
+from pipesat.kernels.blocks import VShape
 from pipesat.problem.geometry import Ranks
 from pipesat.problem.ops import KINDS, Kind
 from pipesat.problem.problem import Problem
 from pipesat.schedule.arrays_of import arrays_of
-
-if TYPE_CHECKING:
-    from pipesat.kernels.arrays import Coded
-    from pipesat.kernels.blocks import VShape
 
 Slots: TypeAlias = tuple[int, int, int, int]
 """Of one microbatch's F0, F1, B1 and B0 on a rank; of longer ops, their last slots."""

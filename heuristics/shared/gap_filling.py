@@ -16,18 +16,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import add
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from pipesat.bounds.closed_form import least_warm_ups
 from pipesat.bounds.feasibility import capacities_by_order, lacking
 from pipesat.core.errors import Fault, NotApplicable
+from pipesat.kernels.filling import Chain, Filled
 from pipesat.problem.geometry import Ranks
 from pipesat.problem.problem import Problem, once
 from pipesat.problem.rules import link_delay, round_trip
 from pipesat.schedule.arrays_of import arrays_of
-
-if TYPE_CHECKING:
-    from pipesat.kernels.filling import Chain, Filled
 
 Depth: TypeAlias = Literal["memory", "1f1b", "eager", "slope", "slope+1", "least idle"]
 Pattern: TypeAlias = Literal["free", "alternate", "skip"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pipesat.check.checker import check
 from pipesat.compare.best_known import (
@@ -24,6 +24,7 @@ from pipesat.compare.hand_written import (
     against_best,
     hand_written_for,
 )
+from pipesat.compare.result import Result
 from pipesat.compare.schedules import valid_schedule
 from pipesat.compare.solve import solve
 from pipesat.core.amounts import time_text
@@ -34,18 +35,13 @@ from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.torch_releases import release_for
 from pipesat.problem.geometry import label_of
 from pipesat.problem.other_placements import same_layers_elsewhere, stated_layers
+from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import read_problem
 from pipesat.problem.remarks import text_of
 from pipesat.runtimes import problems_for
-from pipesat.schedule.schedule import Objective
-from pipesat.schedule.solving import named, study
+from pipesat.schedule.schedule import Objective, Schedule
+from pipesat.schedule.solving import Listener, named, study
 from pipesat.schedule.summary import fullest, statement_of, units_of
-
-if TYPE_CHECKING:
-    from pipesat.compare.result import Result
-    from pipesat.problem.problem import Problem
-    from pipesat.schedule.schedule import Schedule
-    from pipesat.schedule.solving import Listener
 
 _BASIS = (
     "the same layers, devices, memory per device, link delays and microbatches; {stated}. A loop "

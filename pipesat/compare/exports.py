@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pipesat.check.checker import check
+from pipesat.compare.result import Result
 from pipesat.compare.schedules import name_of, read_order, schedule_of
 from pipesat.core.arguments import public
 from pipesat.core.errors import NotValid
 from pipesat.core.settings import Count
+from pipesat.problem.problem import Problem
 from pipesat.runtimes import format_of
 from pipesat.runtimes.options import Checkpointing
+from pipesat.runtimes.torch.csv_file import Imported
 from pipesat.runtimes.written import exported, warned
-
-if TYPE_CHECKING:
-    from pipesat.compare.result import Result
-    from pipesat.problem.problem import Problem
-    from pipesat.runtimes.torch.csv_file import Imported
-    from pipesat.schedule.schedule import Exported, Schedule
+from pipesat.schedule.schedule import Exported, Schedule
 
 
 @public

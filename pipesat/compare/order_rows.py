@@ -6,17 +6,15 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipesat.core.amounts import rounded_down, seconds_of, time_text
 from pipesat.core.claims import Bound, Standing, against
 from pipesat.core.showing import Displayed, Facts, Table, table_of
+from pipesat.problem.problem import Problem
 from pipesat.schedule.microbatch_order import Permutation, permuted
+from pipesat.schedule.schedule import Objective
 from pipesat.schedule.summary import units_of
-
-if TYPE_CHECKING:
-    from pipesat.problem.problem import Problem
-    from pipesat.schedule.schedule import Objective
 
 GIVEN = "given"
 BEST = "best"

@@ -6,13 +6,15 @@ Across are time units, down are rows. Ops of one colour are one shape, so that m
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from pipesat.draw.device_rows import LOWER, WHOLE, Fold, fold_of
+from pipesat.core.arrays import Floats
+from pipesat.draw.device_rows import LOWER, WHOLE, Boxes, Fold, Rows, fold_of
 from pipesat.draw.figures import (
     LEAST,
     amount_text,
@@ -43,13 +45,7 @@ from pipesat.draw.style import (
     named,
 )
 from pipesat.problem.ops import KINDS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pipesat.core.arrays import Floats
-    from pipesat.draw.device_rows import Boxes, Rows
-    from pipesat.problem.problem import Problem
+from pipesat.problem.problem import Problem
 
 _NARROWEST, _WIDEST = 10.0, 24.0  # inches
 _TALLEST: Final = 30.0

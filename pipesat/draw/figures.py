@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import matplotlib as mpl
 import matplotlib.style
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
@@ -26,6 +27,7 @@ from matplotlib.patches import Patch
 from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
+from numpy.typing import NDArray
 
 from pipesat.core.amounts import (
     SHARE,
@@ -35,7 +37,8 @@ from pipesat.core.amounts import (
     seconds_of,
     significant,
 )
-from pipesat.draw.device_rows import UPPER
+from pipesat.core.arrays import Floats
+from pipesat.draw.device_rows import UPPER, Rows
 from pipesat.draw.style import (
     CAPACITY,
     COPY_BACK,
@@ -52,16 +55,7 @@ from pipesat.draw.style import (
     named,
 )
 from pipesat.problem.ops import KINDS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from pipesat.core.arrays import Floats
-    from pipesat.draw.device_rows import Rows
-    from pipesat.problem.problem import Problem
-
+from pipesat.problem.problem import Problem
 
 DPI: Final = 160
 """A picture of 10 inches is then 1,600 pixels wide: sharp at the 800 that a page gives it."""

@@ -13,7 +13,7 @@ import ast
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pipesat.core.errors import NotApplicable
 from pipesat.core.torch_releases import NEWEST, RELEASES
@@ -27,9 +27,7 @@ from pipesat.runtimes.options import (
 )
 from pipesat.runtimes.torch.hazards import SplitBackwards
 from pipesat.runtimes.torch.target import Fragment, framework
-
-if TYPE_CHECKING:
-    from pipesat.schedule.schedule import Exported
+from pipesat.schedule.schedule import Exported
 
 _ORDER: Final = "gives the order: its path from the folder in which the job starts"
 TOML_VERSION: Final = "0.2.2"

@@ -9,18 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from pipesat.core.errors import BadInput, Fault, PipesatError
 from pipesat.core.strict_json import decoded
 from pipesat.problem.ops import PHASE_OF, Op, members
+from pipesat.problem.problem import Problem
+from pipesat.runtimes.options import Options
 from pipesat.schedule.microbatch_order import microbatch_order
+from pipesat.schedule.schedule import Exported, Order, Schedule
 from pipesat.schedule.schedule_file import schedule_of_text
-
-if TYPE_CHECKING:
-    from pipesat.problem.problem import Problem
-    from pipesat.runtimes.options import Options
-    from pipesat.schedule.schedule import Exported, Order, Schedule
 
 Meaning: TypeAlias = Mapping[str, Any]
 """What a file says, by name: ``order`` (:func:`rows_of`), ``layers`` per stage, ``ranks``, ..."""

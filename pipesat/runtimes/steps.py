@@ -27,16 +27,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pipesat.problem.ops import Event, Item, Op, members
+from pipesat.problem.problem import Problem
 from pipesat.problem.rules import inputs_of
 from pipesat.schedule.linear_order import LinearOrder
+from pipesat.schedule.schedule import Order, Schedule
 from pipesat.schedule.timing import earliest_ends, linearize
-
-if TYPE_CHECKING:
-    from pipesat.problem.problem import Problem
-    from pipesat.schedule.schedule import Order, Schedule
 
 StepKind: TypeAlias = Literal[
     "RecvActivations",

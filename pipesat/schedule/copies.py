@@ -23,16 +23,14 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pipesat.problem.ops import Copy, Unreadable, members
+from pipesat.problem.problem import Problem
 from pipesat.problem.rules import copied_amount, memory_change, offload_of
 from pipesat.schedule.deadlock import sequenced
 from pipesat.schedule.linear_order import LinearOrder
-
-if TYPE_CHECKING:
-    from pipesat.problem.problem import Problem
-    from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.schedule import Schedule
 
 
 class Trip(NamedTuple):

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from pipesat.core.errors import Deadlock
 from pipesat.problem.ops import Event, Item, Op, members
+from pipesat.problem.problem import Problem
 from pipesat.problem.rules import inputs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pipesat.problem.problem import Problem
-    from pipesat.schedule.schedule import Order
-
+from pipesat.schedule.schedule import Order
 
 NodeT = TypeVar("NodeT", bound=Hashable)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipesat.core.amounts import (
     bytes_of,
@@ -14,11 +14,9 @@ from pipesat.core.amounts import (
 )
 from pipesat.core.claims import percent, ratio, uneven
 from pipesat.problem.ops import Unreadable, members
+from pipesat.problem.problem import Problem
 from pipesat.schedule.metrics import mode_counts, peak_memory, useful_loads
-
-if TYPE_CHECKING:
-    from pipesat.problem.problem import Problem
-    from pipesat.schedule.schedule import Objective, Schedule
+from pipesat.schedule.schedule import Objective, Schedule
 
 
 def records_of(problem: Problem, schedule: Schedule) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pipesat.compare.best_known import Comparison
 from pipesat.compare.explore.known import Known
@@ -26,11 +26,9 @@ from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.claims import Standing
 from pipesat.core.errors import BadInput, PipesatError
 from pipesat.core.progress import being_done
+from pipesat.problem.problem import Problem
 from pipesat.runtimes import EXPORTERS
-
-if TYPE_CHECKING:
-    from pipesat.problem.problem import Problem
-    from pipesat.schedule.result import Improvement
+from pipesat.schedule.result import Improvement
 
 Answer: TypeAlias = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pipesat.compare.model_costs import SIZES, given
 from pipesat.core.amounts import rate
@@ -17,12 +17,10 @@ from pipesat.layers.from_profile import layers_of_document
 from pipesat.layers.layer import Layers
 from pipesat.layers.layers_file import LARGEST_FILE
 from pipesat.layers.pipeline import Pipeline, link_delay
+from pipesat.layers.profile.profile_file import Profile
 from pipesat.layers.stages import problem_with_recompute
 from pipesat.problem.building import Backward, make
 from pipesat.problem.problem import FORMAT, Problem
-
-if TYPE_CHECKING:
-    from pipesat.layers.profile.profile_file import Profile
 
 MOST_OPS: Final = 50_000
 """Of a problem on the page: all hand-written schedules are then there within seconds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,10 +19,7 @@ from pipesat.core.names import named
 from pipesat.heuristics import BASELINES
 from pipesat.problem.lengths import Factors
 from pipesat.problem.plain_problems import without_modes
-from pipesat.problem.problem import Route
-
-if TYPE_CHECKING:
-    from pipesat.problem.problem import Problem
+from pipesat.problem.problem import Problem, Route
 
 _ROUNDS: Final = 60
 _PATIENCE: Final = 120  # rounds in vain, at most, before sequences change places at random

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,17 +22,15 @@ from pipesat.compare.replicas.dealer import (
 from pipesat.compare.replicas.judge import replica_violations
 from pipesat.compare.replicas.least_times import bound_of_any, bound_of_schedule
 from pipesat.compare.replicas.replay import costs_of_lengths, costs_of_list
+from pipesat.core.arrays import Ints
 from pipesat.core.atomic import digest
 from pipesat.core.errors import BadInput, Contradiction, Infeasible
 from pipesat.core.progress import doing
 from pipesat.problem.lengths import microbatches_from_lengths
 from pipesat.problem.microbatch_list import MOST_CLASSES
+from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import problem_text
-
-if TYPE_CHECKING:
-    from pipesat.core.arrays import Ints
-    from pipesat.problem.problem import Problem
-    from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.clock import Clock
 
 _CHECKED: Final = 5_000  # ops: the slowest replicas pass the checker, as many as have so many
 _RULES: Final = 0.3  # of the time, until the last rule of many sequences begins

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pipesat.check.checker import check
 from pipesat.compare.replicas.assignment import LARGEST, Assignment, parse_assignment
+from pipesat.core.arrays import Ints
 from pipesat.core.atomic import digest
 from pipesat.core.errors import BadInput, Violation, said_of
 from pipesat.core.strict_json import read_json
@@ -17,9 +17,6 @@ from pipesat.problem.lengths import read_lengths
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Objective
 from pipesat.schedule.timing import retime
-
-if TYPE_CHECKING:
-    from pipesat.core.arrays import Ints
 
 
 def check_assignment(

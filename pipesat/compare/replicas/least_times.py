@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from itertools import combinations, combinations_with_replacement
 from math import ceil, comb
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from pipesat.compare.replicas.deal import Load
 from pipesat.compare.replicas.replay import column
 from pipesat.core.arrays import Ints
 from pipesat.core.claims import Bound
+from pipesat.problem.problem import Problem
 from pipesat.solver.proof.place_prices import Prices, place_prices
-
-if TYPE_CHECKING:
-    from pipesat.compare.replicas.deal import Load
-    from pipesat.problem.problem import Problem
 
 _ERROR: Final = 1e-11  # of sums of floats, at most: rounding cannot lift a bound
 _MOST_OPS: Final = 2048  # of a replica in the programme: a few seconds

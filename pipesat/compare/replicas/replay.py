@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,15 +20,12 @@ from pipesat.core.settings import MOST_AMOUNT
 from pipesat.kernels.replicas import RouteOps, ends_in_cases, excess_in_cases
 from pipesat.problem.lengths import DEN, Factors, factors_of, microbatches_from_lengths
 from pipesat.problem.ops import KINDS, Op
-from pipesat.problem.problem import MicrobatchClass, Route
+from pipesat.problem.problem import Link, MicrobatchClass, Problem, Route, Stage
 from pipesat.problem.rules import inputs_of
 from pipesat.problem.stage import AMOUNTS, HELD, ONE, scaled
 from pipesat.schedule.arrays_of import arrays_of
+from pipesat.schedule.schedule import Order
 from pipesat.schedule.timing import linearize
-
-if TYPE_CHECKING:
-    from pipesat.problem.problem import Link, Problem, Stage
-    from pipesat.schedule.schedule import Order
 
 COLUMNS: Final = (*AMOUNTS, "delay F", "delay B")
 """What a microbatch costs, stage by stage: times, held amounts, delays to and from the next."""

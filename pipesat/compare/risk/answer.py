@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from pipesat.compare.hand_written import best_orders
+from pipesat.compare.result import Result
+from pipesat.compare.risk.noise import Noise, NoisyGain, Spread
 from pipesat.compare.risk.queues import LINKS, Links
 from pipesat.compare.schedules import valid_schedule
 from pipesat.core.amounts import share, time_text
@@ -16,14 +18,9 @@ from pipesat.core.claims import difference, percent
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import Seed, Within
 from pipesat.core.showing import Displayed, Facts, Table, table_of
-from pipesat.schedule.schedule import Objective
-
-if TYPE_CHECKING:
-    from pipesat.compare.result import Result
-    from pipesat.compare.risk.noise import Noise, NoisyGain, Spread
-    from pipesat.problem.ops import Phase
-    from pipesat.problem.problem import Problem
-    from pipesat.schedule.schedule import Order, Schedule
+from pipesat.problem.ops import Phase
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Objective, Order, Schedule
 
 OURS: Final = "schedule"
 NOISE: Final = "5%"

@@ -19,19 +19,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from pipesat.core.arrays import Floats, Ints
 from pipesat.core.errors import BadInput
 from pipesat.problem.ops import PHASE_OF, Phase, members
+from pipesat.problem.problem import Problem
 from pipesat.problem.rules import duration
 from pipesat.runtimes.steps import Transfer
 from pipesat.schedule.linear_order import LinearOrder
 from pipesat.schedule.schedule import Objective
 from pipesat.schedule.timing import earliest_ends
-
-if TYPE_CHECKING:
-    from pipesat.core.arrays import Floats, Ints
-    from pipesat.problem.problem import Problem
 
 PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
 _EXACT = 1 << 53

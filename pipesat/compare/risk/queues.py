@@ -22,17 +22,15 @@ earlier than with independent links, so no op does.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from pipesat.core.errors import NotApplicable
+from pipesat.problem.problem import Problem
 from pipesat.runtimes.steps import in_rounds, outgoing
 from pipesat.schedule.copies import offloads_anything
 from pipesat.schedule.linear_order import LinearOrder
 from pipesat.schedule.schedule import Order
 from pipesat.schedule.timing import linearize
-
-if TYPE_CHECKING:
-    from pipesat.problem.problem import Problem
 
 Links: TypeAlias = Literal["independent", "pair", "rank"]
 """How transfers queue: not at all, per unordered pair of ranks, or per rank."""

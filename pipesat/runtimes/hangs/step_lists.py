@@ -17,17 +17,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
 
 from pipesat.core.settings import OnTorch, RuleName
 from pipesat.problem.ops import Event, Op, Phase, members
+from pipesat.problem.problem import Problem
 from pipesat.problem.rules import inputs_of
 from pipesat.runtimes.steps import RankStep, StepKind, Steps
 from pipesat.schedule.deadlock import Spot, circle, stops
-
-if TYPE_CHECKING:
-    from pipesat.problem.problem import Problem
-
 
 WORDS: Final[dict[StepKind, str]] = {
     "SendActivations": "SEND_F",

@@ -7,7 +7,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from pipesat.core.claims import plural
 from pipesat.core.errors import BadInput, NotApplicable
@@ -16,6 +17,7 @@ from pipesat.core.showing import Displayed, Facts
 from pipesat.core.strict_json import read_text
 from pipesat.core.torch_releases import release_for
 from pipesat.problem.ops import Event, members
+from pipesat.problem.problem import Problem
 from pipesat.runtimes.hangs.step_lists import (
     RULE_OF,
     RULES,
@@ -34,13 +36,7 @@ from pipesat.runtimes.steps import RankStep, Steps, computed, late_steps, lowere
 from pipesat.runtimes.torch.companions import Companions, own_words
 from pipesat.runtimes.torch.csv_file import LARGEST_FILE
 from pipesat.runtimes.torch.lint import WAIT, parse_cell
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pipesat.problem.problem import Problem
-    from pipesat.schedule.schedule import Order, Schedule
-
+from pipesat.schedule.schedule import Order, Schedule
 
 _DROPPED: Final = (
     "it comes after the backward of that microbatch, in which torch drops the activation: sending "
