@@ -195,8 +195,7 @@ class Asked:
 def listing(name: str, text: str, answer: Callable[[], Displayed]) -> click.Option:
     """Return a flag that prints an answer and ends the command, whatever else is given."""
 
-    def shown(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-        del param
+    def shown(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         if wanted:
             from pipesat.cli.terminal import print_answer
 

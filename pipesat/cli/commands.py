@@ -79,9 +79,8 @@ class Command(click.Command):
         """Return the help, whose lines are not broken within options."""
         return super().get_help(ctx).replace(_HYPHEN, "-")
 
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_help_text(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the paragraphs."""
-        del ctx
         formatter.write_paragraph()
         with formatter.indentation():
             formatter.write_text(inspect.cleandoc(self.help or "").replace("-", _HYPHEN))
@@ -131,9 +130,8 @@ class Group(click.Group):
         names = [name for panel in panels.values() for name in panel]
         self.commands: dict[str, Any] = dict.fromkeys(names)
 
-    def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command | None:
+    def get_command(self, _: click.Context | None, cmd_name: str) -> click.Command | None:
         """Return a command, which is imported now."""
-        del ctx
         if cmd_name in self.commands and self.commands[cmd_name] is None:
             home = next(panel[cmd_name] for panel in self.panels.values() if cmd_name in panel)
             module, _, attribute = home.partition(":")
@@ -141,9 +139,8 @@ class Group(click.Group):
             self.commands[cmd_name] = getattr(found, attribute or cmd_name)
         return self.commands.get(cmd_name)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, _: click.Context) -> list[str]:
         """Return the names in the order of the help."""
-        del ctx
         return [*self.commands]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -142,8 +142,7 @@ class Option(click.Option):
 def settings(name: str, text: str) -> Option:
     """Return an option that has no value of its own: ``--shape length=4096,batch=2``."""
 
-    def nothing_else(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-        del ctx
+    def nothing_else(_: click.Context, param: click.Parameter, value: str | None) -> None:
         if value is not None and isinstance(param, Option):
             keys = ", ".join(param.members)
             raise BadInput(f"expected values of {keys}", where=f"--{name}", value=value)
@@ -200,9 +199,8 @@ class AnnotatedValue(click.ParamType):  # type: ignore[type-arg]
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, _: click.Context | None) -> Any:
         """Return what the function is called with: of a list, the values given here."""
-        del ctx
         each = self.wanted.each
         one = self.wanted if each is None else each
         if not isinstance(value, str):
@@ -392,11 +390,10 @@ def grouped(
     return found
 
 
-def writable(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+def writable(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
     """Refuse a file that cannot be written, before any work."""
     from pipesat.core.atomic import require_writable
 
-    del ctx, param
     if path is not None:
         require_writable(path)
     return path

@@ -45,8 +45,7 @@ def end_quietly() -> Callable[[], None]:
     """Let signals end this process without a word; call what is returned when a command begins."""
     running = False
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        del frame
+    def handle(number: int, _: FrameType | None) -> None:
         if not running:
             os._exit(128 + number)
         signal.signal(number, signal.SIG_DFL)  # a second one kills as usual
@@ -130,8 +129,7 @@ class Interrupts:
         for number, handler in self.previous.items():
             signal.signal(number, handler)
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        del frame
+    def _handle(self, number: int, _: FrameType | None) -> None:
         self.received = number
         self.stop.set()
         signal.signal(number, signal.SIG_DFL)

@@ -153,8 +153,7 @@ def placed(
         told, own = inspect.signature(made), inspect.signature(named)
 
         @wraps(named)
-        def of_class(cls: Any, *args: P.args, **given: P.kwargs) -> Problem:
-            del cls
+        def of_class(_: Any, *args: P.args, **given: P.kwargs) -> Problem:
             for key in given.keys() - told.parameters.keys():
                 near = hint(key, told.parameters)
                 near = "; recomputation is one of the `modes`" if "comput" in key else near

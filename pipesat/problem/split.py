@@ -123,8 +123,7 @@ def squares(ends: Ints, most: int) -> StageCost:
     They are rounded to parts of ``most``, so that sums are exact.
     """
 
-    def cost(a: Ints, b: Ints, stage: int = 0) -> Ints:
-        del stage
+    def cost(a: Ints, b: Ints, _: int) -> Ints:
         load = (ends[b] - ends[a]) / max(1, most)
         return np.where(load <= 1, np.rint(_SQUARES * load**2).astype(np.int64), FORBIDDEN)
 

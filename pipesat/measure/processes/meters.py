@@ -174,8 +174,7 @@ class _Watch(TorchDispatchMode):
         super().__init__()
         self.meter = meter
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        del types
+    def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         self.meter.add_all(x for x in tree_iter(made) if isinstance(x, torch.Tensor))
         return made
