@@ -33,6 +33,7 @@ from pipesat.advise.table_rows import SEARCHED, Row, best_of, rank, row_of, ship
 from pipesat.compare.hand_written import baseline
 from pipesat.core.claims import Tried
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.grouping import grouped
 from pipesat.core.progress import doing
 from pipesat.core.settings import OneRoutePlacement
 from pipesat.kernels.arrays import Coded, ProblemArrays
@@ -80,9 +81,7 @@ class Setting(NamedTuple):
 
 def counted(settings: Mapping[Setting, bool], by: Literal["name", "family"]) -> dict[str, Tried]:
     """Return how many settings of each schedule, or family, were tried."""
-    found: dict[str, list[bool]] = {}
-    for setting, tried in settings.items():
-        found.setdefault(getattr(setting, by), []).append(tried)
+    found = grouped((getattr(setting, by), tried) for setting, tried in settings.items())
     return {name: Tried(name, sum(one), len(one)) for name, one in found.items()}
 
 

@@ -15,6 +15,7 @@ from operator import add
 
 from pipesat.bounds.device_terms import Crossing, DeviceTerms, Work
 from pipesat.bounds.feasibility import certain_activations
+from pipesat.core.grouping import grouped
 from pipesat.problem.plain_problems import least_problem, of_each_class
 from pipesat.problem.problem import Problem, once
 from pipesat.problem.rules import link_delay, round_trip
@@ -53,10 +54,8 @@ def _sums(times: Sequence[int], delays: Sequence[int]) -> list[int]:
 
 def places_of(problem: Problem, stages: Sequence[int], entry: int = 0) -> dict[int, list[int]]:
     """Return the places of each device's stages on a route, from ``entry`` on."""
-    devices: dict[int, list[int]] = {}
-    for place in range(entry, len(stages)):
-        devices.setdefault(problem.stages[stages[place]].device, []).append(place)
-    return devices
+    places = range(entry, len(stages))
+    return grouped((problem.stages[stages[place]].device, place) for place in places)
 
 
 def passages(

@@ -16,6 +16,7 @@ from pipesat.core.amounts import time_cell, time_text, unit_of_cells
 from pipesat.core.arguments import public
 from pipesat.core.claims import percent
 from pipesat.core.errors import BadInput, NotApplicable, Note
+from pipesat.core.grouping import in_rows
 from pipesat.core.settings import RuleChoice
 from pipesat.core.showing import Displayed, Facts, Table, ranges, table_of
 from pipesat.schedule.metrics import Metrics, measure
@@ -245,10 +246,9 @@ class ShownSchedule(Displayed):
         for number, route in enumerate(self.problem.routes):
             if route.classes is None:
                 continue
-            members: dict[str, list[int]] = {kind.name: [] for kind in route.definitions}
-            for microbatch, kind in enumerate(route.classes):
-                members[route.definitions[kind].name].append(microbatch)
-            named = [f"{name} {ranges(numbers)}" for name, numbers in members.items()]
+            classes = zip(route.classes, range(route.microbatches), strict=True)
+            members = zip(route.definitions, in_rows(len(route.definitions), classes), strict=True)
+            named = [f"{kind.name} {ranges(numbers)}" for kind, numbers in members]
             left = len(named) - MOST_CLASSES
             said = "; ".join(named[:MOST_CLASSES]) + (f"; {left} more" if left > 0 else "")
             where = f" of route {number}" if len(self.problem.routes) > 1 else ""

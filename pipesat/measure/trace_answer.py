@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipesat.core.amounts import rounded_down
 from pipesat.core.claims import at_most, percent, plural
 from pipesat.core.folder import MORE, write_folder
+from pipesat.core.grouping import grouped
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.measure.timeline.trace_problem import COUNTED
 from pipesat.problem.ops import KINDS, Kind
@@ -217,9 +217,7 @@ class TraceAnswer(Displayed):
         found, best = more.value or self._ran, self.result.value or self._ran
         if self._gain(more) - self.gain <= _NOTHING:
             return f"{self._best(more)}: {percent(1 - found / best)} less than the best order"
-        needs = defaultdict[int, list[str]](list)
-        for device, extra in enumerate(self.added):
-            needs[extra].append(str(device))
+        needs = grouped((extra, str(device)) for device, extra in enumerate(self.added))
         places = [
             f"{extra} on {plural(len(on), 'rank')} {', '.join(on)}"
             for extra, on in sorted(needs.items())

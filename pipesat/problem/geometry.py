@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.grouping import in_rows
 from pipesat.core.settings import OneRoutePlacement, Placement
 from pipesat.problem.problem import Problem
 
@@ -64,10 +65,7 @@ class Geometry:
     @cached_property
     def stages_on(self) -> tuple[tuple[int, ...], ...]:
         """Stages of every device, in order."""
-        on: list[list[int]] = [[] for _ in range(self.devices)]
-        for stage, home in enumerate(self.homes):
-            on[home].append(stage)
-        return tuple(map(tuple, on))
+        return in_rows(self.devices, zip(self.homes, range(len(self.homes)), strict=True))
 
     @property
     def parts(self) -> int:

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from pipesat.core.arguments import public
 from pipesat.core.frozen import FrozenDict, changed, frozen
+from pipesat.core.grouping import in_rows
 from pipesat.core.settings import MicrobatchOrder, ModeChoice
 from pipesat.problem.building import (
     Amounts,
@@ -531,13 +532,13 @@ class Problem:
     @cached_property
     def before(self) -> tuple[tuple[int, ...], ...]:
         """Stages with an edge to each stage."""
-        return _ends_at(len(self.stages), (edge for route in self.routes for edge in route.edges))
+        turned = ((b, a) for route in self.routes for a, b in route.edges)
+        return in_rows(len(self.stages), turned)
 
     @cached_property
     def after(self) -> tuple[tuple[int, ...], ...]:
         """Stages that each stage has an edge to."""
-        turned = ((b, a) for route in self.routes for a, b in route.edges)
-        return _ends_at(len(self.stages), turned)
+        return in_rows(len(self.stages), (edge for route in self.routes for edge in route.edges))
 
     @cached_property
     def previous(self) -> tuple[int | None, ...]:
@@ -569,11 +570,8 @@ class Problem:
     @cached_property
     def stages_on(self) -> tuple[tuple[int, ...], ...]:
         """Stages of each device, in route order (routes one after the other)."""
-        homes: list[list[int]] = [[] for _ in self.devices]
-        for route in self.routes:
-            for stage in route.stages:
-                homes[self.stages[stage].device].append(stage)
-        return tuple(map(tuple, homes))
+        stages = (stage for route in self.routes for stage in route.stages)
+        return in_rows(len(self.devices), ((self.stages[s].device, s) for s in stages))
 
     @cached_property
     def answers(self) -> dict[tuple[Hashable, ...], Any]:
@@ -725,14 +723,6 @@ class Problem:
     def device_name(self, device: int) -> str:
         """Name of a device for messages: its own, or ``device 3``."""
         return self.devices[device].name or f"device {device}"
-
-
-def _ends_at(stages: int, edges: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
-    """By stage, where the edges that end there begin."""
-    found: list[list[int]] = [[] for _ in range(stages)]
-    for begin, end in edges:
-        found[end].append(begin)
-    return tuple(map(tuple, found))
 
 
 def _only(stages: tuple[int, ...]) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from pipesat.core.grouping import grouped
 from pipesat.core.showing import ranges, sentences
 from pipesat.problem.stage import AMOUNTS, HELD, Stage
 
@@ -55,10 +56,8 @@ class Remark(NamedTuple):
 
 def text_of(remarks: Sequence[Remark]) -> str:
     """Return all remarks as sentences, those of many stages alike as one."""
-    alike: dict[tuple[str, ...], list[Remark]] = {}
-    for one in remarks:
-        key = one.what, one.within.partition(" ")[0], one.fact
-        alike.setdefault(key, []).append(one)
+    keys = ((one.what, one.within.partition(" ")[0], one.fact) for one in remarks)
+    alike = grouped(zip(keys, remarks, strict=True))
     return sentences(map(_line, alike.values()))
 
 
@@ -85,9 +84,8 @@ def _names(within: Sequence[str]) -> str:
 
 def documents_of(remarks: Iterable[Remark]) -> list[dict[str, int | str | None]]:
     """Return ``remarks`` of a JSON document: one for each statement."""
-    found: dict[tuple[str, str], list[Remark]] = {}
-    for one in remarks:  # an entry of a file may be many layers
-        found.setdefault((one.path, one.fact), []).append(one)
+    # an entry of a file may be many layers
+    found = grouped(((one.path, one.fact), one) for one in remarks)
     return [
         {"path": path, "value": alike[0].value, "text": _line(alike)}
         for (path, _), alike in found.items()

@@ -23,12 +23,12 @@ the consumer, it stands where it delays least.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from pipesat.core.grouping import grouped
 from pipesat.problem.ops import Event, Item, Op, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import inputs_of
@@ -123,16 +123,14 @@ def late_steps(problem: Problem, order: Order) -> Steps:
     order its receiver will want them.
     """
     linear = linearize(problem, order)
-    before: dict[int, list[RankStep]] = defaultdict(list)
-    after: dict[int, list[RankStep]] = defaultdict(list)
-    for transfer in _transfers(problem, linear):
-        before[transfer.consumer].append(transfer.receive)
-        after[transfer.producer].append(transfer.send)
+    transfers = list(_transfers(problem, linear))
+    before = grouped((transfer.consumer, transfer.receive) for transfer in transfers)
+    after = grouped((transfer.producer, transfer.send) for transfer in transfers)
     steps: list[list[RankStep]] = [[] for _ in problem.devices]
     for number, (device, item) in enumerate(zip(linear.device, linear.item, strict=True)):
         written = sorted(members(item), key=lambda op: op.kind != "F")
         posts = (
-            sorted(of[number], key=lambda step: written.index(members(step.item)[0]))
+            sorted(of.get(number, ()), key=lambda step: written.index(members(step.item)[0]))
             for of in (before, after)
         )
         receives, sends = posts
@@ -209,10 +207,8 @@ class Transfer(NamedTuple):
 
 def outgoing(problem: Problem, linear: LinearOrder) -> dict[int, list[Transfer]]:
     """Per producing item, its transfers; a pair sends its forward's result first, as in torch."""
-    found: dict[int, list[Transfer]] = defaultdict(list)
-    for transfer in sorted(_transfers(problem, linear), key=lambda one: one.gives.kind != "F"):
-        found[transfer.producer].append(transfer)
-    return found
+    transfers = sorted(_transfers(problem, linear), key=lambda one: one.gives.kind != "F")
+    return grouped((transfer.producer, transfer) for transfer in transfers)
 
 
 def _transfers(problem: Problem, linear: LinearOrder) -> Iterator[Transfer]:

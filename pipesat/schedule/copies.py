@@ -20,11 +20,12 @@ backward suffices here, whatever the times are. Times come from the pass that ti
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from pipesat.core.grouping import grouped, in_rows
 from pipesat.problem.ops import Copy, Unreadable, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import copied_amount, memory_change, offload_of
@@ -141,9 +142,8 @@ def with_copies(
         How many copies out an L allows for before it, on a channel that both directions share.
     """
     graph = CopyGraph(problem, sequence)
-    trips: list[list[Trip]] = [[] for _ in problem.devices]
-    for trip in graph.trips.values():
-        trips[problem.stages[trip.stage].device].append(trip)
+    devices = ((problem.stages[trip.stage].device, trip) for trip in graph.trips.values())
+    trips = in_rows(len(problem.devices), devices)
     builders = [_Builder(graph, device, own, ends, lead) for device, own in enumerate(trips)]
     order: list[int] = []
     place = []
@@ -180,9 +180,7 @@ class _Builder:
         self.trips = sorted(trips, key=lambda trip: trip.backward)
         self.targets = self._targets(lead if data.copy_channels == 1 else 0)
         self.places = self._places()
-        self.starting: dict[int, list[Trip]] = defaultdict(list)  # by the item of F
-        for trip in self.trips:
-            self.starting[trip.forward].append(trip)
+        self.starting = grouped((trip.forward, trip) for trip in self.trips)  # by the item of F
         self.waiting: deque[Trip] = deque()  # out copies that have no place on the channel yet
         self.ended: deque[Trip] = deque()  # out copies on the channel that no one waits for yet
         self.held = 0

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipesat.core.arguments import public
+from pipesat.core.grouping import grouped
 from pipesat.problem.ops import KINDS, Copy, Event, Item, Op, Pair, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import copied_amount, duration, inputs_of, kept, memory_change
@@ -195,10 +196,9 @@ def _device_time(
     if not row:
         return DeviceTime(0, makespan, 0, 0, 0, 0)
     capacity = problem.devices[device].memory
-    waiting: dict[int, list[Op]] = {}  # per stage, forwards that have not run, last one first
-    for op in (op for timed in reversed(row) for op in members(timed.item)):  # type: ignore[arg-type]
-        if op.kind == "F":
-            waiting.setdefault(op.stage, []).append(op)
+    ops = (op for timed in reversed(row) for op in members(timed.item))  # type: ignore[arg-type]
+    # per stage, forwards that have not run, last one first
+    waiting = grouped((op.stage, op) for op in ops if op.kind == "F")
     parts = {"input": 0, "memory": 0, "unforced": 0}
     free_at = row[0].start
     for timed in row:

@@ -7,12 +7,13 @@ shows once it has been repeated a few times.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 
+from pipesat.core.grouping import grouped
 from pipesat.problem.problem import Problem, Route
 from pipesat.schedule.microbatch_order import Permutation, permuted, relabelled
 from pipesat.schedule.schedule import Objective, Order, Schedule
@@ -104,9 +105,8 @@ def _evenly(problem: Problem) -> list[int]:
 
 def _alternating(route: Route, one: int) -> Sequence[int]:
     """Return a route's microbatches in rounds of ``one``, each with as many of every class."""
-    own: defaultdict[int, list[int]] = defaultdict(list)
-    for number, of_class in enumerate(route.classes or [0] * route.microbatches):
-        own[of_class].append(number)
+    classes = route.classes or [0] * route.microbatches
+    own = grouped(zip(classes, range(route.microbatches), strict=True))
     rounds = route.microbatches // one
     shares = (
         [n[len(n) * r // rounds : len(n) * (r + 1) // rounds] for n in own.values()]

@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 
 from ortools.sat.python import cp_model
 
+from pipesat.core.grouping import grouped
 from pipesat.problem.ops import Op, Phase
 from pipesat.problem.problem import Problem, Route
 from pipesat.problem.rules import waits_for
@@ -51,10 +52,8 @@ def chains(problem: Problem, stage: int, phase: Phase) -> list[list[int]]:
     if ordered and problem.order == "given":
         return [in_turn(route, phase, range(route.microbatches))]
     if ordered and route.slices > 1:
-        whole: dict[tuple[int, ...], list[int]] = {}
-        for microbatch in range(route.microbatches):
-            kind = route.classes_in(microbatch // route.slices)
-            whole.setdefault(kind, []).append(microbatch)
+        numbers = range(route.microbatches)
+        whole = grouped((route.classes_in(number // route.slices), number) for number in numbers)
         return [in_turn(route, phase, own) for own in whole.values()]
     return classes_of(route)
 
@@ -66,10 +65,8 @@ def classes_of(route: Route) -> list[list[int]]:
     """
     if route.slices == 1 and route.classes is None:
         return [list(range(route.microbatches))]
-    found: dict[object, list[int]] = {}
-    for microbatch in range(route.microbatches):
-        found.setdefault(kind_of(route, microbatch), []).append(microbatch)
-    return list(found.values())
+    numbers = range(route.microbatches)
+    return list(grouped((kind_of(route, number), number) for number in numbers).values())
 
 
 def kind_of(route: Route, microbatch: int) -> tuple[int, tuple[int, ...]]:
@@ -125,9 +122,7 @@ def add_turns(cp: cp_model.CpModel, problem: Problem) -> Turns:
     for number, route in enumerate(problem.routes):
         turns.slices[number] = route.slices
         count = route.microbatches // route.slices if route.classes is not None else 0
-        alike: dict[tuple[int, ...], list[int]] = {}
-        for sequence in range(count):
-            alike.setdefault(route.classes_in(sequence), []).append(sequence)
+        alike = grouped((route.classes_in(sequence), sequence) for sequence in range(count))
         for one, other in combinations(range(count), 2):
             if route.classes_in(one) != route.classes_in(other):
                 turns.literals[number, one, other] = cp.new_bool_var(f"{one} before {other}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pipesat.core.arrays import Ints
+from pipesat.core.grouping import grouped
 
 if TYPE_CHECKING:
     from pipesat.compare.replicas.replay import Replay
@@ -114,10 +115,8 @@ class Deal:
     @property
     def replicas(self) -> list[list[list[int]]]:
         """Sequences by replica and microbatch, in the order in which they enter."""
-        found: list[list[int]] = [[] for _ in range(self.load.count)]
-        for sequence, microbatch in enumerate(self.where.tolist()):
-            found[microbatch].append(sequence)
-        return [[found[number] for number in row] for row in self.order.tolist()]
+        found = grouped(zip(self.where.tolist(), range(len(self.where)), strict=True))
+        return [[found.get(number, []) for number in row] for row in self.order.tolist()]
 
 
 def deal_of(load: Load, replicas: Sequence[Sequence[Sequence[int]]]) -> Deal:

@@ -16,6 +16,7 @@ import numpy as np
 from pipesat.compare.replicas.deal import Load
 from pipesat.core.arrays import Ints
 from pipesat.core.errors import NotApplicable
+from pipesat.core.grouping import in_rows
 
 Replicas: TypeAlias = list[list[list[int]]]
 
@@ -162,12 +163,16 @@ def differencing(work: Ints, parts: int, *, equal: bool) -> list[list[int]]:
         place = np.empty(parts, dtype=np.int64)
         place[rank] = part_of.pop(number)
         part_of[one], part_of[other] = place, place[::-1]
-    found: list[list[int]] = [[] for _ in range(parts)]
-    for number, own in enumerate(order.reshape(-1, size).tolist()):
-        for member, part in zip(own, part_of[number].tolist(), strict=False):
-            if member >= 0:
-                found[part].append(member)
-    return found
+    found = in_rows(
+        parts,
+        (
+            (part, member)
+            for number, own in enumerate(order.reshape(-1, size).tolist())
+            for member, part in zip(own, part_of[number].tolist(), strict=False)
+            if member >= 0
+        ),
+    )
+    return [*map(list, found)]
 
 
 def _descending(values: Ints) -> Ints:

@@ -16,6 +16,7 @@ import numpy as np
 
 from pipesat.core.arrays import Floats, Ints
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.grouping import in_rows
 from pipesat.core.settings import MOST_AMOUNT
 from pipesat.kernels.replicas import RouteOps, ends_in_cases, excess_in_cases
 from pipesat.problem.lengths import DEN, Factors, factors_of, microbatches_from_lengths
@@ -51,9 +52,8 @@ class Replay:
             raise NotApplicable("it runs pairs or copies, which are not timed over replicas")
         self.places = problem.routes[0].microbatches
         self.ops: list[Op] = [*sequence.item]  # type: ignore[list-item]
-        rows: list[list[int]] = [[] for _ in problem.devices]
-        for number, device in enumerate(sequence.device):
-            rows[device].append(number)
+        numbers = zip(sequence.device, range(len(self.ops)), strict=True)
+        rows = in_rows(len(problem.devices), numbers)
         self.last = np.array([row[-1] + 1 for row in rows if row])
         self.slacks = [
             (device.slack, row)

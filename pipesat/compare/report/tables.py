@@ -22,6 +22,7 @@ from pipesat.core.amounts import (
     rounded_up,
     time_text,
 )
+from pipesat.core.grouping import grouped
 from pipesat.core.showing import Column, Facts, Table, ranges
 from pipesat.problem.ops import Op
 from pipesat.problem.problem import Problem
@@ -125,10 +126,8 @@ def left_out(case: Comparison) -> list[tuple[str, list[str]]]:
 
 def stages(problem: Problem) -> Table:
     """Return the table of costs, equal stages together."""
-    alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    for op in one_of_each(problem):
-        if op.kind == "F":
-            alike.setdefault(tuple(_costs(problem, op).items()), []).append(op.stage)
+    forwards = (op for op in one_of_each(problem) if op.kind == "F")
+    alike = grouped((tuple(_costs(problem, op).items()), op.stage) for op in forwards)
     lines = sorted(alike.items(), key=lambda line: line[1][0])  # stage by stage
     names = dict.fromkeys(name for costs in alike for name, _ in costs)
     rows = [

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean, median
 from typing import Any
 
 from pipesat.core.claims import difference, percent
+from pipesat.core.grouping import grouped
 from pipesat.draw.gantt import gantt_figure
 from pipesat.measure.timeline.observed import gaps_of, measured_delays
 from pipesat.problem.ops import KINDS, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import duration
-from pipesat.runtimes.timeline import FITTED, TOY_SOURCE, Ran, Timeline
+from pipesat.runtimes.timeline import FITTED, TOY_SOURCE, Timeline
 from pipesat.schedule.schedule import Schedule
 from pipesat.schedule.timing import time_order
 
@@ -115,11 +115,11 @@ def compare(problem: Problem, timeline: Timeline) -> AgainstPrediction:
 
 
 def _kinds(problem: Problem, timeline: Timeline) -> tuple[KindRow, ...]:
-    alike: dict[tuple[int, tuple[int, ...]], list[Ran]] = defaultdict(list)
-    for step in timeline.steps:
-        for device, ran in step:
-            ran_as = sorted(KINDS.index(op.kind) for op in members(ran.item))
-            alike[device, tuple(ran_as)].append(ran)
+    alike = grouped(
+        ((device, tuple(sorted(KINDS.index(op.kind) for op in members(ran.item)))), ran)
+        for step in timeline.steps
+        for device, ran in step
+    )
     rows = []
     for (device, kinds), own in sorted(alike.items(), key=lambda entry: entry[0]):
         took = sorted(ran.end - ran.start for ran in own)

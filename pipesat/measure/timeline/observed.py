@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+from pipesat.core.grouping import grouped
 from pipesat.problem.ops import Event, Item, Kind, Op, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import inputs_of
@@ -77,10 +77,8 @@ def delays_seen(problem: Problem, timeline: Timeline) -> Iterator[tuple[Op, int,
 
 def measured_delays(problem: Problem, timeline: Timeline) -> dict[LinkKey, list[float]]:
     """Return the delays that were seen, by link."""
-    delays: dict[LinkKey, list[float]] = defaultdict(list)
-    for op, sender, delay in delays_seen(problem, timeline):
-        delays[sender, op.stage].append(delay)
-    return dict(delays)
+    seen = delays_seen(problem, timeline)
+    return grouped(((sender, op.stage), delay) for op, sender, delay in seen)
 
 
 def places_of(step: TrainingStep) -> dict[Event, Ran]:

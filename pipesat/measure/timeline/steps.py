@@ -15,6 +15,7 @@ from statistics import median
 from typing import Final, TypeAlias
 
 from pipesat.core.errors import BadInput, said_of
+from pipesat.core.grouping import grouped, in_rows
 from pipesat.measure.timeline.readers.rows import Trace, TraceRow
 from pipesat.problem.geometry import ONE_ROUTE, Geometry
 from pipesat.problem.ops import KINDS, Kind, Op
@@ -118,12 +119,14 @@ def steps_of(trace: Trace) -> WholeSteps:
 
 def _steps(trace: Trace) -> WholeSteps:
     ranks = _ranks(trace)
-    groups: dict[tuple[int, int, int], list[TraceRow]] = defaultdict(list)
-    for row in _with_iterations(trace):
-        groups[row.replica, row.iteration or 0, row.rank].append(row)
-    numbered: dict[tuple[int, int], list[TraceRow]] = defaultdict(list)
-    for (*key, _), rows in groups.items():
-        numbered[key[0], key[1]] += _numbered(trace, rows, ranks)
+    groups = grouped(
+        ((row.replica, row.iteration or 0, row.rank), row) for row in _with_iterations(trace)
+    )
+    numbered = grouped(
+        ((replica, iteration), row)
+        for (replica, iteration, _), rows in groups.items()
+        for row in _numbered(trace, rows, ranks)
+    )
     named, homes = _named(trace, numbered, ranks)
     wanted, _ = Counter(map(frozenset, named.values())).most_common(1)[0]
     _require_whole(wanted, homes)
@@ -158,9 +161,8 @@ def _ranks(trace: Trace) -> int:
         if row.end < row.start:
             long = f"{row.end - row.start:g} us, expected no negative time"
             raise BadInput(f"{row.kind} at {row.start:g} us on rank {row.rank} takes {long}")
-    held: dict[int, set[int]] = defaultdict(set)
-    for row in trace.rows:
-        held[row.replica].add(row.rank)
+    ranks = grouped((row.replica, row.rank) for row in trace.rows)
+    held = {replica: {*own} for replica, own in ranks.items()}
     most = max(held.values(), key=len)
     if len(most) < 2 or most != {*range(len(most))}:
         said = "of one rank only" if len(most) == 1 else f"of ranks {sorted(most)} only"
@@ -178,9 +180,7 @@ def _by_time(row: TraceRow) -> tuple[float, float]:
 
 def _with_iterations(trace: Trace) -> Iterator[TraceRow]:
     """Yield the rows with their iterations: where not said, each begins with the same forward."""
-    ranks: dict[tuple[int, int], list[TraceRow]] = defaultdict(list)
-    for row in trace.rows:
-        ranks[row.replica, row.rank].append(row)
+    ranks = grouped(((row.replica, row.rank), row) for row in trace.rows)
     if all(row.iteration is not None for row in trace.rows):
         yield from trace.rows
         return
@@ -292,10 +292,8 @@ def _step(
 ) -> ReplicaStep:
     """Put a step together: nothing overlaps, nothing starts before its input is there."""
     at = {op: (row.start, row.end) for op, row in found.items()}
-    rows: list[list[Op]] = [[] for _ in range(max(homes) + 1)]
-    for op in sorted(at, key=lambda op: (at[op], KINDS.index(op.kind))):
-        rows[homes[op.stage]].append(op)
-    order = tuple(map(tuple, rows))
+    ops = sorted(at, key=lambda op: (at[op], KINDS.index(op.kind)))
+    order = in_rows(max(homes) + 1, ((homes[op.stage], op) for op in ops))
     if not trace.timed:
         return ReplicaStep(replica, iteration, at, order)
     joint: dict[Op, list[Op]] = {}
@@ -316,13 +314,12 @@ def _step(
 
 def _cut(row: Sequence[Op], at: dict[Op, tuple[float, float]]) -> dict[Op, list[Op]]:
     """Cut ranges of several ops in proportion to what each takes alone; return these ops."""
-    joint: dict[tuple[float, float], list[Op]] = defaultdict(list)
-    alone: dict[tuple[int, Kind], list[float]] = defaultdict(list)
-    for op in row:
-        joint[at[op]].append(op)
-    for (start, end), ops in joint.items():
-        if len(ops) == 1:
-            alone[ops[0].stage, ops[0].kind].append(end - start)
+    joint = grouped((at[op], op) for op in row)
+    alone = grouped(
+        ((op.stage, op.kind), end - start)
+        for (start, end), (op, *others) in joint.items()
+        if not others
+    )
     for (start, end), ops in joint.items():
         known = [alone.get((op.stage, op.kind)) for op in ops]
         shares = [1.0 if None in known else median(own or [1.0]) for own in known]
@@ -384,9 +381,7 @@ def _one_clock(
 
 def _warm_ups(steps: Sequence[ReplicaStep]) -> dict[int, float]:
     """Return the first iterations that took longer than all later ones, by their ratio."""
-    lengths: dict[int, list[float]] = defaultdict(list)
-    for step in steps:
-        lengths[step.iteration].append(step.length)
+    lengths = grouped((step.iteration, step.length) for step in steps)
     found = {}
     typical = [(number, median(lengths[number])) for number in sorted(lengths)]
     for place, (number, length) in enumerate(typical[:-1]):

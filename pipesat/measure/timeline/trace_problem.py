@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,6 +13,7 @@ import numpy as np
 from pipesat.core.amounts import in_unit, unit_for
 from pipesat.core.arrays import Floats
 from pipesat.core.errors import BadInput, Deadlock, said_of
+from pipesat.core.grouping import grouped
 from pipesat.heuristics import BASELINES
 from pipesat.kernels.timing import last_ends
 from pipesat.measure.timeline.steps import WholeSteps, inputs_of
@@ -219,9 +219,7 @@ Replay = Callable[..., Floats]
 def replay_of(costs: TraceCosts) -> Replay:
     """Return what times all steps again, as early as possible: those of one order in one pass."""
     problem, column = problem_of(costs, 0, 1), {str(op): n for n, op in enumerate(costs.ops)}
-    alike: dict[Any, list[int]] = defaultdict(list)
-    for number, step in enumerate(costs.steps.steps):
-        alike[step.order].append(number)
+    alike = grouped((step.order, number) for number, step in enumerate(costs.steps.steps))
     try:
         lines = [(linearize(problem, order), rows) for order, rows in alike.items()]
     except Deadlock as error:
@@ -324,9 +322,7 @@ def _seen(found: WholeSteps) -> float | None:
 
 def _slowest(found: WholeSteps) -> float | None:
     """Return the median, over iterations, of the slowest replica's step over the mean one."""
-    lengths: dict[int, list[float]] = defaultdict(list)
-    for step in found.steps:
-        lengths[step.iteration].append(step.length)
+    lengths = grouped((step.iteration, step.length) for step in found.steps)
     several = [max(own) / fmean(own) for own in lengths.values() if len(own) > 1]
     return median(several) if several else None
 

@@ -15,6 +15,7 @@ from itertools import product, zip_longest
 from typing import Any, Final
 
 from pipesat.core.errors import BadInput
+from pipesat.core.grouping import grouped
 from pipesat.measure.timeline.readers.rows import (
     FileValue,
     Trace,
@@ -102,10 +103,11 @@ def read_timers(files: Sequence[FileValue], told: TraceStatement) -> Trace:
     """
     log = files[0]
     stated = {name: int(value) for name, value in _ARGUMENT.findall(log.content)}
-    totals: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for name, block in _TIMER.findall(log.content):
-        for rank, value in _RANK.findall(block):
-            totals[name, int(rank)].append(float(value))
+    totals = grouped(
+        ((name, int(rank)), float(value))
+        for name, block in _TIMER.findall(log.content)
+        for rank, value in _RANK.findall(block)
+    )
     if not totals:
         text = (
             "its timers do not say what each rank took: run with --timing-log-level 2 "
