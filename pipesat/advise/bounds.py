@@ -148,8 +148,7 @@ def _stage_cost(layers: Layers, shape: Pipeline, objective: Objective) -> StageC
     tail = summed(shortest_of(layers, layer, shape) for layer in layers.layers)
 
     def cost(a: Ints, b: Ints, _: int) -> Ints:
-        costs: Ints = head[a] + tail[a] + m * (head[b] - head[a] + tail[b] - tail[a])
-        return costs
+        return head[a] + tail[a] + m * (head[b] - head[a] + tail[b] - tail[a])
 
     return cost
 

@@ -194,8 +194,7 @@ class CutTerms:
         """Least time from the end of F on a stage to the start of its backward."""
         both = self.forward + self.back
         links: int = 2 * (self.passed[-1] - self.passed[part.stage])
-        trip: Ints = both[-1] - both[part.end] + links
-        return trip
+        return both[-1] - both[part.end] + links
 
     def _slack(self, parts: Sequence[Part]) -> Ints:
         slack = np.full_like(parts[0].end, self.slacks[self.shape.homes[parts[0].stage]])
@@ -260,8 +259,7 @@ class _Programme:
         """Least work of the first k layers, of all microbatches."""
         cheap = self.cuts.layers
         backward = summed([least_backward(cheap, x, self.shape) for x in cheap.layers])
-        load: Ints = self.shape.microbatches * (self.cuts.forward + backward)
-        return load
+        return self.shape.microbatches * (self.cuts.forward + backward)
 
     def possible(self, value: int) -> bool:
         """Whether a partition leaves every device enough time and memory for such a value."""

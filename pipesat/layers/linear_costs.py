@@ -37,14 +37,12 @@ class Lines:
 
     def cost(self, a: Ints, b: Ints, stage: int) -> Ints:
         """Cost of one stage, as :func:`~pipesat.problem.split.best_split` takes it."""
-        costs: Ints = self.ends[stage][b] - self.begins[stage][a]
-        return costs
+        return self.ends[stage][b] - self.begins[stage][a]
 
     def of(self, cuts: Sequence[int]) -> Ints:
         """Cost of every stage between cuts."""
         stages, places = np.arange(len(self.ends)), np.asarray(cuts)
-        costs: Ints = self.ends[stages, places[1:]] - self.begins[stages, places[:-1]]
-        return costs
+        return self.ends[stages, places[1:]] - self.begins[stages, places[:-1]]
 
 
 LineMaker: TypeAlias = Callable[[Layers, Pipeline, Sequence[bool]], Lines]
@@ -200,13 +198,11 @@ class SplitProblem:
     def on(self) -> Ints:
         """Which stages are on which device: 0 or 1, (p, S)."""
         homes = np.array(self.pipeline.homes)
-        on: Ints = (homes == np.arange(self.pipeline.devices)[:, None]).astype(np.int64)
-        return on
+        return (homes == np.arange(self.pipeline.devices)[:, None]).astype(np.int64)
 
     def on_devices(self, lines: Lines, cuts: Sequence[int]) -> Ints:
         """Cost of every device: the sum over its stages."""
-        costs: Ints = self.on @ lines.of(cuts)
-        return costs
+        return self.on @ lines.of(cuts)
 
     def value(self, cuts: Sequence[int]) -> int:
         """Largest load of a device; where memory lacks, LARGEST_COST and what it lacks."""

@@ -52,8 +52,7 @@ class Load:
     @property
     def tokens(self) -> Ints:
         """Length of each sequence."""
-        found: Ints = self.costs[:, -1]
-        return found
+        return self.costs[:, -1]
 
     @property
     def largest_share(self) -> float:
@@ -63,8 +62,7 @@ class Load:
     @cached_property
     def work(self) -> Ints:
         """Time of each sequence, of all its ops."""
-        found: Ints = self.costs[:, self.replay.timed].sum(axis=1)
-        return found
+        return self.costs[:, self.replay.timed].sum(axis=1)
 
     def values(self, columns: Ints, index: Ints) -> Ints:
         """Makespan of each case, or by how much it exceeds memory and tokens, and :data:`EXCEEDS`.

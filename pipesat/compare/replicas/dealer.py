@@ -256,5 +256,4 @@ def within(shares: Floats, most: float) -> Floats:
         shares = np.where(over, most, shares * rest / shares[~over].sum())
         if (shares <= most * (1 + 1e-9)).all():
             break
-    found: Floats = shares / shares.sum()
-    return found
+    return shares / shares.sum()

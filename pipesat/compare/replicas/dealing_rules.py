@@ -176,8 +176,7 @@ def differencing(work: Ints, parts: int, *, equal: bool) -> list[list[int]]:
 
 
 def _descending(values: Ints) -> Ints:
-    found: Ints = (-values).argsort(kind="stable")
-    return found
+    return (-values).argsort(kind="stable")
 
 
 def _cap(load: Load) -> int:

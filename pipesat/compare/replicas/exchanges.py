@@ -174,8 +174,7 @@ class ExchangeRounds:
         def draw(rows: Ints, shape: tuple[int, ...]) -> Ints:
             axes = (slice(None), *(None,) * (len(shape) - 1))
             picked = (chance.random(shape) * sizes[rows][axes]).astype(np.int64)
-            found: Ints = members[begins[rows][axes] + picked]
-            return found
+            return members[begins[rows][axes] + picked]
 
         s = draw(a, (len(a), k))
         near = draw(b, (len(b), k, _NEAR))
@@ -202,8 +201,7 @@ class _Change:
         """Orders in which each case's x (``which`` 0) or y (1) is as it would be."""
         cases = np.arange(len(microbatch))
         new = self.deal.load.count + which * len(microbatch) + cases
-        found: Ints = np.where(order == microbatch[:, None], new[:, None], order)
-        return found
+        return np.where(order == microbatch[:, None], new[:, None], order)
 
     def make(self, row: int) -> None:
         """Let a case come true; values are the caller's."""

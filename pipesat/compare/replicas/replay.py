@@ -81,8 +81,7 @@ class Replay:
 
     def makespans(self, costs: Ints) -> Ints:
         """Makespan of each case; ``costs`` has shape (columns, m, cases)."""
-        found: Ints = self.ends(costs)[self.last].max(axis=0)
-        return found
+        return self.ends(costs)[self.last].max(axis=0)
 
     def ends(self, costs: Any) -> Any:
         """End of every op, shape (1 + ops, cases); row 0 is the start of time."""
@@ -122,8 +121,7 @@ class Replay:
         """Most by which each case exceeds a device's memory, op by op; 0: it fits."""
         if not self.slacks:
             return np.zeros(costs.shape[2], np.int64)
-        excess: Ints = excess_in_cases(self.arrays, np.ascontiguousarray(costs), self.slack)
-        return excess
+        return excess_in_cases(self.arrays, np.ascontiguousarray(costs), self.slack)
 
 
 def column(stage: int, name: str) -> int:

@@ -158,8 +158,7 @@ class _Shares(NamedTuple):
     def times(self, factors: Floats) -> Floats:
         """Times of all items."""
         first, second = self.share * factors[self.slots]
-        varied: Floats = (self.fixed + first + second) * self.time
-        return varied
+        return (self.fixed + first + second) * self.time
 
 
 def _sigma(variation: float) -> float:
@@ -170,8 +169,7 @@ def _sigma(variation: float) -> float:
 def _lognormal(sigma: Floats | float, normal: Floats) -> Floats:
     import numpy as np
 
-    factors: Floats = np.exp(sigma * normal - sigma * sigma / 2)
-    return factors
+    return np.exp(sigma * normal - sigma * sigma / 2)
 
 
 def value_of(network: LinearOrder, times: Floats, objective: Objective) -> float:

@@ -140,14 +140,12 @@ class TraceCosts:
 
     def groups(self, classes: Classes) -> Ints:
         """Return the class of each step's microbatches."""
-        found: Ints = np.searchsorted(classes.cuts, self.sizes, "right")
-        return found
+        return np.searchsorted(classes.cuts, self.sizes, "right")
 
     def by_class(self, classes: Classes, medians: Floats) -> Floats:
         """Return the times of ops by their microbatch's class, given those of their stage."""
         group = self.groups(classes)[:, self._microbatch]
-        found: Floats = medians * classes.ratios[self._part, group]
-        return found
+        return medians * classes.ratios[self._part, group]
 
     @cached_property
     def stalled(self) -> NDArray[np.bool_]:
@@ -159,8 +157,7 @@ class TraceCosts:
                 block = np.ix_(rows, columns)
                 spread[block] = np.median(abs(excess[block]))
         least = np.maximum(_OF_STEP * np.median(self.measured), _SPREADS * spread)
-        found: NDArray[np.bool_] = long & (excess > least) & self.steps.trace.timed
-        return found
+        return long & (excess > least) & self.steps.trace.timed
 
     @property
     def stalls(self) -> list[Stall]:
