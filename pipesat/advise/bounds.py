@@ -103,7 +103,7 @@ def shape_bound(layers: Layers, shape: Pipeline, objective: Objective) -> Bound:
         loaded = smallest_largest(least, replace(shape, memory=None), lines=lines)
     bounds = [Bound(loaded.lower_bound, f"least largest load over all partitions ({name})")]
     found = best_split(
-        _stage_cost(layers, shape, objective),
+        stage_cost(layers, shape, objective),
         len(layers),
         shape.stages,
         masks=_masks(layers, shape),
@@ -134,12 +134,8 @@ def stage_cost(layers: Layers, shape: Pipeline, objective: Objective) -> StageCo
 
     On a chain, :func:`stage_bound`; elsewhere, and where that would take long, ``head + m (F +
     shortest backward) + tail``: within the window of the first stage's device, so it bounds the
-    span too.
+    span too. Of layers in pairs, :func:`~pipesat.advise.cut_terms.unpaired` gives what it is of.
     """
-    return _stage_cost(unpaired(layers, shape), shape, objective)
-
-
-def _stage_cost(layers: Layers, shape: Pipeline, objective: Objective) -> StageCost:
     if shape.stages == shape.devices and shape.stages * (len(layers) + 1) ** 2 <= _MOST_CELLS:
         costs = [stage_bound(own, shape, objective, layers) for own in variants(layers)]
         return lambda a, b, stage: np.minimum.reduce([cost(a, b, stage) for cost in costs])
@@ -184,7 +180,7 @@ def partitions_below(
     if stages * (count + 1) ** 2 > _MOST_CELLS:
         return None
     layers, masks = unpaired(layers, shape), _masks(layers, shape)
-    cost, layers = _stage_cost(layers, shape, objective), certain(layers, shape)
+    cost, layers = stage_cost(layers, shape, objective), certain(layers, shape)
     a, b = np.arange(count + 1)[:, None], np.arange(count + 1)[None, :]
     fits = [
         (cost(a, b, s) < min(value, FORBIDDEN)) & (a < b) & masks[s][:, None] & masks[s + 1][None]

@@ -125,7 +125,9 @@ def plan(
     from pipesat.advise.plan_search import Search
     from pipesat.advise.question import Question
     from pipesat.advise.splits import for_runtime, in_each_way, shapes_to_try, shipped_by
-    from pipesat.layers.from_profile import read_layers_or_profile
+    from pipesat.core.strict_json import read_json
+    from pipesat.layers.from_profile import layers_of_document
+    from pipesat.layers.layers_file import LARGEST_FILE
     from pipesat.layers.pipeline import Pipeline, speed_of
     from pipesat.layers.stages import with_buffers
     from pipesat.runtimes import released
@@ -133,7 +135,8 @@ def plan(
 
     source = ""
     if isinstance(layers, str | Path):
-        source, layers = str(layers), read_layers_or_profile(Path(layers))
+        source, path = str(layers), Path(layers)
+        layers = layers_of_document(read_json(path, LARGEST_FILE), path)
     require_once("chunks", chunks)
     require_once("layouts", layouts)
     unit = layers.memory_unit

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from pipesat.advise.bounds import flags_below, stage_cost
 from pipesat.advise.candidates import Flags, usual_in_flight
-from pipesat.advise.cut_terms import cheapest
+from pipesat.advise.cut_terms import cheapest, unpaired
 from pipesat.advise.question import Question
 from pipesat.advise.splits import balanced_partition, even_partition
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
@@ -67,7 +67,7 @@ def _plain(layers: Layers, shape: Pipeline) -> Iterator[tuple[str, tuple[range, 
 def _least_closed_form(layers: Layers, shape: Pipeline, objective: Objective) -> Iterator[Proposal]:
     """The partition of a chain that closed forms like best, with the variants they like best."""
     masks = same_stage(layers, cut_masks(layers, shape.stages))
-    cost = stage_cost(layers, shape, objective)
+    cost = stage_cost(unpaired(layers, shape), shape, objective)
     found = best_split(cost, len(layers), shape.stages, masks=masks)
     if found is not None:
         allowed = flags_below(layers, shape, objective, found.partition, found.value + 1)

@@ -243,12 +243,8 @@ class DeviceTerms:
 
     def head(self, *, absolute: bool) -> Number:
         """Earliest start of a backward minus what the device can have done by then."""
-        before = self._forwards_before_backwards
+        before = self._forwards.most(self._numbers, self.slack)
         return self.first_backward(absolute=absolute) - before
-
-    @cached_property
-    def _forwards_before_backwards(self) -> Number:
-        return self._forwards.most(self._numbers, self.slack)
 
     @cached_property
     def is_full(self) -> Number:

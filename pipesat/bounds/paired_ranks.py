@@ -15,9 +15,9 @@ from itertools import combinations_with_replacement
 
 from pipesat.bounds.devices import line_of, passages, places_of
 from pipesat.bounds.paired_device import Count, Item, PairedDevice, Ways
-from pipesat.problem.ops import PHASE_OF, Kind
+from pipesat.problem.ops import PHASE_OF, Kind, Op
 from pipesat.problem.problem import Problem, Stage
-from pipesat.problem.rules import pair_time_of_kinds
+from pipesat.problem.rules import time_together
 
 
 @dataclass
@@ -53,11 +53,11 @@ class RankTimes:
         return timed and not any(map(self._pairs_two, self.problem.stages_on))
 
     def _pairs_two(self, stages: Sequence[int]) -> bool:
-        kinds = [(s, kind) for s in stages for kind in PHASE_OF]
+        ops = [Op(s, kind, 0) for s in stages for kind in PHASE_OF]
         return any(
-            pair_time_of_kinds(self.problem, one, other) is not None
-            for one, other in combinations_with_replacement(kinds, 2)
-            if (one[1] == "F") == (other[1] == "F") and "W" not in (one[1], other[1])
+            time_together(self.problem, one, other) is not None
+            for one, other in combinations_with_replacement(ops, 2)
+            if (one.kind == "F") == (other.kind == "F") and "W" not in (one.kind, other.kind)
         )
 
     def backwards(self, device: int, most: int, *, own: bool = False) -> list[int]:

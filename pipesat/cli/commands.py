@@ -130,7 +130,7 @@ class Group(click.Group):
         names = [name for panel in panels.values() for name in panel]
         self.commands: dict[str, Any] = dict.fromkeys(names)
 
-    def get_command(self, _: click.Context | None, cmd_name: str) -> click.Command | None:
+    def get_command(self, _ctx: click.Context | None, cmd_name: str) -> click.Command | None:
         """Return a command, which is imported now."""
         if cmd_name in self.commands and self.commands[cmd_name] is None:
             home = next(panel[cmd_name] for panel in self.panels.values() if cmd_name in panel)

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipesat.core.strict_json import read_json
 from pipesat.layers.layer import Layer, Layers, Role
-from pipesat.layers.layers_file import LARGEST_FILE, parse_layers
+from pipesat.layers.layers_file import parse_layers
 from pipesat.layers.profile.costs_file import ParametersModel
 from pipesat.layers.profile.cut import StageCosts, Statistic, costs_of_stage
 from pipesat.layers.profile.modes import Units
@@ -76,11 +75,6 @@ def layers_of_profile(
         size_unit="B",
         reserve=units.amount(transient + run.reserve),
     )
-
-
-def read_layers_or_profile(path: Path) -> Layers:
-    """Read a layers file, or the layers of a profile."""
-    return layers_of_document(read_json(path, LARGEST_FILE), path)
 
 
 def layers_of_document(document: Any, path: Path) -> Layers:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple, TypeAlias, cast
 
-from pipesat.problem.ops import PHASE_OF, Event, Item, Op, OpKind, Pair, Phase, members, with_ops
+from pipesat.problem.ops import PHASE_OF, Event, Item, Op, Pair, Phase, members, with_ops
 from pipesat.problem.problem import Problem, once
 from pipesat.problem.stage import Offload
 from pipesat.problem.variants import variant_of
@@ -42,14 +42,6 @@ def pair_time(problem: Problem, a: Op, b: Op) -> int | None:
     if a[::2] == b[::2] or waits_for(problem, a, b) or waits_for(problem, b, a):
         return None
     return time_together(problem, a, b)
-
-
-def pair_time_of_kinds(problem: Problem, a: OpKind, b: OpKind) -> int | None:
-    """Time of a pair of these kinds, in time units; ``None`` if they may not pair.
-
-    That of microbatches number 0, in the mode keep.
-    """
-    return time_together(problem, Op(*a, 0), Op(*b, 0))
 
 
 def time_together(problem: Problem, a: Op, b: Op) -> int | None:

@@ -99,8 +99,8 @@ Exporter: TypeAlias = Callable[..., Exported]
 
 def _export_trace(problem: Problem, schedule: Schedule) -> Exported:
     """Return a trace for Perfetto."""
-    notes, means = tuple(trace_notes(problem, schedule)), reading.trace_means(schedule)
-    return Exported(trace_bytes(problem, schedule), notes=notes, means=means)
+    notes, means = trace_notes(problem, schedule), {"order": reading.ops_of(schedule.order)}
+    return Exported(trace_bytes(problem, schedule), notes=tuple(notes), means=means)
 
 
 def _export_schedule(problem: Problem, schedule: Schedule) -> Exported:
@@ -124,8 +124,8 @@ def _export_order(problem: Problem, schedule: Schedule) -> Exported:
     told = "the microbatches' own numbers, by the first stage's forwards"
     if len(orders) > 1:
         told += "; one list per route"
-    means = reading.order_means(problem, schedule)
-    return Exported((json.dumps(what) + "\n").encode(), notes=(told,), means=means)
+    data = (json.dumps(what) + "\n").encode()
+    return Exported(data, notes=(told,), means={"microbatches": orders})
 
 
 class _Other(NamedTuple):

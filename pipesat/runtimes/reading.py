@@ -12,13 +12,12 @@ from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from pipesat.core.errors import BadInput, Fault, PipesatError
-from pipesat.core.strict_json import decoded
+from pipesat.core.strict_json import decoded, parse_json
 from pipesat.problem.ops import PHASE_OF, Op, members
 from pipesat.problem.problem import Problem
 from pipesat.runtimes.options import Options
-from pipesat.schedule.microbatch_order import microbatch_order
 from pipesat.schedule.schedule import Exported, Order, Schedule
-from pipesat.schedule.schedule_file import schedule_of_text
+from pipesat.schedule.schedule_file import schedule_of_document
 
 Meaning: TypeAlias = Mapping[str, Any]
 """What a file says, by name: ``order`` (:func:`rows_of`), ``layers`` per stage, ``ranks``, ..."""
@@ -75,11 +74,6 @@ def _text(value: Any) -> str:
 # Files for no runtime
 
 
-def order_means(problem: Problem, schedule: Schedule) -> Meaning:
-    """What an order of microbatches means."""
-    return {"microbatches": microbatch_order(problem, schedule)}
-
-
 def read_order(problem: Problem, exported: Exported, _: Options) -> Meaning:
     """Read an order of microbatches, or one per route."""
     found = json.loads(exported.data)
@@ -103,13 +97,8 @@ def times_of(schedule: Schedule) -> list[list[tuple[int, int]]]:
 
 def read_schedule_file(problem: Problem, exported: Exported, _: Options) -> Meaning:
     """Read a schedule file."""
-    text = decoded(exported.data, "schedule")
-    return schedule_means(schedule_of_text(text, problem, "schedule"))
-
-
-def trace_means(schedule: Schedule) -> Meaning:
-    """What a trace means."""
-    return {"order": ops_of(schedule.order)}
+    document = parse_json(decoded(exported.data, "schedule"), "schedule")
+    return schedule_means(schedule_of_document(document, problem, "schedule"))
 
 
 def read_trace(problem: Problem, exported: Exported, _: Options) -> Meaning:

@@ -14,7 +14,7 @@ from pipesat.core.arrays import nothing_collected
 from pipesat.core.atomic import write_file
 from pipesat.core.complaint import Says, validated
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.strict_json import parse_json, read_json
+from pipesat.core.strict_json import read_json
 from pipesat.problem.ops import Item, Pair, Unreadable, parse_copy, parse_item, with_ops
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import in_order
@@ -97,16 +97,11 @@ def read_schedule(path: str | Path, problem: Problem) -> Schedule:
     BadInput
         If the file is no schedule file or belongs to another problem.
     """
-    source = str(path)
-    return _of_document(read_json(Path(path), LARGEST_FILE), problem, source)
+    return schedule_of_document(read_json(Path(path), LARGEST_FILE), problem, str(path))
 
 
-def schedule_of_text(text: str, problem: Problem, source: str) -> Schedule:
-    """Read a schedule file's text; see :func:`read_schedule`."""
-    return _of_document(parse_json(text, source), problem, source)
-
-
-def _of_document(document: object, problem: Problem, source: str) -> Schedule:
+def schedule_of_document(document: object, problem: Problem, source: str) -> Schedule:
+    """Return what a schedule file says; see :func:`read_schedule`."""
     with said_of(source):
         return _schedule(validated(document, ScheduleModel, source), problem)
 

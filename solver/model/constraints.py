@@ -138,7 +138,8 @@ def add_objective(v: Variables, objective: Objective, lower: int, upper: int) ->
             continue
         begin = _first_start(v, device) if objective == "span" else 0
         for stage in stages:
-            for phase in last_phases(v, stage):
+            # what the stage may end with
+            for phase in ("B", "W") if v.problem.stages[stage].has_backward else ("F",):
                 for *_, task in v.chains(stage, phase):
                     if task.present is True:
                         v.cp.add(task.end - begin <= value)
@@ -150,11 +151,6 @@ def add_objective(v: Variables, objective: Objective, lower: int, upper: int) ->
             _add_load(v, objective, stages, value)
     v.cp.minimize(value)
     return value
-
-
-def last_phases(v: Variables, stage: int) -> tuple[Phase, ...]:
-    """Phases with which a stage may end."""
-    return ("B", "W") if v.problem.stages[stage].has_backward else ("F",)
 
 
 def _add_load(

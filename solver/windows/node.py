@@ -30,11 +30,6 @@ class Node:
     end: cp_model.LinearExpr = field(init=False)
 
     @property
-    def first_end(self) -> int:
-        """Earliest end."""
-        return self.low + self.least
-
-    @property
     def last_start(self) -> int:
         """Latest start."""
         return self.high - self.least

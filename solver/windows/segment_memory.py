@@ -219,7 +219,7 @@ class _SegmentBefore(Before[Slot]):
         one, two = self.position[id(x)], self.position[id(event)]
         if self.first[one][two]:
             return x.present
-        if self.first[two][one] or x.first_end > event.last_start:
+        if self.first[two][one] or x.low + x.least > event.last_start:
             return False
         return None
 

@@ -132,19 +132,13 @@ class Head(nn.Module):
         return self.words(self.norm(x))
 
 
-def layer_count(shape: DecoderShape) -> int:
-    """Embedding, blocks and head."""
-    return shape.layers + 2
-
-
 def build_layer(shape: DecoderShape, length: int, layer: int, dtype: Any, device: Any) -> nn.Module:
     """Build layer 0 (embedding), 1 to ``shape.layers`` (blocks) or the one after them (head)."""
-    last = layer_count(shape) - 1
     with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.manual_seed(_SEED + layer)
         if layer == 0:
             module: nn.Module = Embedding(shape, length)
-        elif layer == last:
+        elif layer == 1 + shape.layers:
             module = Head(shape)
         else:
             module = Block(shape, length)

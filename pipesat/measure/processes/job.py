@@ -96,10 +96,6 @@ class Shape:
     blocks: tuple[int, ...] = (1,)
     dtype: str = "float64"
 
-    def blocks_of(self, stage: int) -> int:
-        """Blocks of a stage."""
-        return self.blocks[0] if len(self.blocks) == 1 else self.blocks[stage]
-
     def require(self, stages: int) -> None:
         """Pass if the shape can be built for so many stages."""
         if len(self.blocks) not in {1, stages}:

@@ -89,7 +89,7 @@ def decoder_model(
 
 def transformer(shape: Shape, stages: int) -> LayeredModel:
     """Return the decoder that runs where the user names no model, cut as its shape says."""
-    blocks = [shape.blocks_of(stage) for stage in range(stages)]
+    blocks = shape.blocks * stages if len(shape.blocks) == 1 else shape.blocks
     sizes = DecoderShape(
         style="gpt",
         layers=sum(blocks),

@@ -324,10 +324,11 @@ def _environment(
     options: MeasureOptions, boundaries: Sequence[Boundary], kinds: dict[str, Any]
 ) -> dict[str, Any]:
     cuda = options.device == "cuda"
+    processor = f"{platform.machine()}, {os.cpu_count()} cores"
     kept = [kinds[boundary.kind]["output"]["dtype"] for boundary in boundaries[:-1]]
     return {
         "device": options.device,
-        "device_name": torch.cuda.get_device_name() if cuda else _processor(),
+        "device_name": torch.cuda.get_device_name() if cuda else processor,
         "dtype": kept[0] if kept else boundaries[0].output["dtype"],
         "threads": torch.get_num_threads(),
         "torch": str(torch.__version__),
@@ -336,7 +337,3 @@ def _environment(
         "platform": f"{platform.system()} {platform.machine()}",
         "pipesat": importlib.metadata.version("pipesat"),
     }
-
-
-def _processor() -> str:
-    return f"{platform.machine()}, {os.cpu_count()} cores"

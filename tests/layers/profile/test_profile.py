@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn import functional
 
 from pipesat.measure.processes import meters
-from pipesat.measure.processes.decoder import build_layer, layer_count
+from pipesat.measure.processes.decoder import build_layer
 from pipesat.measure.processes.models import decoder_model, imported_model, model_of_profile
 from pipesat.measure.processes.profiling import require_device
 
@@ -354,7 +354,7 @@ def test_published_models_have_their_published_numbers_of_parameters(name, param
     shape, length = SHAPES[name].shape, SHAPES[name].length
     embedding, block, head = (
         sum(p.numel() for p in build_layer(shape, length, i, torch.float32, "meta").parameters())
-        for i in (0, 1, layer_count(shape) - 1)
+        for i in (0, 1, 1 + shape.layers)
     )
     assert embedding + shape.layers * block + head == parameters
 

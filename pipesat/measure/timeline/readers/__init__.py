@@ -31,14 +31,14 @@ class Format(NamedTuple):
     """A format of traces."""
 
     name: str
-    recognises: Callable[[Any], bool]
+    recognises: Callable[[Any], object]
     read: Callable[[Sequence[FileValue], TraceStatement], Trace]
     switch_on: str
 
 
 _DRAWN: Final = Format(
     "a schedule",
-    chrome.is_drawn,
+    chrome.drawn,
     chrome.read_drawn,
     "pipesat export --to trace, or torch's _dump_chrometrace",
 )

@@ -55,15 +55,10 @@ def events_of(content: Any) -> list[dict[str, Any]] | None:
 
 def is_torch(content: Any) -> bool:
     """Whether this is a trace with ranges of a pipeline runtime of torch."""
-    return not _drawn(content) and any(_cell(event) for event in events_of(content) or ())
+    return not drawn(content) and any(_cell(event) for event in events_of(content) or ())
 
 
-def is_drawn(content: Any) -> bool:
-    """Whether this is a schedule as a trace: no run is in it."""
-    return bool(_drawn(content))
-
-
-def _drawn(content: Any) -> str:
+def drawn(content: Any) -> str:
     """Return what a schedule's times are that was written as a trace; nothing if it is none."""
     about = content.get("otherData") if isinstance(content, dict) else None
     if isinstance(about, dict) and "problem_sha256" in about:
@@ -138,7 +133,7 @@ def read_torch(files: Sequence[FileValue], _told: TraceStatement) -> Trace:
 
 def read_drawn(files: Sequence[FileValue], told: TraceStatement) -> Trace:
     """Read the order and the costs of a schedule that was written as a trace."""
-    notes = tuple({_drawn(file.content): None for file in files})
+    notes = tuple({drawn(file.content): None for file in files})
     trace = read_torch([FileValue(one.source, _as_torch(one.content)) for one in files], told)
     return Trace("schedule", trace.source, trace.rows, trace.chunks, ran=False, notes=notes)
 
