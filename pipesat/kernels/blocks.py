@@ -102,11 +102,7 @@ def pulled_order(v_shape: VShape, slots: Ints, more: Ints) -> Coded:
 def _repeated(slots: Ints, m: int) -> tuple[Ints, Ints]:
     """Slots by rank, series and microbatch, and the grid; with place for W at the end."""
     p = len(slots)
-    length = 0
-    for rank in range(p):
-        for series in range(_W):
-            length = max(length, slots[rank, series])
-    length += PERIOD * (m - 1) + 2 * m + 2
+    length = slots[:, :_W].max() + PERIOD * (m - 1) + 2 * m + 2
     at = np.empty((p, _W + 1, 2 * m), np.int64)
     grid = np.full((p, length), NONE, np.int64)
     for rank in range(p):
@@ -229,10 +225,7 @@ def _reorder_before_weights(at: Ints, grid: Ints) -> None:
     """Move F and B of the cool-down as early as memory allows; W's take what is then free."""
     p, length = grid.shape
     peak = _held(grid, _W).max()
-    for rank in range(p):
-        for slot in range(length):
-            if grid[rank, slot] >= 0 and grid[rank, slot] & 7 == _W:
-                grid[rank, slot] = NONE
+    grid[:] = np.where(grid & 7 == _W, NONE, grid)
     # chunks held, and W's due, before every slot
     held, due = np.zeros((p, length + 1), np.int64), np.zeros((p, length + 1), np.int64)
     tried = np.empty((2, length), np.int64)
@@ -344,8 +337,7 @@ def without_conflicts(hops: Ints, turns: Ints) -> Ints:
     p = len(hops) + 1
     way, slots = np.zeros((p, _W), np.int64), np.empty((p, _W), np.int64)
     for rank in range(1, p):
-        for series in range(_W):
-            way[rank, series] = way[rank - 1, series] + hops[rank - 1, series]
+        way[rank] = way[rank - 1] + hops[rank - 1]
     for turn in range(len(turns)):
         # the forward of chunk 1 and the backward of chunk 0 begin on the last rank
         f1 = way[p - 1, 0] + 1 + turns[turn, 0]

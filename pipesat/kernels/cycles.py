@@ -9,7 +9,7 @@ import numpy as np
 
 from pipesat.kernels.arrays import NONE, UNLIMITED, Floats, Ints
 from pipesat.kernels.compiled import compiled, compiled_meanwhile
-from pipesat.kernels.permutations import drawn, put
+from pipesat.kernels.permutations import drawn
 
 _ROUNDS: Final = 200  # of policy iteration: it takes a few
 _EXACT: Final = 1e-9  # times all work: less is the same time
@@ -169,8 +169,8 @@ def anneal(
     known[0] = period_of(c, row, turn, waits, value, math.inf)
     if known[0] < known[1]:
         known[1] = known[0]
-        put(best[0], row)
-        put(best[1], turn)
+        best[0][:] = row
+        best[1][:] = turn
     tried, turned, waited = row.copy(), turn.copy(), waits.copy()
     for _ in range(steps):
         passed, safe = 0, True
@@ -187,14 +187,14 @@ def anneal(
             period = period_of(c, tried, turned, waited, value, most)
         if period < math.inf:
             known[0] = period
-            put(row, tried)
-            put(turn, turned)
-            put(waits, waited)
+            row[:] = tried
+            turn[:] = turned
+            waits[:] = waited
             if period < known[1]:
                 known[1] = period
-                put(best[0], row)
-                put(best[1], turn)
+                best[0][:] = row
+                best[1][:] = turn
         else:
-            put(tried, row)
-            put(turned, turn)
-            put(waited, waits)
+            tried[:] = row
+            turned[:] = turn
+            waited[:] = waits

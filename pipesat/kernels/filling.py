@@ -116,13 +116,12 @@ def filled(
         for d in range(p):
             exact[d] = deepest = min(deepest, limit[d], chain.least_idle[d])
     warm_up = limit.copy()  # microbatches held when the first backward starts
-    debt, worst = np.zeros(p, np.int64), np.int64(0)
-    for d in range(p):
-        if critical == _LOAD:
-            debt[d] = chain.load[d]
-        elif critical == _END:
-            debt[d] = chain.head[d] + chain.load[d]
-        worst = max(worst, debt[d])
+    debt = np.zeros(p, np.int64)
+    if critical == _LOAD:
+        debt += chain.load
+    elif critical == _END:
+        debt += chain.head + chain.load
+    worst = debt.max()
 
     # counts are of ops placed already
     forwards, backwards = np.zeros(p, np.int64), np.zeros(p, np.int64)

@@ -117,27 +117,21 @@ def scheduled(
     for stage in range(count):
         begin[device_of[stage] + 1] += 1
         base[device_of[stage] + 1] += 3 * number_of[stage]
-    for device in range(devices):
-        begin[device + 1] += begin[device]
-        base[device + 1] += base[device]
+    begin, base = begin.cumsum(), base.cumsum()
     stages, place = np.empty(count, np.int64), np.empty(count, np.int64)
     for stage in range(count):
         place[stage] = begin[device_of[stage]] + on_device[stage]
         stages[place[stage]] = stage
     first, second = np.empty(3 * cells, np.int64), np.empty(3 * cells, np.int64)
-    reached = np.empty(devices, np.int64)
-    for device in range(devices):
-        reached[device] = base[device]
+    reached = base[:devices].copy()
     # by stage: how many have started, how many inputs' arrivals are known, which W's are due
     forwards, backwards = np.zeros(count, np.int64), np.zeros(count, np.int64)
     known_forwards, known_backwards = np.zeros(count, np.int64), np.zeros(count, np.int64)
     due_first, due_end = np.empty(count, np.int64), np.empty(count, np.int64)
     arrival, due = np.zeros((cells, 2), np.int64), np.empty(cells, np.int64)
     # on devices of limited memory, the launched microbatches in a ring, by their first cells there
-    after, before = np.empty(cells + devices, np.int64), np.empty(cells + devices, np.int64)
+    after, before = np.arange(cells + devices), np.arange(cells + devices)
     limited = np.zeros(count, np.int64)  # whether a stage is a route's first on such a device
-    for device in range(devices):
-        after[cells + device] = before[cells + device] = cells + device
     for stage in range(count):
         at, device = place[stage], device_of[stage]
         head = at == begin[device] or route[stages[at - 1]] != route[stage]
@@ -148,9 +142,7 @@ def scheduled(
     held, active = np.zeros(devices, np.int64), np.zeros(devices, np.int64)
     busy_until = np.zeros(devices, np.int64)
     heap, places = np.zeros(6 * cells + devices, np.int64), np.zeros(6 * cells + devices, np.int64)
-    events = devices  # every device looks at time 0
-    for device in range(devices):
-        places[device] = device
+    events, places[:devices] = devices, np.arange(devices)  # every device looks at time 0
     # what could start, in the order in which pairs are looked for; 0: the first of its queue
     most = 8 * max(1, count)
     codes, behind = np.empty(most, np.int64), np.empty(most, np.int64)
@@ -458,9 +450,8 @@ def scheduled(
                     if time > busy_until[home] or busy_until[home] <= now:
                         events = pushed(heap, places, events, time, home)
                 choice, partner = partner, NONE
-    for stage in range(count):
-        if backwards[stage] < number_of[stage]:
-            return Coded(first[:0], second[:0], begin), NONE
+    if (backwards < number_of).any():
+        return Coded(first[:0], second[:0], begin), NONE
     at = 0
     for device in range(devices):
         begin[device] = at
@@ -468,7 +459,4 @@ def scheduled(
             first[at], second[at] = first[item], second[item]
             at += 1
     begin[devices] = at
-    end = busy_until[0]
-    for device in range(1, devices):
-        end = max(end, busy_until[device])
-    return Coded(first[:at], second[:at], begin), end
+    return Coded(first[:at], second[:at], begin), busy_until.max()

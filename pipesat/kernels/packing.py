@@ -119,11 +119,8 @@ def pack(
         taken, nets, awaited = taken - nets, -nets, following
         following, waiting, delays = jobs.inputs.begin, jobs.inputs.item, jobs.inputs.delay
     items, devices = len(row), len(begins) - 1
-    waits, arrival, rank = np.empty(items, np.int64), np.zeros(items, np.int64), later.copy()
-    chains = 0
-    for item in range(items):
-        waits[item] = awaited[item + 1] - awaited[item]
-        chains = max(chains, chain_of[item] + 1)
+    waits, arrival, rank = np.diff(awaited), np.zeros(items, np.int64), later.copy()
+    chains = chain_of.max() + 1
     # the rest of each guide, linked both ways: at the end, the devices' first items
     after, before = np.empty(items + devices, np.int64), np.empty(items + devices, np.int64)
     most_held = taken.copy()  # at an item's start, with its mate's if that comes after it
@@ -257,10 +254,7 @@ def pack(
                         events = pushed(times, places, events, there, home)
                 chosen, mate = mate, NONE
             tried_rank, tried = -np.inf, NONE
-    makespan = 0
-    for device in range(devices):
-        makespan = max(makespan, busy_until[device])
-    return found, joined, makespan
+    return found, joined, busy_until.max()
 
 
 @compiled

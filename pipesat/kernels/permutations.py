@@ -101,13 +101,6 @@ def exchange(o: Places, permutation: Ints, state: Ints) -> None:
 
 
 @compiled
-def put(numbers: Ints, others: Ints) -> None:
-    """Replace all numbers by others."""
-    for at in range(len(numbers)):
-        numbers[at] = others[at]
-
-
-@compiled
 def improve(
     o: Places, here: Ints, best: Ints, known: Ints, state: Ints, rounds: int, most: int, enough: int
 ) -> int:
@@ -123,27 +116,27 @@ def improve(
             return number
         least = UNLIMITED + 1
         for _ in range(AT_ONCE):
-            put(tried, here)
+            tried[:] = here
             exchange(o, tried, state)
             value = value_of(o, tried)
             if value < least:
                 least = value
-                put(winner, tried)
+                winner[:] = tried
         if least < known[0] or (least == known[0] and drawn(state, 2)):
             known[2] += 1 if least == known[0] else 0
             known[0] = least
-            put(here, winner)
+            here[:] = winner
             if least < known[1]:
                 known[1] = least
                 known[2] = 0
-                put(best, here)
+                best[:] = here
         else:
             known[2] += 1
-            put(here, best)
+            here[:] = best
             for _ in range(_KICK):
-                put(tried, here)
+                tried[:] = here
                 exchange(o, tried, state)
                 if value_of(o, tried) < UNLIMITED:
-                    put(here, tried)
+                    here[:] = tried
             known[0] = value_of(o, here)
     return rounds

@@ -116,10 +116,8 @@ def placed(slack: Ints, shapes: Shapes, entering: Ints, gaps: Ints) -> tuple[Int
                 grid = np.concatenate((grid, np.empty(2 * devices * slots - len(grid), np.int64)))
                 left = np.concatenate((left, np.empty(devices * slots - len(left), np.int64)))
             while used < at + length[route]:
-                for device in range(devices):
-                    left[used * devices + device] = slack[device]
-                    grid[2 * (used * devices + device)] = NONE
-                    grid[2 * (used * devices + device) + 1] = NONE
+                left[used * devices : (used + 1) * devices] = slack
+                grid[2 * used * devices : 2 * (used + 1) * devices] = NONE
                 used += 1
             free, first = True, 2 * at * devices
             for op in range(ops):
@@ -242,7 +240,4 @@ def replayed(
                         after[tail[device]] = two
                     tail[device] = two
                 two = NONE
-    makespan = 0
-    for device in range(devices):
-        makespan = max(makespan, busy[device])
-    return makespan, first, second, items
+    return busy.max(), first, second, items
