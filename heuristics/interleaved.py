@@ -7,8 +7,9 @@ the first (Narayanan et al., SC 2021, section 2.2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from typing import Final
 
 from pipesat.core.errors import BadInput, Deadlock, NotApplicable
 from pipesat.heuristics.registry import published
@@ -202,6 +203,13 @@ def in_overlapped_groups(
     return schedule_in_groups(
         problem, group, lambda rank: rank.in_pairs(rank.warm_up(2, extra=1)), source
     )
+
+
+IN_GROUPS: Final[Mapping[str, Callable[..., Schedule]]] = {
+    NAME: interleaved,
+    OVERLAPPED: in_overlapped_groups,
+}
+"""What makes each schedule whose groups have a size to choose, ``group``."""
 
 
 @published(OVERLAPPED, placement="loop", pairs=True, source="Megatron-Core, 2025")

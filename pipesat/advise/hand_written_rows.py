@@ -36,6 +36,7 @@ from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.grouping import grouped
 from pipesat.core.progress import doing
 from pipesat.core.settings import OneRoutePlacement
+from pipesat.heuristics.interleaved import IN_GROUPS
 from pipesat.kernels.arrays import Coded, ProblemArrays
 from pipesat.kernels.timing import makespan_of
 from pipesat.layers.devices import smallest_largest
@@ -51,7 +52,6 @@ from pipesat.schedule.result import Improvement
 from pipesat.schedule.solving import Deadline, Listener
 
 NOT_TRIED: Final = "not tried: more than the time limit allows for"
-_IN_GROUPS: Final = ("interleaved-1f1b", "interleaved-overlapped")
 _MOST_OF_OTHERS: Final = {True: 4, False: 8}  # stages per rank, where any order runs or not
 _OPS_PER_SECOND: Final = {True: 30_000, False: 70_000}
 """Ops of hand-written schedules that are timed, per second of the time limit, for :data:`KNOWN`;
@@ -117,7 +117,7 @@ def settings_of(question: Question, left_out: dict[str, str]) -> list[Setting]:
         for name in hand_written_of(question, shape.placement):
             if name not in KNOWN and shape.chunks > _MOST_OF_OTHERS[any_order]:
                 continue
-            grouped = name in _IN_GROUPS
+            grouped = name in IN_GROUPS
             groups = [*usual, *others] if grouped else [None] if shape.chunks == CHUNKS else []
             families.append(
                 [

@@ -177,17 +177,13 @@ def in_words(text: str, problem: Problem) -> tuple[str, Problem, str, int | None
 
 def _in_groups(name: str, group: int) -> Published:
     from pipesat.heuristics import BASELINES
-    from pipesat.heuristics.interleaved import NAME, OVERLAPPED, in_overlapped_groups, interleaved
+    from pipesat.heuristics.interleaved import IN_GROUPS
 
-    builds: dict[str, Callable[..., Schedule]] = {
-        NAME: interleaved,
-        OVERLAPPED: in_overlapped_groups,
-    }
-    if name not in builds:
-        text = f"only {' and '.join(builds)} have groups of a size to choose, {name} has none"
+    if name not in IN_GROUPS:
+        text = f"only {' and '.join(IN_GROUPS)} have groups of a size to choose, {name} has none"
         raise BadInput(text, where="group", value=group)
     source = f"{name}, groups of {group}"
-    build = partial(builds[name], group=group, source=source)
+    build = partial(IN_GROUPS[name], group=group, source=source)
     return replace(BASELINES[name], build=build)
 
 

@@ -31,7 +31,7 @@ from pipesat.core.torch_releases import Release, release_named
 from pipesat.layers.megatron import CORE_VERSION, GROUP_SIZE, group_sizes, refusal
 from pipesat.problem.ops import members
 from pipesat.problem.problem import Problem
-from pipesat.runtimes.megatron import OVERLAPPED, own_of
+from pipesat.runtimes.megatron import NAME, OVERLAPPED, own_of
 from pipesat.runtimes.options import Options
 from pipesat.runtimes.torch.adapt import adapt
 from pipesat.schedule.schedule import Order, Schedule
@@ -250,7 +250,7 @@ def _microbatches_of_olmo(problem: Problem, *_: object) -> Knobs:
 
 
 def _groups(problem: Problem, schedule: Schedule, _: Release) -> Knobs:
-    from pipesat.heuristics.interleaved import in_overlapped_groups, interleaved
+    from pipesat.heuristics.interleaved import IN_GROUPS
     from pipesat.heuristics.settings import timed_values
 
     core = f"megatron-core {CORE_VERSION}"
@@ -258,7 +258,7 @@ def _groups(problem: Problem, schedule: Schedule, _: Release) -> Knobs:
     chunks, own = len(problem.stages) // p, own_of(problem, schedule)
     pairs, group = own is not None and own.name == OVERLAPPED, p
     if chunks > 1:
-        build = in_overlapped_groups if pairs else interleaved
+        build = IN_GROUPS[OVERLAPPED if pairs else NAME]
         sizes = sorted(group_sizes(p, m), key=lambda size: (m % size != 0, size))[:_MOST_GROUPS]
         mine = own and own.group
         found = sorted(timed_values(problem, build, sizes), key=lambda x: (x[0] != mine, x[1]))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
@@ -66,16 +66,12 @@ class Own(NamedTuple):
     def order(self, problem: Problem) -> Order | None:
         """Return what it runs on so many microbatches, in the order handed out; ``None``: none."""
         from pipesat.heuristics import BASELINES  # numpy, which no help needs
-        from pipesat.heuristics.interleaved import in_overlapped_groups, interleaved
+        from pipesat.heuristics.interleaved import IN_GROUPS
 
-        builds: dict[str, Callable[..., Schedule]] = {
-            NAME: interleaved,
-            OVERLAPPED: in_overlapped_groups,
-        }
         with contextlib.suppress(NotApplicable):
             if self.group is None:
                 return BASELINES[self.name](problem).order
-            return builds[self.name](problem, group=self.group).order
+            return IN_GROUPS[self.name](problem, group=self.group).order
         return None
 
     @property
