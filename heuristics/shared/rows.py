@@ -28,10 +28,9 @@ def schedule_by_rank(
     problem: Problem, ranks: Ranks, row: Callable[[int], list[Item]], source: str
 ) -> Schedule:
     """Time the order whose rank d runs ``row(d)``."""
-    rows: list[tuple[Item, ...]] = [() for _ in problem.devices]
-    for rank, device in enumerate(ranks.device):
-        rows[device] = tuple(row(rank))
-    return time_order(problem, tuple(rows), source=source)
+    rows = {device: tuple(row(rank)) for rank, device in enumerate(ranks.device)}
+    order = tuple(rows.get(device, ()) for device in range(len(problem.devices)))
+    return time_order(problem, order, source=source)
 
 
 def full_backward(problem: Problem, stage: int, microbatch: int) -> list[Item]:

@@ -23,6 +23,7 @@ from pipesat.compare.hand_written import (
 from pipesat.compare.result import Result
 from pipesat.core.amounts import time_text
 from pipesat.core.claims import Standing, at_most, excess, percent, ratio, require_best, tenable
+from pipesat.core.grouping import grouped
 from pipesat.problem.problem import Problem
 from pipesat.schedule.metrics import measure
 from pipesat.schedule.result import Baseline, Improvement
@@ -128,10 +129,9 @@ def over_capacity(problem: Problem, row: ScheduleRow) -> list[int]:
 
 def why_not(rows: Iterable[ScheduleRow]) -> list[tuple[str, list[str]]]:
     """Return the reasons of rows, each with their names, most names first."""
-    groups: dict[str, dict[str, None]] = {}
-    for row in rows:  # a schedule may have a row in each of several placements
-        groups.setdefault(row.why_not or "", {})[row.name] = None
-    found = [(why, [*names]) for why, names in groups.items()]
+    groups = grouped((row.why_not or "", row.name) for row in rows)
+    # a schedule may have a row in each of several placements
+    found = [(why, [*dict.fromkeys(names)]) for why, names in groups.items()]
     return sorted(found, key=lambda group: (-len(group[1]), group[0]))
 
 

@@ -51,8 +51,7 @@ class Op(NamedTuple):
     def __str__(self) -> str:
         return f"{self.stage}{self.kind}{self.microbatch}"
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
 
 class Pair(NamedTuple):
@@ -67,8 +66,7 @@ class Pair(NamedTuple):
     def __str__(self) -> str:
         return f"({self.first}+{self.second})"
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
 
 class Unreadable(NamedTuple):
@@ -93,8 +91,7 @@ class Copy(NamedTuple):
     def __str__(self) -> str:
         return f"{self.stage}{self.kind}{self.microbatch}"
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
 
 Item: TypeAlias = Op | Pair

@@ -190,18 +190,6 @@ def require_plain(problem: Problem, what: str) -> None:
         raise NotApplicable(f"{what} cannot take {differs} into account yet")
 
 
-def require_no_modes(problem: Problem, what: str) -> None:
-    """Pass if no stage has memory modes; ``what`` cannot run them.
-
-    Raises
-    ------
-    NotApplicable
-        If one has.
-    """
-    if problem.has_modes:
-        raise NotApplicable(f"{what} cannot take memory modes into account yet")
-
-
 def without_modes(problem: Problem) -> Problem:
     """Return the problem in which every microbatch keeps what its stage's own amounts say."""
     if not problem.has_modes:

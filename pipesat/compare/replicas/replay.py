@@ -56,7 +56,7 @@ class Replay:
         rows = in_rows(len(problem.devices), numbers)
         self.last = np.array([row[-1] + 1 for row in rows if row])
         self.slacks = [
-            (device.slack, row)
+            (device.slack, [*row])
             for device, row in zip(problem.devices, rows, strict=True)
             if device.slack is not None and row
         ]

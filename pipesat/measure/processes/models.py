@@ -42,7 +42,7 @@ class LayeredModel:
         Returns the layers of a range as modules of their own, on the device.
     microbatch
         Returns input and target of one microbatch.
-    loss
+    loss_of
         Loss of output and target.
     shared
         Name and layers of every parameter that stands in several layers.
@@ -54,7 +54,7 @@ class LayeredModel:
     kinds: Sequence[str]
     build: Callable[[range], list[nn.Module]]
     microbatch: Callable[[int], tuple[Any, Any]]
-    loss: Callable[[Any, Any], Any]
+    loss_of: Callable[[Any, Any], Any]
     shared: Sequence[tuple[str, list[int], Any]] = ()
     cut: Callable[[int], Sequence[range]] | None = field(default=None, repr=False)
 
@@ -69,10 +69,6 @@ class LayeredModel:
         inputs, targets = zip(*parts, strict=True)
         return torch.cat(inputs), torch.cat(targets)
 
-    def loss_of(self, output: Any, target: Any) -> Any:
-        """Loss of one microbatch."""
-        return self.loss(output, target)
-
 
 def decoder_model(
     shape: DecoderShape, sequences: int, length: int, dtype: Any, device: Any
@@ -83,7 +79,7 @@ def decoder_model(
         kinds=["embedding", *["block"] * shape.layers, "head"],
         build=lambda layers: [build_layer(shape, length, i, dtype, device) for i in layers],
         microbatch=lambda i: tokens_and_targets(shape, sequences, length, i, device),
-        loss=cross_entropy,
+        loss_of=cross_entropy,
     )
 
 
@@ -145,7 +141,7 @@ def own_model(
         kinds=[],
         build=build,
         microbatch=placed,
-        loss=loss,
+        loss_of=loss,
         shared=_shared(layers),
     )
 
@@ -243,7 +239,7 @@ class TrainedModel(Protocol):
 
     def build_stage(self, stage: int, stages: int) -> nn.Module: ...  # noqa: D102
     def whole_batch(self, microbatches: int) -> tuple[Any, Any]: ...  # noqa: D102
-    def loss_of(self, output: Any, target: Any) -> Any: ...  # noqa: D102
+    def loss_of(self, output: Any, target: Any, /) -> Any: ...  # noqa: D102
 
 
 def load_model(job: Job) -> TrainedModel:

@@ -134,7 +134,7 @@ def _run(name: str, layer: nn.Module, x: Any) -> Any:
 
 def _check_loss(model: LayeredModel, output: Any) -> None:
     with _tried(f"the loss failed on {spec(output)}"):
-        loss = model.loss(output, model.microbatch(0)[1])
+        loss = model.loss_of(output, model.microbatch(0)[1])
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise BadInput(
             "expected a tensor with one number",
@@ -194,7 +194,7 @@ class Profiler:
             target = self.model.microbatch(0)[1]
 
             def loss_of(output: Any) -> Any:
-                return self.model.loss(output, target)
+                return self.model.loss_of(output, target)
 
         subject = Subject(
             self._name(layers),

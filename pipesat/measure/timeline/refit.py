@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, NotApplicable, said_of
+from pipesat.core.grouping import grouped
 from pipesat.core.strict_json import MOST
 from pipesat.measure.timeline.observed import CostKey, LinkKey, cost_key, delays_seen, gaps_of
 from pipesat.problem.ops import KINDS, Kind, Op, OpKind
-from pipesat.problem.plain_problems import require_no_modes, with_idle_keys
+from pipesat.problem.plain_problems import with_idle_keys
 from pipesat.problem.problem import Link, MicrobatchClass, Overlap, Problem, Route, Stage
 from pipesat.problem.problem_checks import changed
 from pipesat.problem.rules import duration, one_of_each
@@ -57,7 +58,8 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
     NotApplicable
         If there are memory modes, or the timeline is of the toy model.
     """
-    require_no_modes(problem, "refit")
+    if problem.has_modes:
+        raise NotApplicable("refit cannot take memory modes into account yet")
     if timeline.source == TOY_SOURCE:
         raise NotApplicable(
             "the timeline is of a toy model, whose times are not those of the model that is to "
@@ -117,14 +119,15 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
 
 def _busy(problem: Problem, timeline: Timeline) -> dict[CostKey, _Busy]:
     """How long items that are alike keep their device busy."""
-    whole, after = defaultdict(list), defaultdict(list)
-    for step in timeline.steps:
-        for row in step.devices:
-            for ran, gap in zip(row.ops, [*gaps_of(row)[1:], None], strict=True):
-                key = cost_key(problem, ran.item)
-                whole[key].append(ran.end - ran.start + sum(gap or ()))
-                if gap is not None:  # nothing comes after the last
-                    after[key].append(sum(gap))
+    spent = [
+        (cost_key(problem, ran.item), ran.end - ran.start, gap)
+        for step in timeline.steps
+        for row in step.devices
+        for ran, gap in zip(row.ops, [*gaps_of(row)[1:], None], strict=True)
+    ]
+    whole = grouped((key, took + sum(gap or ())) for key, took, gap in spent)
+    # nothing comes after the last
+    after = grouped((key, sum(gap)) for key, _, gap in spent if gap is not None)
     return {key: _Busy(median(all_), median(after.get(key, [0.0]))) for key, all_ in whole.items()}
 
 
