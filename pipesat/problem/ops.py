@@ -51,7 +51,8 @@ class Op(NamedTuple):
     def __str__(self) -> str:
         return f"{self.stage}{self.kind}{self.microbatch}"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class Pair(NamedTuple):
@@ -66,7 +67,8 @@ class Pair(NamedTuple):
     def __str__(self) -> str:
         return f"({self.first}+{self.second})"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class Unreadable(NamedTuple):
@@ -91,7 +93,8 @@ class Copy(NamedTuple):
     def __str__(self) -> str:
         return f"{self.stage}{self.kind}{self.microbatch}"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
 
 Item: TypeAlias = Op | Pair
