@@ -58,8 +58,9 @@ def require_units(**amounts: int | str | None) -> None:
     """Refuse bare numbers where no file says what they are of."""
     for name, text in amounts.items():
         if isinstance(text, str) and text.strip().isdecimal() and int(text):
-            expected = f"expected an amount with its unit, as {text.strip()}GiB"
-            raise BadInput(expected, where=name, value=text)
+            raise BadInput(
+                f"expected an amount with its unit, as {text.strip()}GiB", where=name, value=text
+            )
 
 
 def copy_rate(given: float | Fraction | str, layers: Layers) -> Fraction:
@@ -70,8 +71,11 @@ def copy_rate(given: float | Fraction | str, layers: Layers) -> Fraction:
     each = bytes_of(layers.memory_unit)
     if second is None or each is None:
         units = f"{layers.time_unit!r} and {layers.memory_unit!r}"
-        expected = f"units of seconds and bytes are needed, the layers have {units}"
-        raise BadInput(expected, where=where, value=given)
+        raise BadInput(
+            f"units of seconds and bytes are needed, the layers have {units}",
+            where=where,
+            value=given,
+        )
     copied = amount(where, given) / each * second
     if not copied:
         raise BadInput("expected more than 0", where=where, value=given)

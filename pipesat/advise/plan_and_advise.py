@@ -271,8 +271,11 @@ def advise(
     from pipesat.solver.options import SolveOptions
 
     if gpu is not None and tokens is not None:
-        text = "a published model has them: expected `length` and `batch`"
-        raise BadInput(text, where="tokens", value=tokens)
+        raise BadInput(
+            "a published model has them: expected `length` and `batch`",
+            where="tokens",
+            value=tokens,
+        )
     whole = Deadline(min(QUICK, time_limit) if quick else time_limit, EitherStop(stop))
     sizes = {"length": length, "batch": batch, "tensor_parallel": tensor_parallel}
     known = given(model, gpu, sizes)

@@ -50,8 +50,9 @@ def shapes_to_try(
         for shape in loops if name == "loop" else [replace(some, placement=name)]:
             try:
                 if shape.stages > MOST_STAGES:
-                    expected = f"expected at most {MOST_STAGES}"
-                    raise BadInput(expected, where="stages", value=shape.stages)
+                    raise BadInput(
+                        f"expected at most {MOST_STAGES}", where="stages", value=shape.stages
+                    )
                 check_cuttable(layers, shape)
             except BadInput as error:
                 if placement != "any":

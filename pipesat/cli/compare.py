@@ -95,8 +95,11 @@ def compare(asked: Asked) -> int:
     own = [path for path in asked["schedules"] if path not in beside]
     if asked.given.keys() & {"noise", "skew", "links", "samples", "baselines"}:
         if len(own) != 1:
-            text = "expected one where times vary or links queue: a file, a folder or a name"
-            raise BadInput(text, where="SCHEDULE", value=len(own))
+            raise BadInput(
+                "expected one where times vary or links queue: a file, a folder or a name",
+                where="SCHEDULE",
+                value=len(own),
+            )
         asked = asked.instead(_RISK)
         risk: Risk = asked.answer(schedule=own[0])
         asked.show(risk, risk.document)

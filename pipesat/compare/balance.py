@@ -103,8 +103,11 @@ def balance(
         if len(names) > 1:
             raise BadInput("expected one, with replicas", where="schedules", value=names)
         if objective != "makespan":
-            text = "expected makespan with replicas: they end together"
-            raise BadInput(text, where="objective", value=objective)
+            raise BadInput(
+                "expected makespan with replicas: they end together",
+                where="objective",
+                value=objective,
+            )
         require_chains(problem, "balance")
         return dealt(
             problem,
@@ -123,10 +126,10 @@ def balance(
     require_chains(problem, "balance")
     free = replace(_with_lengths(problem, lengths, reference, quadratic), order="free")
     if not free.has_lists:
-        text = (
-            "all are alike, so their order changes nothing: give their `lengths`, with `reference`"
+        raise BadInput(
+            "all are alike, so their order changes nothing: give their `lengths`, with `reference`",
+            where="microbatches",
         )
-        raise BadInput(text, where="microbatches")
     preflight(free)
     give_up = lambda: not deterministic and clock.over  # noqa: E731
     made = list(_under_rules(free, _named(schedules), objective, give_up))

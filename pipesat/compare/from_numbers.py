@@ -166,8 +166,9 @@ def _listed(
     q, slack = share("quadratic", quadratic), share("tolerance", tolerance, 1000)
     if lengths is None:
         if reference is not None or order is not None or q or slack:
-            text = "`reference`, `quadratic`, `tolerance` and `order` go with it"
-            raise BadInput(text, where="lengths")
+            raise BadInput(
+                "`reference`, `quadratic`, `tolerance` and `order` go with it", where="lengths"
+            )
         return []
     if reference is None:
         raise BadInput("expected the length that the costs are of", where="reference")
@@ -189,15 +190,19 @@ def _pairs(texts: Sequence[str], homes: Sequence[int]) -> list[dict[str, Any]]:
     for text in texts:
         match = _PAIR_TIME.fullmatch(text)
         if match is None:
-            expected = (
-                "expected KIND+KIND=TIME or =NUM/DEN, kinds of F, B, W and BW, as in F+BW=129"
+            raise BadInput(
+                "expected KIND+KIND=TIME or =NUM/DEN, kinds of F, B, W and BW, as in F+BW=129",
+                where="pair_time",
+                value=text,
             )
-            raise BadInput(expected, where="pair_time", value=text)
         named = [kind for kind in KINDS if kind in (match[1] or "F", match[2] or "BW")]
         kinds = named[0], named[-1]
         if kinds in found:
-            expected = f"expected each combination once; {kinds[0]}+{kinds[1]} is there already"
-            raise BadInput(expected, where="pair_time", value=text)
+            raise BadInput(
+                f"expected each combination once; {kinds[0]}+{kinds[1]} is there already",
+                where="pair_time",
+                value=text,
+            )
         num, slash, den = match[3].partition("/")
         found[kinds] = {"factor": [int(num), int(den)]} if slash else {"time": Fraction(num)}
     return [

@@ -108,8 +108,11 @@ def problem_from_profile(
     if link_delay is not None and links is not None:
         raise BadInput("expected it or `links`, not both", where="link_delay", value=link_delay)
     if split_limit is not None and backward != "auto":
-        text = "it decides between backwards only where `backward` is auto"
-        raise BadInput(text, where="split_limit", value=split_limit)
+        raise BadInput(
+            "it decides between backwards only where `backward` is auto",
+            where="split_limit",
+            value=split_limit,
+        )
     measured = read_profile(profile) if isinstance(profile, str | Path) else profile
     if link_delay is None and links is None:
         links = measured.links
@@ -146,8 +149,11 @@ def _modes(given: Sequence[str] | None) -> tuple[ModeName, ...] | None:
         return None
     require_once("modes", given)
     if "none" in given and len(given) > 1:
-        text = f"expected none alone, or some of {', '.join(MODES)}"
-        raise BadInput(text, where="modes", value=",".join(given))
+        raise BadInput(
+            f"expected none alone, or some of {', '.join(MODES)}",
+            where="modes",
+            value=",".join(given),
+        )
     return tuple(name for name in MODES if name in given)
 
 

@@ -180,8 +180,11 @@ def _in_groups(name: str, group: int) -> Published:
     from pipesat.heuristics.interleaved import IN_GROUPS
 
     if name not in IN_GROUPS:
-        text = f"only {' and '.join(IN_GROUPS)} have groups of a size to choose, {name} has none"
-        raise BadInput(text, where="group", value=group)
+        raise BadInput(
+            f"only {' and '.join(IN_GROUPS)} have groups of a size to choose, {name} has none",
+            where="group",
+            value=group,
+        )
     source = f"{name}, groups of {group}"
     build = partial(IN_GROUPS[name], group=group, source=source)
     return replace(BASELINES[name], build=build)

@@ -47,13 +47,17 @@ def given(model: Layers | Profile | str | Path, gpu: str | None, sizes: Mapping[
         return Given(layers_of_profile(model))
     if gpu is not None:
         if os.path.exists(model):
-            text = "a file has its costs: expected the name of a published model"
-            raise BadInput(text, where="gpu", value=gpu)
+            raise BadInput(
+                "a file has its costs: expected the name of a published model",
+                where="gpu",
+                value=gpu,
+            )
         return _estimated(str(model), gpu, sizes)
     for name, unset in SIZES.items():
         if sizes[name] != unset:
-            text = "only a published model with its GPU is estimated"
-            raise BadInput(text, where=name, value=sizes[name])
+            raise BadInput(
+                "only a published model with its GPU is estimated", where=name, value=sizes[name]
+            )
     return _of_file(model)
 
 

@@ -73,8 +73,10 @@ def _read(problem: Problem, given: str | Path) -> Schedule:
     path, file = str(given), Path(given)
     if os.path.isdir(path):
         if not has_file(file, "schedule.json"):
-            text = "no schedule.json here, expected the folder of a solve that found a schedule"
-            raise BadInput(text, source=path)
+            raise BadInput(
+                "no schedule.json here, expected the folder of a solve that found a schedule",
+                source=path,
+            )
         return read_schedule(file / "schedule.json", problem)
     if file.suffix in (".csv", ".py"):
         read = read_order(file, problem)

@@ -178,13 +178,15 @@ def _of_unit(where: str, given: int | str, unit: str, *, limit: bool, free: bool
         raise BadInput(f"expected {plain}", where=where, value=given)
     size = _measured(word.lower(), _BYTES) if word[:1].isdecimal() else None
     if size is None or size > MOST_BYTES:
-        text = f"expected an amount as 40GiB or 80GB, or {plain}"
-        raise BadInput(text, where=where, value=given)
+        raise BadInput(f"expected an amount as 40GiB or 80GB, or {plain}", where=where, value=given)
     number = size / each
     if number.denominator > 1 and not limit and not free:
         near, fits = significant(number, 6), unit_for([word])
-        text = f"expected {plain}, and it is {near}. In the memory unit '{fits}' it is one"
-        raise BadInput(text, where=where, value=given)
+        raise BadInput(
+            f"expected {plain}, and it is {near}. In the memory unit '{fits}' it is one",
+            where=where,
+            value=given,
+        )
     return math.ceil(number) if free else math.floor(number)
 
 
@@ -255,8 +257,9 @@ def share(where: str, given: float | Fraction | str, most: int = 1) -> Fraction:
     else:
         value = Fraction(str(given)) if isfinite(given) else Fraction(-1)
     if not 0 <= value <= most:
-        text = f"expected a share from 0 to {most}, or a percentage as in 5%"
-        raise BadInput(text, where=where, value=given)
+        raise BadInput(
+            f"expected a share from 0 to {most}, or a percentage as in 5%", where=where, value=given
+        )
     return value
 
 
@@ -302,8 +305,11 @@ def whole_times(times: Mapping[str, Sequence[Number]], unit: str) -> tuple[int, 
     scale = 1
     while odd := next(((k, v) for k, row in times.items() for v in row if v * scale % 1), None):
         if unit not in _TIMES[:-1]:
-            text = "expected an integer, or decimals of s, ms or us (time=ms) down to whole ns"
-            raise BadInput(text, where=odd[0], value=float(odd[1]))
+            raise BadInput(
+                "expected an integer, or decimals of s, ms or us (time=ms) down to whole ns",
+                where=odd[0],
+                value=float(odd[1]),
+            )
         unit, scale = _TIMES[_TIMES.index(unit) + 1], 1000 * scale
     return scale, unit
 

@@ -48,8 +48,11 @@ def named(where: str, given: str, known: Iterable[str], also: str = "") -> str:
     several = [*known]
     if (found := spelled(given, several)) is not None:
         return found
-    text = f"expected one of {', '.join(several)}{also}{hint(given, several)}"
-    raise BadInput(text, where=where, value=given)
+    raise BadInput(
+        f"expected one of {', '.join(several)}{also}{hint(given, several)}",
+        where=where,
+        value=given,
+    )
 
 
 def _plain(name: str) -> str:

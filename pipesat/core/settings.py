@@ -162,6 +162,7 @@ def _value(where: str, key: str, given: Any, wanted: type | tuple[str, ...]) -> 
     least = 1 if wanted is int else 0  # of a list, one stage may have none
     if not good or (wanted is int and len(words) > 1) or min(map(int, words)) < least:
         count = "a whole number" if wanted is int else "whole numbers, one or several,"
-        text = f"expected {key} to be {count} from {least} to {MOST}"
-        raise BadInput(text, where=where, value=given)
+        raise BadInput(
+            f"expected {key} to be {count} from {least} to {MOST}", where=where, value=given
+        )
     return int(words[0]) if wanted is int else tuple(map(int, words))

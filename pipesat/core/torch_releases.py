@@ -95,8 +95,11 @@ def release_named(version: str | None = None, where: str = "version") -> Release
     for release in RELEASES:
         if found.split("+")[0].split(".")[:2] == release.version.split("."):
             return release
-    text = f"expected torch {', '.join(get_args(Version))} or {INSTALLED}"
-    raise BadInput(text, where=where, value=version if found == named else f"{version}: {found}")
+    raise BadInput(
+        f"expected torch {', '.join(get_args(Version))} or {INSTALLED}",
+        where=where,
+        value=version if found == named else f"{version}: {found}",
+    )
 
 
 def release_for(target: str | None, version: str | None) -> Release | None:
@@ -110,6 +113,9 @@ def release_for(target: str | None, version: str | None) -> Release | None:
     if target in get_args(OnTorch):
         return release_named(version)
     if version is not None:
-        text = f"expected it with {', '.join(get_args(OnTorch))} alone: torch's release"
-        raise BadInput(text, where="version", value=version)
+        raise BadInput(
+            f"expected it with {', '.join(get_args(OnTorch))} alone: torch's release",
+            where="version",
+            value=version,
+        )
     return None

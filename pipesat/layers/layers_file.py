@@ -114,8 +114,11 @@ def _layers(model: LayersModel) -> Layers:
     if between and not model.estimate:
         raise BadInput("needs estimate", where="estimate_range")
     if between and not between[0] <= 1000 <= between[1]:
-        expected = "expected the least, at most 1000, and the most, at least 1000"
-        raise BadInput(expected, where="estimate_range", value=between)
+        raise BadInput(
+            "expected the least, at most 1000, and the most, at least 1000",
+            where="estimate_range",
+            value=between,
+        )
     layers = Layers(
         tuple(found),
         model.name,

@@ -67,8 +67,10 @@ def partition_of_layout(layout: MegatronLayout, layers: Layers) -> tuple[range, 
     given = ["".join(s for s in stage if s in roles or s in "tm") for stage in layout.stages]
     if (flat := "".join(given)) != roles:
         words = ", ".join(f"{symbol} {word}" for symbol, word in WORDS.items())
-        text = f"it has the layers {_short(flat)}, the model has {_short(roles)} ({words})"
-        raise BadInput(text, value=layout.text)
+        raise BadInput(
+            f"it has the layers {_short(flat)}, the model has {_short(roles)} ({words})",
+            value=layout.text,
+        )
     return partition_of([0, *accumulate(map(len, given))])
 
 
@@ -131,8 +133,9 @@ def parse_layout(text: str, *, devices: int | None = None) -> MegatronLayout:
             text_of = "Megatron-LM builds it there whatever the layout says"
             raise BadInput(f"{expected}: {text_of}", value=text)
     if devices is not None and len(stages) % devices:
-        expected = f"{len(stages)} stages, expected a multiple of {devices}, the ranks"
-        raise BadInput(expected, value=text)
+        raise BadInput(
+            f"{len(stages)} stages, expected a multiple of {devices}, the ranks", value=text
+        )
     having = [number for number, stage in enumerate(stages) if "m" in stage]
     first = 0 if devices is None else len(stages) - devices
     if len(having) > 1 or (having and having[0] < first):

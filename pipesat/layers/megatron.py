@@ -224,13 +224,17 @@ def cut_pattern(text: str, stages: int, counts: Sequence[int] | None) -> str:
     main, slash, mtp = checked(text).partition("/")
     if counts is not None and "|" not in main:
         if sum(counts) != len(main):
-            expected = f"expected {sum(counts)} symbols, as many as layers"
-            raise BadInput(expected, where="pattern", value=text)
+            raise BadInput(
+                f"expected {sum(counts)} symbols, as many as layers", where="pattern", value=text
+            )
         ends = [0, *accumulate(counts)]
         main = "|".join(main[a:b] for a, b in pairwise(ends))
     if main.count("|") != stages - 1:
-        expected = f"expected {stages} stages, parted by |: or say `layers`, symbols per stage"
-        raise BadInput(expected, where="pattern", value=text)
+        raise BadInput(
+            f"expected {stages} stages, parted by |: or say `layers`, symbols per stage",
+            where="pattern",
+            value=text,
+        )
     return f"{main}{slash}{mtp}"
 
 
@@ -238,11 +242,15 @@ def checked(text: str) -> str:
     """Return a text that is a pattern."""
     parts = text.split("/")
     if _PATTERN.fullmatch(text) is None or len(set(parts[1:])) > 1:
-        expected = f"expected {HYBRID_SYMBOLS}, | between stages, equal MTP layers each after a /"
-        raise BadInput(expected, where="pattern", value=text)
-    if any("*" in part and {"D", "+"} & {*part} for part in parts):
-        expected = (
-            "expected attention (*) or latent attention (D, +): Megatron-LM has no model with both"
+        raise BadInput(
+            f"expected {HYBRID_SYMBOLS}, | between stages, equal MTP layers each after a /",
+            where="pattern",
+            value=text,
         )
-        raise BadInput(expected, where="pattern", value=text)
+    if any("*" in part and {"D", "+"} & {*part} for part in parts):
+        raise BadInput(
+            "expected attention (*) or latent attention (D, +): Megatron-LM has no model with both",
+            where="pattern",
+            value=text,
+        )
     return text

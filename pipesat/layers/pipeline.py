@@ -118,8 +118,11 @@ def speed_of(given: object, devices: int) -> tuple[Fraction, ...]:
     values = [] if given is None else one_each(given, devices, "speed")
     for value in values:
         if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,6})?", str(value)) or not Fraction(str(value)):
-            text = "expected a number above 0 with at most six decimals, as 1 or 0.75"
-            raise BadInput(text, where="speed", value=value)
+            raise BadInput(
+                "expected a number above 0 with at most six decimals, as 1 or 0.75",
+                where="speed",
+                value=value,
+            )
     speeds = tuple(Fraction(str(value)) for value in values)
     return () if {*speeds} == {Fraction(1)} else speeds
 

@@ -101,8 +101,11 @@ class ModelRun:
         for name, amount in shared.items():
             if amount % n:
                 allowed = ", ".join(str(d) for d in range(1, most + 1) if most % d == 0)
-                text = f"{name} {amount} does not divide by it: expected one of {allowed}"
-                raise BadInput(text, where="tensor_parallel", value=n)
+                raise BadInput(
+                    f"{name} {amount} does not divide by it: expected one of {allowed}",
+                    where="tensor_parallel",
+                    value=n,
+                )
 
 
 def estimated_layers(

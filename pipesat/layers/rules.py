@@ -44,8 +44,11 @@ def check_partition(layers: Layers, partition: Sequence[range], homes: Sequence[
     if len(partition) != len(homes):
         raise BadInput(f"{len(partition)} stages, expected {len(homes)}", where="stages")
     if [layer for part in partition for layer in part] != [*range(len(layers))]:
-        text = f"expected layers 0 to {len(layers) - 1} in order, each on one stage"
-        raise BadInput(text, where="stages", value=[*partition])
+        raise BadInput(
+            f"expected layers 0 to {len(layers) - 1} in order, each on one stage",
+            where="stages",
+            value=[*partition],
+        )
     stage_of = [stage for stage, part in enumerate(partition) for _ in part]
     last = len(partition) - 1
     for number, (layer, stage) in enumerate(zip(layers.layers, stage_of, strict=True)):

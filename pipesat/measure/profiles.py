@@ -125,8 +125,9 @@ def _model(
     if path is not None:
         for where, one in (("config", config), ("shape", given)):
             if one:
-                text = "this is of the built-in decoder, not of a model"
-                raise BadInput(text, where=where, value=one)
+                raise BadInput(
+                    "this is of the built-in decoder, not of a model", where=where, value=one
+                )
         return {"source": "import", "path": path, "dtype": dtype}
     base = named_shape(config or "tiny")
     length, sequences = given.pop("length", base.length), given.pop("batch", 1)

@@ -98,8 +98,11 @@ def run(
 
     _require_together(model, split, shape)
     if device == "cuda" and not under_torchrun():
-        text = "local ranks run on the CPU: start it with torchrun, one GPU per rank"
-        raise BadInput(text, where="device", value=device)
+        raise BadInput(
+            "local ranks run on the CPU: start it with torchrun, one GPU per rank",
+            where="device",
+            value=device,
+        )
     job = torch_job(
         problem,
         valid_schedule(problem, schedule),
@@ -123,11 +126,11 @@ def run(
 def _require_together(model: str | None, split: str, shape: object) -> None:
     """Refuse what would say nothing beside the rest."""
     if shape is not None and model is not None:
-        text = "this is of the built-in transformer: not of another model"
-        raise BadInput(text, where="shape", value=shape)
+        raise BadInput(
+            "this is of the built-in transformer: not of another model", where="shape", value=shape
+        )
     if split != "even" and not (model or "").endswith(".json"):
-        text = "only a profile is cut here: `model` FILE.json"
-        raise BadInput(text, where="split", value=split)
+        raise BadInput("only a profile is cut here: `model` FILE.json", where="split", value=split)
 
 
 @public

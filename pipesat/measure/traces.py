@@ -107,8 +107,11 @@ def import_trace(
     except BadInput as error:
         if chunks is None or error.where:  # skip and replica are to blame themselves
             raise
-        text = f"expected what fits the trace. With so many: {error.expected}"
-        raise BadInput(text, where="chunks", value=chunks) from None
+        raise BadInput(
+            f"expected what fits the trace. With so many: {error.expected}",
+            where="chunks",
+            value=chunks,
+        ) from None
     delay = prediction.delay if given is None else given
     limits, title = Memory(memory, static, held), f"{found.trace.name}, {found.devices} ranks"
     title += ", link delay fitted" * (given is None and delay > 0)
@@ -120,8 +123,11 @@ def import_trace(
     schedule = time_order(problem, order, source=name or "trace")
     if violations := check(problem, schedule):
         unit = problem.memory_unit
-        text = f"the order that ran does not fit, in {unit} and us: {violations[0]}"
-        raise BadInput(text, where="memory", value=memory)
+        raise BadInput(
+            f"the order that ran does not fit, in {unit} and us: {violations[0]}",
+            where="memory",
+            value=memory,
+        )
     search = {"workers": workers, "listener": listener, "stop": stop}
     result, more = _best_orders(problem, schedule, time_limit, search)
     like, alike = found.steps[number], found.steps

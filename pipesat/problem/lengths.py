@@ -109,8 +109,12 @@ def slices_from_lengths(
     told, listed = set[tuple[int, int]](), list[dict[str, Any]]()
     for number, length in enumerate(lengths):
         if type(length) is not int or length < slices:
-            text = f"expected an integer from {slices}, a token for each slice"
-            raise BadInput(text, source=source, where=f"[{number}]", value=length)
+            raise BadInput(
+                f"expected an integer from {slices}, a token for each slice",
+                source=source,
+                where=f"[{number}]",
+                value=length,
+            )
         cuts = [0]
         for part in range(1, slices):
             before = Fraction(part, slices)
@@ -132,10 +136,11 @@ def slices_from_lengths(
 def _said(own: Factors, source: str, number: int) -> dict[str, Any]:
     """What an entry says of its class's factors."""
     if not all(1 <= n <= _MOST_N for n in own):
-        text = (
-            f"its factor would be {max(own)}/10^4, expected 1 to 10^6 of these; see the reference"
+        raise BadInput(
+            f"its factor would be {max(own)}/10^4, expected 1 to 10^6 of these; see the reference",
+            source=source,
+            where=f"[{number}]",
         )
-        raise BadInput(text, source=source, where=f"[{number}]")
     time, other = own
     return {"time": [time, DEN], "held": [other, DEN], "comm": [other, DEN]}
 
@@ -145,8 +150,7 @@ def factors_of(
 ) -> dict[int, Factors]:
     """Return the factors of each length, in parts of 10^4."""
     if type(reference) is not int or not 1 <= reference <= MOST:
-        text = "expected an integer from 1 to 10^12"
-        raise BadInput(text, where="reference", value=reference)
+        raise BadInput("expected an integer from 1 to 10^12", where="reference", value=reference)
     if not 0 <= quadratic <= 1:
         raise BadInput("expected a share from 0 to 1", where="quadratic", value=quadratic)
     _require(lengths, source)
@@ -168,8 +172,12 @@ def _require(lengths: Sequence[Any], source: str) -> None:
         raise BadInput("expected at least one length", source=source)
     for number, length in enumerate(lengths):
         if type(length) is not int or not 1 <= length <= MOST:
-            text = "expected an integer from 1 to 10^12"
-            raise BadInput(text, source=source, where=f"[{number}]", value=length)
+            raise BadInput(
+                "expected an integer from 1 to 10^12",
+                source=source,
+                where=f"[{number}]",
+                value=length,
+            )
 
 
 def read_lengths(path: str | Path) -> list[int]:
@@ -185,8 +193,12 @@ def read_lengths(path: str | Path) -> list[int]:
         if not word:
             continue
         if not (word.isascii() and word.isdigit()) or len(word) > 15:
-            text = "expected an integer, one per line, or a JSON list"
-            raise BadInput(text, source=str(path), where=f"line {number}", value=word)
+            raise BadInput(
+                "expected an integer, one per line, or a JSON list",
+                source=str(path),
+                where=f"line {number}",
+                value=word,
+            )
         found.append(int(word))
     _require(found, str(path))
     return found

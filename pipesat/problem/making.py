@@ -94,8 +94,7 @@ def made(given: Mapping[str, Any]) -> Problem:
 def require_few(geometry: Geometry) -> None:
     """Pass if there are as few stages as a problem may have."""
     if geometry.parts > MOST_STAGES:
-        text = f"{geometry.parts} stages, expected at most {MOST_STAGES}"
-        raise BadInput(text, where="chunks")
+        raise BadInput(f"{geometry.parts} stages, expected at most {MOST_STAGES}", where="chunks")
 
 
 def _layers(said: Mapping[str, Any], stages: int) -> list[Costs]:

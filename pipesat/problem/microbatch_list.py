@@ -69,18 +69,22 @@ def routes_in(
         paths = [("routes", number, "microbatches") for number in range(len(routes))]
     for value, path in zip(microbatches, paths, strict=True):
         if isinstance(value, list) and value and isinstance(value[0], int):
-            text = "expected an object: `microbatches_from_lengths` makes them of lengths in tokens"
-            raise BadInput(text, where=f"{path_text(path)}[0]", value=value[0])
+            raise BadInput(
+                "expected an object: `microbatches_from_lengths` makes them of lengths in tokens",
+                where=f"{path_text(path)}[0]",
+                value=value[0],
+            )
     listed = zip(microbatches, paths, routes, strict=True)
     found = tuple(Route(tuple(own), *parse_microbatches(value, at)) for value, at, own in listed)
     first = next((path for path, one in zip(paths, found, strict=True) if one.definitions), None)
     if ordered and first is None:
-        text = "expected a list of microbatches beside it: those of a number are all alike"
-        raise BadInput(text, where="order")
+        raise BadInput(
+            "expected a list of microbatches beside it: those of a number are all alike",
+            where="order",
+        )
     count = sum(len(route.definitions) for route in found)
     if count > classes:
-        text = f"{count} classes, expected at most {classes}"
-        raise BadInput(text, where=path_text(first or ()))
+        raise BadInput(f"{count} classes, expected at most {classes}", where=path_text(first or ()))
     return found
 
 
@@ -89,8 +93,11 @@ def parse_microbatches(value: object, path: Path_) -> Listed:
     where = path_text(path)
     if not isinstance(value, list):
         if type(value) is not int or not 1 <= value <= MOST:
-            text = "expected an integer from 1 to 10^12, or a list of classes"
-            raise BadInput(text, where=where, value=value)
+            raise BadInput(
+                "expected an integer from 1 to 10^12, or a list of classes",
+                where=where,
+                value=value,
+            )
         return value, None, ()
     if not value:
         raise BadInput("0 entries, expected at least 1", where=where)
@@ -104,11 +111,12 @@ def parse_microbatches(value: object, path: Path_) -> Listed:
             number_of[entry.name] = len(definitions)
             definitions.append(_definition(entry, here))
         elif further := sorted(entry.model_fields_set - {"name", "count"}):
-            text = (
+            raise BadInput(
                 f"expected name and count alone, without {', '.join(further)}: the first entry "
-                "of a name says what its microbatches are"
+                "of a name says what its microbatches are",
+                where=path_text(here),
+                value=entry.name,
             )
-            raise BadInput(text, where=path_text(here), value=entry.name)
         if (total := len(classes) + entry.count) > MOST_OPS:
             raise BadInput(
                 f"{total} microbatches of some ops, expected at most {MOST_OPS}", where=where

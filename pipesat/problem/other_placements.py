@@ -183,6 +183,9 @@ def stated_layers(layers: int | Sequence[int] | None, placements: object) -> lis
     stated = [layers] if isinstance(layers, int) else [*(layers or ())]
     if stated and not placements:
         text = ",".join(map(str, stated))
-        why = "says how `placements` may cut the stages, which is not given"
-        raise BadInput(why, where="layers_per_stage", value=text)
+        raise BadInput(
+            "says how `placements` may cut the stages, which is not given",
+            where="layers_per_stage",
+            value=text,
+        )
     return stated

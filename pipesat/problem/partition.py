@@ -26,5 +26,4 @@ def check_counts(layers: int, stages: int) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise BadInput("expected a whole number of at least 1", where=name, value=value)
     if layers < stages:
-        expected = f"expected at most {layers}, one per layer"
-        raise BadInput(expected, where="stages", value=stages)
+        raise BadInput(f"expected at most {layers}, one per layer", where="stages", value=stages)

@@ -113,16 +113,24 @@ def _check_forward_only(problem: Problem) -> None:
             continue
         for before in problem.before[number]:
             if problem.stages[before].has_backward:
-                text = f"stage {before} leads to it and has a backward, which it would wait for"
-                raise BadInput(text, where=f"stages[{number}].backward", value="none")
+                raise BadInput(
+                    f"stage {before} leads to it and has a backward, which it would wait for",
+                    where=f"stages[{number}].backward",
+                    value="none",
+                )
         for place, mode in enumerate(stage.modes):
             where = f"stages[{number}].modes[{place}]"
             if mode.offload is not None:
-                text = "the stage has no backward and holds nothing after F: nothing to offload"
-                raise BadInput(text, where=f"{where}.offload")
+                raise BadInput(
+                    "the stage has no backward and holds nothing after F: nothing to offload",
+                    where=f"{where}.offload",
+                )
             if mode.backward is not None:
-                text = "the stage has no backward, and modes change nothing of that"
-                raise BadInput(text, where=f"{where}.backward", value=mode.backward)
+                raise BadInput(
+                    "the stage has no backward, and modes change nothing of that",
+                    where=f"{where}.backward",
+                    value=mode.backward,
+                )
 
 
 def _check_times_of_pairs(problem: Problem) -> None:
@@ -152,8 +160,11 @@ def _check_classes(problem: Problem) -> None:
             for one in amounts:
                 value = scaled(one.value, getattr(definition, one.by))
                 if value > MOST and (one.stage, one.key) not in outright:
-                    text = f"{one.key} {one.of} becomes {value}, expected at most 10^12"
-                    raise BadInput(text, where=place, value=definition.name)
+                    raise BadInput(
+                        f"{one.key} {one.of} becomes {value}, expected at most 10^12",
+                        where=place,
+                        value=definition.name,
+                    )
 
 
 class _Amount(NamedTuple):
@@ -188,8 +199,11 @@ def _check_names(problem: Problem, route: Route, definition: MicrobatchClass, pl
         here = f"{place}.stages['{stage}']"
         if stage not in mine:
             few = f"0 to {len(mine) - 1}" if mine == set(range(len(mine))) else str(sorted(mine))
-            text = f"there is no stage {stage} on this route, expected one of {few}"
-            raise BadInput(text, where=here)
+            raise BadInput(
+                f"there is no stage {stage} on this route, expected one of {few}", where=here
+            )
         if problem.stages[stage].modes:
-            text = f"stage {stage} has modes, so a class cannot state its amounts; use factors"
-            raise BadInput(text, where=here)
+            raise BadInput(
+                f"stage {stage} has modes, so a class cannot state its amounts; use factors",
+                where=here,
+            )

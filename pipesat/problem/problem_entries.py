@@ -57,8 +57,11 @@ def parse_modes(entries: Sequence[ModeModel], held_after_f: int, stage: int) -> 
     for number, entry in enumerate(entries):
         here = f"{where}[{number}]"
         if entry.name in seen:
-            text = f"expected another name, this one is that of {seen[entry.name]}"
-            raise BadInput(text, where=f"{here}.name", value=entry.name)
+            raise BadInput(
+                f"expected another name, this one is that of {seen[entry.name]}",
+                where=f"{here}.name",
+                value=entry.name,
+            )
         seen[entry.name] = here
         modes.append(
             Mode(entry.name, stated_in(entry), entry.backward, _offload(held_after_f, entry, here))
@@ -69,8 +72,9 @@ def parse_modes(entries: Sequence[ModeModel], held_after_f: int, stage: int) -> 
 def modes_in(entries: Sequence[Any], held_after_f: int, stage: int) -> tuple[Mode, ...]:
     """Return the modes that entries of a problem file state of a stage, which holds so much."""
     if len(entries) > MOST_MODES:
-        text = f"{len(entries)} entries, expected at most {MOST_MODES}"
-        raise BadInput(text, where=f"stages[{stage}].modes")
+        raise BadInput(
+            f"{len(entries)} entries, expected at most {MOST_MODES}", where=f"stages[{stage}].modes"
+        )
     path = ("stages", stage, "modes")
     models = [validated_at(one, ModeModel, (*path, n)) for n, one in enumerate(entries)]
     return parse_modes(models, held_after_f, stage)
@@ -88,8 +92,7 @@ def _offload(held_after_f: int, entry: ModeModel, where: str) -> Offload | None:
     if entry.offload is None:
         return None
     if others := sorted(entry.model_fields_set - {"name", "offload"}):
-        text = f"expected offload alone, without {', '.join(others)}"
-        raise BadInput(text, where=where)
+        raise BadInput(f"expected offload alone, without {', '.join(others)}", where=where)
     copies = entry.offload
     if copies.held > held_after_f:
         raise BadInput(
@@ -136,8 +139,11 @@ def parse_overlap(model: OverlapModel | None, homes: Sequence[int]) -> Overlap |
         names = [f"{stage}{kind}" for stage, kind in entry.ops]
         for place, (stage, _) in enumerate(entry.ops):
             if stage >= len(homes):
-                text = f"expected a stage from 0 to {len(homes) - 1}"
-                raise BadInput(text, where=f"{where}[{place}]", value=names[place])
+                raise BadInput(
+                    f"expected a stage from 0 to {len(homes) - 1}",
+                    where=f"{where}[{place}]",
+                    value=names[place],
+                )
         a, b = entry.ops
         if homes[a[0]] != homes[b[0]]:
             raise BadInput(
@@ -171,6 +177,9 @@ def _time_or_factor(entry: PairModel, where: str) -> int | tuple[int, int]:
     if "time" in given:
         return entry.time
     if entry.factor[0] > entry.factor[1]:
-        wanted = "expected [num, den], 1 <= num <= den <= 10^6"
-        raise BadInput(wanted, where=f"{where}.factor", value=entry.factor)
+        raise BadInput(
+            "expected [num, den], 1 <= num <= den <= 10^6",
+            where=f"{where}.factor",
+            value=entry.factor,
+        )
     return entry.factor[0], entry.factor[1]

@@ -231,8 +231,9 @@ def _check_routes(model: ProblemModel) -> None:
                 )
             seen[stage] = where
     if sum(len(route.edges or ()) for route in model.routes) > _MOST_EDGES:
-        text = f"expected at most {_MOST_EDGES} of all routes together"
-        raise BadInput(text, where="routes[0].edges")
+        raise BadInput(
+            f"expected at most {_MOST_EDGES} of all routes together", where="routes[0].edges"
+        )
     for stage in range(len(model.stages)) if model.routes else ():
         if stage not in seen:
             raise BadInput(
@@ -251,11 +252,17 @@ def _graph(route: RouteModel, number: int) -> Edges | None:
     for at, (src, dst) in enumerate(route.edges):
         here, edge = f"{where}[{at}]", [src, dst]
         if src not in place or dst not in place or place[src] >= place[dst]:
-            text = "expected two stages of the route, from an earlier one in `stages` to a later"
-            raise BadInput(text, where=here, value=edge)
+            raise BadInput(
+                "expected two stages of the route, from an earlier one in `stages` to a later",
+                where=here,
+                value=edge,
+            )
         if (src, dst) in seen:
-            text = f"expected each edge once, but it also stands at {seen[src, dst]}"
-            raise BadInput(text, where=here, value=edge)
+            raise BadInput(
+                f"expected each edge once, but it also stands at {seen[src, dst]}",
+                where=here,
+                value=edge,
+            )
         seen[src, dst] = here
         one, other = sorted((joined[src], joined[dst]), key=len)
         if one is not other:
@@ -264,8 +271,10 @@ def _graph(route: RouteModel, number: int) -> Edges | None:
     first = joined[route.stages[0]]
     apart = next((stage for stage in route.stages if stage not in first), None)
     if apart is not None:
-        text = f"no edges connect stage {apart} with stage {route.stages[0]}, expected one graph"
-        raise BadInput(text, where=where)
+        raise BadInput(
+            f"no edges connect stage {apart} with stage {route.stages[0]}, expected one graph",
+            where=where,
+        )
     chain = [*pairwise(route.stages)]
     return None if {*seen} == {*chain} else tuple(seen)
 

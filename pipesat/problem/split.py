@@ -141,8 +141,9 @@ def balanced(costs: Sequence[int], stages: int) -> tuple[range, ...]:
     check_counts(count, stages)
     for layer, cost in enumerate(costs):
         if isinstance(cost, bool) or not isinstance(cost, int) or cost < 0:
-            expected = "expected a whole number of at least 0"
-            raise BadInput(expected, where=f"costs[{layer}]", value=cost)
+            raise BadInput(
+                "expected a whole number of at least 0", where=f"costs[{layer}]", value=cost
+            )
     ends = np.array([0, *accumulate(reversed(costs))])  # from the last layer: its ties are ours
 
     def suffices(most: int) -> bool:

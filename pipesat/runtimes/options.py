@@ -56,11 +56,15 @@ class Options:
     def __post_init__(self) -> None:
         release_named(self.version)
         if not self.remark.isprintable():
-            expected = "expected one line of printable characters"
-            raise BadInput(expected, where="remark", value=self.remark)
+            raise BadInput(
+                "expected one line of printable characters", where="remark", value=self.remark
+            )
         if self.checkpointing not in (None, *CHECKPOINTING):
-            expected = f"expected {' or '.join(CHECKPOINTING)}"
-            raise BadInput(expected, where="checkpointing", value=self.checkpointing)
+            raise BadInput(
+                f"expected {' or '.join(CHECKPOINTING)}",
+                where="checkpointing",
+                value=self.checkpointing,
+            )
 
     @property
     def comments(self) -> list[str]:
@@ -70,8 +74,11 @@ class Options:
     def checkpointing_for(self, *, splits: bool) -> Checkpointing | None:
         """Return what the configuration says of checkpointing for an order; ``None``: nothing."""
         if splits and self.checkpointing == "full":
-            expected = "expected none: the order splits backwards, whose cost it would multiply"
-            raise BadInput(expected, where="checkpointing", value=self.checkpointing)
+            raise BadInput(
+                "expected none: the order splits backwards, whose cost it would multiply",
+                where="checkpointing",
+                value=self.checkpointing,
+            )
         return "none" if splits else self.checkpointing
 
     @property

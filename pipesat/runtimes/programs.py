@@ -125,16 +125,21 @@ def order_in(text: str, source: str) -> OrderModel:
         raise BadInput(f"{expected}, a literal", source=source) from None
     model = validated(document, OrderModel, source)
     if model.runtime not in get_args(Target):
-        expected = f"expected one of {', '.join(get_args(Target))}"
-        raise BadInput(expected, source=source, where="runtime", value=model.runtime)
+        raise BadInput(
+            f"expected one of {', '.join(get_args(Target))}",
+            source=source,
+            where="runtime",
+            value=model.runtime,
+        )
     return model
 
 
 def _require_of(problem: Problem, model: OrderModel, source: str) -> None:
     """Pass if the data are of a pipeline as the problem's."""
     if len(problem.routes) > 1:
-        expected = f"this order is of one route, the problem has {len(problem.routes)}"
-        raise BadInput(expected, source=source)
+        raise BadInput(
+            f"this order is of one route, the problem has {len(problem.routes)}", source=source
+        )
     route = problem.routes[0]
     wanted = {
         "stages": len(route.stages),
@@ -147,8 +152,12 @@ def _require_of(problem: Problem, model: OrderModel, source: str) -> None:
                 f"the problem has {value}", source=source, where=key, value=getattr(model, key)
             )
     if len(model.rows) != len(problem.devices):
-        expected = f"expected {len(problem.devices)} rows, one per rank"
-        raise BadInput(expected, source=source, where="rows", value=len(model.rows))
+        raise BadInput(
+            f"expected {len(problem.devices)} rows, one per rank",
+            source=source,
+            where="rows",
+            value=len(model.rows),
+        )
     for entry in model.modes:
         stage, microbatch, _ = entry
         if not (0 <= stage < model.stages and 0 <= microbatch < model.microbatches):

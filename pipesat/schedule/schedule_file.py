@@ -132,21 +132,31 @@ def modes_of_entry(listed: Sequence[ModeEntry], problem: Problem) -> dict[tuple[
     for number, (stage, microbatch, name) in enumerate(listed):
         where = f"modes[{number}]"
         if not 0 <= stage < len(problem.stages):
-            text = f"expected a stage from 0 to {len(problem.stages) - 1}"
-            raise BadInput(text, where=f"{where}[0]", value=stage)
+            raise BadInput(
+                f"expected a stage from 0 to {len(problem.stages) - 1}",
+                where=f"{where}[0]",
+                value=stage,
+            )
         if not 0 <= microbatch < problem.microbatches[stage]:
             last = problem.microbatches[stage] - 1
-            text = f"expected a microbatch of stage {stage}, from 0 to {last}"
-            raise BadInput(text, where=f"{where}[1]", value=microbatch)
+            raise BadInput(
+                f"expected a microbatch of stage {stage}, from 0 to {last}",
+                where=f"{where}[1]",
+                value=microbatch,
+            )
         names = [mode.name for mode in problem.stages[stage].modes]
         if name not in names:
             kept = "; what is kept is not listed" if name == KEEP else ""
             one_of = f"one of {', '.join(names)}" if names else "none: the stage has no modes"
-            text = f"expected a mode of stage {stage}, {one_of}{kept}"
-            raise BadInput(text, where=f"{where}[2]", value=name)
+            raise BadInput(
+                f"expected a mode of stage {stage}, {one_of}{kept}", where=f"{where}[2]", value=name
+            )
         if (stage, microbatch) in modes:
-            text = "the mode of this stage and microbatch is given already"
-            raise BadInput(text, where=where, value=[stage, microbatch, name])
+            raise BadInput(
+                "the mode of this stage and microbatch is given already",
+                where=where,
+                value=[stage, microbatch, name],
+            )
         modes[stage, microbatch] = 1 + names.index(name)
     return modes
 

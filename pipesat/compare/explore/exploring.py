@@ -64,8 +64,7 @@ def explore(
         If the source is none of these, the port is taken, or the extra is not installed.
     """
     if find_spec("werkzeug") is None:
-        text = "the page needs Werkzeug, the extra `explore`: pip install 'werkzeug>=3.0'"
-        raise BadInput(text)
+        raise BadInput("the page needs Werkzeug, the extra `explore`: pip install 'werkzeug>=3.0'")
     from pipesat.compare.explore.answers import Answers
     from pipesat.compare.explore.server import served
     from pipesat.compare.explore.stated import problem_of, stated_by

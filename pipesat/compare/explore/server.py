@@ -49,8 +49,11 @@ def served(html: bytes, answers: Answers, port: int) -> Iterator[str]:
     try:
         opened = socket.create_server((HOST, port))
     except OSError as error:
-        text = f"cannot listen: {os.strerror(error.errno or 0)}. Expected a free port, or 0 for any"
-        raise BadInput(text, where="port", value=port) from None
+        raise BadInput(
+            f"cannot listen: {os.strerror(error.errno or 0)}. Expected a free port, or 0 for any",
+            where="port",
+            value=port,
+        ) from None
     with opened:
         host, token = f"{HOST}:{opened.getsockname()[1]}", secrets.token_urlsafe(24)
         respond = Request.application(partial(_respond, html, answers, host, token))

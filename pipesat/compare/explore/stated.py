@@ -90,10 +90,11 @@ def problem_of(stated: Mapping[str, Any]) -> Problem:
     said = stated.get("settings")
     kind = "" if base is None else str(base.get("format") if isinstance(base, dict) else base)
     if kind not in _SETTINGS or not isinstance(said, dict) or said.keys() - _SETTINGS[kind]:
-        expected = (
-            f"expected plain numbers, a problem or layers, and settings of {', '.join(NUMBERS)}"
+        raise BadInput(
+            f"expected plain numbers, a problem or layers, and settings of {', '.join(NUMBERS)}",
+            where="format",
+            value=kind,
         )
-        raise BadInput(expected, where="format", value=kind)
     if not kind:
         found = make(**{**NUMBERS, **said})
     elif kind != FORMAT:
@@ -103,8 +104,9 @@ def problem_of(stated: Mapping[str, Any]) -> Problem:
         for key, value in said.items():
             found = getattr(found, f"with_{key}")(value)
     if found.op_count > MOST_OPS:
-        text = f"{found.op_count:,} ops, expected at most {MOST_OPS:,}"
-        raise BadInput(text, where="microbatches")
+        raise BadInput(
+            f"{found.op_count:,} ops, expected at most {MOST_OPS:,}", where="microbatches"
+        )
     return found
 
 

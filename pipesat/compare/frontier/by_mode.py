@@ -41,8 +41,10 @@ def with_choices(problem: Problem) -> dict[str | None, Problem]:
     """
     names = list(dict.fromkeys(mode.name for stage in problem.stages for mode in stage.modes))
     if not names:
-        text = "the problem has no memory modes; pipesat profile --measure modes measures them"
-        raise BadInput(text, where="by_mode")
+        raise BadInput(
+            "the problem has no memory modes; pipesat profile --measure modes measures them",
+            where="by_mode",
+        )
     choices = [(), *((name,) for name in names)] + ([tuple(names)] if len(names) > 1 else [])
     return {" or ".join(kept) or KEEP: _allowing(problem, kept) for kept in choices}
 

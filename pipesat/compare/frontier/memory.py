@@ -91,8 +91,11 @@ def frontier(
     if caps is not None and count is not None:
         raise BadInput("the caps are given: expected `caps` or `count`", where="count", value=count)
     if placements and target is not None:
-        text = "expected `placements` or a target: not every placement runs there"
-        raise BadInput(text, where="target", value=target)
+        raise BadInput(
+            "expected `placements` or a target: not every placement runs there",
+            where="target",
+            value=target,
+        )
     if by_mode and placements is not None:
         raise BadInput("expected placements or by_mode, not both", where="by_mode")
     remarks, release = documents_of(problem.remarks), released(target, version)
@@ -215,8 +218,11 @@ def min_memory(
     told = {} if target is None else {"for": target, "release": released(target, version)}
     caps = None if capacity_of is None else [device.memory for device in capacity_of.devices]
     if caps is not None and len(caps) != len(problem.devices):
-        text = f"expected a problem of {len(problem.devices)} devices"
-        raise BadInput(text, where="capacity_of", value=len(caps))
+        raise BadInput(
+            f"expected a problem of {len(problem.devices)} devices",
+            where="capacity_of",
+            value=len(caps),
+        )
     if caps is not None and caps != [device.memory for device in problem.devices]:
         problem = problem.with_memory(caps)
     options = SolveOptions(
@@ -248,8 +254,9 @@ def _cap(given: int | Fraction | str, unit: str) -> int | Fraction:
     try:
         return one_in_unit("caps", given, unit, limit=True)
     except BadInput as error:
-        text = f"{error.expected}, or a share such as 1f1b*0.75"
-        raise BadInput(text, where="caps", value=given) from None
+        raise BadInput(
+            f"{error.expected}, or a share such as 1f1b*0.75", where="caps", value=given
+        ) from None
 
 
 def _placed(
@@ -268,7 +275,10 @@ def _placed(
     for name in names:
         label = Geometry(name, len(problem.devices)).label
         if label not in found:
-            impossible = f"{name} is not possible with these devices and microbatches"
-            raise BadInput(impossible, where="placements", value=text)
+            raise BadInput(
+                f"{name} is not possible with these devices and microbatches",
+                where="placements",
+                value=text,
+            )
         placed[label] = found[label]
     return placed

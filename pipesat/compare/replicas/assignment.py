@@ -297,20 +297,34 @@ def parse_assignment(document: object, source: str) -> Assignment:
     model = validated(document, AssignmentModel, source)
     numbers = sorted(n for row in model.replicas for part in row for n in part)
     if numbers != [*range(len(numbers))]:
-        text = f"expected every sequence from 0 to {len(numbers) - 1} exactly once"
-        raise BadInput(text, source=source, where="replicas")
+        raise BadInput(
+            f"expected every sequence from 0 to {len(numbers) - 1} exactly once",
+            source=source,
+            where="replicas",
+        )
     if len({*map(len, model.replicas)}) > 1:
-        text = "expected the same number of microbatches in every replica"
-        raise BadInput(text, source=source, where="replicas")
+        raise BadInput(
+            "expected the same number of microbatches in every replica",
+            source=source,
+            where="replicas",
+        )
     makespans = [model.value] if model.makespans is None else model.makespans
     if len(makespans) != len(model.replicas):
-        text = f"{len(makespans)} makespans, expected one per replica"
-        raise BadInput(text, source=source, where="makespans")
+        raise BadInput(
+            f"{len(makespans)} makespans, expected one per replica",
+            source=source,
+            where="makespans",
+        )
     if max(makespans) != model.value:
-        text = "expected the largest of makespans"
-        raise BadInput(text, source=source, where="value", value=model.value)
+        raise BadInput(
+            "expected the largest of makespans", source=source, where="value", value=model.value
+        )
     if model.lower_bound is not None and model.lower_bound > model.value:
-        text = f"expected at most the value {model.value}"
-        raise BadInput(text, source=source, where="lower_bound", value=model.lower_bound)
+        raise BadInput(
+            f"expected at most the value {model.value}",
+            source=source,
+            where="lower_bound",
+            value=model.lower_bound,
+        )
     said = model.model_dump(exclude={"format", "value", "gap"})
     return Assignment(**said | {"makespans": makespans})

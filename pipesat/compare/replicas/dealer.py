@@ -125,8 +125,11 @@ def checked_load(
         raise BadInput(f"{text}{replay.places} microbatches each", where="lengths")
     for number, length in enumerate(lengths if cap is not None else ()):
         if length > (cap or 0):
-            text = f"expected at most {cap} tokens, which a microbatch may have (tokens)"
-            raise BadInput(text, where=f"lengths[{number}]", value=length)
+            raise BadInput(
+                f"expected at most {cap} tokens, which a microbatch may have (tokens)",
+                where=f"lengths[{number}]",
+                value=length,
+            )
     require_exact(costs)
     tokens = np.array(lengths, dtype=np.int64)[:, None]
     return Load(replay, np.hstack([costs[:, replay.columns], tokens]), cap, replicas)
@@ -150,8 +153,9 @@ def replay_of(problem: Problem, name: str, microbatches: int) -> Replay:
     order = BASELINES[name](plain).order
     unlike = costs_of_lengths(plain, [1 + n * 7 % 5 for n in range(microbatches)], 4, 0)
     if BASELINES[name](problem_of(plain, unlike)).order != order:
-        text = f"{name}: its order depends on what microbatches take, so replicas would differ"
-        raise NotApplicable(text)
+        raise NotApplicable(
+            f"{name}: its order depends on what microbatches take, so replicas would differ"
+        )
     try:
         return Replay(plain, order)
     except NotApplicable as error:

@@ -144,17 +144,25 @@ def _costs(
         if reference is not None or quadratic or tokens is not None:
             raise BadInput("reference, quadratic and tokens go with them", where="lengths")
         if route.classes is None:
-            text = "expected a list of all replicas' microbatches, or lengths beside the number"
-            raise BadInput(text, where="microbatches", value=route.microbatches)
+            raise BadInput(
+                "expected a list of all replicas' microbatches, or lengths beside the number",
+                where="microbatches",
+                value=route.microbatches,
+            )
         if route.microbatches % replicas:
-            text = f"{route.microbatches} microbatches, expected a multiple of {replicas} replicas"
-            raise BadInput(text, where="microbatches")
+            raise BadInput(
+                f"{route.microbatches} microbatches, expected a multiple of {replicas} replicas",
+                where="microbatches",
+            )
         return costs_of_list(problem), route.microbatches // replicas
     if reference is None:
         raise BadInput("expected the length that the stages' costs are of", where="reference")
     if problem.has_lists:
-        text = "expected how many a replica has, as with_microbatches(10) says, with lengths beside"
-        raise BadInput(text, where="microbatches", value="a list")
+        raise BadInput(
+            "expected how many a replica has, as with_microbatches(10) says, with lengths beside",
+            where="microbatches",
+            value="a list",
+        )
     return costs_of_lengths(problem, lengths, reference, quadratic), route.microbatches
 
 

@@ -45,11 +45,15 @@ def check_assignment(
     lengths = read_lengths(lengths) if isinstance(lengths, Path) else lengths
     with said_of(str(schedule)):
         if deal.problem_sha256 != problem.sha256:
-            text = f"expected {problem.sha256}, the digest of the problem"
-            raise BadInput(text, where="problem_sha256", value=deal.problem_sha256)
+            raise BadInput(
+                f"expected {problem.sha256}, the digest of the problem",
+                where="problem_sha256",
+                value=deal.problem_sha256,
+            )
         if deal.schedule not in BASELINES:
-            text = f"expected one of {', '.join(BASELINES)}"
-            raise BadInput(text, where="schedule", value=deal.schedule)
+            raise BadInput(
+                f"expected one of {', '.join(BASELINES)}", where="schedule", value=deal.schedule
+            )
     return [*_violations(problem, deal, _costs(problem, deal, lengths), lengths or ())]
 
 
@@ -60,8 +64,9 @@ def _costs(problem: Problem, deal: Assignment, lengths: Sequence[int] | None) ->
     if about is None:
         return costs_of_list(problem)
     if lengths is None or digest(json.dumps([*lengths]).encode()) != about["sha256"]:
-        text = f"expected the lengths that were dealt, of digest {about['sha256']}"
-        raise BadInput(text, where="lengths")
+        raise BadInput(
+            f"expected the lengths that were dealt, of digest {about['sha256']}", where="lengths"
+        )
     return costs_of_lengths(problem, lengths, about["reference"], about["quadratic"])
 
 

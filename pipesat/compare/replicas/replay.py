@@ -190,8 +190,11 @@ def costs_of_lengths(
     large = np.argwhere(costs > MOST_AMOUNT)
     for sequence, at in large[:1].tolist():
         stage, name = divmod(at, len(COLUMNS))
-        text = f"{COLUMNS[name]} of stage {stage} becomes {costs[sequence, at]}, at most 10^12 may"
-        raise BadInput(text, where=f"lengths[{sequence}]", value=lengths[sequence])
+        raise BadInput(
+            f"{COLUMNS[name]} of stage {stage} becomes {costs[sequence, at]}, at most 10^12 may",
+            where=f"lengths[{sequence}]",
+            value=lengths[sequence],
+        )
     return costs
 
 
@@ -269,8 +272,11 @@ def _stated(problem: Problem, costs: Sequence[int]) -> dict[str, Any]:
     stages, delays = {}, list[tuple[int, int]]()
     for number, stage in enumerate(problem.stages):
         if stage.modes:
-            text = "no file states a microbatch of several sequences on a stage with modes"
-            raise BadInput(text, where="problems", value=f"stage {number}")
+            raise BadInput(
+                "no file states a microbatch of several sequences on a stage with modes",
+                where="problems",
+                value=f"stage {number}",
+            )
         names = [key for key in AMOUNTS if not (key == "BW" and stage.sums)]
         stages[str(number)] = {key: costs[column(number, key)] for key in names}
         row = _row(stage, problem.link_of_class(number, 0))

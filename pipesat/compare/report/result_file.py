@@ -143,8 +143,12 @@ def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Resu
         )
     status = Standing(value, bound, value is None and model.status == "infeasible").status
     if model.status != status:
-        expected = f"expected {status}, as value and lower_bound say"
-        raise BadInput(expected, source=source, where="status", value=model.status)
+        raise BadInput(
+            f"expected {status}, as value and lower_bound say",
+            source=source,
+            where="status",
+            value=model.status,
+        )
     found = Solution(
         problem=problem,
         status=model.status,

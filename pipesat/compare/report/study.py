@@ -183,7 +183,8 @@ def read(
         kinds = ", ".join(f'"pipesat.{name}/1"' for name in (*_PARSERS, *_READERS))
         raise BadInput(f"expected one of {kinds}", source=source, where="format", value=stated)
     if problem is None:
-        expected = f"a {kind} has no costs: expected pipesat.read(path, problem)"
-        raise BadInput(expected, source=source)
+        raise BadInput(
+            f"a {kind} has no costs: expected pipesat.read(path, problem)", source=source
+        )
     found = _READERS[kind](file, problem)
     return found if isinstance(found, Timeline) else Schedule.of_problem(found, problem)

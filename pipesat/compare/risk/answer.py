@@ -240,7 +240,6 @@ def _by_phase(text: str) -> dict[Phase, str]:
         name, _, said = part.strip().partition("=")
         phase = phases.get(name)
         if phase is None or phase in found:
-            expected = "expected a share, or one each of F, B and W"
-            raise BadInput(expected, where="noise", value=text)
+            raise BadInput("expected a share, or one each of F, B and W", where="noise", value=text)
         found[phase] = said
     return found

@@ -57,8 +57,7 @@ def opened(
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            why = "another sweep is running in this folder"
-            raise BadInput(why, source=str(folder)) from None
+            raise BadInput("another sweep is running in this folder", source=str(folder)) from None
         rows, rest = _read(path)
         left = {key: row for key, row in rows.items() if row["result"] or key not in forget}
         if rest or len(left) < len(rows):

@@ -148,8 +148,11 @@ def ray_cluster(address: str, workers: int, over: threading.Event) -> Iterator[P
         nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
         largest = int(max(nodes, default=0))
         if largest < workers:
-            text = f"expected at most {largest}, the CPUs of the cluster's largest node"
-            raise BadInput(text, where="run.workers", value=workers)
+            raise BadInput(
+                f"expected at most {largest}, the CPUs of the cluster's largest node",
+                where="run.workers",
+                value=workers,
+            )
         yield Place(sum(int(cpus) // workers for cpus in nodes), run)
     finally:
         ray.shutdown()

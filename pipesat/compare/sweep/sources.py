@@ -126,8 +126,9 @@ def from_profile(model: ProfileModel, folder: Path, source: str) -> Source:
 
     def problem(axes: Axes) -> Problem:
         if isinstance(axes["memory"], int | list):
-            text = "expected an amount with its unit, as 40GiB"
-            raise BadInput(text, where="memory", value=axes["memory"])
+            raise BadInput(
+                "expected an amount with its unit, as 40GiB", where="memory", value=axes["memory"]
+            )
         backward: Any = axes["backward"] or "auto"
         made = problem_from_profile(
             profile,

@@ -43,8 +43,9 @@ class DecoderShape:
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                expected = "expected a whole number of at least 1"
-                raise BadInput(expected, where=field.name, value=value)
+                raise BadInput(
+                    "expected a whole number of at least 1", where=field.name, value=value
+                )
         if self.width % self.heads:
             raise BadInput(
                 f"expected a divisor of width {self.width}", where="heads", value=self.heads

@@ -107,8 +107,11 @@ class Shape:
         if not sum(self.blocks):
             raise BadInput("expected at least one of the blocks", where="shape", value="blocks=0")
         if self.width % self.heads:
-            expected = f"expected a multiple of the {self.heads} heads"
-            raise BadInput(expected, where="shape", value=f"width={self.width}")
+            raise BadInput(
+                f"expected a multiple of the {self.heads} heads",
+                where="shape",
+                value=f"width={self.width}",
+            )
 
 
 def measured_shape(given: str | Mapping[str, Any] | None) -> Shape:

@@ -257,12 +257,16 @@ def load_model(job: Job) -> TrainedModel:
     try:
         model: TrainedModel = _imported(job.module, job.folder)
     except Exception as error:
-        said = f"cannot be imported: {type(error).__name__}: {error}"
-        raise BadInput(said, where="model", value=job.module) from error
+        raise BadInput(
+            f"cannot be imported: {type(error).__name__}: {error}", where="model", value=job.module
+        ) from error
     for name in _FUNCTIONS:
         if not callable(getattr(model, name, None)):
-            said = f"it has no function {name}, expected {', '.join(_FUNCTIONS)}"
-            raise BadInput(said, where="model", value=job.module)
+            raise BadInput(
+                f"it has no function {name}, expected {', '.join(_FUNCTIONS)}",
+                where="model",
+                value=job.module,
+            )
     return model
 
 

@@ -266,8 +266,7 @@ def _named(
             stage = 2 * ranks - 1 - row.rank if back else stage * ranks + row.rank
         op = Op(stage, row.kind, row.microbatch or 0)
         if (home := homes.setdefault(stage, row.rank)) != row.rank:
-            text = f"stage {stage} is on ranks {home} and {row.rank}{_ONE_JOB}"
-            raise BadInput(text)
+            raise BadInput(f"stage {stage} is on ranks {home} and {row.rank}{_ONE_JOB}")
         if op in named[key]:
             raise BadInput(f"{op} is twice in step {row.iteration}{_ONE_JOB}")
         named[key][op] = row

@@ -64,8 +64,7 @@ def import_traces(
             raise BadInput("it has no times of a run: import it without a problem")
         homes = tuple(problem.stages[stage].device for stage in problem.routes[0].stages)
         if found.homes != homes:
-            text = f"its stages are on ranks {[*found.homes]}, the problem's on {[*homes]}"
-            raise BadInput(text)
+            raise BadInput(f"its stages are on ranks {[*found.homes]}, the problem's on {[*homes]}")
         timeline = timeline_of(problem, found, found.steps[typical(found)], found.steps)
         if (longest := max(timeline.makespans)) > MOST_US:
             text = f"a step of {longest:g} us, expected at most {MOST_US:g}"
@@ -89,8 +88,9 @@ def skipped(found: WholeSteps, skip: int) -> WholeSteps:
     """Return the steps without the first ones."""
     numbers = sorted({step.iteration for step in found.steps})
     if skip >= len(numbers):
-        text = f"the trace has {len(numbers)} whole steps after its warm-up"
-        raise BadInput(text, where="skip", value=skip)
+        raise BadInput(
+            f"the trace has {len(numbers)} whole steps after its warm-up", where="skip", value=skip
+        )
     kept = set(numbers[skip:])
     return replace(found, steps=tuple(step for step in found.steps if step.iteration in kept))
 
@@ -99,8 +99,9 @@ def typical(found: WholeSteps, replica: int | None = None) -> int:
     """Return which step is of median length, among those of the replica asked for."""
     chosen = [n for n, s in enumerate(found.steps) if replica is None or s.replica == replica]
     if not chosen:
-        text = f"expected one of the replicas {found.replicas}"
-        raise BadInput(text, where="replica", value=replica)
+        raise BadInput(
+            f"expected one of the replicas {found.replicas}", where="replica", value=replica
+        )
     return sorted(chosen, key=lambda n: found.steps[n].length)[(len(chosen) - 1) // 2]
 
 

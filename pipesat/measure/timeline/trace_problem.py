@@ -223,8 +223,9 @@ def replay_of(costs: TraceCosts) -> Replay:
     try:
         lines = [(linearize(problem, order), rows) for order, rows in alike.items()]
     except Deadlock as error:
-        text = f"the ops of its ranks wait for each other: {error}"
-        raise BadInput(text, source=costs.steps.trace.source) from None
+        raise BadInput(
+            f"the ops of its ranks wait for each other: {error}", source=costs.steps.trace.source
+        ) from None
 
     def makespans(times: Floats, delay: float = 0.0) -> Floats:
         found = np.empty(len(times))

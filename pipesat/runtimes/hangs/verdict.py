@@ -70,8 +70,12 @@ def posted_in(path: Path, problem: Problem, order: Order) -> Steps | None:
             elif cell in posts:
                 steps.append(posts.pop(cell))
             else:
-                text = "it carries nothing of this order, or does so twice"
-                raise BadInput(text, source=str(path), where=f"row {rank}", value=cell)
+                raise BadInput(
+                    "it carries nothing of this order, or does so twice",
+                    source=str(path),
+                    where=f"row {rank}",
+                    value=cell,
+                )
         for cell in posts:
             raise BadInput(f"{cell} is missing", source=str(path), where=f"row {rank}")
         for step, said in _out_of_turn(problem, steps):
@@ -228,8 +232,9 @@ def verdict(
     runs no order of such a problem.
     """
     if any(route.graph is not None for route in problem.routes):
-        text = "whether sends and receives can hang is known of chains, here routes are graphs"
-        raise NotApplicable(text)
+        raise NotApplicable(
+            "whether sends and receives can hang is known of chains, here routes are graphs"
+        )
     rule, release = RULE_OF[asked], release_for(asked, version)
     judged = _GIVEN if posted else _LATE if release is None else _LOWERED
     if posted is None:

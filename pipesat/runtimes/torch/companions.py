@@ -92,8 +92,11 @@ def require_rows_of(rows: Sequence[ModeRow], actions: Iterable[Action], source: 
         if Action(row.stage, "F", row.microbatch) not in known:
             raise _wrong("the order has no such forward", row, source)
         if not row.offloads and Action(row.stage, "I", row.microbatch) in known:
-            text = "its backward is split, so torch would recompute its forward in both halves"
-            raise _wrong(text, row, source)
+            raise _wrong(
+                "its backward is split, so torch would recompute its forward in both halves",
+                row,
+                source,
+            )
 
 
 def _wrong(text: str, row: ModeRow, source: str) -> BadInput:
@@ -177,8 +180,9 @@ def modes_of(
         if row.mode not in names:
             does = "offloads" if row.offloads else "recomputes"
             expected = f"expected one of {', '.join(names) or 'none'}"
-            text = f"{row.mode!r} is no mode of the problem that {does}, {expected}"
-            raise _wrong(text, row, source)
+            raise _wrong(
+                f"{row.mode!r} is no mode of the problem that {does}, {expected}", row, source
+            )
         place = [mode.name for mode in modes].index(row.mode)
         found[stage, numbers[row.microbatch]] = 1 + place
     return found

@@ -96,11 +96,13 @@ def read_trace(paths: Sequence[str | Path], told: TraceStatement) -> Trace:
     try:
         trace = chosen.read([document for document, _ in known], told)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        text = f"not as {chosen.name} writes it: {shorten(error)}"
-        raise BadInput(text, source=first.source) from None
+        raise BadInput(
+            f"not as {chosen.name} writes it: {shorten(error)}", source=first.source
+        ) from None
     if not trace.rows:
-        text = f"no op of a pipeline is in it. Switch on: {chosen.switch_on}"
-        raise BadInput(text, source=trace.source)
+        raise BadInput(
+            f"no op of a pipeline is in it. Switch on: {chosen.switch_on}", source=trace.source
+        )
     return trace
 
 

@@ -116,8 +116,11 @@ def read_torch(files: Sequence[FileValue], _told: TraceStatement) -> Trace:
         for own in found:
             rank = len(ranks) if said is None or len(found) > 1 else said
             if rank in ranks:
-                text = f"rank {rank}, as is {ranks[rank][0].source}: are these traces of one job?"
-                raise BadInput(text, source=file.source, where="distributedInfo.rank")
+                raise BadInput(
+                    f"rank {rank}, as is {ranks[rank][0].source}: are these traces of one job?",
+                    source=file.source,
+                    where="distributedInfo.rank",
+                )
             ranks[rank] = file, own
     plain = any(row.stage is None for _, ran in ranks.values() for row in ran)
     held = {rank: tuple(sorted({r.stage or 0 for r in ran})) for rank, (_, ran) in ranks.items()}

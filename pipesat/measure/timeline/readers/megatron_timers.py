@@ -50,21 +50,29 @@ def read_primus(files: Sequence[FileValue], told: TraceStatement) -> Trace:
     """Read a folder of dump_pp_data: ``config.json`` and one file per pipeline rank."""
     configs = [file for file in files if _is_config(file.content)]
     if len(configs) > 1:
-        text = f"a second configuration, beside {configs[0].source}: are these files of one job?"
-        raise BadInput(text, source=configs[1].source)
+        raise BadInput(
+            f"a second configuration, beside {configs[0].source}: are these files of one job?",
+            source=configs[1].source,
+        )
     ranks: dict[int, FileValue] = {}
     for place, file in enumerate(file for file in files if _is_rank(file.content)):
         said = re.search(r"pp_rank_(\d+)", file.source.rpartition("/")[2])
         rank = int(said[1]) if said else place
         if rank in ranks:
-            text = f"rank {rank} again, beside {ranks[rank].source}: are these files of one job?"
-            raise BadInput(text, source=file.source)
+            raise BadInput(
+                f"rank {rank} again, beside {ranks[rank].source}: are these files of one job?",
+                source=file.source,
+            )
         ranks[rank] = file
     config = (configs or [*ranks.values()])[0]
     size = config["pp_size"].whole_if_any() or len(ranks)
     if sorted(ranks) != [*range(size)]:
-        text = f"expected pp_rank_0.json and so on, one for each of {size} ranks"
-        raise BadInput(text, source=config.source, where="ranks", value=sorted(ranks))
+        raise BadInput(
+            f"expected pp_rank_0.json and so on, one for each of {size} ranks",
+            source=config.source,
+            where="ranks",
+            value=sorted(ranks),
+        )
     rows = [row for rank, file in ranks.items() for row in _primus_rows(rank, file)]
     stated = [config[key].whole_if_any() for key in ("vp_size", "vpp_size")]
     chunks = next(filter(None, (told.chunks, *stated)), 1)
@@ -109,18 +117,20 @@ def read_timers(files: Sequence[FileValue], told: TraceStatement) -> Trace:
         for rank, value in _RANK.findall(block)
     )
     if not totals:
-        text = (
+        raise BadInput(
             "its timers do not say what each rank took: run with --timing-log-level 2 "
-            "--timing-log-option all"
+            "--timing-log-option all",
+            source=log.source,
         )
-        raise BadInput(text, source=log.source)
     world = len({rank for _, rank in totals})
     size = min(stated.get("pipeline_model_parallel_size", world), world)
     together = stated.get("micro_batch_size", 0) * stated.get("data_parallel_size", 0)
     microbatches = told.microbatches or stated.get("global_batch_size", 0) // max(together, 1)
     if not microbatches:
-        text = "the log does not say how many microbatches a step has: give `microbatches`"
-        raise BadInput(text, source=log.source)
+        raise BadInput(
+            "the log does not say how many microbatches a step has: give `microbatches`",
+            source=log.source,
+        )
     chunks = told.chunks or 1
     seen: dict[tuple[int, Kind], list[float]] = defaultdict(list)
     for (name, rank), values in totals.items():
