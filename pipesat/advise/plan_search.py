@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from itertools import chain, product, zip_longest
 from math import prod
+from operator import attrgetter
 from typing import Final
 
 from pipesat import solver
@@ -52,6 +53,9 @@ _ROUNDS: Final = 4
 _FINALISTS: Final = 2
 _FOR_FINALISTS: Final = 0.1  # of the time that is left, for each
 _MOST_CHOICES: Final = 32  # of recomputation, of one partition
+
+
+_value, _promise = attrgetter("value"), attrgetter("promise")
 
 
 @dataclass
@@ -471,14 +475,6 @@ class Search:
         if result.schedule is not None:
             self._keep(candidate, result.schedule)
         return result.explanation
-
-
-def _value(bound: Bound) -> int:
-    return bound.value
-
-
-def _promise(candidate: Candidate) -> tuple[int, int, tuple[int, ...]]:
-    return candidate.promise
 
 
 def require_possible(question: Question, why_not: dict[Pipeline, str]) -> None:

@@ -145,55 +145,43 @@ def least_warm_ups(problem: Problem, without_idling: Sequence[int]) -> WarmUps:
     F[d] + backward[d+1] + delays`` and ``k F[d] <= x[d] <= k F[d] + length - without_idling[d]``
     for some k from 1 to what memory admits. A longer one would make none of the others shorter.
     """
-    line = _RouteTimes(problem, without_idling)
-    stages, least = len(without_idling), max(without_idling)
-    # the longer the whole, the further the warm-ups get along the line
-    more = bisect_left(range(line.way), stages, key=lambda more: len(line.within(least + more)))
-    forwards = tuple(reversed(line.within(least + more)))
-    if not more:
-        return WarmUps(least, forwards, without_idling.index(least))
-    return WarmUps(least + more, forwards, stages - 1 - len(line.within(least + more - 1)))
+    (route,) = problem.routes
+    stages, certain = [problem.stages[s] for s in route.stages], certain_activations(problem)
+    mosts = []
+    for number, stage in zip(route.stages, stages, strict=True):
+        slack, held = problem.devices[stage.device].slack, certain[number]
+        fit = slack // held if slack is not None and held else route.microbatches
+        mosts.append(max(1, min(fit, route.microbatches)))
+    further = [
+        stage.F
+        + link_delay(problem, number, "F")
+        + after.shortest_backward
+        + link_delay(problem, number, "B")
+        for number, stage, after in zip(route.stages, stages, stages[1:], strict=False)
+    ]
 
-
-class _RouteTimes:
-    """The stages along the route: forward times, most forwards, and ways there and back.
-
-    Who may idle for the whole ``way``, from the first F to its backward, has always time enough.
-    """
-
-    def __init__(self, problem: Problem, without_idling: Sequence[int]) -> None:
-        (route,) = problem.routes
-        stages = [problem.stages[s] for s in route.stages]
-        certain = certain_activations(problem)
-        self.without_idling = without_idling
-        self.forward = [stage.F for stage in stages]
-        self.most = []
-        for number, stage in zip(route.stages, stages, strict=True):
-            slack, held = problem.devices[stage.device].slack, certain[number]
-            fit = slack // held if slack is not None and held else route.microbatches
-            self.most.append(max(1, min(fit, route.microbatches)))
-        self.further = [
-            stage.F
-            + link_delay(problem, number, "F")
-            + after.shortest_backward
-            + link_delay(problem, number, "B")
-            for number, stage, after in zip(route.stages, stages, stages[1:], strict=False)
-        ]
-        self.way = self.forward[-1] + sum(self.further)
-
-    def within(self, length: int) -> list[int]:
+    def within(length: int) -> list[int]:
         """Forwards of the shortest warm-ups, from the last stage on, until one lacks the time."""
         counts: list[int] = []
-        warm_up = self.forward[-1]
-        for d in reversed(range(len(self.forward))):
+        warm_up = stages[-1].F
+        for d in reversed(range(len(stages))):
             if counts:
-                warm_up += self.further[d]
-            forward, most = self.forward[d], self.most[d]
+                warm_up += further[d]
+            forward, most = stages[d].F, mosts[d]
             count = min(warm_up // forward, most) if forward else most
-            if warm_up > count * forward + length - self.without_idling[d]:
+            if warm_up > count * forward + length - without_idling[d]:
                 if count == most:
                     break
                 count += 1
                 warm_up = count * forward
             counts.append(count)
         return counts
+
+    # who may idle for the whole way, from the first F to its backward, has always time enough
+    way, least, last = stages[-1].F + sum(further), max(without_idling), len(stages) - 1
+    # the longer the whole, the further the warm-ups get along the line
+    more = bisect_left(range(way), last + 1, key=lambda more: len(within(least + more)))
+    forwards = tuple(reversed(within(least + more)))
+    if not more:
+        return WarmUps(least, forwards, without_idling.index(least))
+    return WarmUps(least + more, forwards, last - len(within(least + more - 1)))

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, NotApplicable, said_of
@@ -30,13 +30,6 @@ class Refit:
 
     problem: Problem
     notes: tuple[str, ...]
-
-
-class _Busy(NamedTuple):
-    """Median time that items keep their device busy, and the part of it after the item, in us."""
-
-    whole: float
-    after: float
 
 
 @public
@@ -66,14 +59,14 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
             "be trained: run it with --model"
         )
     notes: list[str] = []
-    busy = _busy(problem, timeline)
+    busy, after = _busy(problem, timeline)
     whole = with_idle_keys(problem)
 
     def measured(name: str, key: tuple[int, int, int], amounts: Stage) -> dict[str, Any]:
         seen: dict[Kind, float] = {
-            kind: spent.whole / timeline.us_per_unit
+            kind: spent / timeline.us_per_unit
             for kind in KINDS
-            if (spent := busy.get(((key[0], kind, *key[1:]),)))
+            if (spent := busy.get(((key[0], kind, *key[1:]),))) is not None
         }
         return costs_of(name, amounts, seen, notes)
 
@@ -98,14 +91,14 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
         notes.append("pairs keep their factors: beside a list they have no times of their own")
     elif problem.overlap is not None:
         took = {
-            tuple(part[:2] for part in key): spent.whole / timeline.us_per_unit
+            tuple(part[:2] for part in key): spent / timeline.us_per_unit
             for key, spent in busy.items()
             if len(key) > 1
         }
         new = replace(new, overlap=_overlap(problem, problem.overlap, new, took, notes))
     name = f"{(problem.name or 'problem').removesuffix(', refit')}, refit"
     with said_of("refit problem"):
-        new = changed(new, links=_links(problem, timeline, busy, notes), name=name)
+        new = changed(new, links=_links(problem, timeline, after, notes), name=name)
     found = (new.amounts(op.stage, op.microbatch) for op in one_of_each(new))
     smallest = min(
         (value for stage in found for value in (stage.F, stage.B) if value), default=_COARSE
@@ -117,8 +110,10 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
     return Refit(new, tuple(notes))
 
 
-def _busy(problem: Problem, timeline: Timeline) -> dict[CostKey, _Busy]:
-    """How long items that are alike keep their device busy."""
+def _busy(
+    problem: Problem, timeline: Timeline
+) -> tuple[dict[CostKey, float], dict[CostKey, float]]:
+    """Median time that items keep their device busy, and the part of it after the item, in us."""
     spent = [
         (cost_key(problem, ran.item), ran.end - ran.start, gap)
         for step in timeline.steps
@@ -128,7 +123,10 @@ def _busy(problem: Problem, timeline: Timeline) -> dict[CostKey, _Busy]:
     whole = grouped((key, took + sum(gap or ())) for key, took, gap in spent)
     # nothing comes after the last
     after = grouped((key, sum(gap)) for key, _, gap in spent if gap is not None)
-    return {key: _Busy(median(all_), median(after.get(key, [0.0]))) for key, all_ in whole.items()}
+    return (
+        {key: median(all_) for key, all_ in whole.items()},
+        {key: median(all_) for key, all_ in after.items()},
+    )
 
 
 def _overlap(
@@ -160,7 +158,7 @@ def _overlap(
 
 
 def _links(
-    problem: Problem, timeline: Timeline, busy: Mapping[CostKey, _Busy], notes: list[str]
+    problem: Problem, timeline: Timeline, after: Mapping[CostKey, float], notes: list[str]
 ) -> dict[tuple[int, int], Link]:
     """Return new delays; links that no op waited for keep theirs."""
     seen: dict[LinkKey, list[float]] = defaultdict(list)
@@ -168,7 +166,7 @@ def _links(
         group = problem.class_of(op.stage, op.microbatch)
         kinds: tuple[Kind, ...] = ("F",) if op.kind == "F" else ("B", "BW")
         keys = (((sender, kind, group, 0),) for kind in kinds)
-        spent = max((busy[key].after for key in keys if key in busy), default=0.0)
+        spent = max(after.get(key, 0.0) for key in keys)
         definitions = problem.routes[problem.route_of[op.stage]].definitions
         num, den = definitions[group].comm if definitions else (1, 1)
         # less what the sender did after its op, as classes without a factor have it

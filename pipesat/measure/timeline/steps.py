@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
+from operator import attrgetter
 from statistics import median
 from typing import Final, TypeAlias
 
@@ -174,8 +175,7 @@ def _ranks(trace: Trace) -> int:
     return len(most)
 
 
-def _by_time(row: TraceRow) -> tuple[float, float]:
-    return row.start, row.end
+_by_time: Final = attrgetter("start", "end")
 
 
 def _with_iterations(trace: Trace) -> Iterator[TraceRow]:
