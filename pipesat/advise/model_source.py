@@ -174,7 +174,7 @@ def hand_of(text: str, layers: Layers, some: Pipeline) -> Hand:
         else:
             name = text
             if text.endswith(".json"):
-                partition = partition_of_names(read_json(Path(text), 64 << 20), layers)
+                partition = partition_of_names(read_json(Path(text)), layers)
                 if without_letter(layers) is None:
                     name = layout_of_partition(layers, partition).text
             else:

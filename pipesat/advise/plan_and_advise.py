@@ -127,7 +127,6 @@ def plan(
     from pipesat.advise.splits import for_runtime, in_each_way, shapes_to_try, shipped_by
     from pipesat.core.strict_json import read_json
     from pipesat.layers.from_profile import layers_of_document
-    from pipesat.layers.layers_file import LARGEST_FILE
     from pipesat.layers.pipeline import Pipeline, speed_of
     from pipesat.layers.stages import with_buffers
     from pipesat.runtimes import released
@@ -136,7 +135,7 @@ def plan(
     source = ""
     if isinstance(layers, str | Path):
         source, path = str(layers), Path(layers)
-        layers = layers_of_document(read_json(path, LARGEST_FILE), path)
+        layers = layers_of_document(read_json(path), path)
     require_once("chunks", chunks)
     require_once("layouts", layouts)
     unit = layers.memory_unit

@@ -51,7 +51,6 @@ _LISTED = listing(
 )
 
 
-_LARGEST: Final = 1 << 26  # of a problem file
 _FORMAT: Final = "pipesat.problem/"
 _RISK = "--noise, --skew or --links"
 
@@ -61,7 +60,7 @@ def _is_problem(path: Path) -> bool:
     from pipesat.core.strict_json import read_json
 
     with suppress(BadInput):  # a name, a folder, a CSV: read as a schedule
-        document = read_json(path, _LARGEST)
+        document = read_json(path)
         return isinstance(document, dict) and str(document.get("format")).startswith(_FORMAT)
     return False
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pipesat.runtimes.steps import RankStep, Steps
 
 _READ: Final = {"problem.json", "schedule.json", "result.json"}
-_LARGEST: Final = 1 << 30
 _PICTURES: Final = ("png", "svg", "pdf")
 _LONG: Final = 24  # lines: what is longer would push the answer off the screen
 _MOST_OPS: Final = 2_000  # whose texts are even looked at: so many take more lines than that
@@ -178,9 +177,9 @@ def _step_documents(problem: Problem, ranks: Steps) -> list[dict[str, Any]]:
 
 def _show_file(asked: Asked, path: Path) -> dict[Path, bytes]:
     from pipesat.cli.show_inputs import view_of
-    from pipesat.core.strict_json import read_json
+    from pipesat.core.strict_json import LARGEST_RUN, read_json
 
-    document = read_json(path, _LARGEST)
+    document = read_json(path, LARGEST_RUN)
     stated = document.get("format") if isinstance(document, dict) else None
     if str(stated).startswith("pipesat.schedule/"):
         raise BadInput("expected its problem first: pipesat show PROBLEM FILE", source=str(path))
@@ -198,7 +197,7 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
     from pipesat.compare.sweep.cases import Sweep
     from pipesat.compare.sweep.row_file import NAME, read_rows
     from pipesat.core.progress import doing
-    from pipesat.core.strict_json import read_json, read_text
+    from pipesat.core.strict_json import LARGEST_RUN, read_json, read_text
 
     if files:
         _ = list(result_folders(folder))  # refuses a folder without results
@@ -216,9 +215,9 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
         rows = [*read_rows(folder / NAME).values()]
         asked.show(Sweep((), tuple(rows), folder / NAME), rows)
     elif os.path.exists(folder / "frontier.json"):
-        table = csv.DictReader(read_text(folder / "frontier.csv", _LARGEST).splitlines())
+        table = csv.DictReader(read_text(folder / "frontier.csv", LARGEST_RUN).splitlines())
         cells = [{name: _number(row.get(name, "")) for name in _OF_A_FRONTIER} for row in table]
-        asked.show(Said(shown=[table_of(cells)]), read_json(folder / "frontier.json", _LARGEST))
+        asked.show(Said(shown=[table_of(cells)]), read_json(folder / "frontier.json", LARGEST_RUN))
     elif os.path.exists(dealt := folder / "assignment.json"):
         return _show_file(asked, dealt)
     else:
@@ -256,14 +255,14 @@ def _show_results(asked: Asked, folder: Path) -> None:
     from pipesat.compare.report.study import result_in
     from pipesat.compare.schedules import show as shown
     from pipesat.core.folder import has_file
-    from pipesat.core.strict_json import read_json
+    from pipesat.core.strict_json import LARGEST_RUN, read_json
 
     found: dict[str, Any] = {}
     for name, place in result_folders(folder):
         own = [file for file in ("advice.json", "plan.json") if has_file(place, file)]
         traced = not has_file(place, "result.json") and has_file(place, "best.json")
         last = "schedule.json" if traced else "result.json"
-        found[name] = document = read_json(place / (own or [last])[0], _LARGEST)
+        found[name] = document = read_json(place / (own or [last])[0], LARGEST_RUN)
         if asked["as_json"]:
             continue
         texts = isinstance(document, dict) and (own or "within" in document)  # frontier --within

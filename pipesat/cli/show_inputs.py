@@ -16,8 +16,6 @@ from pipesat.problem.remarks import text_of
 if TYPE_CHECKING:
     from pipesat.layers.layer import Layers
 
-_LARGEST: Final = 1 << 30
-
 
 def view_of(path: Path, stated: object) -> Displayed:
     """Return what is shown of a file of this format."""
@@ -53,10 +51,10 @@ def _read(path: Path) -> Displayed:
 
 def _timeline(path: Path) -> Displayed:
     from pipesat.core.complaint import validated
-    from pipesat.core.strict_json import read_json
+    from pipesat.core.strict_json import LARGEST_RUN, read_json
     from pipesat.runtimes.timeline_file import TimelineModel
 
-    found = validated(read_json(path, _LARGEST), TimelineModel, str(path))
+    found = validated(read_json(path, LARGEST_RUN), TimelineModel, str(path))
     rows = []
     for number, step in enumerate(found.steps):
         ops = [row.ops for row in step.devices if row.ops]

@@ -36,7 +36,6 @@ app = Group(
 )
 
 _LARGEST_PROBLEM = 64 << 20
-_LARGEST_TIMELINE = 1 << 30
 _PICTURES = [
     file_option(f"--{kind}", f"Draw both timelines into a {kind.upper()} file.", written=True)
     for kind in ("png", "svg", "pdf")
@@ -122,7 +121,7 @@ def _is_problem(path: Path) -> bool:
 def _import_of(asked: Asked) -> int:
     """Import traces of a problem that is given."""
     from pipesat.core.atomic import require_writable
-    from pipesat.core.strict_json import read_json
+    from pipesat.core.strict_json import LARGEST_RUN, read_json
     from pipesat.measure.timeline.trace import import_traces
 
     problem, *paths = asked["paths"]
@@ -135,7 +134,7 @@ def _import_of(asked: Asked) -> int:
     imported.timeline.write(asked.output)
     for text in imported.notes:
         note(text)
-    document = read_json(asked.output, _LARGEST_TIMELINE)
+    document = read_json(asked.output, LARGEST_RUN)
     asked.show(Said([("Steps", str(len(imported.timeline.steps)))]), document)
     return 0
 

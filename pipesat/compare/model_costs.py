@@ -15,7 +15,6 @@ from pipesat.core.progress import doing
 from pipesat.core.strict_json import read_json
 from pipesat.layers.from_profile import layers_of_document, layers_of_profile
 from pipesat.layers.layer import Layers
-from pipesat.layers.layers_file import LARGEST_FILE
 from pipesat.layers.profile.profile_file import Profile
 from pipesat.layers.profile.published import SHAPES, named_gpu, named_shape
 from pipesat.layers.roofline import LIKELY
@@ -72,7 +71,7 @@ def _of_file(path: str | Path) -> Given:
                 where="model",
                 value=str(path),
             )
-    document = read_json(Path(path), LARGEST_FILE)
+    document = read_json(Path(path))
     kind = document.get("format") if isinstance(document, dict) else None
     if kind == "pipesat.problem/1":
         raise BadInput(

@@ -22,8 +22,15 @@ Path_: TypeAlias = tuple[str | int, ...]
 
 _LONGEST_NAME = 80
 
+LARGEST_FILE: Final = 64 << 20
+"""What people write, and what is made from it."""
+LARGEST_ORDER: Final = 1 << 28
+"""A runtime's order, which has every op of every rank."""
+LARGEST_RUN: Final = 1 << 30
+"""What an order took, op by op."""
 
-def read_json(path: Path, largest: int) -> Any:
+
+def read_json(path: Path, largest: int = LARGEST_FILE) -> Any:
     """Read one JSON document from a file of at most ``largest`` bytes."""
     source = str(path)
     data = read_bytes(path, largest)
@@ -149,7 +156,7 @@ def was_read(path: Path) -> bool:
     return os.path.realpath(path) in _READ
 
 
-def read_text(path: Path, largest: int) -> str:
+def read_text(path: Path, largest: int = LARGEST_FILE) -> str:
     """Return a UTF-8 file's content, of at most ``largest`` bytes."""
     return decoded(read_bytes(path, largest), str(path))
 
@@ -179,7 +186,6 @@ FactorOf = Annotated[
 """[num, den]."""
 
 
-LARGEST_FILE: Final = 64 << 20
 MOST_DEVICES: Final = 4096
 MOST_STAGES: Final = 16384
 MOST_OPS: Final = 4_000_000

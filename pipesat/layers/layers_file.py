@@ -17,7 +17,6 @@ from pipesat.layers.megatron import HYBRID_LAYER, HYBRID_SYMBOLS
 from pipesat.problem.costs import Costs
 from pipesat.problem.stage import COSTS
 
-LARGEST_FILE: Final = 64 << 20
 MOST_LAYERS: Final = 4096
 
 _Name = Annotated[str, Field(min_length=1)]
@@ -82,7 +81,7 @@ def read_layers(path: str | Path) -> Layers:
     BadInput
         With the file, the path of the value, the value and what would be right.
     """
-    return parse_layers(read_json(Path(path), LARGEST_FILE), str(path))
+    return parse_layers(read_json(Path(path)), str(path))
 
 
 def parse_layers(document: object, source: str = "layers") -> Layers:

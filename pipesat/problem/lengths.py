@@ -27,7 +27,6 @@ from pipesat.core.strict_json import MOST, read_json, read_text
 
 DEN: Final = 10**4
 _MOST_N: Final = 10**6
-_LARGEST_FILE: Final = 64 << 20
 
 
 class Factors(NamedTuple):
@@ -182,9 +181,9 @@ def _require(lengths: Sequence[Any], source: str) -> None:
 
 def read_lengths(path: str | Path) -> list[int]:
     """Read a JSON list, or a CSV of one column without a head."""
-    text = read_text(Path(path), _LARGEST_FILE)
+    text = read_text(Path(path))
     if text.lstrip().startswith("["):
-        values: list[int] = read_json(Path(path), _LARGEST_FILE)
+        values: list[int] = read_json(Path(path))
         _require(values, str(path))
         return values
     found: list[int] = []

@@ -18,7 +18,6 @@ from pipesat.core.errors import BadInput, said_of
 from pipesat.core.frozen import frozen
 from pipesat.core.settings import MicrobatchOrder, ModeChoice
 from pipesat.core.strict_json import (
-    LARGEST_FILE,
     MOST,
     MOST_DEVICES,
     MOST_STAGES,
@@ -134,7 +133,7 @@ def read_problem(path: str | Path, classes: int = MOST_CLASSES) -> Problem:
     BadInput
         With the file, the path of the value, the value and what would be right.
     """
-    return parse_problem(read_json(Path(path), LARGEST_FILE), str(path), classes)
+    return parse_problem(read_json(Path(path)), str(path), classes)
 
 
 @public

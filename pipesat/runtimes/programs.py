@@ -14,7 +14,7 @@ from pipesat.core.claims import against
 from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput, Deadlock, NotApplicable
 from pipesat.core.settings import Target
-from pipesat.core.strict_json import Count, StrictModel, decoded, read_text
+from pipesat.core.strict_json import LARGEST_ORDER, Count, StrictModel, decoded, read_text
 from pipesat.problem.ops import Item, Pair, members, parse_item
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import in_order, pair_time
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "pipesat.order/1"
 NAME: Final = "ORDER"
-LARGEST_FILE: Final = 1 << 28
 _IN_LINE: Final = 12  # ops per line
 
 
@@ -90,7 +89,7 @@ def read_program(path: Path, problem: Problem) -> Schedule:
     looked at, and only as a literal.
     """
     source = str(path)
-    model = order_in(read_text(path, LARGEST_FILE), source)
+    model = order_in(read_text(path, LARGEST_ORDER), source)
     return _scheduled(problem, model, source, f"{model.runtime} {path.name}")
 
 

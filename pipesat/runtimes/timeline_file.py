@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 from pipesat.core.arguments import public
 from pipesat.core.complaint import Says, validated
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.strict_json import StrictModel, read_json
+from pipesat.core.strict_json import LARGEST_RUN, StrictModel, read_json
 from pipesat.problem.ops import Copy, Item, Pair, members, parse_copy, parse_item
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import in_order
@@ -27,7 +27,6 @@ from pipesat.runtimes.timeline import (
 from pipesat.schedule.schedule_file import ModeEntries, Modes, in_mode, modes_of_entry
 
 _T = TypeVar("_T")
-LARGEST_FILE = 1 << 30
 
 SHORTEST_UNIT, LONGEST_UNIT = 1e-15, 1e18
 """Bounds of ``us_per_time_unit``: a second stretched by the largest ``run --scale`` is 1e15."""
@@ -89,7 +88,7 @@ def read_timeline(path: str | Path, problem: Problem) -> Timeline:
         If the file is no timeline file, or its order is none of the problem's.
     """
     source = str(path)
-    model = validated(read_json(Path(path), LARGEST_FILE), TimelineModel, source)
+    model = validated(read_json(Path(path), LARGEST_RUN), TimelineModel, source)
     with said_of(source):
         return _timeline(model, problem)
 

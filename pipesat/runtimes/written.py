@@ -14,13 +14,12 @@ from pipesat.check.checker import require_valid
 from pipesat.core.atomic import digest, prepare_folder, remove_empty, require_writable
 from pipesat.core.errors import BadInput
 from pipesat.core.folder import add_files
-from pipesat.core.strict_json import read_bytes
+from pipesat.core.strict_json import LARGEST_ORDER, read_bytes
 from pipesat.problem.problem import Problem
 from pipesat.runtimes import EXPORTERS, FILE_NAMES, RUNTIMES, format_of
 from pipesat.runtimes.knobs import SUFFIX as KNOBS
 from pipesat.runtimes.options import Options
 from pipesat.runtimes.torch.companions import SUFFIXES
-from pipesat.runtimes.torch.csv_file import LARGEST_FILE
 from pipesat.runtimes.torch.hazards import SUFFIX as HAZARDS
 from pipesat.schedule.schedule import Exported, Schedule
 
@@ -100,6 +99,6 @@ def _write(made: Exported, path: Path) -> list[str]:
         named = (*SUFFIXES, KNOBS)
         beside = [path.with_suffix(suffix) for suffix in named if suffix not in made.beside]
         there = [file for file in beside if os.path.isfile(file)]
-        stale = {file.name: digest(read_bytes(file, LARGEST_FILE)) for file in there}
+        stale = {file.name: digest(read_bytes(file, LARGEST_ORDER)) for file in there}
     add_files(path.parent, files, stale)
     return [*stale]

@@ -14,7 +14,7 @@ from pipesat.core.arrays import nothing_collected
 from pipesat.core.atomic import write_file
 from pipesat.core.complaint import Says, validated
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.strict_json import read_json
+from pipesat.core.strict_json import LARGEST_RUN, read_json
 from pipesat.problem.ops import Item, Pair, Unreadable, parse_copy, parse_item, with_ops
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import in_order
@@ -22,7 +22,6 @@ from pipesat.problem.stage import KEEP
 from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
 
 FORMAT = "pipesat.schedule/1"
-LARGEST_FILE = 1 << 30
 
 Time = Annotated[StrictInt, Field(ge=-(10**18), le=10**18)]
 
@@ -97,7 +96,7 @@ def read_schedule(path: str | Path, problem: Problem) -> Schedule:
     BadInput
         If the file is no schedule file or belongs to another problem.
     """
-    return schedule_of_document(read_json(Path(path), LARGEST_FILE), problem, str(path))
+    return schedule_of_document(read_json(Path(path), LARGEST_RUN), problem, str(path))
 
 
 def schedule_of_document(document: object, problem: Problem, source: str) -> Schedule:

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from pipesat.core.errors import BadInput
+from pipesat.core.strict_json import LARGEST_FILE
 from pipesat.problem.problem import Device, Link, Overlap, Problem, Route, Stage
-from pipesat.problem.problem_file import LARGEST_FILE, parse_problem, read_problem
+from pipesat.problem.problem_file import parse_problem, read_problem
 
 Save = Callable[..., Path]
 

@@ -15,7 +15,6 @@ from pipesat.core.strict_json import read_json
 from pipesat.layers.devices import smallest_largest
 from pipesat.layers.from_profile import layers_of_document
 from pipesat.layers.layer import Layers
-from pipesat.layers.layers_file import LARGEST_FILE
 from pipesat.layers.pipeline import Pipeline, link_delay
 from pipesat.layers.profile.profile_file import Profile
 from pipesat.layers.stages import problem_with_recompute
@@ -69,7 +68,7 @@ def stated_by(
     if isinstance(source, Problem):
         return {"base": source.document, "settings": {}}
     if isinstance(source, str | Path) and gpu is None and Path(source).is_file():
-        document = read_json(Path(source), LARGEST_FILE)
+        document = read_json(Path(source))
         if isinstance(document, dict) and document.get("format") == FORMAT:
             return {"base": document, "settings": {}}
     known = given(source, gpu, SIZES)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pipesat.problem.problem import Problem, Route
 
 FORMAT: Final = "pipesat.assignment/1"
-LARGEST: Final = 1 << 30
 OURS: Final = "this assignment"
 _SHOWN: Final = 64  # sequences
 _INSTEAD: Final = (

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipesat.check.checker import check
-from pipesat.compare.replicas.assignment import LARGEST, Assignment, parse_assignment
+from pipesat.compare.replicas.assignment import Assignment, parse_assignment
 from pipesat.core.arrays import Ints
 from pipesat.core.atomic import digest
 from pipesat.core.errors import BadInput, Violation, said_of
-from pipesat.core.strict_json import read_json
+from pipesat.core.strict_json import LARGEST_RUN, read_json
 from pipesat.problem.lengths import read_lengths
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Objective
@@ -41,7 +41,7 @@ def check_assignment(
     """
     from pipesat.heuristics import BASELINES  # numpy is slow to import, here and below
 
-    deal = parse_assignment(read_json(schedule, LARGEST), str(schedule))
+    deal = parse_assignment(read_json(schedule, LARGEST_RUN), str(schedule))
     lengths = read_lengths(lengths) if isinstance(lengths, Path) else lengths
     with said_of(str(schedule)):
         if deal.problem_sha256 != problem.sha256:

@@ -17,7 +17,7 @@ from pipesat.compare.schedules import valid_schedule
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.core.folder import has_file
-from pipesat.core.strict_json import read_json
+from pipesat.core.strict_json import LARGEST_RUN, read_json
 from pipesat.layers.layers_file import parse_layers
 from pipesat.layers.profile.profile_file import parse_profile
 from pipesat.problem.problem_file import parse_problem, read_problem
@@ -132,7 +132,6 @@ def _case(
     return case
 
 
-_LARGEST: Final = 1 << 30
 _PARSERS: Final[dict[str, Callable[[Any, str], Problem | Layers | Profile | Assignment]]] = {
     "problem": parse_problem,
     "layers": parse_layers,
@@ -172,7 +171,7 @@ def read(
     file, source = Path(path), str(path)
     if file.is_dir():
         return result_in(file)
-    document = read_json(file, _LARGEST)
+    document = read_json(file, LARGEST_RUN)
     stated = document.get("format") if isinstance(document, dict) else None
     kind = str(stated).partition("/")[0].removeprefix("pipesat.")
     if kind == "problem":

@@ -35,7 +35,6 @@ from pipesat.layers.profile.costs_file import (
 
 FORMAT = "pipesat.profile/1"
 LINKS_FORMAT = "pipesat.links/1"
-LARGEST_FILE = 64 << 20
 
 
 class MeasuredLayerModel(StrictModel):
@@ -206,7 +205,7 @@ def read_profile(path: str | Path) -> Profile:
     BadInput
         With the file, the path of the value, the value and what would be right.
     """
-    return parse_profile(read_json(Path(path), LARGEST_FILE), str(path))
+    return parse_profile(read_json(Path(path)), str(path))
 
 
 def parse_profile(document: object, source: str = "profile") -> Profile:
@@ -245,7 +244,7 @@ def _check(profile: Profile) -> None:
 
 def read_links(path: str | Path) -> LinksModel:
     """Read a file of link delays (:mod:`pipesat.measure.processes.link_delays` writes it)."""
-    document = read_json(Path(path), LARGEST_FILE)
+    document = read_json(Path(path))
     return validated(document, LinksModel, str(path))
 
 

@@ -26,14 +26,13 @@ from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from pipesat.core.errors import BadInput
-from pipesat.core.strict_json import read_text
+from pipesat.core.strict_json import LARGEST_ORDER, read_text
 from pipesat.core.torch_releases import TESTED
 from pipesat.layers.profile.costs_file import samples_document
 from pipesat.measure.processes.stage_costs import Subject
 from pipesat.runtimes.torch.companions import ModeRow, read_mode_rows
 
 _FORWARD = "forward_maybe_with_nosync"
-_LARGEST_FILE = 1 << 28
 
 
 class MemoryModes:
@@ -45,7 +44,7 @@ class MemoryModes:
     @classmethod
     def read(cls, path: str | Path) -> MemoryModes:
         """Read the file that ``pipesat export --to torch`` writes beside the order."""
-        return cls(read_mode_rows(read_text(Path(path), _LARGEST_FILE), str(path)))
+        return cls(read_mode_rows(read_text(Path(path), LARGEST_ORDER), str(path)))
 
     def stage_class(self, base: Any) -> Any:
         """Derive a stage class from torch's whose microbatches run in their modes.

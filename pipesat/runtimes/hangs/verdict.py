@@ -14,7 +14,7 @@ from pipesat.core.claims import plural
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.settings import RuleChoice, RuleName
 from pipesat.core.showing import Displayed, Facts
-from pipesat.core.strict_json import read_text
+from pipesat.core.strict_json import LARGEST_ORDER, read_text
 from pipesat.core.torch_releases import release_for
 from pipesat.problem.ops import Event, members
 from pipesat.problem.problem import Problem
@@ -34,7 +34,6 @@ from pipesat.runtimes.hangs.step_lists import (
 )
 from pipesat.runtimes.steps import RankStep, Steps, computed, late_steps, lowered_steps, steps_of
 from pipesat.runtimes.torch.companions import Companions, own_words
-from pipesat.runtimes.torch.csv_file import LARGEST_FILE
 from pipesat.runtimes.torch.lint import WAIT, parse_cell
 from pipesat.schedule.schedule import Order, Schedule
 
@@ -47,7 +46,7 @@ _POSTS: Final = re.compile(r"\d+(SEND|RECV|WAIT_SEND)_[FB]\d+")
 
 def posted_in(path: Path, problem: Problem, order: Order) -> Steps | None:
     """Return the step lists of a CSV that was read as this order; ``None``: it posts nothing."""
-    if path.suffix != ".csv" or not _POSTS.search(text := read_text(path, LARGEST_FILE)):
+    if path.suffix != ".csv" or not _POSTS.search(text := read_text(path, LARGEST_ORDER)):
         return None
     own = own_words(problem, Companions(Companions.of(path).order, None), ()).numbers
     number = {mine: theirs for theirs, mine in enumerate(own)}

@@ -20,7 +20,7 @@ from pydantic import ConfigDict
 
 from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.strict_json import StrictModel, parse_json, read_text
+from pipesat.core.strict_json import LARGEST_ORDER, StrictModel, parse_json, read_text
 from pipesat.problem.ops import Op, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import offload_of
@@ -31,7 +31,6 @@ from pipesat.schedule.schedule_file import ModeEntries
 ORDER_SUFFIX: Final = ".order.json"
 MODES_SUFFIX: Final = ".modes.json"
 SUFFIXES: Final = (ORDER_SUFFIX, MODES_SUFFIX)
-_LARGEST_FILE: Final = 1 << 28
 
 
 class ModesModel(StrictModel):
@@ -141,7 +140,7 @@ class OwnWords:
 def own_words(problem: Problem, companions: Companions, rows: Sequence[Sequence[Cell]]) -> OwnWords:
     """Return what files say of an order, whose cells break no rule of torch's."""
     order, modes = (
-        None if file is None else read_text(file, _LARGEST_FILE)
+        None if file is None else read_text(file, LARGEST_ORDER)
         for file in (companions.order, companions.modes)
     )
     sources = str(companions.order), str(companions.modes)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pipesat.core.claims import plural
 from pipesat.core.errors import BadInput, Fault
 from pipesat.core.showing import ranges
-from pipesat.core.strict_json import read_text
+from pipesat.core.strict_json import LARGEST_ORDER, read_text
 from pipesat.core.torch_releases import RELEASES
 from pipesat.problem.ops import Item, Pair, members
 from pipesat.problem.problem import Problem
@@ -45,8 +45,6 @@ from pipesat.runtimes.torch.lint import (
 from pipesat.schedule.schedule import Order, Schedule
 from pipesat.schedule.timing import time_order
 
-LARGEST_FILE = 1 << 28
-
 
 class Imported(NamedTuple):
     """The schedule, and what in the file it does not have, or has otherwise."""
@@ -69,7 +67,7 @@ def read_torch_csv(path: Path, problem: Problem, companions: Companions | None =
     """
     require_torch_pipeline(problem)
     source = str(path)
-    text = read_text(path, LARGEST_FILE)
+    text = read_text(path, LARGEST_ORDER)
     texts = texts_of_csv(text, source)
     rows = rows_of_texts(texts, source)
     if len(rows) != len(problem.devices):

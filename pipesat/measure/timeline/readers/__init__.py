@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pipesat.core.errors import BadInput, shorten
-from pipesat.core.strict_json import read_bytes
+from pipesat.core.strict_json import LARGEST_RUN, read_bytes
 from pipesat.measure.timeline.readers import chrome, rows
 from pipesat.measure.timeline.readers import megatron_timers as megatron
 from pipesat.measure.timeline.readers.rows import FileValue, Trace, TraceStatement
 
-LARGEST_FILE: Final = 1 << 30
 _NAMELESS: Final = (
     "no range names an op of a pipeline. Megatron names none, nor does torch's Schedule1F1B: "
     "record these with pipesat.record (docs/files.md), or run the order in torch's multi-stage "
@@ -125,7 +124,7 @@ def _files(paths: Sequence[str | Path]) -> Iterator[Path]:
 def _content(path: Path) -> Any:
     """Return a file's JSON, all documents of several in a row, or its text."""
     source = str(path)
-    data = read_bytes(path, LARGEST_FILE, packed=True)
+    data = read_bytes(path, LARGEST_RUN, packed=True)
     text = data.decode("utf-8", "replace").lstrip("\ufeff").strip()
     if not text:
         raise BadInput("the file is empty, expected a trace", source=source)
