@@ -42,14 +42,10 @@ def as_run(problem: Problem, schedule: Schedule, runtime: Runtime) -> AsRun:
     runtime.require_modes(problem.stages[stage].modes[mode - 1] for (stage, _), mode in used)
     changes: list[str] = []
     order = schedule.order
-    if runtime.number_order:
-        if not used and without_modes(problem).alike:
-            order = in_number_order(schedule).order
-            if "W" in runtime.number_order:
-                order = _ws_by_number(order)
-            if order != schedule.order:
-                changes.append("microbatches renumbered: each stage runs them in order")
-        _require_by_number(order, runtime)
+    renumbers = bool(runtime.number_order) and not used and without_modes(problem).alike
+    if renumbers:
+        order = _ws_by_number(in_number_order(schedule).order, runtime)
+    renamed = order != schedule.order
     first = problem.routes[0].stages[0]
     order, count = _without_pairs(problem, order, runtime, first)
     if count:
@@ -65,6 +61,11 @@ def as_run(problem: Problem, schedule: Schedule, runtime: Runtime) -> AsRun:
     if not runtime.splits and is_split(order):
         order = each(order, _whole)
         changes.append("all backwards whole")
+    if renumbers:  # once more: whole backwards may have been split
+        numbered, order = order, _ws_by_number(order, runtime)
+        if renamed or order != numbered:
+            changes.insert(0, "microbatches renumbered: each stage runs them in order")
+    _require_by_number(order, runtime)
     if not changes:
         return AsRun(schedule, ())
     now = time_order(problem, order, source=schedule.source)
@@ -80,8 +81,10 @@ def _ops(order: Order) -> Iterator[Op]:
     return (op for row in order for item in row for op in members(item))
 
 
-def _ws_by_number(order: Order) -> Order:
-    """Let the k-th W of every stage be that of its k-th B, which has ended by then."""
+def _ws_by_number(order: Order, runtime: Runtime) -> Order:
+    """Let the k-th W of every stage be that of its k-th B, which has ended by then, if need be."""
+    if "W" not in runtime.number_order:
+        return order
     split: dict[int, Iterator[int]] = {}
     for op in _ops(order):
         if op.kind == "B" and op.stage not in split:

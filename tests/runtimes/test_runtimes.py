@@ -453,6 +453,23 @@ def test_jaxpp_splits_all_backwards_or_none() -> None:
     assert made.schedule.makespan <= mixed.makespan
 
 
+def test_jaxpp_runs_ws_by_number_of_backwards_that_it_splits() -> None:
+    """1BW1, whole before 1W0, becomes 1B1 and 1W1: then 1W0 comes first; unless they differ."""
+    rows = ("0F0 0F1 0F2 0BW0 0BW1 0BW2", "1F0 1B0 1F1 1BW1 1W0 1F2 1BW2")
+    problem = chain(2, 3, F=2, B=2, W=2)
+    made = as_run(problem, time_order(problem, order_of(*rows)), RUNTIMES["jaxpp"])
+    split = order_of("1F0 1B0 1F1 1B1 1W0 1W1 1F2 1B2 1W2")[0]
+    assert made.schedule.order == (order_of(rows[0])[0], split)
+    assert made.changes[0] == "microbatches renumbered: each stage runs them in order"
+    assert export(problem, made.schedule, "jaxpp").changed == ""
+    long = {"name": "long", "count": 1, "time": [2, 1]}
+    lists = parse_problem(
+        dict(problem.document) | {"microbatches": [long, {"name": "short", "count": 2}]}
+    )
+    with pytest.raises(NotApplicable, match='1W0 comes after 1W1: say "backward": "fused"'):
+        export(lists, time_order(lists, order_of(*rows)), "jaxpp")
+
+
 def either_way(number: int) -> dict[str, Any]:
     """A tiny problem in which neither way is surely better: a whole backward is cheaper by some."""
     draw = Random(number)
