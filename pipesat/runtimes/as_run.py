@@ -37,12 +37,10 @@ def as_run(problem: Problem, schedule: Schedule, runtime: Runtime) -> AsRun:
     4. Where all other stages split backwards or none, and these do both: whole ones alone are
        split. Where no backward is split: they are whole.
     """
-    runtime.require(problem)
-    used = schedule.modes.items()
-    runtime.require_modes(problem.stages[stage].modes[mode - 1] for (stage, _), mode in used)
+    runtime.require_of(problem, schedule)
     changes: list[str] = []
     order = schedule.order
-    renumbers = bool(runtime.number_order) and not used and without_modes(problem).alike
+    renumbers = bool(runtime.number_order) and not schedule.modes and without_modes(problem).alike
     if renumbers:
         order = _ws_by_number(in_number_order(schedule).order, runtime)
     renamed = order != schedule.order

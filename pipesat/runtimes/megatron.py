@@ -243,8 +243,10 @@ def offload_options(problem: Problem, schedule: Schedule) -> list[str]:
     until ``r * delta_offload_bytes_across_pp_ranks`` do: later ranks have fewer in flight. Share 1
     is what the stage's largest mode offloads.
     """
-    if not any(op.mode for row in schedule.order for item in row for op in members(item)):
+    if not schedule.modes:
         return []
+    route = problem.routes[0].stages
+    of_ranks = [_offloaded(problem, schedule, stage) for stage in route]  # refuses all others first
     unit = bytes_of(problem.memory_unit)
     if unit is None or len(problem.stages) > len(problem.devices):
         raise NotApplicable(
@@ -252,8 +254,7 @@ def offload_options(problem: Problem, schedule: Schedule) -> list[str]:
             + ("memory is in no unit of bytes" if unit is None else "ranks have several stages")
         )
     shares, exactly, least = set[Fraction](), set[Fraction](), Fraction(0)
-    for rank, stage in enumerate(problem.routes[0].stages):
-        moved = _offloaded(problem, schedule, stage)
+    for rank, moved in enumerate(of_ranks):
         first = next((n for n, (freed, _) in enumerate(moved) if freed), len(moved))
         stays = sum(unit * most for _, most in moved[:first])
         shares |= {Fraction(freed, most) for freed, most in moved[first:]}

@@ -19,7 +19,6 @@ from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.torch_releases import release_named
 from pipesat.problem.geometry import Geometry
 from pipesat.problem.problem import Problem
-from pipesat.runtimes.torch.adapt import require_torch_pipeline
 
 Checkpointing: TypeAlias = Literal["none", "full"]
 """Activation checkpointing of all layers alike: the only switch that frameworks have."""
@@ -125,24 +124,21 @@ Cut: TypeAlias = tuple[str, tuple[int, ...] | None]
 
 
 def cut_of(problem: Problem, options: Options, framework: str) -> Cut:
-    """Return the name of a placement in torchtitan and NeMo AutoModel, and each stage's layers.
+    """Return the name of a placement that they know, and each stage's layers.
 
     Without layers the framework cuts them itself: one stage per rank for a single-stage schedule,
     else two.
     """
-    require_torch_pipeline(problem)
     if len(problem.devices) == 1:
         raise NotApplicable(f"{framework} runs no pipeline on a single rank")
-    loader, layers = loader_for(problem), options.layers_of(problem)
-    if loader.schedule_name is None:
-        raise NotApplicable(f"{framework} cannot load this placement: {loader.reason}")
+    layers = options.layers_of(problem)
     per_rank = len(problem.stages) // len(problem.devices)
     if layers is None and per_rank > 2:
         raise NotApplicable(
             f"{framework} makes two stages per rank unless it is told how to cut the model, this "
             f"problem has {per_rank}: give `layers`"
         )
-    return loader.schedule_name, layers
+    return str(loader_for(problem).schedule_name), layers
 
 
 def module_names(

@@ -140,6 +140,12 @@ class Runtime:
                 )
                 raise NotApplicable(f"{self.title} {known if self.modes else none}")
 
+    def require_of(self, problem: Problem, schedule: Schedule) -> None:
+        """Pass if it can run a pipeline of this shape, in the modes that a schedule uses."""
+        self.require(problem)
+        used = schedule.modes.items()
+        self.require_modes(problem.stages[stage].modes[mode - 1] for (stage, _), mode in used)
+
     def why_not(self, problem: Problem, options: Options) -> str | None:
         """Why it runs no order of a problem that its rules restrict; ``None``: it runs them all."""
         try:

@@ -353,16 +353,17 @@ def test_what_a_schedule_offloads_in_megatrons_options(
     )
     schedule = time_order(problem, order)
     made = partial(export_megatron_layout, problem, schedule, Options(layers=3))
+    slots = parse_problem(document | {"memory_unit": "slot"})
     if isinstance(options, str):
-        with pytest.raises(NotApplicable, match=options):
-            made()
+        for one in [problem] + [slots] * ("3" in modes):  # before what offloading needs
+            with pytest.raises(NotApplicable, match=options):
+                export_megatron_layout(one, time_order(one, order), Options(layers=3))
         return
     names = ["activation-offload-fraction", "delta-offload-bytes-across-pp-ranks"]
     wanted = [f"--{name}={value}" for name, value in zip(names, options, strict=False)]
     on = ["--fine-grained-activation-offloading"] if options else []
     assert made().data.decode().splitlines()[2:] == [*on, *wanted]
     assert any("--offload-modules names" in note for note in made().notes) == bool(options)
-    slots = parse_problem(document | {"memory_unit": "slot"})
     if options:
         with pytest.raises(NotApplicable, match="memory is in no unit of bytes"):
             export_megatron_layout(slots, time_order(slots, order), Options(layers=3))

@@ -649,6 +649,10 @@ def test_an_order_that_uses_no_mode_runs_where_none_is_told(to: Target) -> None:
     said = [export(one, baseline("zb-h1", one), to).data for one in (problem, plain)]
     with_it, without = (re.sub(rb"[0-9a-f]{12,}", b"", text) for text in said)  # but for digests
     assert with_it == without
+    if to != "torch":  # which has a file beside its CSV
+        used = (tuple(op._replace(mode=1) for op in row) for row in baseline("1f1b", problem).order)
+        with pytest.raises(NotApplicable, match="is told no memory modes"):
+            export(problem, time_order(problem, tuple(used)), to)
 
 
 def test_a_mode_that_offloads_is_not_known_by_its_name() -> None:

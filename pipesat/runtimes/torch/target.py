@@ -150,7 +150,7 @@ def framework(
 
 def export_framework(
     write: WriteFragments,
-    _: Runtime,
+    runtime: Runtime,
     problem: Problem,
     schedule: Schedule,
     options: Options,
@@ -160,6 +160,7 @@ def export_framework(
     Each file is for a version of the framework that the notes name, and those run with different
     releases of torch: the hazards are of all.
     """
+    runtime.require_of(problem, schedule)
     split = split_in(problem, adapt(problem, schedule, exact=options.exact).schedule)
     files, notes_of = write(problem, options, split)
     first, *others = files.items()
