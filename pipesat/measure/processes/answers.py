@@ -113,11 +113,12 @@ class Check:
         """Return the largest error, and which parameters are not trained, by whose fault."""
         error = f"{self.worst.relative_error:.1e} ({self.worst.name})"
         verdict = "passed" if self.passed else "failed"
+        dtype = next(name for name, limit in TOLERANCES.items() if limit == self.tolerance)
         return [
             (
                 "check",
                 f"{verdict}: largest relative error {error} of {self.compared} losses and "
-                f"gradients ({self.numbers} numbers), limit {self.tolerance:.0e}",
+                f"gradients ({self.numbers} numbers), limit {self.tolerance:.0e} in {dtype}",
             ),
             (
                 "lost gradients",

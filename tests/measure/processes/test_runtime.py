@@ -214,6 +214,7 @@ def report(error, executed=AS_PLANNED, untrained=(), unused=()):
         (report(1e-10), 1, "failed: largest relative error 1.0e-10"),
         (report(np.inf), 1, "failed: largest relative error inf"),
         (report(0.0, (("0F0", "0B0"), ("1F0", "1B0"))), 1, "NOT as planned"),
+        (report(0.0), 0, "limit 1e-10 in float64"),
         (
             report(0.0, untrained=("stage 1's w",)),
             1,
