@@ -243,18 +243,19 @@ class Layers:
         """Return what they state and perhaps do not mean, on devices of this capacity."""
         found = [one for number in range(len(self)) for one in self._remarks(number)]
         if memory is not None and not any(any(self.amounts(key)) for key in COSTS if key in HELD):
-            found.append(of_limit("memory", memory))
+            found.append(of_limit("memory", memory, self.memory_unit))
         return tuple(found)
 
     def _remarks(self, number: int) -> Iterator[Remark]:
         layer = self.layers[number]
+        units = self.time_unit, self.memory_unit
         path = f"layers[{number if layer.entry is None else layer.entry}]"
         backward: Backward = "fused" if layer.fused else "either"
         own = Stage(device=0, backward=backward, **asdict(layer.costs))
-        yield from remarks_at(number, path, of_amounts(own, _TIMES), "layer")
+        yield from remarks_at(number, path, of_amounts(own, _TIMES, units), "layer")
         if layer.recomputed is not None:
             again = replace(own, sums=False, **asdict(layer.recomputed))
-            found = [*of_amounts(again, _TIMES)]
+            found = [*of_amounts(again, _TIMES, units)]
             for fact, means in of_variant(own, again, "recomputing"):
                 found.append(("held_after_F", again.held_after_F, fact, "", means))
             yield from remarks_at(number, f"{path}.recompute", found, "layer")

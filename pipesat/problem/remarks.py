@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from pipesat.core.amounts import exact_text
 from pipesat.core.grouping import grouped
 from pipesat.core.showing import ranges, sentences
 from pipesat.problem.stage import AMOUNTS, HELD, Stage
@@ -104,23 +105,24 @@ def remarks_at(
         yield Remark(f"{path}.{key}", value, fact, figures, means, what, number, within)
 
 
-def of_amounts(s: Stage, stated: Collection[str]) -> Iterator[Found]:
-    """Yield remarks on amounts of a stage, a mode, a class or a layer.
+def of_amounts(s: Stage, stated: Collection[str], units: tuple[str, str]) -> Iterator[Found]:
+    """Yield remarks on amounts of a stage, a mode, a class or a layer, in units of time and memory.
 
     ``stated`` are the keys that stand there: what was stated elsewhere has its remark there.
     """
+    time_unit, memory_unit = units
     times = {"B", "W", "BW"} & {*stated}
     if s.may_fuse and s.may_split and s.BW > s.B + s.W and times:
         yield (
             "BW",
             s.BW,
             "BW is longer than B + W",
-            f"{s.BW} against {s.B + s.W}",
+            _both(s.BW, s.B + s.W, time_unit),
             "A backward may run as B and W, which take less. If BW recomputes activations, add that"
             " time to B, or make the backward fused",
         )
     if s.may_fuse and s.BW < s.B and times - {"W"}:
-        figures = f"{s.BW} against {s.B}"
+        figures = _both(s.BW, s.B, time_unit)
         yield "BW", s.BW, "BW is shorter than B", figures, "BW is the whole backward, B and W"
     whole = s.has_backward and not s.may_split
     if whole and s.held_after_B > s.held_after_F and "held_after_B" in stated:
@@ -128,10 +130,14 @@ def of_amounts(s: Stage, stated: Collection[str]) -> Iterator[Found]:
             "held_after_B",
             s.held_after_B,
             "held_after_B is above held_after_F, and no backward is split",
-            f"{s.held_after_B} against {s.held_after_F}",
+            _both(s.held_after_B, s.held_after_F, memory_unit),
             "It is held from B to W alone, so never here. What a whole backward holds while it"
             " runs is held_in_backward",
         )
+
+
+def _both(one: int, other: int, unit: str) -> str:
+    return f"{exact_text(one, unit)} against {exact_text(other, unit)}"
 
 
 def of_variant(s: Stage, other: Stage, name: str) -> Iterator[tuple[str, str]]:
@@ -154,13 +160,13 @@ def _holds_less(s: Stage, other: Stage) -> bool:
     return any(getattr(other, key) < getattr(s, key) for key in HELD)
 
 
-def of_limit(path: str, memory: int | None) -> Remark:
+def of_limit(path: str, memory: int, unit: str) -> Remark:
     """Return the remark on a capacity where nothing is held."""
     return Remark(
         path,
         memory,
         "memory is limited, and nothing states what it holds",
-        f"{memory}",
+        exact_text(memory, unit),
         "Without held_after_F or held_after_B, no schedule is limited by it",
         what="",
     )

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from fractions import Fraction
 from typing import Final
 
+from pipesat.core.amounts import exact_text
 from pipesat.core.claims import percent
 from pipesat.core.errors import ProblemWarning
 from pipesat.problem.ops import OpKind
@@ -40,17 +41,18 @@ def warned(problem: Problem) -> Problem:
 def remarks_of(problem: Problem) -> tuple[Remark, ...]:
     """Return what a problem states and perhaps does not mean, stage by stage."""
     found: list[Remark] = [*_of_devices(problem)]
+    units = problem.time_unit, problem.memory_unit
     for number, stage in enumerate(problem.stages):
         path = f"stages[{number}]"
         own = _stated(stage)
         if stage.may_ever_split:
             own -= {"held_after_B"}  # some mode holds it
-        found += remarks_at(number, path, of_amounts(stage, own))
+        found += remarks_at(number, path, of_amounts(stage, own, units))
         for place, mode in enumerate(stage.modes):
             here = f"{path}.modes[{place}]"
             amounts = resulting_amounts(stage, mode, None, number)
-            kinds = [*_of_mode(stage, mode, amounts)]
-            kinds += of_amounts(amounts, {key for key, _ in mode.stated})
+            kinds = [*_of_mode(stage, mode, amounts, problem.memory_unit)]
+            kinds += of_amounts(amounts, {key for key, _ in mode.stated}, units)
             found += remarks_at(number, here, kinds, within=f"mode {mode.name}")
     for route, given in enumerate(problem.routes):
         found += _of_classes(problem, route, given)
@@ -63,26 +65,26 @@ def _stated(stage: Stage) -> set[str]:
     return {*AMOUNTS} - ({"BW"} if stage.sums else set())
 
 
-def _of_mode(stage: Stage, mode: Mode, amounts: Stage) -> Iterator[Found]:
+def _of_mode(stage: Stage, mode: Mode, amounts: Stage, unit: str) -> Iterator[Found]:
     if mode.offload is None:
         for fact, means in of_variant(stage, amounts, "this mode"):
             yield "name", mode.name, fact, "", means
     elif mode.offload.held == stage.held_after_F > 0:
         held = mode.offload.held
         fact = "offload.held is all of held_after_F"
-        yield "offload.held", held, fact, f"{held}", "The copies free nothing"
+        yield "offload.held", held, fact, exact_text(held, unit), "The copies free nothing"
 
 
 def _of_classes(problem: Problem, route: int, given: Route) -> Iterator[Remark]:
     """Yield remarks on amounts that a class states of single stages."""
     if not any(of_class.outright for of_class in given.definitions):
         return
-    places = problem.places_of(route)
+    places, units = problem.places_of(route), (problem.time_unit, problem.memory_unit)
     for of_class in given.definitions:
         for number, stated in of_class.outright:
             amounts = resulting_amounts(problem.stages[number], None, of_class, number)
             here = f"{places[of_class.name]}.stages['{number}']"
-            kinds = of_amounts(amounts, {key for key, _ in stated})
+            kinds = of_amounts(amounts, {key for key, _ in stated}, units)
             yield from remarks_at(number, here, kinds, within=f"class {of_class.name}")
 
 
@@ -155,10 +157,12 @@ def _of_devices(problem: Problem) -> Iterator[Remark]:
                 "device",
                 number,
             )
-    limited = [n for n, device in enumerate(problem.devices) if device.memory is not None]
-    if limited and not any(_ever(problem, stage, HELD) for stage in range(len(problem.stages))):
-        number = limited[0]
-        yield of_limit(f"devices[{number}].memory", problem.devices[number].memory)
+    if any(_ever(problem, stage, HELD) for stage in range(len(problem.stages))):
+        return
+    for number, device in enumerate(problem.devices):
+        if device.memory is not None:
+            yield of_limit(f"devices[{number}].memory", device.memory, problem.memory_unit)
+            return
 
 
 def _of_pairs(problem: Problem) -> Iterator[Remark]:

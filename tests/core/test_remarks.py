@@ -9,9 +9,10 @@ import pytest
 
 import pipesat
 from pipesat.layers.layers_file import parse_layers
-from pipesat.problem.problem_file import parse_problem
+from pipesat.problem.problem_file import parse_problem, read_problem
 from pipesat.problem.remarks import documents_of, text_of
 from tests.conftest import Run
+from tests.support.paths import EXAMPLES
 
 PLAIN: dict[str, Any] = {"device": 0, "F": 10, "B": 10, "W": 9, "held_after_F": 4}
 
@@ -130,6 +131,25 @@ def test_many_stages_alike_are_one_line() -> None:
     assert "stages 0, 2: BW is longer than B + W (20 against 19 on stage 0)." in text_of(
         differing.remarks
     )
+
+
+def test_amounts_have_their_units() -> None:
+    """25,000 and 10,000 parts of an activation are 2.5 and 1."""
+    units = {"time_unit": "us", "memory_unit": "1e-4 activation"}
+    held = {"held_after_F": 10_000, "held_after_B": 25_000, "backward": "fused"}
+    said = text_of(problem_of({"BW": 20}, held, **units).remarks)
+    assert "(20 us against 19 us)" in said
+    assert "(2.5 activation against 1 activation)" in said
+    offload = mode(offload={"out": 1, "in": 1, "held": 4})
+    limited = {"devices": [{}, {"memory": 7}], "memory_unit": "MiB"}
+    nothing = {"held_after_F": 0}
+    assert "held_after_F (4 MiB)" in text_of(problem_of({}, offload, **limited).remarks)
+    assert "what it holds (7 MiB)" in text_of(problem_of(nothing, nothing, **limited).remarks)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*-p*-m*.json")), ids=lambda p: p.stem)
+def test_an_example_says_what_it_means(path: Path) -> None:
+    assert read_problem(path).remarks == ()
 
 
 def test_rounding_on_two_routes_is_said_of_routes() -> None:
