@@ -196,6 +196,7 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
     from pipesat.compare.report.study import report
     from pipesat.compare.sweep.cases import Sweep
     from pipesat.compare.sweep.row_file import NAME, read_rows
+    from pipesat.core.folder import listed
     from pipesat.core.progress import doing
     from pipesat.core.strict_json import LARGEST_RUN, read_json, read_text
 
@@ -220,6 +221,8 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
         asked.show(Said(shown=[table_of(cells)]), read_json(folder / "frontier.json", LARGEST_RUN))
     elif os.path.exists(dealt := folder / "assignment.json"):
         return _show_file(asked, dealt)
+    elif listed(folder) == ["problem.json"]:  # an order of microbatches on several routes
+        return _show_file(asked, folder / "problem.json")
     else:
         _show_results(asked, folder)
     return {}

@@ -14,7 +14,7 @@ import pytest
 import pipesat
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
-from tests.support.problems import chain, document
+from tests.support.problems import chain, document, two_routes
 from tests.support.profiles import document as measured_profile
 
 SHORT = "--time-limit 1 --workers 1"
@@ -147,6 +147,18 @@ def test_solve_takes_the_problem_that_balance_writes(cli: Run, world: Path) -> N
     assert cli("solve", "new/problem.json", *words).json["value"] <= said["value"]
     again = cli("check", "new/problem.json", said["schedule"], "--json").json
     assert (again["valid"], again["makespan"]) == (True, said["value"])
+
+
+def test_an_order_on_two_routes_is_a_folder_that_show_takes(cli: Run, world: Path) -> None:
+    """It has the problem alone: no order of one route is an assignment, and nothing was solved."""
+    problem = two_routes(2, (2, 2))
+    long = [{"name": "long", "count": 1, "time": [2, 1]}, {"name": "short", "count": 1}]
+    routes = [route | {"microbatches": long} for route in document(problem)["routes"]]
+    (world / "two.json").write_text(json.dumps(document(problem, routes=routes)))
+    assert cli("balance", "two.json", "--time-limit", 0.2, "-o", "new").code == 0
+    shown = cli("show", "new")
+    assert (shown.code, "2 + 2 microbatches" in shown.out) == (0, True)
+    one_bad_line(cli("show", "new", "--html", "new.html"), "new: no result.json here")
 
 
 def test_a_problem_without_modes_is_told_where_they_come_from(cli: Run, world: Path) -> None:

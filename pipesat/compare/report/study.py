@@ -111,6 +111,9 @@ def result_in(folder: Path) -> Result:
     """Read what a solve has written into a folder."""
     problem = read_problem(folder / "problem.json")
     path = folder / "schedule.json"
+    if not has_file(folder, "result.json"):
+        expected = "expected a folder that pipesat solve -o or compare -o wrote"
+        raise BadInput(f"no result.json here: {expected}", source=str(folder))
     schedule = valid_schedule(problem, path) if has_file(folder, "schedule.json") else None
     return read_result(folder / "result.json", problem, schedule)
 
