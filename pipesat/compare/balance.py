@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -156,9 +155,9 @@ class _Under(NamedTuple):
     wrong: dict[str, str]
 
     @property
-    def fitting(self) -> list[Schedule]:
+    def fitting(self) -> dict[str, Schedule]:
         """Those that keep every rule of the problem."""
-        return [schedule for rule, schedule in self.made.items() if rule not in self.wrong]
+        return {rule: made for rule, made in self.made.items() if rule not in self.wrong}
 
     @property
     def why_not(self) -> str | None:
@@ -166,7 +165,8 @@ class _Under(NamedTuple):
         return None if self.fitting else next(iter(self.wrong.values()))
 
     def least(self, objective: Objective) -> float:
-        return min((schedule.value(objective) for schedule in self.fitting), default=math.inf)
+        made = self.fitting.values()
+        return min((schedule.value(objective) for schedule in made), default=math.inf)
 
 
 def _with_lengths(
@@ -223,19 +223,28 @@ def _searched(
     problem: Problem, under: _Under, objective: Objective, clock: Clock, seed: int, enough: int
 ) -> OrderRow:
     """Let microbatches change places, from the best rule on: by makespan, whatever is asked for."""
+    from pipesat.heuristics import BASELINES
+    from pipesat.heuristics.microbatch_orders import entered_by, permutation_by
     from pipesat.solver.growth.exchanges import best_places
 
     if not under.made:
         return OrderRow(under.name, why_not=under.why_not)
-    candidates, value = under.fitting, attrgetter(objective)
-    start = min(candidates or under.made.values(), key=value)
+    fitting, entry = under.fitting, BASELINES[under.name]
+    orders = {rule: permutation_by(problem, rule) for rule in fitting}
+    takes = {rule: schedule.value(objective) for rule, schedule in fitting.items()}
+    start = min((fitting or under.made).values(), key=lambda made: made.value(objective))
     if not has_pairs(start.order):
         found = best_places(problem, start.order, clock=clock, seed=seed, enough=enough)
         if found is not None:
+            orders[BEST] = microbatch_order(problem, found)
+            if not entry.equal:  # the schedule of that order may have other places
+                found = entered_by(entry, problem, BEST, orders[BEST])
             found = retime(problem, found, objective, start.source)
-            candidates += [] if check(problem, found) else [found]
-    best = min(candidates, key=value, default=None)
-    values = {rule: None if rule in under.wrong else value(s) for rule, s in under.made.items()}
+            if not check(problem, found):
+                takes[BEST] = found.value(objective)
+    best = min(takes, key=takes.__getitem__, default=None)
+    values = {rule: takes.get(rule) for rule in under.made}
     if best is None:
         return OrderRow(under.name, {**values, BEST: None}, why_not=under.why_not)
-    return OrderRow(under.name, {**values, BEST: value(best)}, microbatch_order(problem, best))
+    order = [[*own] for own in orders[best]]
+    return OrderRow(under.name, {**values, BEST: takes[best]}, order)
