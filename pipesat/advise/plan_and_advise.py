@@ -143,11 +143,11 @@ def plan(
     require_choice(layers, recompute, source)
     capacity = None if memory is None else in_unit("memory", memory, unit, limit=True)
     delay = delay_of(latency, bandwidth, layers)
+    some = Pipeline(devices=devices, microbatches=microbatches, memory=capacity, delay=delay)
+    some = replace(some, overlap=None if overlap is None else factor("overlap", overlap))
+    some = replace(some, memory=some.capacities)  # refuses a list of another length
+    some = replace(some, speed=speed_of(speed, devices))
     with said_of(source):
-        some = Pipeline(devices=devices, microbatches=microbatches, memory=capacity, delay=delay)
-        some = replace(some, overlap=None if overlap is None else factor("overlap", overlap))
-        some = replace(some, memory=some.capacities)  # refuses a list of another length
-        some = replace(some, speed=speed_of(speed, devices))
         some = with_buffers(some, layers, release_for(target, version))
         shapes, left_out = shapes_to_try(layers, some, placement, chunks)
     if target is not None:

@@ -191,8 +191,11 @@ def named(error: PipesatError, file: Path | None) -> PipesatError:
         return NotApplicable(f"{file}: {with_options(str(error))}")
     if not isinstance(error, BadInput) or error.source or not re.match("[A-Za-z_]", error.where):
         return error
-    options, name = _options(), re.split("[^A-Za-z_]", error.where)[0]
-    option = options.get(name) or options.get(name.removesuffix("s"))  # repeated: the singular
+    keys = re.findall("[A-Za-z_]+", error.where)
+    options, name = _options(), keys[0]
+    names = [name, name.removesuffix("s"), f"{name}s"]  # repeated: the singular
+    names += keys[-1:] if file is None else []  # of the file that options make
+    option = next((options[one] for one in names if one in options), None)
     if option and isinstance(host := _host(option), Option):
         found = host.unknown_key(error, f"{error.value}")
         if found is not error:

@@ -90,8 +90,9 @@ def balance(
     """
     from pipesat.solver.lanes.clock import Clock
 
+    source = "lengths"
     if isinstance(lengths, Path):
-        lengths = read_lengths(lengths)
+        source, lengths = str(lengths), read_lengths(lengths)
     quadratic = share("quadratic", quadratic)
     reference = None if reference is None else round(reference)
     clock = Clock(time_limit, deterministic, EitherStop(stop).is_set)
@@ -123,7 +124,7 @@ def balance(
     from pipesat.bounds.feasibility import preflight
 
     require_chains(problem, "balance")
-    free = replace(_with_lengths(problem, lengths, reference, quadratic), order="free")
+    free = replace(_with_lengths(problem, lengths, reference, quadratic, source), order="free")
     if not free.has_lists:
         raise BadInput(
             "all are alike, so their order changes nothing: give their `lengths`, with `reference`",
@@ -174,6 +175,7 @@ def _with_lengths(
     lengths: Sequence[int] | None,
     reference: int | None,
     quadratic: Fraction | float,
+    source: str,
 ) -> Problem:
     if lengths is None:
         if reference is not None or quadratic:
@@ -183,7 +185,7 @@ def _with_lengths(
         raise BadInput("expected the length that the stages' costs are of", where="reference")
     if len(problem.routes) > 1:
         raise BadInput("expected a problem with one route", where="lengths")
-    listed = microbatches_from_lengths(lengths, reference, quadratic)
+    listed = microbatches_from_lengths(lengths, reference, quadratic, source=source)
     try:
         return problem.with_microbatches(listed)
     except BadInput as error:  # what is wrong was made of the lengths, by no method of the user's

@@ -129,6 +129,8 @@ def problem_from_numbers(
     """
     given = dict(locals())
     listed = _listed(lengths, reference, quadratic, tolerance, order, microbatches, slices, slicing)
+    if listed and placement == "bidirectional":
+        raise BadInput("not with a bidirectional `placement`, of two routes", where="lengths")
     laps = chunks_of(placement, chunks)
     pairs = _pairs(pair_time, Geometry(placement, devices, laps).homes)
     several = {key: given[key] for key in _TIMES if given[key] is not None}
@@ -164,11 +166,13 @@ def _listed(
         both = "" if lengths is None else ", not both"
         raise BadInput(f"expected it, or `lengths`{both}", where="microbatches")
     q, slack = share("quadratic", quadratic), share("tolerance", tolerance, 1000)
+    if lengths is None and (reference is not None or order is not None or q or slack):
+        raise BadInput(
+            "`reference`, `quadratic`, `tolerance` and `order` go with it", where="lengths"
+        )
+    if slicing != "tokens" and (lengths is None or slices is None):
+        raise BadInput("only with `slices` of `lengths`", where="slicing", value=slicing)
     if lengths is None:
-        if reference is not None or order is not None or q or slack:
-            raise BadInput(
-                "`reference`, `quadratic`, `tolerance` and `order` go with it", where="lengths"
-            )
         return []
     if reference is None:
         raise BadInput("expected the length that the costs are of", where="reference")

@@ -97,6 +97,9 @@ def shared(microbatches: Any, routes: int) -> list[Any]:
     if routes == 1:
         return [microbatches]
     if not isinstance(microbatches, list):
+        if microbatches < routes:
+            text = f"expected at least {routes}, one per direction"
+            raise BadInput(text, where="microbatches", value=microbatches)
         return [(microbatches + routes - 1 - route) // routes for route in range(routes)]
     if len(microbatches) != routes or any(isinstance(own, Mapping) for own in microbatches):
         raise BadInput(

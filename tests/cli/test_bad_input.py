@@ -69,6 +69,18 @@ def test_every_command_says_what_is_wrong_with_a_problem(
         assert listing(tmp_path) == before
 
 
+def test_what_an_option_says_is_said_of_the_option(cli: Run, save: Save) -> None:
+    layers = save({"format": "pipesat.layers/1", "layers": [{"F": 1, "B": 1, "W": 1}] * 4})
+    words = ("plan", layers, "--devices", 2, "--microbatches", 2)
+    one_bad_line(cli(*words, "--speed", 0), "error: --speed: got '0', expected a number above 0")
+    one_bad_line(cli(*words, "--memory", "1,2,3"), "error: --memory: 3 values, expected 2")
+    deal = ("balance", save(chain(2, 2)), "--lengths", save([1] * 4, "l.json"), "--replicas", 2)
+    one_bad_line(cli(*deal, "--reference", 1, "--schedule", "x"), "error: --schedule: got 'x'")
+    lengths = save([10**6, 1], "long.json")
+    words = ("balance", save(chain(2, 2)), "--lengths", lengths, "--reference", 1)
+    one_bad_line(cli(*words), "long.json: [0]: its factor would be")
+
+
 @pytest.mark.parametrize("command", ["solve", "compare"])
 def test_a_directory_instead_of_a_problem(cli: Run, tmp_path: Path, command: str) -> None:
     one_bad_line(cli(command, tmp_path), str(tmp_path), "cannot read: Is a directory")

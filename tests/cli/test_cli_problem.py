@@ -124,7 +124,12 @@ def test_names_of_any_characters(cli: Run) -> None:
         ),
         (["--placement", "chunks=2"], "--placement chunks: got 2, only a loop has a choice"),
         (["--placement", "loop,chunks=9000"], "--placement chunks: 18000 stages, expected at most"),
-        (["--placement", "bidirectional", "--microbatches", 1], r"microbatches: got 0, expected"),
+        (
+            ["--placement", "bidirectional", "--microbatches", 1],
+            "--microbatches: got 1, expected at least 2, one per direction",
+        ),
+        (["--slices", 7], "--slices: got 7, expected a divisor"),
+        (["--slicing", "time"], "--slicing: got 'time', only with `--slices` of `--lengths`"),
         (["--memory", "1f1b*x"], r"--memory: got '1f1b\*x'"),
         (["--memory", "1,2,3"], "--memory: 3 values, expected 2, one per device"),
         (["--memory", "static=1,2,3"], "static: 3 values, expected 2"),

@@ -201,8 +201,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: Problem.two_routes(2, 1, **UNIT),
-        "Problem.two_routes: routes[1].microbatches: got 0, expected an integer from 1 to 10^12, "
-        "or a list of classes",
+        "Problem.two_routes: microbatches: got 1, expected at least 2, one per direction",
     ),
     (
         lambda: Problem.two_routes(2, [{"name": "a", "count": 2}], **UNIT),

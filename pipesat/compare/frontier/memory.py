@@ -208,7 +208,7 @@ def min_memory(
     Infeasible
         If nothing fits into the capacities of ``capacity_of``.
     BadInput
-        If it has another number of devices.
+        If it has another number of devices, or another memory unit.
     """
     from pipesat.compare.frontier.least_memory import least_memory
     from pipesat.solver import SolveOptions  # slow to import
@@ -222,6 +222,12 @@ def min_memory(
             f"expected a problem of {len(problem.devices)} devices",
             where="capacity_of",
             value=len(caps),
+        )
+    if capacity_of is not None and (unit := capacity_of.memory_unit) != problem.memory_unit:
+        raise BadInput(
+            f"expected the memory unit of the problem, {problem.memory_unit!r}",
+            where="capacity_of",
+            value=unit,
         )
     if caps is not None and caps != [device.memory for device in problem.devices]:
         problem = problem.with_memory(caps)

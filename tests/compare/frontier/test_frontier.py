@@ -390,6 +390,8 @@ def test_an_infeasible_reference(cli: Run, save: Save) -> None:
     least = (save(problem), "--within", "5%")
     assert cli("frontier", *least, "--capacity-of", least[0]).code == 3
     assert cli("frontier", *least).code == 0
+    in_gib = save(problem.document | {"memory_unit": "GiB"}, "gib.json")
+    assert "--capacity-of: got 'GiB'" in cli("frontier", *least, "--capacity-of", in_gib).err
 
 
 @pytest.mark.slow
