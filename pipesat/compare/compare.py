@@ -197,8 +197,8 @@ class Comparisons(Displayed):
         }
 
     def document(self) -> list[dict[str, Any]]:
-        """Return the rows ready for JSON, in the order in which they were made."""
-        return [row.document() for row in self.rows]
+        """Return the rows ready for JSON, the best valid one first."""
+        return [row.document() for row in self.sorted()]
 
     def save(self, folder: str | Path, log: Sequence[str] = ()) -> None:
         """Write what ``pipesat solve -o`` writes; several placements have a folder each."""

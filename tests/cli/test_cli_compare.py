@@ -81,6 +81,7 @@ def test_the_objective_orders_the_rows(cli: Run, save: Any) -> None:
         valid = [row for row in outcome.json if row["valid"]]
         best = min(row[objective] for row in valid)
         assert all(row["ratio_to_best"] == row[objective] / best for row in valid)
+        assert [row[objective] for row in valid] == sorted(row[objective] for row in valid)
         text = cli("compare", path, "--objective", objective, "--workers", 1).out
         assert f"order and ratios by {objective}" in text
         values = [int(line.split()[1]) for line in table_of(text) if line.split()[1].isdigit()]
