@@ -130,7 +130,7 @@ def problem_from_numbers(
     given = dict(locals())
     listed = _listed(lengths, reference, quadratic, tolerance, order, microbatches, slices, slicing)
     if listed and placement == "bidirectional":
-        raise BadInput("not with a bidirectional `placement`, of two routes", where="lengths")
+        raise BadInput("not with a bidirectional `placement`", where="lengths")
     laps = chunks_of(placement, chunks)
     pairs = _pairs(pair_time, Geometry(placement, devices, laps).homes)
     several = {key: given[key] for key in _TIMES if given[key] is not None}
@@ -203,7 +203,7 @@ def _pairs(texts: Sequence[str], homes: Sequence[int]) -> list[dict[str, Any]]:
         kinds = named[0], named[-1]
         if kinds in found:
             raise BadInput(
-                f"expected each combination once; {kinds[0]}+{kinds[1]} is there already",
+                f"expected each combination once, but {kinds[0]}+{kinds[1]} is there already",
                 where="pair_time",
                 value=text,
             )

@@ -136,7 +136,7 @@ def _said(own: Factors, source: str, number: int) -> dict[str, Any]:
     """What an entry says of its class's factors."""
     if not all(1 <= n <= _MOST_N for n in own):
         raise BadInput(
-            f"its factor would be {max(own)}/10^4, expected 1 to 10^6 of these; see the reference",
+            f"its factor would be {max(own)}/10^4, expected 1 to 10^6 of these (see the reference)",
             source=source,
             where=f"[{number}]",
         )

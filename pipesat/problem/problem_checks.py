@@ -204,6 +204,6 @@ def _check_names(problem: Problem, route: Route, definition: MicrobatchClass, pl
             )
         if problem.stages[stage].modes:
             raise BadInput(
-                f"stage {stage} has modes, so a class cannot state its amounts; use factors",
+                f"stage {stage} has modes, so a class cannot state its amounts, only factors",
                 where=here,
             )

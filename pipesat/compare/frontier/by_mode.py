@@ -42,7 +42,7 @@ def with_choices(problem: Problem) -> dict[str | None, Problem]:
     names = list(dict.fromkeys(mode.name for stage in problem.stages for mode in stage.modes))
     if not names:
         raise BadInput(
-            "the problem has no memory modes; pipesat profile --measure modes measures them",
+            "the problem has no memory modes: pipesat profile --measure modes measures them",
             where="by_mode",
         )
     choices = [(), *((name,) for name in names)] + ([tuple(names)] if len(names) > 1 else [])
