@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeAlias
 from pipesat.bounds.counting import Programme, WeightedSum
 from pipesat.bounds.devices import groups_on
 from pipesat.bounds.feasibility import passes_in_an_instant
+from pipesat.core.grouping import grouped
 from pipesat.problem.ops import PHASE_OF, Kind
 from pipesat.problem.problem import Device, Problem, Stage
 
@@ -102,10 +103,7 @@ class HeldPart(NamedTuple):
 
     def by_stage(self) -> list[list[RunGroup]]:
         """The groups, those of each stage together."""
-        found: dict[int, list[RunGroup]] = {}
-        for group in self.groups:
-            found.setdefault(group.stage, []).append(group)
-        return list(found.values())
+        return _one_stage(self.groups)
 
     def of_weight(self, data: Stage) -> int:
         """How much of it W holds."""
@@ -114,10 +112,11 @@ class HeldPart(NamedTuple):
 
 def one_class(groups: Iterable[RunGroup]) -> list[list[RunGroup]]:
     """Return groups of one set of stages by class, each in every mode."""
-    found: dict[int, list[RunGroup]] = {}
-    for group in groups:
-        found.setdefault(group.of_class, []).append(group)
-    return list(found.values())
+    return list(grouped((group.of_class, group) for group in groups).values())
+
+
+def _one_stage(groups: Iterable[RunGroup]) -> list[list[RunGroup]]:
+    return list(grouped((group.stage, group) for group in groups).values())
 
 
 def _number(groups: Iterable[RunGroup]) -> int:
@@ -160,9 +159,7 @@ class PairedDevice:
         known = ways if apart else ways._replace(after_forward=0, own=ways.after_backward)
         count = Count(self, known, apart=apart)
         for phase in count.phases:
-            sums = dict[tuple[Kind, ...], list[int]]()
-            for item, variable in phase.items():
-                sums.setdefault(tuple(kind for _, kind in item), []).append(variable)
+            sums = grouped((tuple(kind for _, kind in item), x) for item, x in phase.items())
             for variables in sums.values():
                 count.programme.total(variables)
         return sum(known[:3]) + count.programme.least_cost()
@@ -177,19 +174,20 @@ class PairedDevice:
     @cached_property
     def groups(self) -> list[RunGroup]:
         """The device's stages by class and mode, those together that are alike in all of them."""
-        problem, of = self.problem, dict[int, list[RunGroup]]()
+        problem = self.problem
         alone = [
             Runs(s, 0, problem.microbatches[s], problem.stages[s])
             for s in problem.stages_on[self.device]
         ]
-        for stage, of_class, number, data, stated in self.runs or alone:
-            group = RunGroup(stage, 1, problem.route_of[stage], number, of_class, data, stated)
-            of.setdefault(stage, []).append(group)
-        alike: dict[object, list[int]] = {}
-        for stage, own in of.items():
-            same = ((g.of_class, g.ops, g.data, g.stated) for g in own)
-            alike.setdefault((problem.route_of[stage], *same), []).append(stage)
-        sets = list(alike.values())
+        of = grouped(
+            (s, RunGroup(s, 1, problem.route_of[s], number, of_class, data, stated))
+            for s, of_class, number, data, stated in self.runs or alone
+        )
+        alike = (
+            ((problem.route_of[s], *((g.of_class, g.ops, g.data, g.stated) for g in own)), s)
+            for s, own in of.items()
+        )
+        sets = list(grouped(alike).values())
         if not self.alike or not all(
             self._pair_alike([of[s] for s in one], [of[t] for t in other])
             for one, other in product(sets, sets)
@@ -202,10 +200,7 @@ class PairedDevice:
     @property
     def together(self) -> list[list[RunGroup]]:
         """The groups of each set of stages, of whatever class."""
-        found: dict[int, list[RunGroup]] = {}
-        for group in self.groups:
-            found.setdefault(group.stage, []).append(group)
-        return list(found.values())
+        return _one_stage(self.groups)
 
     def _pair_alike(self, one: Sequence[list[RunGroup]], other: Sequence[list[RunGroup]]) -> bool:
         return all(
