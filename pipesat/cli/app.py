@@ -14,8 +14,15 @@ def _root(*, doctor: bool, as_json: bool) -> int | None:
         return None
     if not doctor or click.get_current_context().invoked_subcommand is not None:
         raise BadInput("expected --doctor, with --json if you like, and no command")
+    from pipesat.cli.terminal import print_answer, print_json
+    from pipesat.doctor import doctor as examine
 
-    return examine(as_json=as_json)
+    report = examine()
+    if as_json:
+        print_json(report.document())
+    else:
+        print_answer(report)
+    return 0 if report.ok else CHECK_FAILED
 
 
 app = Group(
@@ -57,20 +64,3 @@ app = Group(
     ],
 )
 click.version_option(package_name="pipesat", message="%(prog)s %(version)s")(app)
-
-
-def examine(*, as_json: bool) -> int:
-    """Print whether pipesat works here, and return the exit code: 1 if anything fails.
-
-    The self-check solves a small problem, checks the answer, exports it and parses it back; an
-    extra that is missing is no failure.
-    """
-    from pipesat.cli.terminal import print_answer, print_json
-    from pipesat.doctor import doctor
-
-    report = doctor()
-    if as_json:
-        print_json(report.document())
-    else:
-        print_answer(report)
-    return 0 if report.ok else CHECK_FAILED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -216,6 +216,13 @@ def read_problem(path: Path, classes: int | None = None) -> Problem:
     if problem.estimate:
         note(f"pipesat: all times and memory are an estimate: {problem.estimate}")
     return problem
+
+
+def states(path: Path, kind: str) -> bool:
+    """Whether a file states the format of a kind; one that cannot be read, its reader refuses."""
+    with suppress(OSError, ValueError), path.open("rb") as file:
+        return f'"pipesat.{kind}/'.encode() in file.read(64 << 20)
+    return False
 
 
 def _read(path: Path, kinds: Any, values: dict[str, Any]) -> Any:

@@ -20,9 +20,9 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Any, Final, get_args
 
@@ -50,8 +50,9 @@ _ROLE = re.compile(r":\w+:`~?(?:[\w.]*\.)?(\w+)`")
 
 def function_of(name: str) -> Callable[..., Any]:
     """Return a public function by its name, or one below as ``module:name``; commands load late."""
-    module, _, function = name.rpartition(":")
-    found: Callable[..., Any] = getattr(import_module(f"pipesat.{module}".rstrip(".")), function)
+    found: Callable[..., Any] = resolve_name(
+        f"pipesat.{name}" if ":" in name else f"pipesat:{name}"
+    )
     return found
 
 
@@ -362,10 +363,10 @@ def output_option(output: str) -> click.Option:
     )
 
 
-def file_option(name: str, text: str, *, written: bool = False, variable: str = "") -> Option:
+def file_option(name: str, text: str, *, written: bool = False) -> Option:
     """Return an option that takes a file; that one can be written is known before any work."""
     return Option(
-        [name, variable] if variable else [name],
+        [name],
         type=click.Path(path_type=Path),
         metavar="FILE",
         callback=writable if written else None,

@@ -78,16 +78,21 @@ def new(asked: Asked) -> None:
 
 def write_problem(asked: Asked, problem: Problem) -> None:
     """Write a problem into a file, or on stdout."""
-    from pipesat.core.atomic import write_file
     from pipesat.problem.problem_file import problem_text
 
-    text = problem_text(problem.document)
+    said = repr(problem).strip("<>").removeprefix("Problem: ")
+    _write(asked, problem_text(problem.document), ("Problem", said))
+
+
+def _write(asked: Asked, text: str, said: tuple[str, str]) -> None:
+    from pipesat.core.atomic import write_file
+
     if asked.output is not None:
         write_file(asked.output, text.encode())
     if asked.output is None or asked["as_json"]:
         click.echo(text, nl=False)
     else:
-        asked.show(Said([("Problem", repr(problem).strip("<>").removeprefix("Problem: "))]), None)
+        asked.show(Said([said]), None)
 
 
 def written(folder: Path = Path("examples")) -> dict[str, bytes]:
@@ -149,7 +154,8 @@ _LAYERS = click.Option(
 def from_profile(asked: Asked) -> None:
     """Write a problem from a measured profile, or print it (without -o)."""
     if asked["layers"]:
-        _write_layers(asked)
+        layers: Layers = asked.instead("--layers").answer()
+        _write(asked, layers.file().decode(), ("Layers", str(len(layers))))
         return
     for name in ("devices", "microbatches"):
         if asked[name] is None:
@@ -159,16 +165,6 @@ def from_profile(asked: Asked) -> None:
     print_answer(_made_of(derived[0]), err=True)  # the problem itself may be on stdout
     if not derived[0].measured_links and asked["link_delay"] is None:
         note("links: no delay was measured or given; all are 0 (--link-delay US)")
-
-
-def _write_layers(asked: Asked) -> None:
-    layers = asked.instead("--layers").answer()
-    if asked.output is not None:
-        layers.write(asked.output)
-    if asked.output is None or asked["as_json"]:
-        click.echo(layers.file().decode(), nl=False)
-    else:
-        asked.show(Said([("Layers", str(len(layers)))]), None)
 
 
 def _made_of(derived: Derived) -> Said:

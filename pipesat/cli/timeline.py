@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipesat.cli.asked import read_problem
+from pipesat.cli.asked import read_problem, states
 from pipesat.cli.commands import Group, command
 from pipesat.cli.derived import file_option, settings
 from pipesat.cli.exits import note
@@ -35,7 +34,6 @@ app = Group(
     },
 )
 
-_LARGEST_PROBLEM = 64 << 20
 _PICTURES = [
     file_option(f"--{kind}", f"Draw both timelines into a {kind.upper()} file.", written=True)
     for kind in ("png", "svg", "pdf")
@@ -102,20 +100,11 @@ def import_(asked: Asked) -> int:
 
     After a problem file, traces of that problem's run become one timeline: -o is then its file.
     """
-    if _is_problem(asked["paths"][0]):
+    if states(asked["paths"][0], "problem"):
         return _import_of(asked)
     found: TraceAnswer = asked.answer(lambda answer, folder, _: answer.save(folder))
     asked.show(found, found.document)
     return asked.end(found.result)
-
-
-def _is_problem(path: Path) -> bool:
-    """Whether a file that can be read says that it is a problem."""
-    try:
-        with path.open("rb") as file:
-            return b'"pipesat.problem/' in file.read(_LARGEST_PROBLEM)
-    except (OSError, ValueError):
-        return False  # the reader of traces says what is wrong
 
 
 def _import_of(asked: Asked) -> int:

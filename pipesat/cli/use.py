@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,12 +38,12 @@ def check(asked: Asked) -> int:
     With --runtime, say whether its order can hang: exit code 1 if it can. With -v, list a safe
     order, by rank. An assignment file, as balance writes it, is judged replica by replica.
     """
-    from pipesat.cli.asked import read_problem
+    from pipesat.cli.asked import read_problem, states
     from pipesat.compare.schedules import schedule_of
     from pipesat.problem.ops import members
     from pipesat.schedule.metrics import peak_memory
 
-    if _is_assignment(asked["schedule"]):
+    if states(asked["schedule"], "assignment"):
         said = "every sequence once, every replica within memory and as long as stated"
         return _judged(asked, asked.instead(_ASSIGNMENT).answer(), said, {})
     problem = read_problem(asked["problem"])
@@ -68,12 +66,6 @@ def check(asked: Asked) -> int:
     document = {"valid": True} | document | {"violations": [], "runtime": found.document()}
     asked.show(found, document, [("Valid", said)])
     return 0 if found.safe else CHECK_FAILED
-
-
-def _is_assignment(path: Path) -> bool:
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        return b'"pipesat.assignment/' in file.read(1 << 10)
-    return False
 
 
 def _judged(asked: Asked, violations: list[Violation], said: str, document: dict[str, Any]) -> int:

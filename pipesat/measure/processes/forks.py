@@ -7,7 +7,6 @@ and one signal ends them all. The host ends them when its parent is gone, howeve
 
 from __future__ import annotations
 
-import importlib
 import math
 import multiprocessing
 import os
@@ -21,6 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
+from pkgutil import resolve_name
 from typing import IO, Any, Final, NamedTuple
 
 from pipesat import child
@@ -113,8 +113,8 @@ def main() -> None:
 def _run_together(batch: Batch, parent: Connection) -> dict[str, Outcome]:
     """Fork for every call; wait for all, or shortly for the others once one has failed."""
     try:
-        _function(batch.load)(*batch.load.arguments)
-        functions = {name: _function(call) for name, call in batch.calls.items()}
+        resolve_name(batch.load.function)(*batch.load.arguments)
+        functions = {name: resolve_name(call.function) for name, call in batch.calls.items()}
     except BaseException as error:
         return dict.fromkeys(batch.calls, _failed(error))
     running = {name: _Fork(functions[name], *call.arguments) for name, call in batch.calls.items()}
@@ -136,12 +136,6 @@ def _run_together(batch: Batch, parent: Connection) -> dict[str, Outcome]:
         fork.process.kill()
         fork.end()
     return ended
-
-
-def _function(call: Call) -> Callable[..., Any]:
-    module, _, name = call.function.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return found
 
 
 class _Fork:
