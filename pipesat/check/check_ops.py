@@ -228,8 +228,7 @@ class CheckedOps:
 
     def of_cells(self, column: int) -> Ints:
         """Return an amount of every cell, by its column of the table."""
-        amounts: Ints = self.table[self.sort, column]
-        return amounts
+        return self.table[self.sort, column]
 
     def has(self, op: Op) -> bool:
         """Whether an op of a stage and microbatch that there are is there."""

@@ -129,8 +129,7 @@ class Fold(NamedTuple):
 
     def shown(self, starts: Any) -> NDArray[np.bool_]:
         """Whether what begins at these times is drawn."""
-        shown: NDArray[np.bool_] = (starts < self.seam) | (starts >= self.seam + self.hidden)
-        return shown
+        return (starts < self.seam) | (starts >= self.seam + self.hidden)
 
     def moved(self, times: Any) -> Any:
         """Where times are drawn that are shown."""

@@ -198,8 +198,7 @@ class Lettering(NamedTuple):
         """Whether so many digits have space in boxes of a width and height in points."""
         along, across = _CLEAR + _DIGIT * self.size * digits, _CLEAR + _HEIGHT * self.size
         wide, high = space.T[::-1] if self.turned else space.T
-        fits: NDArray[np.bool_] = (along <= wide) & (across <= high)
-        return fits
+        return (along <= wide) & (across <= high)
 
 
 LETTERINGS: Final = (*(Lettering(s, False) for s in (9.0, 8.0, LEAST)), Lettering(LEAST, True))

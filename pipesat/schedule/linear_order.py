@@ -190,5 +190,4 @@ def of_minimum_span(sequence: LinearOrder, devices: int) -> list[int]:
     span, starts = least_span_starts(sequence.arrays, devices, UNLIMITED)
     if span < 0:
         raise too_large()
-    first: list[int] = starts.tolist()
-    return first
+    return starts.tolist()

@@ -226,8 +226,7 @@ def earliest_ends(sequence: LinearOrder, release: Sequence[int]) -> list[int]:
 
     from pipesat.kernels.timing import ends_of
 
-    ends: list[int] = ends_of(sequence.arrays, np.array(release, np.int64)).tolist()
-    return ends
+    return ends_of(sequence.arrays, np.array(release, np.int64)).tolist()
 
 
 class PathStep(NamedTuple):
