@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.claims import Bound
+from pipesat.core.grouping import firsts
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b
 from pipesat.layers.stages import static_of_devices
@@ -102,9 +103,7 @@ class Candidate:
     def keep(self, schedule: Schedule) -> None:
         """Keep a checked schedule, of every source the best."""
         ranked = sorted([*self.schedules, schedule], key=lambda s: s.value(self.objective))
-        best: dict[str, Schedule] = {}
-        for one in ranked:
-            best.setdefault(one.source, one)
+        best = firsts((one.source, one) for one in ranked)
         self.schedules = [*best.values()][:_MOST_KEPT]
 
     def prove(self, bound: Bound) -> None:

@@ -20,6 +20,7 @@ from pipesat.core.claims import (
     tenable,
 )
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.grouping import firsts
 from pipesat.core.progress import doing
 from pipesat.heuristics import BASELINES
 from pipesat.layers.layer import Layers
@@ -158,9 +159,8 @@ def compared(
     rows, question = list[SplitRow](), search.question
     shapes = [(shape, name) for shape in question.shapes for name in _SPLITS]
     shapes += [(shape, EVEN) for shape in (*(shape for _, shape, _ in hand), *beside)]
-    different = dict[tuple[str, tuple[int, ...]], Pipeline]()
-    for shape, name in shapes if plain else ():
-        different.setdefault((name, shape.homes), shape)
+    asked = shapes if plain else []
+    different = firsts(((name, shape.homes), shape) for shape, name in asked)
 
     def compare() -> None:
         for (name, _), shape in different.items():

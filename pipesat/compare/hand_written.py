@@ -14,6 +14,7 @@ from pipesat.compare import result as own
 from pipesat.core.arguments import public
 from pipesat.core.claims import ratio, ratio_to_least
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.grouping import firsts
 from pipesat.core.names import hint, named, spelled
 from pipesat.schedule.metrics import bubbles, peak_memory
 from pipesat.schedule.timing import retime
@@ -254,10 +255,10 @@ def _worth(row: ScheduleRow, objective: Objective) -> tuple[bool, float]:
 
 def best_orders(problem: Problem, objective: Objective, most: int) -> dict[str, Order]:
     """Return different orders of the best ``most`` hand-written schedules that fit, by name."""
-    found: dict[Order, ScheduleRow] = {}
-    for row in hand_written(problem, objective) if most else ():
-        if row.schedule is not None and row.valid:
-            found.setdefault(row.schedule.order, row)
+    rows = hand_written(problem, objective) if most else ()
+    found = firsts(
+        (row.schedule.order, row) for row in rows if row.schedule is not None and row.valid
+    )
     best = sorted(found, key=lambda order: _worth(found[order], objective))[:most]
     return {found[order].name: order for order in best}
 

@@ -17,6 +17,11 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     return found
 
 
+def firsts(pairs: Iterable[tuple[K, V]]) -> dict[K, V]:
+    """Return the first value of each key."""
+    return {key: values[0] for key, values in grouped(pairs).items()}
+
+
 def in_rows(rows: int, pairs: Iterable[tuple[int, V]]) -> tuple[tuple[V, ...], ...]:
     """Return the values of rows 0 to ``rows - 1``, each row's in the order in which they come."""
     found = grouped(pairs)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pipesat.core.grouping import firsts
 from pipesat.layers.layer import Layer, Layers, Role
 from pipesat.layers.layers_file import parse_layers
-from pipesat.layers.profile.costs_file import ParametersModel
 from pipesat.layers.profile.cut import StageCosts, Statistic, costs_of_stage
 from pipesat.layers.profile.modes import Units
 from pipesat.layers.profile.profile_file import Profile, read_profile
@@ -39,11 +39,11 @@ def layers_of_profile(
         costs_of_stage(profile, range(k, k + 1), statistic) for k in range(len(profile.layers))
     ]
     units = Units.of((part.F for part in parts), (part.held_after_F for part in parts))
-    tied: dict[int, tuple[int, ParametersModel]] = {}
-    for shared in profile.tied:
-        first, *others = sorted(shared.layers)
-        for other in others:
-            tied.setdefault(other, (first, shared.parameter))
+    tied = firsts(
+        (other, (min(shared.layers), shared.parameter))
+        for shared in profile.tied
+        for other in sorted(shared.layers)[1:]
+    )
 
     def weights(part: StageCosts) -> int:
         taken = static_memory(profile, [part], replace(run, receive="torch"), 0, [False])

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from pipesat.core.arguments import public
 from pipesat.core.frozen import FrozenDict, changed, frozen
-from pipesat.core.grouping import in_rows
+from pipesat.core.grouping import firsts, in_rows
 from pipesat.core.settings import MicrobatchOrder, ModeChoice
 from pipesat.problem.building import (
     Amounts,
@@ -119,10 +119,7 @@ class Route:
     def kinds(self) -> dict[tuple[int, ...], int]:
         """First sequence of each combination of classes that sequences have."""
         count = 1 if self.classes is None else self.microbatches // self.slices
-        found = dict[tuple[int, ...], int]()
-        for sequence in range(count):
-            found.setdefault(self.classes_in(sequence), sequence)
-        return found
+        return firsts((self.classes_in(sequence), sequence) for sequence in range(count))
 
     @property
     def listed(self) -> int | list[dict[str, Any]]:

@@ -13,11 +13,12 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from pipesat.core.grouping import firsts
 from pipesat.kernels.packing import Jobs
 from pipesat.kernels.timing import makespan_of
 from pipesat.problem.ops import Item, Pair
@@ -71,10 +72,8 @@ def orders_from(
 
 def by_length(problem: Problem, guides: Iterable[Schedule]) -> list[tuple[int, Start]]:
     """Guides, and each with every W right after its B; by length, as if memory were no matter."""
-    known: dict[Order, str] = {}
-    for guide in guides:
-        for start in (Start(guide.order, guide.source), _weights_at_once(problem, guide)):
-            known.setdefault(start.order, start.source)
+    both = ((Start(x.order, x.source), _weights_at_once(problem, x)) for x in guides)
+    known = firsts(chain.from_iterable(both))
     starts = [(makespan_of(*coded(problem, order)), Start(order, known[order])) for order in known]
     return sorted(starts, key=lambda start: start[0])
 

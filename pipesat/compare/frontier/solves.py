@@ -16,6 +16,7 @@ from pipesat.compare.frontier.capacities import Cap, at_cap, scale_of
 from pipesat.compare.frontier.curve import Curve, Interval, KnownSchedule, words
 from pipesat.core.claims import Bound
 from pipesat.core.errors import NotApplicable
+from pipesat.core.grouping import firsts
 from pipesat.core.progress import doing
 from pipesat.heuristics.registry import Build
 from pipesat.problem.problem import Problem
@@ -138,9 +139,8 @@ class Study:
                 told, source = value, f"{name}: {improvement.source}"
                 heard(improvement._replace(seconds=self.deadline.seconds, source=source))
 
-        different: dict[str, Schedule] = {}  # those of one source tend to be much alike
-        for entry in known:
-            different.setdefault(entry.schedule.source, entry.schedule)
+        # those of one source tend to be much alike
+        different = firsts((entry.schedule.source, entry.schedule) for entry in known)
         with doing(name):
             options = replace(
                 self.options,
