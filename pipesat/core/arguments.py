@@ -64,11 +64,9 @@ class Wanted(NamedTuple):
     metavar: str = ""
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and not isnan(value)
-
-
-_NUMBER: Final = Wanted("a number", _is_number)
+_NUMBER: Final = Wanted(
+    "a number", lambda v: isinstance(v, Real) and not isinstance(v, bool) and not isnan(v)
+)
 _FUNCTION: Final = Wanted("a function", callable)
 _DICTIONARY: Final = Wanted("a dictionary", lambda value: isinstance(value, Mapping))
 _SIMPLE: Final = {
@@ -174,7 +172,9 @@ def _wanted(stated: ast.expr, names: Mapping[str, Any]) -> Wanted | None:
     if isinstance(alias, str) or typing.get_origin(alias) in {typing.Literal, typing.Annotated}:
         return _aliased(alias, names)
     if name in _CLASSES or (name != "Any" and isinstance(names.get(name), type)):
-        own = Wanted(f"a {name}", lambda value: _is_a(name, value))
+        own = Wanted(
+            f"a {name}", lambda value: name in {kind.__name__ for kind in type(value).__mro__}
+        )
         return _named(name, _SIMPLE.get(name) or own)
     return _named(name, _SIMPLE[name]) if name in _SIMPLE else None
 
@@ -232,7 +232,3 @@ def _several(each: Wanted | None) -> Wanted:
         return each is None or not kept or all(map(each.takes, value))
 
     return Wanted("a list" if each is None else f"a list (each {each.words})", takes, each)
-
-
-def _is_a(name: str, value: object) -> bool:
-    return any(kind.__name__ == name for kind in type(value).__mro__)

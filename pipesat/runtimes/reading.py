@@ -7,7 +7,7 @@ program's rules, as far as they are known, before anybody sees it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
@@ -114,11 +114,7 @@ def read_trace(problem: Problem, exported: Exported, _: Options) -> Meaning:
             begun[thread] = event["ts"]
             if event["cat"] in PHASE_OF:
                 rows[event["pid"] - 1].append(Op(**event["args"]))
-    starts, ends = (_numbers(events, phase) for phase in ("s", "f"))
+    starts, ends = ({e["id"] for e in events if e["ph"] == phase} for phase in ("s", "f"))
     if starts != ends:
         raise BadInput("an arrow has one end", value=min(starts ^ ends))
     return {"order": rows}
-
-
-def _numbers(events: Iterable[Mapping[str, Any]], phase: str) -> set[int]:
-    return {event["id"] for event in events if event["ph"] == phase}

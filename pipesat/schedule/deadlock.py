@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
 from pipesat.core.errors import Deadlock
-from pipesat.problem.ops import Event, Item, Op, members
+from pipesat.problem.ops import Event, Op, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import inputs_of
 from pipesat.schedule.schedule import Order
@@ -82,7 +82,7 @@ def explain_deadlock(problem: Problem, order: Order, position: Sequence[int]) ->
         if position[device] == len(row):
             continue
         head = row[position[device]]
-        for event in _awaited_events(problem, head):
+        for event in [need.event for op in members(head) for need in inputs_of(problem, op)]:
             if event in happened:
                 continue
             place = where.get(event)
@@ -116,10 +116,6 @@ def _places(order: Order, position: Sequence[int]) -> dict[Event, tuple[int, int
         for index in range(position[device], len(row))
         for op in members(row[index])
     }
-
-
-def _awaited_events(problem: Problem, head: Item) -> list[Event]:
-    return [need.event for op in members(head) for need in inputs_of(problem, op)]
 
 
 def _event_text(problem: Problem, event: Event) -> str:

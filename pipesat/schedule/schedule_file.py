@@ -55,7 +55,13 @@ class ScheduleModel(BaseModel):
 def schedule_bytes(problem: Problem, schedule: Schedule) -> bytes:
     """Return the file's content: one line per device, so that it can be read and compared."""
     head = {"format": FORMAT, "problem_sha256": problem.sha256, "source": schedule.source}
-    rows = [[(_text(problem, item), *times) for item, *times in row] for row in schedule.devices]
+    rows = [
+        [
+            (str(in_order(problem, item) if isinstance(item, Pair) else item), *times)
+            for item, *times in row
+        ]
+        for row in schedule.devices
+    ]
     text = f'{json.dumps(head)[:-1]}, "devices": {_lines(rows)}'
     if problem.has_modes and (modes := schedule.modes):  # those that are not kept
         entries = [
@@ -186,7 +192,3 @@ def _parsed(parse: Callable[[str], ParsedT], text: str) -> ParsedT | Unreadable:
         return parse(text)
     except ValueError:
         return Unreadable(text)
-
-
-def _text(problem: Problem, item: Item | Unreadable) -> str:
-    return str(in_order(problem, item) if isinstance(item, Pair) else item)
