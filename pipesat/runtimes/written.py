@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os.path
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,7 @@ def exported(
     with file_of(path, to) as file:
         asked = Options(file, **options)
         made = EXPORTERS[to](problem, require_valid(problem, schedule, name), asked)
-        told = list(made.notes)
-        if file.name == f"{to}.py":
-            told.append(f"rename it before you import it: as {file.name} it hides the package {to}")
+        told = [*made.notes, *_not_imported(to, (file.name, *files_beside(made, file)))]
         if gone := _write(made, file):
             told.append(f"removed {', '.join(gone)}: of an earlier order under this name")
     return replace(made, path=file, notes=tuple(told))
@@ -77,6 +76,15 @@ def file_of(path: str | Path, to: str) -> Iterator[Path]:
         yield file
     finally:
         remove_empty(new)
+
+
+def _not_imported(to: str, names: Iterable[str]) -> Iterator[str]:
+    """Say which Python files are to be renamed, and why."""
+    for stem in (name.removesuffix(".py") for name in names if name.endswith(".py")):
+        hides = stem == to.replace("-", "_")
+        if hides or iskeyword(stem) or not stem.isidentifier():
+            why = f"it hides the package {stem}" if hides else "no import can name it"
+            yield f"rename {stem}.py before you import it: {why}"
 
 
 def files_beside(made: Exported, path: Path) -> dict[str, bytes]:

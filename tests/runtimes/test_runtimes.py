@@ -668,6 +668,27 @@ def test_every_stage_says_that_it_may_be_whole_for_olmo_core() -> None:
         solve(vee(2, 2, backward="split"), target="olmo-core", time_limit=1)
 
 
+@pytest.mark.parametrize(
+    ("to", "file", "said"),
+    [
+        ("olmo-core", "olmo_core.py", "rename olmo_core.py .* hides the package olmo_core"),
+        ("torchtitan", "torchtitan.toml", "rename torchtitan.py .* hides the package torchtitan"),
+        ("d9d", "my-order.py", "rename my-order.py .* no import can name it"),
+        ("elf", "import.py", "rename import.py .* no import can name it"),
+        ("torch", "my-order.csv", ""),
+        ("olmo-core", "my_order.py", ""),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_to_be_renamed(
+    to: str, file: str, said: str, tmp_path: Path
+) -> None:
+    problem = vee(2, 2, backward="fused")
+    notes = export(problem, baseline("1f1b-v", problem), to, tmp_path / file).notes
+    found = [note for note in notes if note.startswith("rename")]
+    assert len(found) == bool(said)
+    assert not said or re.match(said, found[0])
+
+
 # back in
 
 
