@@ -118,6 +118,7 @@ class MicrobatchOrders(Displayed):
             "gap": standing.gap,
             "makespans": [best.value] if self.objective == "makespan" else None,
             "seed": self.about.get("seed"),
+            "time_unit": self.problem.time_unit,
         }
 
     def seconds(self, time: int | None) -> float | None:
@@ -141,12 +142,20 @@ class MicrobatchOrders(Displayed):
         if best is None or best.value is None:
             return [("Order", "none fits into memory"), proof]
         given = best.values[GIVEN]
-        saved = "" if given is None else f", {against(best.value, given, 'in the given order')},"
+        gains = [] if given is None else [against(best.value, given, "in the given order")]
+        ruled = [
+            (value, f"{rule} under {row.name}, the best rule")
+            for row in self
+            for rule, value in row.values.items()
+            if value is not None and rule not in (GIVEN, BEST)
+        ]
+        gains += [against(best.value, *min(ruled))] if ruled else []
         standing = Standing(best.value, self.lower_bound)
         left = f"orders alone leave {standing.gap_text()} between the best and that bound. "
         left += "`pipesat solve` may change the schedule, too"
         return [
-            ("Take", f"{best.name}: {time_text(best.value, unit)}{saved} if they enter so"),
+            ("Take", f"{best.name}: {time_text(best.value, unit)} if they enter so"),
+            ("Gain", ", ".join(gains)),
             ("Order", f"{self.order} (numbered from 0)"),
             proof,
             ("Left", "" if standing.proven else left),

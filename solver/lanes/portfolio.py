@@ -431,7 +431,7 @@ class OtherWays:
             seed=seed,
             clock=self._part(limit),
             passes=max(_FEWEST_PASSES, _PACKED_OPS // self.problem.op_count),
-            source=f"{schedule.source}, justified",
+            source=f"{schedule.source.removesuffix(', justified')}, justified",
         ):
             self.incumbent.offer_earliest(packed)
 

@@ -85,8 +85,12 @@ def test_a_schedule_in_its_best_order_is_the_one_that_is_built_for_that_order() 
     listed = [{"name": "a", "count": 2, "time": [1, 3]}, {"name": "b", "count": 1, "time": [2, 3]}]
     problem = pipesat.Problem.chain(3, listed, F=409, B=172, W=502)
     names = ["list-scheduling", "zb-h1"]
-    for row in pipesat.balance(problem, schedules=names, time_limit=0.1, deterministic=True):
+    found = pipesat.balance(problem, schedules=names, time_limit=0.1, deterministic=True)
+    for row in found:
         assert row.value == BASELINES[row.name](problem, permutation=row.order).makespan
+    gain = dict(found.facts())["Gain"]  # over what the user runs, and over the best known rule
+    assert gain.startswith("5.91 % shorter than in the given order, as long as ")
+    assert gain.endswith("both-ends under list-scheduling, the best rule")
 
 
 def test_what_is_refused(tmp_path: Path, cli: Run) -> None:

@@ -148,7 +148,7 @@ def test_a_deal_has_the_problem_of_each_replica_to_solve(packed: bool) -> None:
         assert problem.order == "same"
     said = dict(dealt.facts())["Sequences"]
     assert said.startswith(
-        "replica 0 " + " ".join("+".join(map(str, m)) for m in dealt.replicas[0])
+        "replica 0: " + " ".join("+".join(map(str, m)) for m in dealt.replicas[0])
     )
     with pytest.raises(BadInput, match="no picture"):
         dealt.plot()

@@ -57,6 +57,7 @@ class Assignment(Displayed):
     lower_bound: int | None
     lower_bound_source: str
     seed: int | None = None
+    time_unit: str = ""
     objective: Objective = "makespan"
     any_bound: Bound | None = None
     rules: Sequence[TriedDeal] = ()
@@ -117,7 +118,7 @@ class Assignment(Displayed):
     def facts(self) -> Facts:
         """Return the step's time, what it gains, the bounds, and how even the replicas are."""
         value = self.value
-        said = partial(exact_text, unit=self.asked.time_unit if self.asked else "")
+        said = partial(exact_text, unit=self.time_unit)
         any_bound = self.any_bound
         whatever = "" if any_bound is None else f"{said(any_bound.value)} ({any_bound.source})"
         least = "unknown" if self.lower_bound is None else said(self.lower_bound)
@@ -161,14 +162,14 @@ class Assignment(Displayed):
         if sum(len(part) for row in self.replicas for part in row) > _SHOWN:
             return "`replicas` has the numbers in each microbatch of each replica"
         each = (" ".join("+".join(map(str, part)) for part in row) for row in self.replicas)
-        rows = (f"replica {number} {row}" for number, row in enumerate(each))
+        rows = (f"replica {number}: {row}" for number, row in enumerate(each))
         return f"{', '.join(rows)} (numbered from 0)"
 
     def tables(self) -> Iterator[Table]:
         """Yield a line per rule, the best first."""
         if not self.rules:
             return
-        value, unit = self.value, self.asked.time_unit if self.asked else ""
+        value, unit = self.value, self.time_unit
         rows = [(row.value, row.name, row.why_not) for row in self.rules]
         rows.append((value, OURS, "" if value is not None else "none found that fits"))
         rows.sort(key=lambda row: (row[0] is None, row[0] or 0, row[1] != OURS))
@@ -186,7 +187,9 @@ class Assignment(Displayed):
                     differs or why_not,
                 ]
             )
-        heads = (Column("dealt", number=False), Column("slowest replica"), Column("gap to bound"))
+        shown = exact_text(0, unit).partition(" ")[2]  # of what stands below
+        slowest = Column(f"slowest replica ({shown})" if shown else "slowest replica")
+        heads = (Column("dealt", number=False), slowest, Column("gap to bound"))
         yield Table([*heads, Column("this assignment", number=False)], lines)
 
     def records(self) -> list[dict[str, Any]]:
@@ -209,6 +212,7 @@ class Assignment(Displayed):
             "gap": self.standing.gap,
             "makespans": [*self.makespans],
             "seed": self.seed,
+            "time_unit": self.time_unit,
         }
 
     def document(self) -> dict[str, Any]:
@@ -217,7 +221,6 @@ class Assignment(Displayed):
         return self.file() | {
             "status": self.standing.status,
             "any_schedule": bound and {"lower_bound": bound.value, "source": bound.source},
-            "time_unit": None if self.asked is None else self.asked.time_unit,
             "rules": self.records()[1:],
         }
 
@@ -283,6 +286,7 @@ class AssignmentModel(StrictModel):
     gap: float | None
     makespans: list[_Number] | None
     seed: int | None
+    time_unit: str = ""
 
 
 def parse_assignment(document: object, source: str) -> Assignment:

@@ -102,6 +102,7 @@ def dealt(
         lower_bound=bound.value,
         lower_bound_source=bound.source,
         seed=seed,
+        time_unit=problem.time_unit,
         any_bound=any_bound,
         rules=tuple(tried),
         asked=problem,

@@ -210,8 +210,11 @@ def test_the_command_writes_an_assignment(cli: Run, tmp_path: Path) -> None:
     written = json.loads((tmp_path / "out" / "assignment.json").read_text())
     assert [*written] == [
         *("format", "problem_sha256", "schedule", "lengths", "replicas", "value", "lower_bound"),
-        *("lower_bound_source", "gap", "makespans", "seed"),
+        *("lower_bound_source", "gap", "makespans", "seed", "time_unit"),
     ]
+    assert "slowest replica (ms)" in ran.out
+    shown = cli("show", tmp_path / "out" / "assignment.json").out
+    assert f"{written['value']} ms under 1f1b" in shown
     assert written["problem_sha256"] == problem.sha256
     assert written["lengths"]["tokens"] == 14_000
     assert written["lengths"]["quadratic"] == 0.25
