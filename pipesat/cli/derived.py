@@ -363,13 +363,13 @@ def output_option(output: str) -> click.Option:
     )
 
 
-def file_option(name: str, text: str, *, written: bool = False) -> Option:
-    """Return an option that takes a file; that one can be written is known before any work."""
+def file_option(name: str, text: str) -> Option:
+    """Return an option that takes a file to write: that it can be is known before any work."""
     return Option(
         [name],
         type=click.Path(path_type=Path),
         metavar="FILE",
-        callback=writable if written else None,
+        callback=writable,
         help=text,
     )
 

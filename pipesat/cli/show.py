@@ -63,10 +63,10 @@ _OPTIONS: Final = (
         help="List each rank's steps, sends and receives included, in an order that cannot "
         "deadlock even where both block.",
     ),
-    file_option("--html", "Write a folder's result as one page for any browser.", written=True),
-    file_option("--png", "Write the schedule as a PNG picture.", written=True),
-    file_option("--svg", "Write the schedule as an SVG picture.", written=True),
-    file_option("--pdf", "Write the schedule as a PDF picture.", written=True),
+    file_option("--html", "Write a folder's result as one page for any browser."),
+    file_option("--png", "Write the schedule as a PNG picture."),
+    file_option("--svg", "Write the schedule as an SVG picture."),
+    file_option("--pdf", "Write the schedule as a PDF picture."),
     Option(
         ["--title/--no-title"], default=True, help="In pictures: a title, which papers have below."
     ),

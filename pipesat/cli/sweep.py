@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
     from pipesat.compare.sweep.cases import Sweep
 
-_CSV = file_option("--csv", "Write the rows as a table.", written=True)
+_CSV = file_option("--csv", "Write the rows as a table.")
 
 
 @command(

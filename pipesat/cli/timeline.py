@@ -35,7 +35,7 @@ app = Group(
 )
 
 _PICTURES = [
-    file_option(f"--{kind}", f"Draw both timelines into a {kind.upper()} file.", written=True)
+    file_option(f"--{kind}", f"Draw both timelines into a {kind.upper()} file.")
     for kind in ("png", "svg", "pdf")
 ]
 

@@ -301,14 +301,14 @@ def factors(start: int, steps: Steps) -> dict[str, float | None]:
     return found | {"whole": ratio(before[-1], start)}
 
 
-def change_in_steps(start: int, steps: Steps, digits: int = 2) -> str:
+def change_in_steps(start: int, steps: Steps) -> str:
     """Say how a time differs from another, and which step's factor each part of that is."""
     before = [start, *(value for _, value in steps)]
     each = [
-        f"{name} {change(value, time, digits)}"
+        f"{name} {change(value, time, 2)}"
         for (name, value), time in zip(steps, before, strict=False)
     ]
-    return ": ".join([change(before[-1], start, digits), *([", ".join(each)] if each[1:] else [])])
+    return ": ".join([change(before[-1], start, 2), *([", ".join(each)] if each[1:] else [])])
 
 
 @dataclass(frozen=True)

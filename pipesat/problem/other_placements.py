@@ -20,7 +20,7 @@ from typing import NamedTuple
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.settings import Placement
 from pipesat.problem.geometry import PLACEMENTS, Geometry, shared
-from pipesat.problem.plain_problems import require_plain
+from pipesat.problem.plain_problems import what_differs
 from pipesat.problem.problem import Link, Problem, Route, Stage, links_between
 from pipesat.problem.problem_checks import changed
 from pipesat.problem.stage import COSTS
@@ -50,7 +50,10 @@ def same_layers_elsewhere(
     BadInput
         If a loop or a V is wanted, and no one says that stages divide, or they do not.
     """
-    require_plain(problem, "placing the same layers elsewhere")
+    if differs := what_differs(problem):
+        raise NotApplicable(
+            f"placing the same layers elsewhere cannot take {differs} into account yet"
+        )
     if not problem.one_stage_per_device:
         raise NotApplicable("other placements are made from one stage per device on one route")
     if problem.overlap is not None and problem.overlap.listed:

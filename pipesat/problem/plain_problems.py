@@ -178,18 +178,6 @@ def require_chains(problem: Problem, what: str) -> None:
         )
 
 
-def require_plain(problem: Problem, what: str) -> None:
-    """Pass if a problem is plain; ``what`` has been written for those alone.
-
-    Raises
-    ------
-    NotApplicable
-        With what the problem has that this part cannot take into account yet.
-    """
-    if differs := what_differs(problem):
-        raise NotApplicable(f"{what} cannot take {differs} into account yet")
-
-
 def without_modes(problem: Problem) -> Problem:
     """Return the problem in which every microbatch keeps what its stage's own amounts say."""
     if not problem.has_modes:

@@ -17,12 +17,10 @@ from pipesat.problem.problem import TEXTS, Device, Problem, Route
 from pipesat.problem.stage import AMOUNTS, FACTORS, MicrobatchClass, Stage, scaled, stated_amounts
 
 
-def require_amount(where: str, value: Any, expected: str = "", least: int = 0) -> None:
+def require_amount(where: str, value: Any, expected: str = "") -> None:
     """Pass if a value is an integer of the range that all times and memory amounts have."""
-    if type(value) is not int or not least <= value <= MOST:
-        raise BadInput(
-            f"expected an integer from {least} to 10^12{expected}", where=where, value=value
-        )
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise BadInput(f"expected an integer from 0 to 10^12{expected}", where=where, value=value)
 
 
 def require_devices(devices: Iterable[Device]) -> None:

@@ -7,7 +7,6 @@ the microbatches shortly before k (its *debt*), X_k + D_k grows by some least am
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -18,7 +17,7 @@ from pipesat.schedule.schedule import Objective
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.left_out import one_by_one, tail_after, with_microbatches
 from pipesat.solver.model.times import model_times
-from pipesat.solver.model.variables import Task, Variables, add_variables
+from pipesat.solver.model.variables import Variables, add_variables
 
 Part: TypeAlias = Literal["first", "step", "last"]
 """The first microbatches, some in the middle, or the last ones."""
@@ -87,7 +86,7 @@ def stretch_model(
 def _debt(v: Variables, debt: Debt, now: cp_model.IntVar, k: int) -> cp_model.LinearExpr:
     """Count what has not begun when microbatch k enters, of those before it."""
     terms: list[cp_model.LinearExprT] = [0]
-    for task in _of_device(v, debt.device, range(max(0, k - debt.before), k)):
+    for task in (t for t in v.on_device(debt.device) if k - debt.before <= t.microbatch < k):
         for one in task.alternatives:
             if not one.length or one.chosen is False:
                 continue
@@ -100,12 +99,6 @@ def _debt(v: Variables, debt: Debt, now: cp_model.IntVar, k: int) -> cp_model.Li
             v.cp.add(task.start < now).only_enforce_if(begun)
             terms.append(one.length * waits)
     return cp_model.LinearExpr.sum(terms)
-
-
-def _of_device(v: Variables, device: int, microbatches: range) -> Iterator[Task]:
-    for task in v.on_device(device):
-        if task.microbatch in microbatches:
-            yield task
 
 
 def end_of(v: Variables, objective: Objective) -> cp_model.IntVar:

@@ -62,10 +62,6 @@ class Nodes:
         self.waits = [*self._data_flow(), *self._trips(), *self._between(), *self._sequence()]
         self._settle([*self.waits, *self._implied()])
 
-    def _free(self) -> Iterator[Slot]:
-        """Yield what is free and there at present."""
-        yield from (slot for slot in self.of.values() if slot.item is not None)
-
     def _waited_for(self, source: int, item: int, delay: int) -> Iterator[tuple[Slot, bool]]:
         """Yield the free parts for which an item waits if it waits for a free one.
 
@@ -149,7 +145,7 @@ class Nodes:
 
     def _data_flow(self) -> Iterator[Wait]:
         """What free ops wait for; of what is not modelled the end is known."""
-        for slot in self._free():
+        for slot in (slot for slot in self.of.values() if slot.item is not None):
             for event, delay in (
                 inputs_of(self.problem, slot.op) if slot.done[1] not in COPIES else ()
             ):

@@ -154,7 +154,8 @@ class Window:
             for place, slot in enumerate(segment.slots):
                 if _holds(solver, slot.present):
                     begin, end = solver.value(slot.start), solver.value(slot.end)
-                    keys.append((begin, end, place, _op(solver, slot)))
+                    op = next(one.op for one in slot.alternatives if _holds(solver, one.chosen))
+                    keys.append((begin, end, place, op))
             row = [op for *_, op in sorted(keys, key=lambda key: key[:3])]
             partner: dict[Event, Event] = {}
             for choice in segment.pairs.all:
@@ -229,11 +230,6 @@ def _in_mode(item: Item, modes: Mapping[Key, int]) -> Item:
     if isinstance(item, Op) and item.kind == "F":
         return item._replace(mode=modes.get(item[::2], item.mode))
     return item
-
-
-def _op(solver: cp_model.CpSolver, slot: Slot) -> Op:
-    """The op that a slot has become."""
-    return next(one.op for one in slot.alternatives if _holds(solver, one.chosen))
 
 
 def _holds(solver: cp_model.CpSolver, literal: Literal) -> bool:

@@ -71,7 +71,7 @@ class NamedShape:
     source: str
 
 
-def _gpt(layers: int, width: int, heads: int, vocabulary: int = 50257) -> DecoderShape:
+def _gpt(layers: int, width: int, heads: int) -> DecoderShape:
     return DecoderShape(
         style="gpt",
         layers=layers,
@@ -79,7 +79,7 @@ def _gpt(layers: int, width: int, heads: int, vocabulary: int = 50257) -> Decode
         heads=heads,
         kv_heads=heads,
         feed_forward=4 * width,
-        vocabulary=vocabulary,
+        vocabulary=50257,
     )
 
 
