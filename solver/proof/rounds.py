@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from pipesat.problem.problem import Problem
+from pipesat.schedule.schedule import Schedule
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import PROOFS, Runner
 
 _FIRST_LIMIT = 1.0  # seconds for one model
 _MORE_TIME = 3.0  # times as much from one round to the next
@@ -63,3 +68,48 @@ class Rounds(Generic[KindT]):
             if before == (self.tried, len(self.settled)) and self.limit > self._left:
                 return
             self.limit *= _MORE_TIME
+
+
+class InRounds:
+    """Raises the bound of a long run by parts of it, a model at a time. Needs a schedule."""
+
+    rounds: Rounds[Any]
+
+    def __init__(
+        self, problem: Problem, incumbent: Incumbent, *, seed: int, staircase: bool = True
+    ) -> None:
+        self.problem, self.incumbent, self.seed = problem, incumbent, seed
+        self.staircase = staircase
+        self.microbatches = problem.routes[0].microbatches
+        self.spent = 0.0
+        self.finished = False
+
+    def step(self, runner: Runner) -> None:
+        """Ask about one part, and raise the bound by what follows."""
+        part = self.rounds.next(self._left)
+        if part is None:
+            self.finished = True
+            return
+        before = runner.spent
+        if self._settle(*part, runner):
+            self.rounds.settled.add(part)
+        self.spent += runner.spent - before
+        self.finished = self.finished or not self.incumbent.trusts(PROOFS)
+
+    def _settle(self, kind: Any, n: int, runner: Runner) -> bool:
+        """Learn about a part, and return whether all is known of it that matters."""
+        raise NotImplementedError
+
+    @property
+    def tried(self) -> int:
+        """Models that were solved."""
+        return self.rounds.tried
+
+    @property
+    def _left(self) -> float:
+        return self.incumbent.clock.left
+
+    def _schedule(self) -> Schedule:
+        if self.incumbent.schedule is None:
+            raise ValueError("parts of a long run need a schedule to start from")
+        return self.incumbent.schedule

@@ -29,7 +29,7 @@ from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.model import Model, build_model, model_size
 from pipesat.solver.model.times import KINDS, model_times
 from pipesat.solver.model.variables import Variables, add_variables
-from pipesat.solver.proof.rounds import Rounds
+from pipesat.solver.proof.rounds import InRounds, Rounds
 from pipesat.solver.proof.stretches import end_of
 
 SOURCE = "CP-SAT on fewer microbatches"
@@ -52,15 +52,13 @@ def is_long(problem: Problem) -> bool:
     return problem.routes[0].microbatches > _PER_DEVICE * len(problem.devices)
 
 
-class ShortRuns:
-    """Raises the bound of a long run; see :func:`is_long`. Needs a schedule."""
+class ShortRuns(InRounds):
+    """Raises the bound of a long run; see :func:`is_long`."""
 
     def __init__(
         self, problem: Problem, incumbent: Incumbent, *, seed: int, staircase: bool = True
     ) -> None:
-        self.problem, self.incumbent, self.seed = problem, incumbent, seed
-        self.staircase = staircase
-        self.microbatches = problem.routes[0].microbatches
+        super().__init__(problem, incumbent, seed=seed, staircase=staircase)
         devices = range(len(problem.devices))
         self.stairs = staircase and all(staircase_applies(problem, d) for d in devices)
         self.least = with_least_times(problem)
@@ -68,24 +66,12 @@ class ShortRuns:
         whole = self.microbatches
         lengths: dict[RunKind, range] = {"makespan": range(1, whole + 1), "step": range(1, whole)}
         self.rounds = Rounds(lengths, _PATIENCE, ("makespan", whole))
-        self.spent = 0.0
-        self.finished = False
 
-    def step(self, runner: Runner) -> None:
-        """Solve the model of one short run, and raise the bound by what follows."""
-        run = self.rounds.next(self._left)
-        if run is None:
-            self.finished = True
-            return
-        kind, n = run
-        before = runner.spent
-        settle = self._settle_step if kind == "step" else self._settle_makespan
-        if settle(n, runner):
-            self.rounds.settled.add(run)
-        self.spent += runner.spent - before
+    def _settle(self, kind: RunKind, n: int, runner: Runner) -> bool:
+        settled = (self._settle_step if kind == "step" else self._settle_makespan)(n, runner)
         bound = Bound(self.known.makespan(self.microbatches), SOURCE)
         self.incumbent.raise_bound(bound, PROOFS, self.known.steps.rate)
-        self.finished = self.finished or not self.incumbent.trusts(PROOFS)
+        return settled
 
     def _settle_makespan(self, n: int, runner: Runner) -> bool:
         few = self._few(n)
@@ -140,23 +126,9 @@ class ShortRuns:
         whole = n == self.microbatches
         return self.problem if whole else with_microbatches(self.least, [n])
 
-    @property
-    def tried(self) -> int:
-        """Models that were solved."""
-        return self.rounds.tried
-
     def _fits(self, few: Problem) -> bool:
         """Whether a model can be built in the time that it may take."""
         return model_size(few) <= CONSTRAINTS_PER_SECOND * min(self.rounds.limit, self._left)
-
-    @property
-    def _left(self) -> float:
-        return self.incumbent.clock.left
-
-    def _schedule(self) -> Schedule:
-        if self.incumbent.schedule is None:
-            raise ValueError("short runs need a schedule to start from")
-        return self.incumbent.schedule
 
     def _meets(self, bound: int, value: int, what: str) -> bool:
         if bound > value:

@@ -23,7 +23,7 @@ from pipesat.solver.model.model import model_size
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import splits
-from pipesat.solver.proof.rounds import Rounds
+from pipesat.solver.proof.rounds import InRounds, Rounds
 from pipesat.solver.proof.short_runs import StepBounds
 from pipesat.solver.proof.stretches import Debt, Part, stretch_model
 
@@ -69,20 +69,18 @@ class KnownStretches:
         return max([0, *sums])
 
 
-class Stretches:
-    """Raises the bound of a long run without pairs; for one lane at a time. Needs a schedule."""
+class Stretches(InRounds):
+    """Raises the bound of a long run without pairs; for one lane at a time."""
 
     def __init__(
         self, problem: Problem, incumbent: Incumbent, *, seed: int, staircase: bool = True
     ) -> None:
-        self.problem, self.incumbent, self.seed = problem, incumbent, seed
-        self.staircase = staircase
+        super().__init__(problem, incumbent, seed=seed, staircase=staircase)
         self.first = problem.routes[0].stages[0]
-        self.microbatches = problem.routes[0].microbatches
         self.all = frozenset(d for d, stages in enumerate(problem.stages_on) if stages)
         self.steps_first = self.microbatches > _VERY_LONG * len(problem.devices)
         device = problem.stages[self.first].device
-        under_way = _most_under_way(problem, _schedule(incumbent))
+        under_way = _most_under_way(problem, self._schedule())
         self.debt = Debt(device, min(under_way, _MOST_BEFORE * len(problem.stages)))
         half = dict.fromkeys(problem.stages[s].device for s in problem.routes[0].stages)
         near = frozenset([*half][: -(-len(half) // 2)])
@@ -94,30 +92,10 @@ class Stretches:
         longer = _longer_and_longer(self.microbatches)
         few = self.kept[-1]
         self.lengths = [*takewhile(lambda n: self._fits(n, few, self._left), longer)]
-        self.rounds: Rounds[Part] = Rounds(
-            dict.fromkeys(_PARTS, self.lengths), _PATIENCE, pays=self._pays
-        )
+        lengths = dict.fromkeys(_PARTS, self.lengths)
+        self.rounds = Rounds(lengths, _PATIENCE, pays=self._pays)
         self._measured: tuple[Schedule, tuple[list[int], int]] | None = None
         self.reach: dict[tuple[Part, int], int] = {}
-        self.spent = 0.0
-        self.finished = False
-
-    @property
-    def tried(self) -> int:
-        """Models that were solved."""
-        return self.rounds.tried
-
-    def step(self, runner: Runner) -> None:
-        """Ask about one stretch, and raise the bound by what follows."""
-        run = self.rounds.next(self._left)
-        if run is None:
-            self.finished = True
-            return
-        before = runner.spent
-        if self._settle(*run, runner):
-            self.rounds.settled.add(run)
-        self.spent += runner.spent - before
-        self.finished = self.finished or not self.incumbent.trusts(PROOFS)
 
     def _settle(self, part: Part, n: int, runner: Runner) -> bool:
         """Ask about a stretch until its value is known, or too low to matter; return whether."""
@@ -222,10 +200,6 @@ class Stretches:
                 return None
         return None
 
-    @property
-    def _left(self) -> float:
-        return self.incumbent.clock.left
-
     def _fits(self, n: int, devices: frozenset[int], seconds: float) -> bool:
         """Whether a model can be built in the time that it may take."""
         few = with_microbatches(self.problem, [self.debt.before + n])
@@ -242,7 +216,7 @@ class Stretches:
 
     def _known_schedule(self) -> tuple[list[int], int]:
         """Return X + D of every microbatch in the best schedule, and its end."""
-        schedule = _schedule(self.incumbent)
+        schedule = self._schedule()
         if self._measured is None or self._measured[0] is not schedule:
             objective = self.incumbent.objective
             earliest = schedule  # in multiples of the model's unit, as the argument wants
@@ -259,12 +233,6 @@ def _longer_and_longer(microbatches: int) -> Iterator[int]:
     while n < microbatches:
         yield n
         n = max(n + 1, int(n * _LONGER))
-
-
-def _schedule(incumbent: Incumbent) -> Schedule:
-    if incumbent.schedule is None:
-        raise ValueError("stretches need a schedule to start from")
-    return incumbent.schedule
 
 
 def measured(
