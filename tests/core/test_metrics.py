@@ -6,11 +6,8 @@ from pipesat.heuristics import BASELINES
 from pipesat.problem.ops import parse_item
 from pipesat.schedule.metrics import DeviceTime, measure, memory_profiles, peak_memory
 from pipesat.schedule.timing import time_order
+from tests.support.orders import order_of
 from tests.support.problems import chain
-
-
-def order_of(*rows: str):
-    return tuple(tuple(parse_item(text) for text in row.split()) for row in rows)
 
 
 def test_bubbles_of_1f1b_on_a_uniform_chain() -> None:

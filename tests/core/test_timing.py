@@ -6,16 +6,12 @@ import pytest
 
 from pipesat.core.errors import Deadlock
 from pipesat.heuristics import BASELINES
-from pipesat.problem.ops import parse_item
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import FORMAT, parse_problem
 from pipesat.schedule.schedule import Objective, Order
 from pipesat.schedule.timing import time_order
+from tests.support.orders import order_of
 from tests.support.problems import chain
-
-
-def order_of(*rows: str) -> Order:
-    return tuple(tuple(parse_item(text) for text in row.split()) for row in rows)
 
 
 def starts(problem: Problem, order: Order, objective: Objective = "makespan") -> list[list[int]]:

@@ -12,18 +12,15 @@ from hypothesis import strategies as st
 from pipesat.check.checker import check
 from pipesat.compare.risk.queues import Links, network_of
 from pipesat.heuristics import BASELINES
-from pipesat.problem.ops import Pair, members, parse_item
+from pipesat.problem.ops import Pair, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import FORMAT, parse_problem
 from pipesat.runtimes.steps import Transfer
 from pipesat.schedule.linear_order import LinearOrder
 from pipesat.schedule.schedule import Order, Schedule, Timed
 from pipesat.schedule.timing import earliest_ends, time_order
+from tests.support.orders import order_of
 from tests.support.problems import chain, problems
-
-
-def order_of(*rows: str) -> Order:
-    return tuple(tuple(parse_item(text) for text in row.split()) for row in rows)
 
 
 def timed(problem: Problem, order: Order, links: Links) -> Schedule:
