@@ -20,6 +20,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
@@ -235,23 +236,18 @@ def _read(text: str, wanted: Wanted) -> Any:
     return None
 
 
-def _whole(text: str) -> int:
-    if not re.fullmatch("-?[0-9]{1,30}", text):  # no 1_000, no digits of other scripts
+def _number(kind: Callable[[str], Any], digits: str, text: str) -> Any:
+    """No 1_000, 1e3 or nan, and no digits of other scripts."""
+    if not re.fullmatch(digits, text):
         raise ValueError(text)
-    return int(text)
-
-
-def _float(text: str) -> float:
-    if not re.fullmatch(r"-?[0-9]{0,30}\.?[0-9]{1,30}", text):  # no 1_000, 1e3 or nan
-        raise ValueError(text)
-    return float(text)
+    return kind(text)
 
 
 _MADE: Final[dict[str, Callable[[str], Any]]] = {
     "str": str,  # first: the function reads it, as 40GiB or 40
     "Literal": str,
-    "int": _whole,
-    "float": _float,
+    "int": partial(_number, int, "-?[0-9]{1,30}"),
+    "float": partial(_number, float, r"-?[0-9]{0,30}\.?[0-9]{1,30}"),
     "Path": Path,
 }
 
