@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pipesat.cli.derived import Argument, Option, function_of, grouped, output_option, parameters
-from pipesat.cli.exits import CHECK_FAILED, named, print_failure, require_files
+from pipesat.cli.exits import CHECK_FAILED, named, print_failure, require_files, require_kept
 from pipesat.core.errors import BadInput, Contradiction, NotApplicable, RunFailed
 
 if TYPE_CHECKING:
@@ -215,6 +215,7 @@ def command(
 
             asked = Asked(function_of(function), click.get_current_context())
             try:
+                require_kept(asked.context)
                 return body(asked)
             except RunFailed as error:
                 print_failure(error)

@@ -214,6 +214,26 @@ def with_options(text: str) -> str:
 _ENDINGS: Final = {".json", ".csv", ".py", ".toml", ".gz"}
 
 
+_WRITTEN: Final = ("output", "path", "html", "png", "svg", "pdf")
+
+
+def require_kept(context: click.Context) -> None:
+    """Pass unless a file that an argument names would be written over."""
+    arguments = [
+        one.name or "" for one in context.command.params if isinstance(one, click.Argument)
+    ]
+    values = [context.params.get(name) for name in arguments]
+    read = {
+        os.path.realpath(path)
+        for value in values
+        for path in (value if isinstance(value, tuple) else (value,))
+        if isinstance(path, Path) and path.is_file()
+    }
+    for path in filter(None, map(context.params.get, _WRITTEN)):
+        if os.path.realpath(path) in read:
+            raise BadInput("expected another file: this one is read", source=str(path))
+
+
 def require_files(context: click.Context) -> None:
     """Pass unless a file that was to be read is missing; without its ending, it may be a name."""
     for param in context.command.params:

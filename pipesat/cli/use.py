@@ -120,7 +120,7 @@ def export(asked: Asked) -> None:
     asked.show(Said(said, tables), document | {"knobs": [*exported.knobs]})
 
 
-_ALONE = "--verify without -o"
+_ALONE = "--verify alone: add -o FILE"
 
 
 @command(

@@ -13,7 +13,7 @@ import pytest
 
 import pipesat
 from tests.conftest import Run
-from tests.support.outcomes import one_bad_line
+from tests.support.outcomes import listing, one_bad_line
 from tests.support.problems import chain, document, two_routes
 from tests.support.profiles import document as measured_profile
 
@@ -202,3 +202,19 @@ def test_what_is_no_schedule(given: str, words: tuple[str, ...], cli: Run, world
     (world / "empty").mkdir()
     for command in ("check", "show"):
         one_bad_line(cli(command, "p.json", given), *words)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export p.json 1f1b -o p.json",
+        "export p.json order.csv -o ./order.csv",
+        "run p.json 1f1b -o p.json",
+        "show p.json 1f1b --svg p.json",
+        "problem from-profile profile.json --devices 2 --microbatches 2 -o profile.json",
+    ],
+)
+def test_no_file_that_is_read_is_written_over(line: str, cli: Run, world: Path) -> None:
+    before = listing(world)
+    one_bad_line(cli(*shlex.split(line)), "expected another file: this one is read")
+    assert listing(world) == before
