@@ -129,8 +129,6 @@ def cut_of(problem: Problem, options: Options, framework: str) -> Cut:
     Without layers the framework cuts them itself: one stage per rank for a single-stage schedule,
     else two.
     """
-    if len(problem.devices) == 1:
-        raise NotApplicable(f"{framework} runs no pipeline on a single rank")
     layers = options.layers_of(problem)
     per_rank = len(problem.stages) // len(problem.devices)
     if layers is None and per_rank > 2:

@@ -57,6 +57,8 @@ class Runtime:
         Whether stages may lie anywhere; else in a loop, or in a V of two per rank.
     chunks
         How many stages each rank has; ``None``: as many as the placement says.
+    one_rank
+        Whether it runs a pipeline of one rank.
     number_order
         What each stage runs by number: forwards, backwards, Ws, as in ``FBW``.
     shapes
@@ -89,6 +91,7 @@ class Runtime:
     splits: bool = True
     any_placement: bool = False
     chunks: int | None = None
+    one_rank: bool = True
     number_order: str = ""
     shapes: Literal["own", "padded", "one"] = "padded"
     modes: tuple[str, ...] | None = ()
@@ -117,6 +120,8 @@ class Runtime:
             )
         if self.shapes == "one" and problem.has_lists and not problem.alike:
             raise NotApplicable(f"{self.title} runs microbatches of one shape, and these differ")
+        if ranks == 1 and not self.one_rank:
+            raise NotApplicable(f"{self.title} runs no pipeline on a single rank")
         if self.any_placement:
             return
         loader = loader_for(problem)

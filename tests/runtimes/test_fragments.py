@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pipesat.compare.solve import solve
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.heuristics import BASELINES
 from pipesat.layers.megatron import group_sizes, refusal
@@ -417,6 +418,9 @@ def test_what_a_framework_cannot_load(
 ) -> None:
     with pytest.raises(NotApplicable, match=reason):
         made(problem, export, **options)
+    if reason == "single rank":  # refused before the search, too
+        with pytest.raises(NotApplicable, match=reason):
+            solve(problem, target="torchtitan", time_limit=1)
 
 
 @pytest.mark.parametrize("export", FRAMEWORKS)

@@ -142,6 +142,7 @@ def framework(
         refuse=cut,
         takes=("layers", "checkpointing", *RUNTIME.takes),
         any_placement=False,
+        one_rank=False,
         modes=(),
         one_switch=True,
         takes_layers=True,
