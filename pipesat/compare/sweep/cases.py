@@ -97,6 +97,7 @@ def row_of(case: Case, found: Answer) -> SweepRow:
         "case": {**case.axes, **asked},
         "problem_sha256": case.problem_sha256,
         "ops": case.ops or None,
+        "time_unit": case.time_unit,
         **{name: found[name] for name in ("result", "wall_s", "host")},
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -163,10 +164,13 @@ class Sweep(Displayed):
             for row in rows[:1]
             for name in row["case"]
         }
-        names = [*(name for name, values in axes.items() if len(values) > 1), *_SHOWN]
+        units = {row.get("time_unit") or "" for row in rows}  # older rows have none
+        shown = [*_SHOWN, "time_unit"] if len(units) > 1 else _SHOWN
+        names = [*(name for name, values in axes.items() if len(values) > 1), *shown]
         records = [{name: record.get(name) for name in names} for record in map(_record, rows)]
         left = len(self.rows) - len(records)
-        notes = [f"and {left} more rows, which --csv has"] if left else []
+        notes = [f"times in {unit}" for unit in units if unit and len(units) == 1]
+        notes += [f"and {left} more rows, which --csv has"] if left else []
         if records:
             yield table_of(records, notes=notes)
 
@@ -218,6 +222,7 @@ def _record(row: SweepRow) -> dict[str, Any]:
         "largest_peak_memory": max(result.get("peak_memory") or [], default=None),
         "baseline": baseline.get("name"),
         "baseline_value": baseline.get("value"),
+        "time_unit": row.get("time_unit"),
         "wall_s": row["wall_s"],
         "why": row["why"],
     }

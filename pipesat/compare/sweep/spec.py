@@ -226,8 +226,8 @@ class Case:
         What the grid says, by axis; ``None`` where it says nothing.
     solve
         Keyword arguments of :func:`pipesat.compare.solve.solve`.
-    problem_sha256, ops
-        Of the problem; ``None`` and 0 where there is none.
+    problem_sha256, ops, time_unit
+        Of the problem; ``None``, 0 and empty where there is none.
     refused
         Why there is no such problem; empty if there is one.
     """
@@ -237,6 +237,7 @@ class Case:
     solve: Mapping[str, Any]
     problem_sha256: str | None
     ops: int
+    time_unit: str = ""
     refused: str = ""
 
 
@@ -270,9 +271,9 @@ def _case(spec: Spec, axes: dict[str, Any]) -> Case:
         problem = spec.sources[_source(axes)](shape)
     except (BadInput, NotApplicable) as error:
         key = _digest({"refused": str(error), "axes": shape, "solve": solve})
-        return Case(key, axes, solve, None, 0, str(error))
+        return Case(key, axes, solve, None, 0, refused=str(error))
     key = _digest({"problem": problem.sha256, "solve": solve})
-    return Case(key, axes, solve, problem.sha256, problem.op_count)
+    return Case(key, axes, solve, problem.sha256, problem.op_count, problem.time_unit)
 
 
 def _source(axes: Mapping[str, Any]) -> str:

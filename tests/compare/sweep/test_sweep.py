@@ -17,6 +17,7 @@ import pytest
 
 from pipesat.check.checker import check
 from pipesat.compare.sweep import row_file
+from pipesat.compare.sweep.cases import Sweep
 from pipesat.compare.sweep.row_file import FORMAT, NAME, SweepRow, opened
 from pipesat.compare.sweep.runs import SweepJob, run_case, run_task
 from pipesat.compare.sweep.sources import NumbersModel, ProfileModel
@@ -272,6 +273,15 @@ def test_failures_can_be_forgotten(tmp_path: Path) -> None:
 
 
 # Whole sweeps
+
+
+def test_the_table_says_what_its_times_are_in() -> None:
+    row = {"key": "a", "status": "optimal", "why": None, "case": {"costs": "x"}, "wall_s": 1.0}
+    row |= {"result": {"value": 3, "lower_bound": 3}, "time_unit": "ms"}
+    (table,) = Sweep((), (row, row | {"key": "b"}), Path("rows.jsonl")).tables()
+    assert table.notes == ["times in ms"]
+    (table,) = Sweep((), (row, row | {"time_unit": "us"}), Path("rows.jsonl")).tables()
+    assert (table.columns[-1].head, table.notes) == ("time\nunit", [])
 
 
 @pytest.mark.slow
