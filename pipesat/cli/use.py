@@ -10,9 +10,9 @@ import click
 
 from pipesat.cli.commands import command
 from pipesat.cli.derived import settings
-from pipesat.cli.exits import CHECK_FAILED, print_failure
+from pipesat.cli.exits import CHECK_FAILED, print_failure, with_options
 from pipesat.core.amounts import exact_text
-from pipesat.core.errors import BadInput, RunFailed
+from pipesat.core.errors import BadInput, Note, RunFailed
 from pipesat.core.showing import Said, table_of
 
 if TYPE_CHECKING:
@@ -98,8 +98,6 @@ _FILE = click.Option(
 )
 def export(asked: Asked) -> None:
     """Write a schedule for torch, Megatron-LM, NeMo, a trace."""
-    from pipesat.cli.exits import with_options
-    from pipesat.core.errors import Note
     from pipesat.runtimes.knobs import knobs_table
     from pipesat.runtimes.written import file_of, files_beside
 

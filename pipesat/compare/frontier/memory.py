@@ -13,7 +13,7 @@ from pipesat.core.amounts import one_in_unit, share
 from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import Count, Placement, Seconds, Seed, Target, Within, Workers
-from pipesat.problem.other_placements import stated_layers
+from pipesat.problem.other_placements import same_layers_elsewhere, stated_layers
 from pipesat.problem.remarks import documents_of
 from pipesat.runtimes import problem_for, released
 from pipesat.schedule.schedule import Objective
@@ -270,7 +270,6 @@ def _placed(
 ) -> dict[str | None, Problem]:
     """The problem, or its layers in the placements asked for."""
     from pipesat.problem.geometry import Geometry
-    from pipesat.problem.other_placements import same_layers_elsewhere
 
     if names is None:
         return {None: problem}

@@ -16,7 +16,7 @@ from pipesat.compare.result import Result, Schedule
 from pipesat.compare.schedules import valid_schedule
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
-from pipesat.core.folder import has_file
+from pipesat.core.folder import add_files, has_file
 from pipesat.core.strict_json import LARGEST_RUN, read_json
 from pipesat.layers.layers_file import parse_layers
 from pipesat.layers.profile.profile_file import parse_profile
@@ -89,8 +89,6 @@ def report(
     NotValid
         If the checker refuses its schedule.
     """
-    from pipesat.core.folder import add_files
-
     say = note or (lambda _: None)
     if isinstance(source, Result):
         cases, home = [_case(None, source, baselines, say)], "DIR"  # of result.save(DIR)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from pipesat.compare.hand_written import best_orders
 from pipesat.compare.result import Result
-from pipesat.compare.risk.noise import Noise, NoisyGain, Spread
-from pipesat.compare.risk.queues import LINKS, Links
+from pipesat.compare.risk.queues import LINKS, Links, network_of
 from pipesat.compare.schedules import valid_schedule
 from pipesat.core.amounts import share, time_text
 from pipesat.core.arguments import public
@@ -23,9 +22,42 @@ from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Objective, Order, Schedule
 
 OURS: Final = "schedule"
+PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
 NOISE: Final = "5%"
 Samples: TypeAlias = Annotated[int, Within(1, 100_000)]
 Baselines: TypeAlias = Annotated[int, Within(0, 1000)]
+
+
+class Noise(NamedTuple):
+    """How much times vary, as coefficients of variation (standard deviation / mean).
+
+    ``ops`` has that of every op on its own, by phase: ``B`` is also BW's, and what is not named
+    does not vary. ``skew`` is that of devices.
+    """
+
+    ops: Mapping[Phase, float]
+    skew: float = 0.0
+
+
+class Spread(NamedTuple):
+    """What an order takes: with the problem's own costs, and the quantiles of its samples."""
+
+    nominal: float
+    p05: float
+    p50: float
+    p95: float
+
+
+class NoisyGain(NamedTuple):
+    """What an order saves of a baseline's time, sample by sample: ``1 - ours / baseline's``.
+
+    ``ahead`` is the share of samples in which it is strictly faster.
+    """
+
+    nominal: float
+    p05: float
+    p50: float
+    ahead: float
 
 
 @dataclass(frozen=True)
@@ -71,7 +103,6 @@ def rows_of(
         As :func:`pipesat.schedule.timing.time_order`.
     """
     from pipesat.compare.risk.noise import gain_of, sample_values, spread_of, value_without_noise
-    from pipesat.compare.risk.queues import network_of
 
     networks = {
         name: {kind: network_of(problem, order, kind) for kind in LINKS}
@@ -221,8 +252,6 @@ def risk(
 
 def _noise(given: float | str | Mapping[Phase, float], skew: float) -> tuple[Noise, str]:
     """Return the noise of each op, and what is said of it."""
-    from pipesat.compare.risk.noise import PHASES, Noise
-
     shares = _by_phase(given) if isinstance(given, str) and "=" in given else given
     if not isinstance(shares, Mapping):
         alone = float(share("noise", shares))

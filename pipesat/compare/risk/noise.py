@@ -17,13 +17,17 @@ its two members', weighted by their times. So differences between schedules are 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
+
+from pipesat.compare.risk.answer import PHASES, Noise, NoisyGain, Spread
 from pipesat.core.arrays import Floats, Ints
 from pipesat.core.errors import BadInput
-from pipesat.problem.ops import PHASE_OF, Phase, members
+from pipesat.kernels.timing import last_ends
+from pipesat.problem.ops import PHASE_OF, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import duration
 from pipesat.runtimes.steps import Transfer
@@ -31,54 +35,17 @@ from pipesat.schedule.linear_order import LinearOrder
 from pipesat.schedule.schedule import Objective
 from pipesat.schedule.timing import earliest_ends
 
-PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
 _EXACT = 1 << 53
-
-
-class Noise(NamedTuple):
-    """How much times vary, as coefficients of variation (standard deviation / mean).
-
-    ``ops`` has that of every op on its own, by phase: ``B`` is also BW's, and what is not named
-    does not vary. ``skew`` is that of devices.
-    """
-
-    ops: Mapping[Phase, float]
-    skew: float = 0.0
-
-
-class Spread(NamedTuple):
-    """What an order takes: with the problem's own costs, and the quantiles of its samples."""
-
-    nominal: float
-    p05: float
-    p50: float
-    p95: float
-
-
-class NoisyGain(NamedTuple):
-    """What an order saves of a baseline's time, sample by sample: ``1 - ours / baseline's``.
-
-    ``ahead`` is the share of samples in which it is strictly faster.
-    """
-
-    nominal: float
-    p05: float
-    p50: float
-    ahead: float
 
 
 def spread_of(nominal: float, values: Floats) -> Spread:
     """Summarise an order's samples; quantiles are interpolated linearly."""
-    import numpy as np
-
     p05, p50, p95 = (float(q) for q in np.quantile(values, (0.05, 0.5, 0.95)))
     return Spread(nominal, p05, p50, p95)
 
 
 def gain_of(nominal: float, values: Floats, baseline: float, others: Floats) -> NoisyGain:
     """Compare an order's samples with those of a baseline, drawn alike; 0 where both take none."""
-    import numpy as np
-
     ones = np.ones(len(values))
     ratios = np.divide(values, others, out=ones, where=others > 0)
     p05, p50 = (float(q) for q in np.quantile(1 - ratios, (0.05, 0.5)))
@@ -105,8 +72,6 @@ def sample_values(
     BadInput
         If times are too long for floating point (from 2^53 units on).
     """
-    import numpy as np
-
     for network in networks:
         longest = sum(network.duration) + sum(d for own in network.inputs for _, d in own)
         if longest >= _EXACT:
@@ -140,8 +105,6 @@ class _Shares(NamedTuple):
     @classmethod
     def of(cls, problem: Problem, network: LinearOrder) -> _Shares:
         """Return those of a sequence."""
-        import numpy as np
-
         first = np.cumsum([0, *np.repeat(problem.microbatches, len(PHASES))])
         items = len(network.item)
         slots, share = np.zeros((2, items), np.int64), np.zeros((2, items))
@@ -167,8 +130,6 @@ def _sigma(variation: float) -> float:
 
 
 def _lognormal(sigma: Floats | float, normal: Floats) -> Floats:
-    import numpy as np
-
     return np.exp(sigma * normal - sigma * sigma / 2)
 
 
@@ -182,10 +143,6 @@ def value_of(network: LinearOrder, times: Floats, objective: Objective) -> float
     v, from anywhere. A path joins every device's own first and last item, so walks of every length
     exist.
     """
-    import numpy as np
-
-    from pipesat.kernels.timing import last_ends
-
     arrays, span = network.arrays, objective == "span"
     used = np.unique(arrays.device[arrays.device >= 0])
     if not len(used):

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 
 import pipesat
+from pipesat.compare.risk.answer import PHASES, Noise
 from pipesat.compare.risk.noise import (
-    PHASES,
-    Noise,
     gain_of,
     sample_values,
     spread_of,
