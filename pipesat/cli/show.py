@@ -218,7 +218,10 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
     elif os.path.exists(folder / "frontier.json"):
         table = csv.DictReader(read_text(folder / "frontier.csv", LARGEST_RUN).splitlines())
         cells = [{name: _number(row.get(name, "")) for name in _OF_A_FRONTIER} for row in table]
-        asked.show(Said(shown=[table_of(cells)]), read_json(folder / "frontier.json", LARGEST_RUN))
+        document: Any = read_json(folder / "frontier.json", LARGEST_RUN)
+        units = (("times", document["time_unit"]), ("memory", document["memory_unit"]))
+        notes = [f"{what} in {unit}" for what, unit in units if unit]
+        asked.show(Said(shown=[table_of(cells, notes=notes)]), document)
     elif os.path.exists(dealt := folder / "assignment.json"):
         return _show_file(asked, dealt)
     elif listed(folder) == ["problem.json"]:  # an order of microbatches on several routes

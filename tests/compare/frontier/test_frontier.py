@@ -339,6 +339,12 @@ def test_frontier_writes_what_check_accepts(cli: Run, save: Save, tmp_path: Path
     assert json.loads((folder / "frontier.json").read_text())["curves"] == outcome.json["curves"]
 
 
+def test_show_says_what_a_curves_figures_are_in(cli: Run, save: Save, tmp_path: Path) -> None:
+    save({"time_unit": "us", "memory_unit": "MiB"}, "frontier.json")
+    save("cap,value,lower_bound,gap\n100,9600,9600,0.0\n", "frontier.csv")
+    assert cli("show", tmp_path).out.splitlines()[-2:] == ["times in us", "memory in MiB"]
+
+
 def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     outcome = cli("frontier", save(SMALL), "--within", "0%", "-o", folder, "--json")
