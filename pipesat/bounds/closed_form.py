@@ -24,6 +24,7 @@ from pipesat.bounds.memory_counts import Number
 from pipesat.bounds.modes import counted_bounds
 from pipesat.bounds.own_ways import bounds_of_own_ways
 from pipesat.bounds.paired import paired_bounds
+from pipesat.bounds.paired_passing import paired_passing_bounds
 from pipesat.bounds.passing import passing_bounds
 from pipesat.core.arguments import public
 from pipesat.core.claims import Bound
@@ -72,6 +73,7 @@ def _uncounted(problem: Problem, objective: Objective) -> Iterator[Bound]:
         yield from passing_bounds(problem, objective)
     if overlap is not None:
         yield from paired_bounds(problem, objective)
+        yield from paired_passing_bounds(problem, objective)
 
 
 def _of_graphs(problem: Problem, objective: Objective) -> Iterator[Bound]:

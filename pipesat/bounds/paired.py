@@ -85,7 +85,7 @@ def _least(problem: Problem, partners: Problem, op: OpKind, may_pair: _MayPair) 
     return min(times)
 
 
-_MOST_RUNS = 24  # (stage, class, mode)s of a device: beyond, programmes take seconds
+MOST_RUNS = 24  # (stage, class, mode)s of a device: beyond, programmes take seconds
 _MOST_CLASSES = 256  # whose ways are looked at, one by one
 _WORTH_RANKS = 0.96  # of the longest device's length; shorter ones are not looked at by rank
 
@@ -105,9 +105,9 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
     problem = with_slacks_in_use(least_of_all)
     first, last = until_first_backward(problem), after_last_forward(problem)
     least, around, lengths = with_least_times(problem), list[Around](), list[int]()
-    devices = range(len(problem.devices)) if 0 < len(alone) <= _MOST_RUNS else ()
+    devices = range(len(problem.devices)) if 0 < len(alone) <= MOST_RUNS else ()
     runs = [runs_on(whole_problem, device) for device in devices]
-    if max(map(len, runs), default=0) > _MOST_RUNS:
+    if max(map(len, runs), default=0) > MOST_RUNS:
         runs = []
     absolute = objective == "makespan"
     whole = absolute or len(problem.routes) == 1

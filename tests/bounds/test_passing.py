@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound, closed_forms
 from pipesat.bounds.counting import Branching
 from pipesat.bounds.feasibility import preflight
 from pipesat.bounds.passing import passing_bounds, passing_programmes
@@ -103,3 +103,42 @@ def test_no_schedule_is_shorter_than_branching_says(seed: int) -> None:
     except Infeasible:
         return
     assert least(document, objective, highest(problem, objective, 20) - 1)[0] is None
+
+
+def with_pairs(seed: int) -> Document:
+    """Lists, some with modes, whose F's may pair with backwards; some of what takes no time."""
+    return drawn(
+        f"pairs passing {seed}", shapes=("chain", "V", "loop", "V", "anywhere"), large=True,
+        microbatches=(3, 4), ops=14, longest=4, held=0.2, memory=("tight", "enough", "none"),
+        lists=("same", "same", "free", "given"), pairs=("factor", "FB", "factor and FB"),
+        kinds=[("F", "B"), ("F", "BW"), ("F", "W")], modes=("", "", "", *MODES),
+        zeros=(0.0, 0.0, 0.2),
+    )  # fmt: skip
+
+
+def around_one(document: Document, objective: Objective) -> tuple[int, int]:
+    """The best bound by counts with pairs around one, and that of all other closed forms."""
+    found = {True: 0, False: 0}
+    for bound in closed_forms(parse_problem(document), objective):
+        counted = "counts with pairs around" in bound.source
+        found[counted] = max(found[counted], bound.value)
+    return found[True], found[False]
+
+
+@pytest.mark.parametrize("seed", [31, 46, 81, 90])
+def test_what_runs_around_one_with_pairs_says_how_long_all_takes(seed: int) -> None:
+    """Problems that no other closed form closes: the bound is the optimum."""
+    document, objective = with_pairs(seed), OBJECTIVES[seed % 2]
+    bound, others = around_one(document, objective)
+    assert others < bound
+    assert least(document, objective, None) == (bound, True)
+
+
+@pytest.mark.parametrize("seed", range(40, 60))
+def test_no_schedule_with_pairs_is_shorter_than_counts_around_one_say(seed: int) -> None:
+    document, objective = with_pairs(seed), OBJECTIVES[seed % 2]
+    try:
+        preflight(parse_problem(document))
+    except Infeasible:
+        return
+    assert least(document, objective, around_one(document, objective)[0] - 1)[0] is None
