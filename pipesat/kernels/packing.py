@@ -19,6 +19,27 @@ class Waits(NamedTuple):
     delay: Ints
 
 
+class Fusing(NamedTuple):
+    """What backwards that may be either are if fused; :class:`Jobs` has them split.
+
+    Attributes
+    ----------
+    weight
+        By item: its W, which takes nothing then; -1: it is no such backward.
+    fused
+        By item, whether it is fused, 1 or 0.
+    kind, duration, taken, net
+        By item, of a fused one.
+    """
+
+    weight: Ints
+    fused: Ints
+    kind: Ints
+    duration: Ints
+    taken: Ints
+    net: Ints
+
+
 class Joins(NamedTuple):
     """Which items run as one, which others an idle device may join, and when.
 
@@ -35,6 +56,8 @@ class Joins(NamedTuple):
         Places of the guide that may lie between two that are free.
     wait
         How long a device waits for the second one, in parts of what the two save.
+    fusing
+        Backwards that become fused where they join others so.
     """
 
     mate: Ints
@@ -44,6 +67,7 @@ class Joins(NamedTuple):
     den: Ints
     reach: float
     wait: float
+    fusing: Fusing
 
 
 class Jobs(NamedTuple):
@@ -92,29 +116,65 @@ def _all_fit(
     return True
 
 
+@compiled
+def _leave(item: int, after: Ints, before: Ints, head: Ints, chain: Ints, links: Ints) -> None:
+    """Take an item out of its device's guide and out of its chain."""
+    after[before[item]], before[after[item]] = after[item], before[item]
+    following, previous = links[item]
+    if following >= 0:
+        links[following, 1] = previous
+    if previous >= 0:
+        links[previous, 0] = following
+    else:
+        head[chain[item]] = following
+
+
 @compiled_meanwhile
 def pack(
     jobs: Jobs, row: Ints, backward: bool, patience: float, later: Floats
-) -> tuple[Ints, Ints, int]:
-    """Run the items of a row, the guide, greedily; their new row, who joined whom, and the end.
+) -> tuple[Ints, Ints, Ints, int]:
+    """Run the items of a row, the guide, greedily; who joined whom, who is fused, and the end.
 
     Of the first items of its chains, an idle device takes the first one of the guide that is there
     and safe; an item seems ``later`` than its place by so many places. It waits instead for one
     that comes before it if that is known to arrive within ``patience`` times what the other takes.
     Safe is what the rest of the guide fits into memory after. If ``backward``, time runs from the
     end: what waits is waited for, and what an end freed is taken at a start. A free item is joined
-    by the free one with which it saves most, less what it has to wait for that.
+    by the free one with which it saves most, less what it has to wait for that. Forward in time,
+    free backwards that may be either are fused in pairs alone, or where that is shorter.
     """
-    begins, slacks, device_of, durations = jobs.begin, jobs.slack, jobs.device, jobs.duration
-    taken, nets, chain_of, awaited = jobs.taken, jobs.net, jobs.chain, jobs.inputs.begin
+    begins, slacks, device_of, durations = jobs.begin, jobs.slack, jobs.device, jobs.duration.copy()
+    taken, nets, chain_of, awaited = (
+        jobs.taken.copy(),
+        jobs.net.copy(),
+        jobs.chain,
+        jobs.inputs.begin,
+    )
     following, waiting, delays = jobs.outputs.begin, jobs.outputs.item, jobs.outputs.delay
     mates, kinds, reach, waits_for = (
         jobs.joins.mate,
-        jobs.joins.kind,
+        jobs.joins.kind.copy(),
         jobs.joins.reach,
         jobs.joins.wait,
     )
     pair_by, nums, dens = jobs.joins.by, jobs.joins.num, jobs.joins.den
+    fusing, fused = jobs.joins.fusing, jobs.joins.fusing.fused.copy()
+    for place in range(len(row)):
+        item = row[place]
+        if not fused[item]:
+            continue
+        weight = fusing.weight[item]
+        # split, it is as short and holds no more where its W comes at once, but for a mate
+        split = (
+            durations[item] + durations[weight] <= fusing.duration[item]
+            and taken[item] <= fusing.taken[item]
+            and weight in row[place + 1 : place + 4]
+        )
+        fused[item] = backward or mates[item] >= 0 or not split
+        if fused[item]:
+            durations[item], kinds[item] = fusing.duration[item], fusing.kind[item]
+            taken[item], nets[item] = fusing.taken[item], fusing.net[item]
+            taken[weight] = nets[weight] = 0
     if backward:
         taken, nets, awaited = taken - nets, -nets, following
         following, waiting, delays = jobs.inputs.begin, jobs.inputs.item, jobs.inputs.delay
@@ -124,7 +184,8 @@ def pack(
     # the rest of each guide, linked both ways: at the end, the devices' first items
     after, before = np.empty(items + devices, np.int64), np.empty(items + devices, np.int64)
     most_held = taken.copy()  # at an item's start, with its mate's if that comes after it
-    next_of_chain, head = np.full(items, NONE, np.int64), np.full(chains, NONE, np.int64)
+    links = np.full((items, 2), NONE, np.int64)  # the next and the last one of the chain
+    head = np.full(chains, NONE, np.int64)
     own_chains, first_chain = np.empty(chains, np.int64), np.zeros(devices + 1, np.int64)
     for device in range(devices):
         begin, end = begins[device], begins[device + 1]
@@ -135,7 +196,9 @@ def pack(
             if head[chain] < 0:
                 own_chains[number] = chain
                 number += 1
-            next_of_chain[item], head[chain] = head[chain], item
+            else:
+                links[head[chain], 1] = item
+            links[item, 0], head[chain] = head[chain], item
             rank[item] += place
             if other == mates[item] and other < items:
                 most_held[item] += taken[other]
@@ -143,6 +206,10 @@ def pack(
             other = item
         after[items + device], before[other] = other, items + device
         first_chain[device + 1] = number
+    for item in range(items):
+        if fused[item]:  # its W comes with it
+            _leave(fusing.weight[item], after, before, head, chain_of, links)
+            waits[item] -= backward
     found, done = np.empty(items, np.int64), np.zeros(devices, np.int64)
     joined = np.full(items, NONE, np.int64)
     held, busy_until = np.zeros(devices, np.int64), np.zeros(devices, np.int64)
@@ -162,7 +229,7 @@ def pack(
                     if mate >= 0 and (
                         waits[mate] > 0
                         or arrival[mate] > now
-                        or (head[chain_of[mate]] != mate and next_of_chain[item] != mate)
+                        or (head[chain_of[mate]] != mate and links[item, 0] != mate)
                     ):
                         continue
                     own_rank = rank[item]
@@ -173,6 +240,7 @@ def pack(
             if chosen < 0:
                 break
             mate, most, length, wait = mates[chosen], 0, durations[chosen], False
+            fuse, fuse_mate = 0, 0
             if mate >= 0:
                 p, q = kinds[chosen], kinds[mate]
                 by, num, den = pair_by[device, p, q], nums[device, p, q], dens[device, p, q]
@@ -203,22 +271,39 @@ def pack(
                     break
                 if item < 0 or item == chosen or waits[item] > 0 or mates[item] >= 0:
                     continue
-                p, q = kinds[chosen], kinds[item]
-                if q < 0 or pair_by[device, p, q] == NO_PAIR or abs(rank[item] - least) > reach:
+                if abs(rank[item] - least) > reach:
                     continue
-                by, num, den = pair_by[device, p, q], nums[device, p, q], dens[device, p, q]
-                time = pair_time(by, num, den, durations[chosen], durations[item])
-                saved, late = (
-                    durations[chosen] + durations[item] - time,
-                    max(0, arrival[item] - now),
-                )
-                if late > waits_for * saved or saved - late <= most:
-                    continue
-                both = held[device] + taken[chosen] + taken[item]
-                if both <= slack and _all_fit(
-                    chosen, item, held[device], slack, most_held, nets, after, origin
-                ):
-                    mate, most, length, wait = item, saved - late, time, late > 0
+                for forms in range(4):  # of either, as it is or fused
+                    one, other = forms & 1, forms >> 1
+                    if (one and (fused[chosen] or backward or fusing.weight[chosen] < 0)) or (
+                        other and (fused[item] or backward or fusing.weight[item] < 0)
+                    ):
+                        continue
+                    p = fusing.kind[chosen] if one else kinds[chosen]
+                    q = fusing.kind[item] if other else kinds[item]
+                    if q < 0 or pair_by[device, p, q] == NO_PAIR:
+                        continue
+                    alone, own_taken = durations[chosen], taken[chosen]
+                    saved, its_taken = durations[chosen] + durations[item], taken[item]
+                    there = durations[item]
+                    if one:
+                        alone, own_taken = fusing.duration[chosen], fusing.taken[chosen]
+                        saved += durations[fusing.weight[chosen]]
+                    if other:
+                        there, its_taken = fusing.duration[item], fusing.taken[item]
+                        saved += durations[fusing.weight[item]]
+                    by, num, den = pair_by[device, p, q], nums[device, p, q], dens[device, p, q]
+                    time = pair_time(by, num, den, alone, there)
+                    saved, late = saved - time, max(0, arrival[item] - now)
+                    if late > waits_for * saved or saved - late <= most:
+                        continue
+                    # what is fused here frees more than is looked at
+                    both = held[device] + own_taken + its_taken
+                    if both <= slack and _all_fit(
+                        chosen, item, held[device], slack, most_held, nets, after, origin
+                    ):
+                        mate, most, length, wait = item, saved - late, time, late > 0
+                        fuse, fuse_mate = one, other
             if mate == mates[chosen]:  # none that was free
                 sooner = now + patience * length
                 for at in range(first_chain[device], first_chain[device + 1]):
@@ -226,7 +311,7 @@ def pack(
                     if item >= 0 and waits[item] == 0 and rank[item] < least:
                         other, there = mates[item], arrival[item]
                         if other >= 0:
-                            first = head[chain_of[other]] == other or next_of_chain[item] == other
+                            first = head[chain_of[other]] == other or links[item, 0] == other
                             known = first and waits[other] == 0
                             there = max(there, arrival[other]) if known else now
                         wait = wait or now < there < sooner
@@ -237,13 +322,23 @@ def pack(
             events = pushed(times, places, events, end, device)
             if mate >= 0:
                 joined[chosen], joined[mate] = mate, chosen
+            for one, whole in ((chosen, fuse), (mate, fuse_mate)):
+                if whole:
+                    fused[one], nets[one] = 1, fusing.net[one]
+                    _leave(fusing.weight[one], after, before, head, chain_of, links)
+            step = -1 if backward else 1
+            place = (begins[device + 1] - 1 if backward else begins[device]) + step * done[device]
+            for turn in range(4):  # the W's of fused backwards come last
+                one = mate if turn & 1 else chosen
+                weight = (turn > 1) != backward
+                if one < 0 or (weight and not fused[one]):
+                    continue
+                found[place] = fusing.weight[one] if weight else one
+                place += step
+                done[device] += 1
             while chosen >= 0:
                 held[device] += nets[chosen]
-                after[before[chosen]], before[after[chosen]] = after[chosen], before[chosen]
-                head[chain_of[chosen]] = next_of_chain[chosen]
-                done[device] += 1
-                place = begins[device + 1] if backward else begins[device] - 1
-                found[place - done[device] if backward else place + done[device]] = chosen
+                _leave(chosen, after, before, head, chain_of, links)
                 for at in range(following[chosen], following[chosen + 1]):
                     item = waiting[at]
                     arrival[item] = max(arrival[item], end + delays[at])
@@ -254,13 +349,19 @@ def pack(
                         events = pushed(times, places, events, there, home)
                 chosen, mate = mate, NONE
             tried_rank, tried = -np.inf, NONE
-    return found, joined, busy_until.max()
+    return found, joined, fused, busy_until.max()
 
 
 @compiled
 def over_slacks(jobs: Jobs, row: Ints) -> int:
     """Return the first device on which a row exceeds the slack, item by item; -1: all fit."""
-    taken, nets, mates = jobs.taken, jobs.net, jobs.joins.mate
+    taken, nets, mates = jobs.taken.copy(), jobs.net.copy(), jobs.joins.mate
+    fusing = jobs.joins.fusing
+    for item in range(len(row)):
+        if fusing.fused[item]:
+            weight = fusing.weight[item]
+            taken[item], nets[item] = fusing.taken[item], fusing.net[item]
+            taken[weight] = nets[weight] = 0
     for device in range(len(jobs.begin) - 1):
         held = 0
         for place in range(jobs.begin[device], jobs.begin[device + 1]):

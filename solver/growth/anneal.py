@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipesat.core.arrays import Bools, Floats, Ints
+from pipesat.core.arrays import Floats, Ints
 from pipesat.kernels.arrays import NONE, B, F, W
 from pipesat.kernels.packing import Jobs, over_slacks, pack
 from pipesat.kernels.permutations import exchange
@@ -43,8 +43,8 @@ _FREED = (0.0, 0.05, 0.2, 0.5, 1.0)  # of the members of pairs may join others a
 _CHANGES = (0, 0, 1, 2, 4)  # backwards that become fused or split at a step
 _REACHES = (4.0, 10.0, 20.0, math.inf)
 _WAITS = (0.0, 0.25, 0.5, 1.0, 2.0)
-_PUT_OFF = 0.2  # of the passes put one microbatch off:
-_PLACES = (-8.0, -4.0, -2.0, 2.0, 4.0, 8.0)
+_PUT_OFF, _MIXED = 0.2, 0.2  # of the passes put one microbatch off, or each item by chance:
+_FAR, _LITTLE = (0.05, 0.1, 0.3, 0.6), (0.02, 0.05, 0.1)  # by so much of their device's row
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _State:
     row: Ints
     joined: Ints
     permutation: Ints
-    fused: Bools
+    fused: Ints
     makespan: int
 
 
@@ -72,7 +72,7 @@ class Annealing:
         fused, joined = self.order.fused, self.order.joined
         given = _State(first, joined, here, fused, time_order(problem, order).makespan)
         jobs = self.order.jobs_in(here, fused, joined)
-        packed = self._settled(jobs, first, here, fused, _FIRST_PASSES)
+        packed = self._settled(jobs, first, here, _FIRST_PASSES)
         self.here = self.best = min(given, packed, key=lambda state: state.makespan)
 
     def improved(self, clock: Clock) -> Iterator[Order]:
@@ -105,20 +105,18 @@ class Annealing:
                 fused, joined = self._changed(fused, joined)
             jobs = self.order.jobs_in(permutation, fused, joined)
             if over_slacks(jobs, self.here.row) < 0:
-                return self._settled(jobs, self.here.row, permutation, fused, _PASSES)
+                return self._settled(jobs, self.here.row, permutation, _PASSES)
         return None
 
-    def _changed(self, fused: Bools, joined: Ints) -> tuple[Bools, Ints]:
+    def _changed(self, fused: Ints, joined: Ints) -> tuple[Ints, Ints]:
         """Let some backwards become fused or split, and free some pairs."""
-        fused, cells = fused.copy(), self.order.may_change_form
-        for _ in range(self.chance.choice(_CHANGES) if len(cells) else 0):
-            fused[self.chance.choice(cells)] ^= True
+        fused, either = fused.copy(), np.flatnonzero(self.order.weight >= 0)
+        for _ in range(self.chance.choice(_CHANGES) if len(either) else 0):
+            fused[self.chance.choice(either)] ^= 1
         freed = self.free.random(len(joined)) < self.chance.choice(_FREED)
         return fused, np.where(freed | freed[joined], NONE, joined)
 
-    def _settled(
-        self, jobs: Jobs, row: Ints, permutation: Ints, fused: Bools, passes: int
-    ) -> _State:
+    def _settled(self, jobs: Jobs, row: Ints, permutation: Ints, passes: int) -> _State:
         """The shortest of some passes, forward and backward in turn."""
         if self.order.loose:
             reach, wait = self.chance.choice(_REACHES), self.chance.choice(_WAITS)
@@ -128,7 +126,9 @@ class Annealing:
             backward = number % 2 == 1
             later = self._later(backward)
             patience = self.chance.choice(_PATIENCES)
-            row, joined, makespan = pack(jobs, row, backward, patience, later)
+            row, joined, fused, makespan = pack(jobs, row, backward, patience, later)
+            fusing = jobs.joins.fusing._replace(fused=fused)
+            jobs = jobs._replace(joins=jobs.joins._replace(fusing=fusing))
             if best is None or makespan < best.makespan:
                 best = _State(row, joined, permutation, fused, makespan)
         if best is None:
@@ -138,7 +138,7 @@ class Annealing:
     def _later(self, backward: bool) -> Floats:
         """By how many places items seem put off: now and then those of one phase, W most often.
 
-        In a loose order also those of one microbatch.
+        In a loose order also those of one microbatch, or each item by chance.
         """
         drawn = self.chance.random()
         if drawn < _SHIFTED:
@@ -146,8 +146,12 @@ class Annealing:
             later: Floats = self.row_length * (-share if backward else share)
             return np.where(self.order.jobs.chain % 3 == phase, later, 0.0)
         if self.order.loose and drawn < _SHIFTED + _PUT_OFF:
-            place = self.chance.randrange(len(self.order.places.kind))
-            return np.where(self.order.places.place == place, self.chance.choice(_PLACES), 0.0)
+            one = self.order.places.place == self.chance.randrange(len(self.order.places.kind))
+            far = self.chance.choice(_FAR) * self.chance.choice((-1, 1))
+            return np.where(one, far * self.row_length, 0.0)
+        if self.order.loose and drawn < _SHIFTED + _PUT_OFF + _MIXED:
+            little = self.chance.choice(_LITTLE) * self.row_length
+            return little * self.free.random(len(little))
         return np.zeros(len(self.row_length))
 
     def _order(self, state: _State) -> Order:

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipesat.core.arrays import Bools, Ints
+from pipesat.core.arrays import Ints
 from pipesat.kernels.arrays import BW, NO_PAIR, NONE, B, Coded, W
-from pipesat.kernels.packing import Jobs
+from pipesat.kernels.packing import Fusing, Jobs
 from pipesat.kernels.permutations import Places
 from pipesat.kernels.timing import sequenced
 from pipesat.problem.ops import Item, Op, Pair, members
@@ -41,10 +41,10 @@ class PermutedOrder:
     places
         What values permutations; its amounts have shape (ops, classes, 4).
     fused, joined
-        Of the order that was made loose: by cell, whether its backward was fused; by item, the one
-        with which it ran as one, or -1.
-    may_change_form
-        Cells whose backwards may be split and fused.
+        Of the order that was made loose, by item: whether it is a fused backward; the one with
+        which it ran as one, or -1.
+    weight
+        By item: the W of a backward that may be split and fused, -1: it is none.
     """
 
     def __init__(self, problem: Problem, order: Order, *, loose: bool = False) -> None:
@@ -52,16 +52,11 @@ class PermutedOrder:
         self.order = _loosened(problem, order) if loose else order
         self.jobs, self.items = jobs_of(problem, self.order)
         _, arrays, codes = self.items
-        self.fused = np.zeros(len(arrays.stage_of), np.bool_)
-        for one in (one for row in order for item in row for one in members(item) if loose):
-            self.fused[arrays.first_cell[one.stage] + one.microbatch] |= one.kind == "BW"
         self.joined = np.full(len(codes.first), NONE)
         place_of = {op: place for place, op in enumerate(op for row in self.order for op in row)}
         for pair in (item for row in order for item in row if isinstance(item, Pair) and loose):
             a, b = (place_of.get(op, place_of.get(op._replace(kind="B"))) for op in pair)
             self.joined[a], self.joined[b] = b, a
-        either = [data.may_split and data.may_fuse for data in problem.stages]
-        self.may_change_form = np.flatnonzero(np.array(either)[arrays.stage_of])
         classes = [route.classes or (0,) * route.microbatches for route in problem.routes]
         self.offset = np.cumsum([0, *map(len, classes)])
         kind = np.concatenate([np.array(own, np.int64) for own in classes])
@@ -77,10 +72,17 @@ class PermutedOrder:
         none = (op == W) | (at == arrays.begin[2 * cells + (op & 1) + 1])
         delays = np.where(none, 0, np.append(arrays.delay, 0)[at])
         tables = (arrays.time[rows, op], arrays.taken[rows, op], arrays.net[rows, op], delays)
-        whole = (arrays.time[rows, BW], arrays.taken[rows, BW], arrays.net[rows, BW], delays)
-        self._cell, self._op = cell, codes.first & 3
-        self._fused = np.stack(whole, axis=2)  # amounts of backwards that are fused
-        self._fused[self._op == W] = 0
+        whole = (arrays.time[rows, BW], arrays.taken[rows, BW], arrays.net[rows, BW])
+        self._whole = np.stack(whole, axis=2)  # amounts of backwards that are fused
+        self._cell, self._op, weight = cell, codes.first & 3, np.full(len(arrays.stage_of), NONE)
+        weight[cell[self._op == W]] = np.flatnonzero(self._op == W)
+        either = np.array([data.may_split and data.may_fuse for data in problem.stages])[stage]
+        self.weight = np.where((self._op == B) & either & loose, weight[cell], NONE)
+        self.fused = np.zeros(len(cell), np.int64)
+        for item in (item for row in order for item in row if loose):
+            for one in members(item):
+                if one.kind == "BW" and problem.stages[one.stage].may_split:
+                    self.fused[place_of[one._replace(kind="B")]] = 1
         mixed = [number for number, own in enumerate(classes) if len(set(own)) > 1]
         self.places = Places(
             sequence=sequenced(arrays, codes).item,
@@ -101,18 +103,18 @@ class PermutedOrder:
         """Whether there are microbatches that differ and whose order is not given."""
         return len(self.places.first) > 0 and self.problem.order != "given"
 
-    def jobs_in(self, permutation: Ints, fused: Bools, joined: Ints) -> Jobs:
+    def jobs_in(self, permutation: Ints, fused: Ints, joined: Ints) -> Jobs:
         """The items with what the microbatches at their places need; some are joined."""
         kinds, items = self.places.kind[permutation][self.places.place], np.arange(len(self._op))
-        own, op, jobs = self.places.amounts[items, kinds], self._op, self.jobs
+        own, jobs = self.places.amounts[items, kinds], self.jobs
         joins = jobs.joins
         if self.loose:
-            whole = fused[self._cell] & ((op == B) | (op == W))
-            own = np.where(whole[:, None], self._fused[items, kinds], own)
             slot = 4 * self.items.arrays.place_on_device[self.jobs.chain // 3]
-            slot += np.where(whole, BW, op)
-            kind = np.where(whole & (op == W), NONE, slot)
-            joins = joins._replace(mate=self._joinable(joined, kind), kind=kind)
+            kind = slot + self._op
+            now = np.where(fused > 0, slot + BW, kind)
+            now[self.weight[fused > 0]] = NONE
+            fusing = Fusing(self.weight, fused, slot + BW, *self._whole[items, kinds].T.copy())
+            joins = joins._replace(mate=self._joinable(joined, now), kind=kind, fusing=fusing)
             if self.problem.order == "free":  # equals alone keep their order
                 jobs = jobs._replace(chain=jobs.chain * self.places.amounts.shape[1] + kinds)
         length, taken, net, delay = own.T.copy()
@@ -135,12 +137,13 @@ class PermutedOrder:
         """The order with its microbatches in these places."""
         return self._with_microbatches(self.order, permutation)
 
-    def packed(self, row: Ints, joined: Ints, fused: Bools, permutation: Ints) -> Order:
+    def packed(self, row: Ints, joined: Ints, fused: Ints, permutation: Ints) -> Order:
         """The order of a row of items, some of which joined others, with its microbatches."""
         problem, arrays, (codes, _, begin) = self.items
-        whole, mate, place = fused[self._cell] & self.loose, joined[row], np.argsort(row)
-        codes = np.where(whole & (self._op == B), codes | BW, codes)
-        stays = ~(whole & (self._op == W))[row] & ((mate < 0) | (place[mate] > place[row]))
+        whole, mate, place = fused > 0, joined[row], np.argsort(row)
+        codes, stays = np.where(whole, codes | BW, codes), np.ones(len(row), np.bool_)
+        stays[self.weight[whole]] = False
+        stays = stays[row] & ((mate < 0) | (place[mate] > place[row]))
         first, second = codes[row], np.where(mate < 0, NONE, codes[mate])
         begin = np.append(0, np.cumsum(stays))[begin]
         order = order_of(problem, arrays, Coded(first[stays], second[stays], begin))

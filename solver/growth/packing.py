@@ -24,7 +24,7 @@ import numpy as np
 
 from pipesat.core.arrays import Ints
 from pipesat.kernels.arrays import NONE, Coded, ProblemArrays
-from pipesat.kernels.packing import Jobs, Joins, Waits, pack
+from pipesat.kernels.packing import Fusing, Jobs, Joins, Waits, pack
 from pipesat.kernels.timing import sequenced
 from pipesat.problem.problem import Problem
 from pipesat.schedule.arrays_of import coded, order_of
@@ -80,6 +80,7 @@ def jobs_of(problem: Problem, order: Order) -> tuple[Jobs, Items]:
             arrays.pair_den,
             reach=0.0,
             wait=0.0,
+            fusing=Fusing(none, *np.zeros((5, len(number)), np.int64)),
         ),
     )
     return jobs, Items(problem, arrays, codes)
@@ -150,7 +151,7 @@ class Walk:
         later = np.zeros(len(self.row))
         if disturbance:
             later = disturbance * self.draws.random(len(self.row))
-        self.row, _, makespan = pack(self.jobs, self.row, self.steps % 2 == 1, patience, later)
+        self.row, _, _, makespan = pack(self.jobs, self.row, self.steps % 2 == 1, patience, later)
         self.steps += 1
         return makespan
 

@@ -10,7 +10,7 @@ import pytest
 
 from pipesat.check.checker import check
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.kernels.packing import Jobs, Joins, Waits, pack
+from pipesat.kernels.packing import Fusing, Jobs, Joins, Waits, pack
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Order
 from pipesat.schedule.timing import time_order
@@ -51,8 +51,8 @@ def test_each_pass_decides_as_its_definition_does(seed: int) -> None:
         # whole numbers of places: some items have equal ranks
         later = np.array([chance.choice((0.0, 0.0, 1.0, 3.0)) * (turn > 1) for _ in row])
         expected = packed(jobs, row.tolist(), turn % 2 == 1, patience, later.tolist())
-        row, joined, makespan = pack(jobs, row, turn % 2 == 1, patience, later)
-        assert (row.tolist(), joined.tolist(), makespan) == expected
+        row, joined, fused, makespan = pack(jobs, row, turn % 2 == 1, patience, later)
+        assert (row.tolist(), joined.tolist(), fused.tolist(), makespan) == expected
         assert max(joined, default=-1) == -1
 
 
@@ -61,17 +61,19 @@ def test_each_pass_joins_what_its_definition_does(seed: int) -> None:
     problem, order = next(made for n in count(seed, 40) if (made := drawn(n))[0].overlap)
     loose = PermutedOrder(problem, order, loose=True)
     jobs = loose.jobs_in(loose.identity, loose.fused, loose.joined)
-    row, chance = np.arange(len(jobs.device)), Random(seed)
+    row, chance, fused = np.arange(len(jobs.device)), Random(seed), loose.fused
     for turn in range(6):
         joins = jobs.joins._replace(
             reach=chance.choice((2.0, 50.0)), wait=chance.choice((0.0, 1.0))
         )
-        own, backward = jobs._replace(joins=joins), turn % 2 == 1
+        backward = turn % 2 == 1
+        fusing = joins.fusing._replace(fused=fused)
+        own = jobs._replace(joins=joins._replace(fusing=fusing))
         later = np.array([chance.choice((0.0, 0.0, 1.0, 3.0)) * (turn > 1) for _ in row])
         expected = packed(own, row.tolist(), backward, 0.5, later.tolist())
-        row, joined, makespan = pack(own, row, backward, 0.5, later)
-        assert (row.tolist(), joined.tolist(), makespan) == expected
-        made = time_order(problem, loose.packed(row, joined, loose.fused, loose.identity))
+        row, joined, fused, makespan = pack(own, row, backward, 0.5, later)
+        assert (row.tolist(), joined.tolist(), fused.tolist(), makespan) == expected
+        made = time_order(problem, loose.packed(row, joined, fused, loose.identity))
         assert made.makespan <= makespan
         assert check(problem, made) == []
 
@@ -96,6 +98,7 @@ def test_what_keeps_memory_goes_first_only_if_the_rest_still_fits(
     backward: bool, slack: int, row: list[int], makespan: int
 ) -> None:
     """Item 0 needs memory while it runs, and an input from item 2 at 10; item 1 keeps memory."""
+    none_fused = Fusing(np.full(3, -1), *np.zeros((5, 3), np.int64))
     way, none = Waits(*map(np.array, ([0, 1, 1, 1], [2], [0]))), [0, 0, 0, 1]
     jobs = Jobs(
         begin=np.array([0, 2, 3]),
@@ -107,13 +110,13 @@ def test_what_keeps_memory_goes_first_only_if_the_rest_still_fits(
         chain=np.arange(3),
         inputs=way,
         outputs=Waits(np.array(none), np.array([0]), np.array([0])),
-        joins=Joins(*np.full((2, 3), -1), *np.zeros((3, 0, 0, 0), np.int64), 0.0, 0.0),
+        joins=Joins(*np.full((2, 3), -1), *np.zeros((3, 0, 0, 0), np.int64), 0.0, 0.0, none_fused),
     )
     if backward:
         jobs = jobs._replace(inputs=jobs.outputs, outputs=jobs.inputs)
     turned = slice(None, None, -1 if backward else 1)
     guide = np.array([*[0, 1][turned], 2])
-    found, _, length = pack(jobs, guide, backward, 0.0, np.zeros(3))
+    found, _, _, length = pack(jobs, guide, backward, 0.0, np.zeros(3))
     assert (found.tolist(), length) == ([*row[turned], 2], makespan)
 
 
