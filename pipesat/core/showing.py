@@ -10,6 +10,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
@@ -302,10 +303,5 @@ def number(value: int | None) -> str:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Show ascending numbers: ``0–3, 5``."""
-    runs: list[list[int]] = []
-    for n in numbers:
-        if runs and n == runs[-1][1] + 1:
-            runs[-1][1] = n
-        else:
-            runs.append([n, n])
-    return ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in runs)
+    runs = ([n for _, n in run] for _, run in groupby(enumerate(numbers), lambda x: x[1] - x[0]))
+    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
