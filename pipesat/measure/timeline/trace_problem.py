@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import fmean, median
 from typing import Any, Final, NamedTuple
 
@@ -132,13 +132,8 @@ def problem_of(
 
 def most_held(order: Sequence[Sequence[Op]]) -> list[int]:
     """Return the most microbatches of its stages that each device holds, from F to BW or W."""
-    most = []
-    for row in order:
-        held = [0]
-        for op in row:
-            held.append(held[-1] + (op.kind == "F") - (op.kind in ("W", "BW")))
-        most.append(max(held))
-    return most
+    changes = ([(op.kind == "F") - (op.kind in ("W", "BW")) for op in row] for row in order)
+    return [max(accumulate(own, initial=0)) for own in changes]
 
 
 _WORTH: Final = 0.002  # of the step: what another class has to improve
