@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 from typing import Literal as OneOf
 
@@ -270,6 +271,13 @@ class PairChoices(Generic[R]):
     def partners(self, x: R) -> list[tuple[PairChoice[R], R, Op]]:
         """Every choice of x, with its partner and the op that the partner is in it."""
         return self._of_one.get(id(x), [])
+
+    def found(
+        self, value: Callable[[cp_model.IntVar], int], name: Callable[[R], Event]
+    ) -> dict[Event, Event]:
+        """The partner of each member of the pairs in a solution, by name."""
+        chosen = [map(name, choice.both) for choice in self.all if value(choice.literal)]
+        return {one: other for both in chosen for one, other in permutations(both)}
 
 
 def add_pair_choices(

@@ -8,7 +8,7 @@ from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.problem.ops import Event, Op
+from pipesat.problem.ops import Op
 from pipesat.problem.problem import Problem, Stage
 from pipesat.schedule.schedule import Objective, Order
 from pipesat.solver.model.alternatives import Literal, joined
@@ -53,11 +53,7 @@ class Model:
             return literal if isinstance(literal, bool) else bool(value(literal))
 
         turn = _turns(v, value)
-        partner: dict[Event, Event] = {}
-        for choice in v.pairs.all:
-            if value(choice.literal):
-                one, other = (task.name for task in choice.both)
-                partner |= {one: other, other: one}
+        partner = v.pairs.found(value, lambda task: task.name)
         rows = []
         for device in range(len(v.problem.devices)):
             items: list[tuple[tuple[int, ...], Op]] = []

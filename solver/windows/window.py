@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from ortools.sat.python import cp_model
 
-from pipesat.problem.ops import Copy, Event, Item, Op, members
+from pipesat.problem.ops import Copy, Item, Op, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.variants import Key
 from pipesat.schedule.schedule import Order, Schedule, Timed, TimedCopy
@@ -157,11 +157,7 @@ class Window:
                     op = next(one.op for one in slot.alternatives if _holds(solver, one.chosen))
                     keys.append((begin, end, place, op))
             row = [op for *_, op in sorted(keys, key=lambda key: key[:3])]
-            partner: dict[Event, Event] = {}
-            for choice in segment.pairs.all:
-                if solver.value(choice.literal):
-                    one, other = (slot.op.event for slot in choice.both)
-                    partner |= {one: other, other: one}
+            partner = segment.pairs.found(solver.value, lambda slot: slot.op.event)
             result[device] = list(joined(self.problem, row, partner))
         return result
 
