@@ -6,7 +6,7 @@ Literals say what is chosen; they may be known beforehand. A pair has equal star
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
@@ -271,6 +271,13 @@ class PairChoices(Generic[R]):
     def partners(self, x: R) -> list[tuple[PairChoice[R], R, Op]]:
         """Every choice of x, with its partner and the op that the partner is in it."""
         return self._of_one.get(id(x), [])
+
+    def saved(
+        self, stages: Collection[int], length: Callable[[Op], int]
+    ) -> list[cp_model.LinearExpr]:
+        """What each pair of these stages takes more than its ops, if it is chosen: mostly less."""
+        own = (choice for choice in self.all if choice.ops[0].stage in stages)
+        return [(one.time - sum(map(length, one.ops))) * one.literal for one in own]
 
     def found(
         self, value: Callable[[cp_model.IntVar], int], name: Callable[[R], Event]

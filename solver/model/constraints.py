@@ -171,10 +171,7 @@ def _add_load(
             split_time = v.length("B", stage, m) + v.length("W", stage, m)
             fused = v.length("BW", stage, m)
             work.append(v.length("F", stage, m) + fused + (split_time - fused) * split)
-    for choice in v.pairs.all:
-        if choice.both[0].stage in stages:
-            alone = sum(v.length(op.kind, op.stage, op.microbatch) for op in choice.ops)
-            work.append((choice.time - alone) * choice.literal)
+    work += v.pairs.saved(stages, lambda op: v.length(op.kind, op.stage, op.microbatch))
     v.cp.add(begin + sum(work) <= value)
 
 

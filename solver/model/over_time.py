@@ -7,6 +7,7 @@ channels; what may be ordered without loss stands in docs/proofs/search.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations, pairwise, product
 from typing import Final, TypeAlias, cast
 from typing import Literal as OneOf
@@ -231,10 +232,7 @@ class OverTime:
             for passage in self.row(stage)
             for variant, chosen in passage.chosen.items()
         ]
-        for choice in self.choices.all:
-            if choice.ops[0].stage in stages:
-                alone = sum(duration(self.problem, op) for op in choice.ops)
-                work.append((choice.time - alone) * choice.literal)
+        work += self.choices.saved(stages, partial(duration, self.problem))
         self.cp.add(sum(work) <= end - begin)
 
     def schedule(self, solver: cp_model.CpSolver, source: str) -> Schedule:
