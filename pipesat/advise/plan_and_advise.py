@@ -143,10 +143,15 @@ def plan(
     require_choice(layers, recompute, source)
     capacity = None if memory is None else in_unit("memory", memory, unit, limit=True)
     delay = delay_of(latency, bandwidth, layers)
-    some = Pipeline(devices=devices, microbatches=microbatches, memory=capacity, delay=delay)
-    some = replace(some, overlap=None if overlap is None else factor("overlap", overlap))
+    some = Pipeline(
+        devices=devices,
+        microbatches=microbatches,
+        memory=capacity,
+        delay=delay,
+        overlap=None if overlap is None else factor("overlap", overlap),
+        speed=speed_of(speed, devices),
+    )
     some = replace(some, memory=some.capacities)  # refuses a list of another length
-    some = replace(some, speed=speed_of(speed, devices))
     with said_of(source):
         some = with_buffers(some, layers, release_for(target, version))
         shapes, left_out = shapes_to_try(layers, some, placement, chunks)
@@ -155,8 +160,8 @@ def plan(
         shapes = in_each_way(layers, shapes, target)
     hand = [hand_of(text, layers, shapes[0]) for text in layouts]
     beside = shipped_by(target, shapes[0])
-    question = Question(layers, some, tuple(shapes), recompute, objective)
-    question = replace(question, release=released(target, version))
+    release = released(target, version)
+    question = Question(layers, some, tuple(shapes), recompute, objective, release=release)
     deadline = Deadline(time_limit, EitherStop(stop))
     options = SolveOptions(objective=objective, workers=workers, seed=seed)
     search = Search(question, options, deadline, listener)
