@@ -282,13 +282,7 @@ def compare(
         If no one states that the stages divide, or they do not; if problems ``beside`` differ in
         devices, microbatches or units.
     """
-    stated = stated_layers(layers_per_stage, placements)
-    if placements and target is not None:
-        raise BadInput(
-            "expected `placements` or a target: not every placement runs there",
-            where="target",
-            value=target,
-        )
+    stated = stated_layers(layers_per_stage, placements, target)
     if placements and beside:
         raise BadInput("expected `beside` or `placements`, not both", where="beside")
     release_for(target, version)  # before anything is searched

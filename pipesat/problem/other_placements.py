@@ -181,8 +181,16 @@ def _links(problem: Problem, geometry: Geometry) -> dict[tuple[int, int], Link]:
     return links_between(geometry.homes, geometry.routes, link)
 
 
-def stated_layers(layers: int | Sequence[int] | None, placements: object) -> list[int]:
-    """Return the layers of each stage as they are stated; empty if they are not."""
+def stated_layers(
+    layers: int | Sequence[int] | None, placements: object, target: str | None
+) -> list[int]:
+    """Return the layers of each stage as they are stated; empty if they are not.
+
+    Raises
+    ------
+    BadInput
+        If they are stated without placements, or placements with a target.
+    """
     stated = [layers] if isinstance(layers, int) else [*(layers or ())]
     if stated and not placements:
         text = ",".join(map(str, stated))
@@ -190,5 +198,11 @@ def stated_layers(layers: int | Sequence[int] | None, placements: object) -> lis
             "says how `placements` may cut the stages, which is not given",
             where="layers_per_stage",
             value=text,
+        )
+    if placements and target is not None:
+        raise BadInput(
+            "expected `placements` or a target: not every placement runs there",
+            where="target",
+            value=target,
         )
     return stated

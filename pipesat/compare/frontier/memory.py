@@ -87,15 +87,9 @@ def frontier(
     from pipesat.solver import SolveOptions  # slow to import
     from pipesat.solver.search import versions
 
-    stated = stated_layers(layers_per_stage, placements)
+    stated = stated_layers(layers_per_stage, placements, target)
     if caps is not None and count is not None:
         raise BadInput("the caps are given: expected `caps` or `count`", where="count", value=count)
-    if placements and target is not None:
-        raise BadInput(
-            "expected `placements` or a target: not every placement runs there",
-            where="target",
-            value=target,
-        )
     if by_mode and placements is not None:
         raise BadInput("expected placements or by_mode, not both", where="by_mode")
     remarks, release = documents_of(problem.remarks), released(target, version)
