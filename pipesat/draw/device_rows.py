@@ -139,10 +139,8 @@ class Fold(NamedTuple):
 def fold_of(boxes: Boxes) -> Fold | None:
     """Return the repetition that leaves out most, ``None`` if there is none.
 
-    ``boxes`` has all ops and copies.
+    ``boxes`` has all ops and copies, at least one.
     """
-    if not len(boxes):
-        return None
     keys, group = np.unique(boxes[["stage", "kind"]], return_inverse=True)
     last = int(boxes["microbatch"].max())
     start, shape = (np.full((len(keys), last + 1), -1, dtype=np.int64) for _ in range(2))
