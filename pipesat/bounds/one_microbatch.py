@@ -220,8 +220,6 @@ def modes_that_fit(problem: Problem, route: int) -> list[Modes]:
 
 def need_of(problem: Problem, stages: Sequence[int]) -> int:
     """Least slack of a device for one microbatch on its chunks of one route, whatever its class."""
-    if not stages:
-        return 0
     return max(
         _least_slack([_ways(problem, stage, group) for stage in stages])
         for group in _together(problem, problem.route_of[stages[0]])

@@ -170,8 +170,6 @@ def _longest(start: Ints, shape: Ints, step: int, period: int) -> Fold | None:
     ends = np.concatenate([start[:, -step:].ravel(), before[~same]])  # nothing follows on these
     starts = np.concatenate([start[:, :step].ravel(), after[~same]])  # and these follow on nothing
     breaks = np.unique(np.concatenate([ends[ends >= 0], starts[starts >= 0] - period]))
-    if len(breaks) < 2:
-        return None
     widest = int(np.argmax(np.diff(breaks)))
     inside = start[(start > breaks[widest]) & (start < breaks[widest + 1])]
     if not len(inside):

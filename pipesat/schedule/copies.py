@@ -151,9 +151,6 @@ def with_copies(
         order += builders[device].before_item(number)
         place.append(len(order))
         order.append(number)
-    for builder in builders:
-        while builder.waiting:
-            order.append(builder.send())
     return graph.rearranged(order), place
 
 

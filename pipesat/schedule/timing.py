@@ -263,8 +263,6 @@ def critical_path(problem: Problem, schedule: Schedule) -> list[PathStep]:
         for origin, delay in sorted(inputs):  # a pair may wait twice for one pair: the longer delay
             if origin != before:
                 graph.add_edge(origin, number, weight=length + delay, through="input")
-    if not graph:
-        return []
     path = nx.dag_longest_path(graph)
     counters = [0] * len(schedule.devices)
     timed_of = {}

@@ -145,8 +145,6 @@ def value_of(network: LinearOrder, times: Floats, objective: Objective) -> float
     """
     arrays, span = network.arrays, objective == "span"
     used = np.unique(arrays.device[arrays.device >= 0])
-    if not len(used):
-        return 0.0
     delays = arrays.delay.astype(float)
     (paths,) = last_ends(arrays, times[None], delays, int(used[-1]) + 1, span)
     if not span:
