@@ -96,7 +96,7 @@ RULES: Final[dict[str, Rule]] = {
     "group": Rule("one queue per rank, with all its peers", lambda _: None),
     # a blocking call holds back what a queue of all transfers does: computing between waits for
     # earlier ones alone, so both stop at the same transfers
-    "rendezvous": Rule("a send returns when its receive is posted", lambda _: None),
+    "rendezvous": Rule("sends and receives return when the other end is posted", lambda _: None),
     "graph": Rule(
         "one queue per directed pair of ranks, a wait before a send's buffer is used again",
         _EDGE,
