@@ -79,21 +79,25 @@ class Answers:
         return self._lines(problem, known, partial(search, time_limit=stated.get("seconds")))
 
     def _export(self, stated: Answer, known: Known, case: Comparison) -> Answer:
-        """Write what the command of this name would; of a format, what ``export`` would."""
-        folder, to, name = self.output, str(stated.get("to")), stated.get("schedule")
+        """Write what the command of this name would; of a format, what ``export`` would.
+
+        Each into a folder of its own: other orders have files of the same names.
+        """
+        to, name = str(stated.get("to")), stated.get("schedule")
         chosen = [row.schedule for row in case.rows if row.name == name and row.schedule]
         notes: list[str] = []
-        if folder is None:
+        if self.output is None:
             raise BadInput("expected a folder to write to: start with `pipesat explore -o DIR`")
+        folder = self.output / to
         if to == "solve":
             notes = [write_result_folder(folder, case.result, []).told]
         elif to == "frontier" and known.frontier is not None:
-            known.frontier.save(folder / to)
+            known.frontier.save(folder)
         elif to != "frontier" and chosen:
             notes = [*export(case.problem, chosen[0], to, f"{folder}/").notes]
         else:
             raise BadInput("expected a curve that was searched, or a schedule of this problem")
-        return {"files": sorted(os.listdir(folder)), "notes": notes}
+        return {"folder": str(folder), "files": sorted(os.listdir(folder)), "notes": notes}
 
     def _lines(
         self, problem: Problem, known: Known, search: Callable[..., None]

@@ -393,8 +393,8 @@ function startExport({ exports, output }) {
   part("export-to").addEventListener("change", fillExports);
   part("export").addEventListener("click", async () => {
     const body = { ...stated, to: part("export-to").value, schedule: part("export-schedule").value };
-    const { error, files, notes } = await ask("export", body);
-    part("exported").textContent = error || [`Written. ${output} has ${files.filter((f) => f[0] !== ".").join(", ")}.`, ...notes].join(" ");
+    const { error, folder, files, notes } = await ask("export", body);
+    part("exported").textContent = error || [`Written. ${folder} has ${files.filter((f) => f[0] !== ".").join(", ")}.`, ...notes].join(" ");
   });
 }
 

@@ -318,15 +318,19 @@ def test_exports_are_those_of_the_commands(server: Server, tmp_path: Path, cli: 
     problem = tmp_path / "p.json"
     problem.write_text(json.dumps(problem_of(STATED).document))
     assert cli("solve", str(problem), "-o", str(tmp_path / "solved")).code == 0
-    written = sorted(os.listdir(folder))
+    solved = folder / "solve"
+    written = sorted(os.listdir(solved))
     assert written == sorted(os.listdir(tmp_path / "solved"))
     assert found["files"] == written
-    assert json.loads((folder / "result.json").read_text())["value"] == OPTIMUM
-    assert (folder / "problem.json").read_bytes() == (tmp_path / "solved/problem.json").read_bytes()
-    server.ask("export", to="torch", schedule="1f1b")
+    assert json.loads((solved / "result.json").read_text())["value"] == OPTIMUM
+    assert (solved / "problem.json").read_bytes() == (tmp_path / "solved/problem.json").read_bytes()
+    before = {path: path.read_bytes() for path in solved.iterdir()}
+    told = server.ask("export", to="torch", schedule="1f1b")
+    assert told["folder"] == str(folder / "torch")
+    assert {path: path.read_bytes() for path in solved.iterdir()} == before  # of another order
     alone = tmp_path / "1f1b.csv"
     assert cli("export", str(problem), "1f1b", "--to", "torch", "-o", str(alone)).code == 0
-    assert (folder / "schedule.csv").read_bytes() == alone.read_bytes()
+    assert (folder / "torch" / "schedule.csv").read_bytes() == alone.read_bytes()
 
 
 @pytest.mark.slow
@@ -335,7 +339,7 @@ def test_the_curve_is_exported_once_it_was_searched(server: Server) -> None:
     assert folder is not None
     assert "error" in server.ask("export", to="frontier")
     server.lines("frontier", seconds=0.5)
-    assert server.ask("export", to="frontier")["files"] == ["frontier"]
+    assert "frontier.json" in server.ask("export", to="frontier")["files"]
     document = json.loads((folder / "frontier" / "frontier.json").read_text())
     assert document["format"] == "pipesat.frontier/1"
 

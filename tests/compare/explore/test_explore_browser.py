@@ -211,8 +211,8 @@ def test_an_export_writes_into_the_folder_alone(page: Any, numbers: Served) -> N
     page.get_by_role("button", name="Export").click()
     until(page, "document.querySelector('[data-role=exported]').textContent.startsWith('Written')")
     said = page.locator("[data-role=exported]").inner_text()
-    assert f"{numbers.output} has schedule" in said
-    assert (numbers.output / "schedule.csv").read_text().startswith("0F0,")
+    assert f"{numbers.output / 'torch'} has schedule" in said
+    assert (numbers.output / "torch" / "schedule.csv").read_text().startswith("0F0,")
 
 
 def test_it_fits_a_narrow_window_and_has_names_for_all(page: Any) -> None:
