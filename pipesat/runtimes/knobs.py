@@ -24,6 +24,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args
 
+from pipesat.core.claims import plural
 from pipesat.core.errors import NotApplicable
 from pipesat.core.settings import OnTorch
 from pipesat.core.showing import Table, ranges, table_of
@@ -118,9 +119,8 @@ def _active_stages(_: Problem, schedule: Schedule, release: Release) -> Knobs:
     yield Knob(*name, ours, True, "with FSDP, a stage's weights are gathered once a step")
     if (other := min(ours - 1, _IN_TORCH)) in gathers:
         more = max(a - b for a, b in zip(gathers[other], stages, strict=True))
-        told = (
-            f"up to {more} gathers more on a rank, for the weights of {ours - other} fewer stages"
-        )
+        fewer = f"{ours - other} fewer {plural(ours - other, 'stage')}"
+        told = f"up to {more} gathers more on a rank, for the weights of {fewer}"
         yield Knob(*name, other, False, told)
 
 

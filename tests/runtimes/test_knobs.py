@@ -123,6 +123,8 @@ def test_active_stages_are_the_least_without_a_gather_more(name: str, problem: P
     for other in others:
         assert isinstance(other.value, int)
         assert other.why.startswith(f"up to {max(gathers(other.value)) - own} gathers more")
+        fewer = least - other.value
+        assert other.why.endswith(f"of {fewer} fewer stage{'s' * (fewer > 1)}")
 
 
 def test_releases_and_placements_without_a_knob() -> None:
