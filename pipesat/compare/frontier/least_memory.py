@@ -215,7 +215,7 @@ def _reference(
     """Solve for the best value that the question refers to; return its bound."""
     curve = study.curve
     if reference == "unlimited":
-        if not study.deadline.over:
+        if not study.deadline.stop.is_set():
             study.work(None, seconds)
         return curve.bound(None)
     fitting = [known for known in curve.fitting(None) if known.fits(own)]

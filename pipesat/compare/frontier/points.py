@@ -105,8 +105,9 @@ def trace(
     for cap in caps:
         if not deadline.over:
             curve.prove_by_arithmetic(cap)
-    if not deadline.over and curve.best(min(caps)) is None:
-        study.work(min(caps), min(share, _GLANCE))  # what fits there fits everywhere
+    if curve.best(min(caps)) is None and not options.stop.is_set():
+        # though the time may be over: what fits there fits everywhere
+        study.work(min(caps), min(share, _GLANCE))
     for cap in sorted(caps, reverse=True):
         if not deadline.over and curve.standing(cap).status not in ("optimal", "infeasible"):
             study.work(cap, share)

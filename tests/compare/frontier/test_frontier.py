@@ -345,6 +345,13 @@ def test_show_says_what_a_curves_figures_are_in(cli: Run, save: Save, tmp_path: 
     assert cli("show", tmp_path).out.splitlines()[-2:] == ["times in us", "memory in MiB"]
 
 
+def test_a_schedule_at_every_cap_however_short_the_time() -> None:
+    """One microbatch after the other is always there; solve says it, too."""
+    no_time = replace(ALONE, time_limit=0.001)
+    assert None not in [row.known for row in trace(SMALL, no_time).rows]
+    assert least_memory(SMALL, no_time, within=Fraction(0)).cap is not None
+
+
 def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     outcome = cli("frontier", save(SMALL), "--within", "0%", "-o", folder, "--json")
