@@ -201,7 +201,7 @@ def stated_layers(
         )
     if placements and target is not None:
         raise BadInput(
-            "expected `placements` or a target: not every placement runs there",
+            "expected `placements` or `target`, not both: not every placement runs there",
             where="target",
             value=target,
         )
