@@ -88,7 +88,9 @@ class LeastMemory(Displayed):
             time_text(time, problem.time_unit)
             for time in (known.value, cap.target, self.best.value)
         )
-        taken = memory_text(cap.enough, problem.memory_unit)
+        taken, held = (
+            memory_text(amount, problem.memory_unit) for amount in (cap.enough, sum(known.peaks))
+        )
         return [
             ("Take", f"{taken} on every device{in_1f1b(self.scale, cap.enough)}"),
             ("Proof", f"{proof}{left}"),
@@ -96,14 +98,14 @@ class LeastMemory(Displayed):
             ("Target", f"{target}, at most {as_given(self.within)} longer than the best"),
             ("Best", f"{best} ({self.curve.objective}) with {of}, {self.best.verdict}"),
             ("For", self.about.get("release", "")),
-            ("Sum of peaks", f"{sum(known.peaks)} within that capacity"),
+            ("Sum of peaks", f"{held} within that capacity"),
             ("Searched", f"{self.wall_s:.1f} s"),
         ]
 
     def tables(self) -> Iterator[Table]:
         """Yield the peak of every device."""
         if self.known is not None:
-            yield table_of(self.records())
+            yield table_of(self.records(), units={"peak": self.curve.problem.memory_unit})
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per device: its peak."""
@@ -121,6 +123,8 @@ class LeastMemory(Displayed):
         return {
             "status": "optimal" if cap is not None and cap.proven else status,
             "objective": self.curve.objective,
+            "time_unit": self.curve.problem.time_unit,
+            "memory_unit": self.curve.problem.memory_unit,
             "within": float(self.within),
             "best": {
                 "memory": self.reference,

@@ -137,6 +137,7 @@ class Assignment(Displayed):
             longest = f"at most {filled} tokens in a microbatch"
         fastest = said(min(self.makespans))
         mean = round(sum(self.makespans) / len(self.makespans))
+        then = "in Python, solve each of `problems`: another schedule may be shorter"
         count = len(parts) // len(self.replicas)
         each = f"{count} {plural(count, 'microbatch', 'es')} each{packed}"
         return [
@@ -148,7 +149,7 @@ class Assignment(Displayed):
             ("Evenness", f"the mean replica takes {said(mean)}, the fastest {fastest}"),
             ("Longest", longest),
             ("Sequences", self._sequences),
-            ("Then", "" if self.asked is None else "solve each of `problems`, in any schedule"),
+            ("Then", "" if self.asked is None else then),
         ]
 
     @property

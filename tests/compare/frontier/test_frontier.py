@@ -363,8 +363,11 @@ def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
     assert cli("check", folder / "problem.json", folder / "schedule.json").code == 0
     written = {path.name for path in folder.glob("[!.]*")}
     assert written == {"problem.json", "schedule.json", "gantt.png", "result.json"}
-    text = cli("frontier", save(SMALL), "--within", "0%")
-    assert f"{smallest} on every device" in text.out
+    assert (result["time_unit"], result["memory_unit"]) == ("", "")
+    in_gib = save(SMALL.document | {"memory_unit": "GiB"}, "gib.json")
+    text = cli("frontier", in_gib, "--within", "0%")
+    assert f"{smallest} GiB on every device" in text.out
+    assert f"Sum of peaks  {result['sum_of_peaks']} GiB within" in text.out
     assert "proven smallest" in text.out
 
 
