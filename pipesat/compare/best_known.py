@@ -7,7 +7,7 @@ builds afterwards, to compare with.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pipesat.check.checker import check
@@ -37,7 +37,7 @@ _CAUSES = {"input": "for inputs", "memory": "for memory", "unforced": "without n
 class Comparison:
     """The rows of one problem, and the answer to it; ``placement`` if there are several.
 
-    ``given`` names the rows of a user's own schedules.
+    ``given`` has a user's own schedules as they are, by the names of their rows.
 
     Raises
     ------
@@ -49,7 +49,7 @@ class Comparison:
     problem: Problem
     result: Result
     rows: tuple[ScheduleRow, ...]
-    given: tuple[str, ...] = ()
+    given: Mapping[str, Schedule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         objective = self.result.objective
@@ -73,6 +73,12 @@ class Comparison:
         if bound is not None and bound.value > 0:
             said += f", at most {at_most(excess(value, bound.value, row.name))} above the optimum"
         return said + self._why(row) if above else said
+
+    def later(self, row: ScheduleRow) -> str:
+        """Say by how much a schedule's own times end later than its order, which is compared."""
+        later = self.given[row.name].makespan - (row.makespan or 0)
+        time = time_text(later, self.problem.time_unit)
+        return f". Its own times end {time} later than its order can" if later > 0 else ""
 
     def _why(self, row: ScheduleRow) -> str:
         """Say which device waits longest beyond what it waits in the best schedule, for what."""
@@ -110,7 +116,7 @@ def comparison_of(
     result = with_given(result, [retime(problem, s, objective, name) for name, s in given.items()])
     rows = with_ratios([*made, *rows_of_own(made, given, problem), solver_row(result)], result)
     placed = tuple(replace(row, placement=placement) for row in rows)
-    return Comparison(placement, problem, result, placed, tuple(given))
+    return Comparison(placement, problem, result, placed, given)
 
 
 def rows_of_own(

@@ -119,7 +119,7 @@ class Comparisons(Displayed):
             else:
                 result = one.result
                 said.append((one.placement, f"{result.taken()}, {result.standing.verdict}"))
-            said += [("Yours", f"{row.name}: {one.above(row)}") for row in one.own]
+            said += [("Yours", f"{row.name}: {one.above(row)}{one.later(row)}") for row in one.own]
         works = {str(one.placement): _work(one.problem) for one in self.comparisons}
         if len({*works.values()}) > 1:
             unit = self.problem.time_unit
