@@ -9,6 +9,7 @@ each with what the shorter ones have proven.
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import chain
 from typing import Literal, TypeAlias
 
 from ortools.sat.python import cp_model
@@ -171,11 +172,15 @@ def _least_step(problem: Problem, schedule: Schedule, n: int) -> int:
 
 
 class StepBounds:
-    """Lower bounds of steps, none of which is below ``floor``: they add up."""
+    """Lower bounds of steps, none of which is below ``floor``: they add up.
+
+    With a pace of n, from any microbatch on some step of j <= n takes at least j / n of it.
+    """
 
     def __init__(self, floor: int = 0) -> None:
         self.floor = floor
         self.known: dict[int, int] = {}
+        self.paces: dict[int, int] = {}
         self._sums = [0]
 
     def learn(self, n: int, value: int) -> None:
@@ -183,13 +188,32 @@ class StepBounds:
         self.known[n] = max(value, self.known.get(n, value))
         self._sums = [0]
 
+    def learn_pace(self, n: int, value: int) -> None:
+        """Take in a bound of a pace of n microbatches."""
+        self.paces[n] = max(value, self.paces.get(n, value))
+
     @property
     def rate(self) -> Fraction:
         """The largest per microbatch: no run goes on at less."""
-        return max((Fraction(value, n) for n, value in self.known.items()), default=Fraction(0))
+        known = chain(self.known.items(), self.paces.items())
+        return max((Fraction(value, n) for n, value in known), default=Fraction(0))
+
+    def pace(self, n: int) -> int:
+        """Return the best bound of a pace: what holds for fewer microbatches holds for more."""
+        known = chain(self.known.items(), self.paces.items())
+        return max((n * value // j for j, value in known if j <= n), default=self.floor)
 
     def of(self, n: int) -> int:
-        """Return the best bound of one: the largest sum of known steps of n together.
+        """Return the best bound of one: paces as long as there is one, then steps."""
+        paced = (
+            min(-(-(n - i) * value // size) + self._of_steps(i) for i in range(size))
+            for size, value in self.paces.items()
+            if size <= n
+        )
+        return max([self._of_steps(n), *paced])
+
+    def _of_steps(self, n: int) -> int:
+        """Return the largest sum of known steps of n together.
 
         Beyond some length, all but the rest is the step that is largest for its length.
         """
@@ -197,7 +221,7 @@ class StepBounds:
             return self.floor if n else 0
         size = max(self.known, key=lambda j: self.known[j] / j)
         if times := max(0, n - _SUMS) // size:
-            return times * self.known[size] + self.of(n - times * size)
+            return times * self.known[size] + self._of_steps(n - times * size)
         for size in range(len(self._sums), n + 1):
             sums = (self._sums[size - j] + value for j, value in self.known.items() if j <= size)
             self._sums.append(max(sums, default=self.floor))

@@ -30,10 +30,11 @@ from pipesat.solver.proof.stretches import Debt, Part, stretch_model
 SOURCE = "CP-SAT on stretches of microbatches"
 _VERY_LONG = 16  # microbatches per device: ends add little, and wait for steps of their length
 _PATIENCE = 2  # stretches of a part in a row without an outcome that end it for this round
-_FINE = 32  # a value is known well enough if the rest makes less than this part of the gap
+_FINE = 64  # known well enough: values that differ by less than a part of the gap over this
 _MOST_BEFORE = 2  # microbatches that a debt is of, per stage
 _LONGER = 1.2  # from one length to the next
-_PARTS: tuple[Part, ...] = ("step", "last", "first")
+_SOME = 8  # devices that are asked about before all, spread over the route
+_PARTS: dict[Part, int] = {"pace": 4, "step": 2, "last": 2, "first": 2}  # parts of what is open
 
 
 class KnownStretches:
@@ -47,6 +48,8 @@ class KnownStretches:
         """Take in a bound."""
         if part == "step":
             self.steps.learn(n, value)
+        elif part == "pace":
+            self.steps.learn_pace(n, value)
         else:
             self.ends[part][n] = max(value, self.ends[part].get(n, value))
 
@@ -54,6 +57,8 @@ class KnownStretches:
         """Return the best bound of a stretch."""
         if part == "step":
             return self.steps.of(n)
+        if part == "pace":
+            return self.steps.pace(n)
         sums = (value + self.steps.of(n - k) for k, value in self.ends[part].items() if k <= n)
         return max(sums, default=self.steps.floor)
 
@@ -82,17 +87,21 @@ class Stretches(InRounds):
         device = problem.stages[self.first].device
         under_way = _most_under_way(problem, self._schedule())
         self.debt = Debt(device, min(under_way, _MOST_BEFORE * len(problem.stages)))
-        half = dict.fromkeys(problem.stages[s].device for s in problem.routes[0].stages)
-        near = frozenset([*half][: -(-len(half) // 2)])
-        self.kept = tuple(dict.fromkeys((self.all, near)))
+        along = dict.fromkeys(problem.stages[s].device for s in problem.routes[0].stages)
+        some = frozenset([*along][:: max(1, len(along) // _SOME)])
+        self.kept = tuple(dict.fromkeys((some, self.all)))
         self.stairs = staircase and all(staircase_applies(problem, d) for d in self.all)
         every = model_times(problem, 0).duration.values()
         self.dynamic = self.stairs and all(min(lengths) > 0 for lengths in every)
         self.known = KnownStretches(-self.debt.most(problem))
+        self.known.learn("step", 1, self.debt.least_step(problem))
         longer = _longer_and_longer(self.microbatches)
-        few = self.kept[-1]
+        few = self.kept[0]
         self.lengths = [*takewhile(lambda n: self._fits(n, few, self._left), longer)]
-        lengths = dict.fromkeys(_PARTS, self.lengths)
+        lengths: dict[Part, list[int]] = dict.fromkeys(_PARTS, self.lengths)
+        lengths["pace"] = [n for n in self.lengths if n >= under_way][1::2]
+        if self.steps_first:  # longer ones say less than paces
+            lengths["step"] = [n for n in self.lengths if n < under_way]
         self.rounds = Rounds(lengths, _PATIENCE, pays=self._pays)
         self._measured: tuple[Schedule, tuple[list[int], int]] | None = None
         self.reach: dict[tuple[Part, int], int] = {}
@@ -108,7 +117,8 @@ class Stretches(InRounds):
             fine = self._fine(part, n, low, high)
             if low >= high or (fine and (part, n) in self.reach) or not self._pays(part, n):
                 return True
-            most = high - 1 if fine else (self._least_that_pays(part, n, low, high) + high) // 2
+            from_here = self._least_that_pays(part, n, low, high)
+            most = high - 1 if fine else from_here + (high - from_here) // _PARTS[part]
             reach = self._ask(part, n, low, most, runner)
             if reach is None:
                 return False
@@ -122,9 +132,10 @@ class Stretches(InRounds):
         """Whether more would follow for the run if the best stretch seen were the best there is.
 
         Or whether what is known is above it, and therefore wrong. The ends of a very long run wait
-        for steps of their length.
+        for a step or pace of their length.
         """
-        if part != "step" and self.steps_first and ("step", n) not in self.rounds.settled:
+        inner = {("step", n), ("pace", n)}
+        if part in self.known.ends and self.steps_first and not inner & self.rounds.settled:
             return False
         low, high = self.known.of(part, n), self._most(part, n)
         known = max(self.incumbent.bound.value, self._hope(part, n, low))
@@ -139,6 +150,7 @@ class Stretches(InRounds):
         """Return the run's bound if a stretch has this value, and other ends that of the best."""
         hoped = KnownStretches(self.known.steps.floor)
         hoped.steps.known = dict(self.known.steps.known)
+        hoped.steps.paces = dict(self.known.steps.paces)
         short = [k for k in self.lengths if k <= max(n, self.debt.before)]
         for end, known in self.known.ends.items():
             ends = known if end == part else {k: self._value_of(end, k) for k in short}
@@ -150,7 +162,7 @@ class Stretches(InRounds):
         """Whether it makes little difference which of two values a stretch has."""
         gap = (self.incumbent.value or 0) - self.incumbent.bound.value
         differs = self._hope(part, n, high) - self._hope(part, n, low)
-        return high - low <= 1 or _FINE * differs <= gap
+        return high - low <= 1 or _FINE * differs <= gap * _PARTS[part]
 
     def _least_that_pays(self, part: Part, n: int, low: int, high: int) -> int:
         """Return about the least value in ``[low, high]`` from which more follows than is known."""
@@ -165,9 +177,10 @@ class Stretches(InRounds):
 
     def _ask(self, part: Part, n: int, least: int, most: int, runner: Runner) -> int | None:
         """Return the value of a stretch of at most ``most``; if there is none, something above."""
+        reach = None
         for devices in self.kept:
             if not self._fits(n, devices, min(self.rounds.limit, self._left)):
-                continue
+                return None
             model = stretch_model(
                 self.problem,
                 self.debt,
@@ -187,6 +200,7 @@ class Stretches(InRounds):
                 seed=self.seed,
                 strong=self.stairs and not self.dynamic,
                 dynamic=self.dynamic,
+                linear=False,
             )
             self.rounds.tried += 1
             if status == cp_model.INFEASIBLE:
@@ -194,11 +208,10 @@ class Stretches(InRounds):
                 bound = Bound(self.known.whole(self.microbatches), SOURCE)
                 self.incumbent.raise_bound(bound, PROOFS, max(self.known.steps.rate, Fraction(0)))
                 return model.beyond
-            if status in FOUND and devices == self.all:
-                return model.variables.times.unit * solver.value(model.value)
-            if status in FOUND:
+            if status not in FOUND:
                 return None
-        return None
+            reach = model.variables.times.unit * solver.value(model.value)
+        return reach
 
     def _fits(self, n: int, devices: frozenset[int], seconds: float) -> bool:
         """Whether a model can be built in the time that it may take."""
@@ -212,6 +225,11 @@ class Stretches(InRounds):
             return at[n] - at[0]
         if part == "last":
             return end - at[-n]
+        if part == "pace":
+            parts = (at[k : k + n + 1] for k in range(len(at) - n))
+            return min(
+                max(n * (x - own[0]) // j for j, x in enumerate(own[1:], 1)) for own in parts
+            )
         return min(later - earlier for earlier, later in zip(at, at[n:], strict=False))
 
     def _known_schedule(self) -> tuple[list[int], int]:

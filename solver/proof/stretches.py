@@ -19,8 +19,8 @@ from pipesat.solver.model.left_out import one_by_one, tail_after, with_microbatc
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Variables, add_variables
 
-Part: TypeAlias = Literal["first", "step", "last"]
-"""The first microbatches, some in the middle, or the last ones."""
+Part: TypeAlias = Literal["first", "step", "last", "pace"]
+"""The first microbatches, some in the middle, the last ones, or a pace (docs/proofs/search.md)."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,22 @@ class Debt:
         """Return what it is at most."""
         return self.before * one_by_one(problem, self.device)
 
+    def least_step(self, problem: Problem) -> int:
+        """Return what a step of one microbatch takes at least."""
+        first = problem.stages[problem.routes[0].stages[0]]
+        slack = problem.devices[first.device].slack
+        alone = problem.stages_on[self.device] == problem.routes[0].stages[:1]
+        if not alone or slack is None or (self.before + 1) * first.held_after_F <= slack:
+            return -self.most(problem)
+        return first.F + first.least_backward_work - first.W * first.may_split
+
 
 @dataclass(frozen=True)
 class StretchModel:
     """All stretches of at most some value; ``beyond`` follows if there are none."""
 
     variables: Variables
-    value: cp_model.LinearExpr
+    value: cp_model.LinearExprT
     beyond: int
 
 
@@ -71,16 +80,24 @@ def stretch_model(
     unit = times.unit
     v = add_variables(cp_model.CpModel(), few, times, longest // unit + 1, devices)
     add_constraints(v, staircase=staircase)
-    starts = [task.start for task in v.tasks["F"][few.routes[0].stages[0]]]
+    entry = [task.start for task in v.tasks["F"][few.routes[0].stages[0]]]
     # one unit more: what has begun before the stretch is not moved into it by leaving out idle time
-    v.cp.add(starts[before] == (before * one // unit + 1 if before else 0))
-    value = -starts[before] - _debt(v, debt, starts[before], before)
-    if part == "last":
-        value += end_of(v, objective)
+    v.cp.add(entry[before] == (before * one // unit + 1 if before else 0))
+    begin = entry[before] + _debt(v, debt, entry[before], before)
+    least, most = -(-least // unit), most // unit
+    value: cp_model.LinearExprT
+    if part == "pace":
+        value = v.cp.new_int_var(least, most, "pace")
+        for j, k in enumerate(range(before + 1, before + n + 1), start=1):
+            step = entry[k] + _debt(v, debt, entry[k], k) - begin
+            v.cp.add(n * step < j * (value + 1))
     else:
-        value += starts[before + n] + _debt(v, debt, starts[before + n], before + n)
-    v.cp.add_linear_constraint(value, -(-least // unit), most // unit)
-    return StretchModel(v, value, (most // unit + 1) * unit)
+        k = before + n
+        last = part == "last"
+        end = end_of(v, objective) if last else entry[k] + _debt(v, debt, entry[k], k)
+        value = end - begin
+        v.cp.add_linear_constraint(value, least, most)
+    return StretchModel(v, value, (most + 1) * unit)
 
 
 def _debt(v: Variables, debt: Debt, now: cp_model.IntVar, k: int) -> cp_model.LinearExpr:

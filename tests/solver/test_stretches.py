@@ -20,7 +20,7 @@ from pipesat.solver.proof.stretches import Debt, Part, stretch_model
 from tests.support.optimum import decided, solved
 from tests.support.problems import chain, problems, vee
 
-PARTS: tuple[Part, ...] = ("step", "last", "first")
+PARTS: tuple[Part, ...] = ("pace", "step", "last", "first")
 FAR = 400
 
 
@@ -50,7 +50,7 @@ def least(
 def test_one_device_by_hand() -> None:
     # one microbatch fits: F 2, B 3, W 5 and then the next one, which finds no debt
     problem = chain(1, 4, F=2, B=3, W=5, cap=1, backward="split")
-    assert [least(problem, part, 1, Debt(0, 2)) for part in PARTS] == [10, 10, 10]
+    assert [least(problem, part, 1, Debt(0, 2)) for part in PARTS] == [10] * 4
     # without a limit all W's may wait, but then they are owed: debts take what a device saves
     free = chain(1, 4, F=2, B=3, W=5, backward="split")
     for n in (1, 2):
@@ -83,6 +83,24 @@ def test_what_follows_from_what_is_known() -> None:
     assert known.of("last", 4) == 11 + 5
 
 
+def test_what_follows_from_a_pace() -> None:
+    """From 2 a step, and 4 a microbatch of every third one or sooner: 4 each, but for the rest."""
+    known = KnownStretches(-FAR)
+    known.learn("step", 1, 2)
+    known.learn("pace", 3, 12)
+    assert [known.of("step", n) for n in (1, 2, 3, 4, 10)] == [2, 4, 8, 12, 36]
+    assert [known.of("pace", n) for n in (2, 3, 4)] == [4, 12, 16]
+    known.learn("pace", 3, 11)  # worse: nothing is unlearnt
+    known.learn("last", 1, 5)
+    assert known.whole(11) == 36 + 5
+    assert known.steps.rate == 4
+
+
+def test_a_stretch_that_is_fast_all_along_takes_longer_than_one_that_is_fast_in_sum() -> None:
+    problem = chain(3, 32, F=2, B=3, W=2, cap=5, held=(2, 1), backward="split")
+    assert [least(problem, part, 3, Debt(0, 2)) for part in ("step", "pace")] == [24, 25]
+
+
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(problems(), st.data())
@@ -97,6 +115,7 @@ def test_no_sum_of_pieces_is_above_the_optimum(problem: Problem, data: st.DataOb
     for part in PARTS:
         for n in range(1, data.draw(st.integers(2, problem.routes[0].microbatches + 1))):
             known.learn(part, n, least(problem, part, n, debt, objective, kept))
+    known.learn("step", 1, debt.least_step(problem))
     best = decided(problem, objective)
     assert known.whole(problem.routes[0].microbatches) <= best
 
@@ -128,6 +147,9 @@ def test_what_is_proven_holds_for_every_schedule(problem: Problem, objective: Ob
             assert search.known.of("step", n) <= min(steps)
             assert search.known.of("first", n) <= at[n] - at[0]
             assert search.known.of("last", n) <= end - at[-n]
+            for k in range(len(at) - n):
+                shares = (n * (at[k + j] - at[k]) // j for j in range(1, n + 1))
+                assert search.known.of("pace", n) <= max(shares)
 
 
 def test_only_what_may_raise_the_bound_is_asked() -> None:
