@@ -25,11 +25,11 @@ from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import click
 
-from pipesat.core.arguments import Wanted, annotated_as, entries_of, wanted_of
+from pipesat.core.arguments import Wanted, entries_of, wanted_of
 from pipesat.core.errors import BadInput
 from pipesat.core.names import hint, named, spelled
 
@@ -215,13 +215,6 @@ class AnnotatedValue(click.ParamType):  # type: ignore[type-arg]
             several = "" if each is None else ", or several, separated by commas"
             raise BadInput(f"expected {text}{several}", where=where, value=value)
         return found if each is not None else found[0]
-
-
-def value_of(alias: Any) -> AnnotatedValue:
-    """Return the type of an option that no function declares, of an alias of core/settings.py."""
-    wanted = annotated_as({}, *get_args(alias))
-    assert wanted is not None  # noqa: S101
-    return AnnotatedValue(wanted)
 
 
 def _read(text: str, wanted: Wanted) -> Any:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, NamedTuple, TypeAlias
 
-from pipesat.core.amounts import Number, exactly, rounded, rounded_down, rounded_up
+from pipesat.core.amounts import Number, exactly, rounded, rounded_up
 from pipesat.core.errors import Contradiction
 
 Status: TypeAlias = Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -381,17 +381,6 @@ def at_most(share: Number | None, digits: int = 2) -> str:
     return f"{rounded_up(100 * exactly(share), digits) if share else 0} %"
 
 
-def at_least(share: Number | None, digits: int = 2) -> str:
-    """Show a share that is a lower limit as a percentage, rounded down; as :func:`at_most`.
-
-    A limit so small that nothing is left of it says so: ``<0.01 %``.
-    """
-    if share is None:
-        return "-"
-    text = rounded_down(100 * exactly(share), digits)
-    return f"{text if float(text) else _less_than(share, digits)} %"
-
-
 def percent(
     share: Number | None, digits: int = 2, *, unknown: str = "-", sign: bool = False
 ) -> str:
@@ -408,9 +397,6 @@ def percent(
         return unknown
     side = "-" if share < 0 else "+" if sign and share else ""
     text = rounded(abs(100 * exactly(share)), digits, apart=100)
-    return f"{side}{text if float(text) else _less_than(share, digits)} %"
-
-
-def _less_than(share: Number, digits: int) -> str:
-    """Show what would be rounded to 0."""
-    return f"<{10.0**-digits:.{digits}f}" if share else "0"
+    if not float(text):
+        text = f"<{10.0**-digits:.{digits}f}" if share else "0"
+    return f"{side}{text} %"

@@ -35,7 +35,6 @@ from pipesat.core.settings import MOST_SECONDS, Placement, Target
 from pipesat.core.strict_json import MOST_DEVICES, Amount, Count, StrictModel, read_text
 from pipesat.problem.problem import Problem
 
-FORMAT: Final = "pipesat.sweep/1"
 LARGEST_FILE: Final = 16 << 20
 _MOST_SEED: Final = 2**31 - 1
 
