@@ -11,18 +11,19 @@ close most of what is left to whole numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import count
 from math import ceil, inf, lcm
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
-_PARAMETERS = "use_dual_simplex: true use_preprocessing: false change_status_to_imprecise: false"
+_PARAMETERS = "use_dual_simplex: true change_status_to_imprecise: false use_preprocessing: "
 _NODES = 23  # per programme
 _MADE = count()  # nodes, so that equal ones keep their order
 _TRIED = 4  # variables to split, for the best of them
+_NOTHING = Fraction(0)
 _WHOLE = 1e-6
 _SIMPLE = 1000  # largest denominator of simple multipliers
 _PRICE = 1e6  # of breaking a row, as a multiple of the largest cost
@@ -139,27 +140,28 @@ class _Relaxation:
     """The linear relaxation of a programme; a row may be broken, at a price."""
 
     def __init__(self, programme: Programme) -> None:
-        from ortools.linear_solver import pywraplp  # costs time that other commands need not spend
+        from ortools.linear_solver import linear_solver_pb2, pywraplp  # others need not load them
 
         self.programme, self.solver = programme, pywraplp.Solver.CreateSolver("GLOP")
-        self.solver.SetSolverSpecificParametersAsString(_PARAMETERS)
-        self.objective, far = self.solver.Objective(), self.solver.infinity()
-        self.objective.SetMinimization()
-        self.variables = [self.solver.NumVar(0, most, "") for most in programme.most]
-        unit = max(programme.costs, default=1) or 1
-        for variable, cost in zip(self.variables, programme.costs, strict=True):
-            self.objective.SetCoefficient(variable, cost / unit)
-        self.rows, self.scales = [], []
-        for row in programme.rows:
-            scale = max(map(abs, row.coefficients.values()))
-            made = self.solver.Constraint(row.least / scale, far)
-            for number, value in row.coefficients.items():
-                made.SetCoefficient(self.variables[number], value / scale)
-            broken = self.solver.NumVar(0, far, "")
-            made.SetCoefficient(broken, 1)
-            self.objective.SetCoefficient(broken, _PRICE)
-            self.rows.append(made)
+        once = programme.splits == []  # what is solved again begins where it was
+        self.solver.SetSolverSpecificParametersAsString(f"{_PARAMETERS}{once:d}")
+        model, far = linear_solver_pb2.MPModelProto(), self.solver.infinity()
+        unit, self.scales = max(programme.costs, default=1) or 1, list[float]()
+        for most, cost in zip(programme.most, programme.costs, strict=True):
+            model.variable.add(lower_bound=0, upper_bound=most, objective_coefficient=cost / unit)
+        for broken, (coefficients, least) in enumerate(programme.rows, len(programme.most)):
+            scale = max(map(abs, coefficients.values()))
+            model.constraint.add(
+                lower_bound=least / scale,
+                upper_bound=far,
+                var_index=[*coefficients, broken],
+                coefficient=[*(value / scale for value in coefficients.values()), 1.0],
+            )
+            model.variable.add(lower_bound=0, upper_bound=far, objective_coefficient=_PRICE)
             self.scales.append(unit / scale)
+        self.solver.LoadModelFromProto(model)
+        self.objective, self.rows = self.solver.Objective(), self.solver.constraints()
+        self.variables = self.solver.variables()[: len(programme.most)]
 
     def least(self, lows: Sequence[int], highs: Sequence[int]) -> _Node:
         """Solve it with each variable between two limits."""
@@ -177,7 +179,7 @@ class _Relaxation:
 
     def exact(self, node: _Node) -> Fraction:
         """Return the bound that multipliers prove."""
-        duals = [max(Fraction(0), Fraction(dual)) for dual in node.duals]
+        duals = [Fraction(dual) if dual > 0 else _NOTHING for dual in node.duals]
         unit = lcm(*(dual.denominator for dual in duals))
         reduced = [cost * unit for cost in self.programme.costs]
         total = 0
@@ -210,11 +212,15 @@ class _Relaxation:
         return self.least(node.lows, highs), self.least(lows, node.highs)
 
 
+_Open: TypeAlias = tuple[int, int, tuple[_Relaxation, _Node] | None, Iterator[Programme] | None]
+"""A bound, a number, and how to split what costs no less: in halves, or else into cases."""
+
+
 class Branching:
     """The least of the costs of some programmes, bounded ever better by branching."""
 
     def __init__(self, programmes: Iterable[Programme] = ()) -> None:
-        self._open = list[tuple[int, int, _Node, _Relaxation | None]]()
+        self._open = list[_Open]()
         self._add_all(0, programmes)
 
     @property
@@ -224,8 +230,9 @@ class Branching:
 
     def _add(self, known: int, relaxation: _Relaxation, node: _Node) -> None:
         value, programme = max(known, relaxation.proven(node)), relaxation.programme
-        final = programme.splits == [] and programme.cases is None  # some MiB that are let go
-        heappush(self._open, (value, next(_MADE), node, None if final else relaxation))
+        halves = None if programme.splits == [] else (relaxation, node)  # some MiB that are let go
+        cases = programme.cases and iter(programme.cases())
+        heappush(self._open, (value, next(_MADE), halves, cases))
 
     def _add_all(self, known: int, programmes: Iterable[Programme]) -> None:
         for programme in programmes:
@@ -238,18 +245,24 @@ class Branching:
             heappush(self._open, entry)
 
     def split(self) -> int:
-        """Split what is least; return how many nodes that made."""
-        (known, _, node, relaxation), before = self._open[0], len(self._open)
-        halves = relaxation and relaxation.halves(node)
-        cases = relaxation and relaxation.programme.cases
-        if not (relaxation and (halves or cases)):
-            return 0
-        heappop(self._open)
-        for child in halves or ():
-            self._add(known, relaxation, child)
-        if not halves and cases:
-            self._add_all(known, cases())
-        return 1 + len(self._open) - before
+        """Split what is least, or add its next case; return how many nodes that made.
+
+        What has cases stays until all of them are there: none of them comes before it.
+        """
+        (known, _, whole, cases), before = self._open[0], len(self._open)
+        if halves := whole and whole[0].halves(whole[1]):
+            heappop(self._open)
+            for child in halves:
+                self._add(known, whole[0], child)
+            return 1 + len(self._open) - before
+        case = next(cases, None) if cases else None
+        if case is not None:
+            self._add_all(known, [case])
+            return 1
+        if cases and before > 1:
+            heappop(self._open)
+            return self.split()
+        return 0
 
     def raise_beyond(self, value: float, most: int) -> None:
         """Split at most so often, until the bound is above a value."""

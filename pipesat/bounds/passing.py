@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from typing import NamedTuple, TypeAlias
 
 from pipesat.bounds.counting import Programme, WeightedSum
@@ -27,6 +27,8 @@ from pipesat.schedule.schedule import Objective
 _MOST_COUNTS = 1000  # ops of a microbatch times classes and variants: about a second
 _MOST_OF_TWO = 2000  # the same, times the ways in which two may stand to each other
 
+_MOST_BESIDE = 2  # of the next class beside two that pass
+
 _OTHERS = -1
 
 
@@ -39,6 +41,8 @@ class _Kind(NamedTuple):
 
 _Part: TypeAlias = tuple[int, bool]
 """An op, or what is left of a backward (its W)."""
+_Apart: TypeAlias = Mapping[tuple[int, int], int]
+"""By two that pass, the first stage on which the one is back before the other comes."""
 _Known: TypeAlias = dict[tuple[int, _Part, _Kind], list[int]]
 """Per event of a device, part and kind: variables of how many have started it, by variant."""
 
@@ -129,30 +133,66 @@ class _Passing:
         for apart in range(self.turn + 1):
             made = self._programme({(0, 1): apart}, absolute=absolute)
             if self.in_turn and not self.problem.has_modes:
-                made.cases = partial(self._with_a_third, apart, absolute=absolute)
+                made.cases = partial(self._cases, 0, 0, {(0, 1): apart}, absolute=absolute)
             yield made
 
-    def _with_a_third(self, apart: int, *, absolute: bool) -> Iterator[Programme]:
-        """Yield those with the first of another class before both, or its last after both.
+    def _cases(
+        self, left: int, right: int, apart: _Apart, *, absolute: bool
+    ) -> Iterator[Programme]:
+        """Yield those with one more of the class with the next longest way beside two.
 
-        Otherwise all of that class are between them.
+        So many are ``left`` and ``right`` of the two. Of the others the first is before the two; or
+        none is, and the last is after; or all are between.
         """
         of = max(sorted({*self.passes} - {self.ones[0][0]}), key=lambda x: self.passes[x].length)
-        parts = self.problem, self.alone, self.passes
-        first = _Passing(*parts, [(of, 0), *self.ones])
-        last = _Passing(*parts, [*self.ones, (of, self.others[of] - 1)])
-        for one in range(self.turn + 1):
-            for two in range(min(one, apart) + 1):
-                yield first._programme({(0, 1): one, (1, 2): apart, (0, 2): two}, absolute=absolute)
-                yield last._programme({(0, 1): apart, (1, 2): one, (0, 2): two}, absolute=absolute)
-        between = self._programme({(0, 1): apart}, absolute=absolute)
-        before, after = (x[of] for x in self.before)
-        between.at_least({after: 1, before: -1}, self.others[of])
+        for some, last in ((left + 1, 0), (left, right + 1))[right > 0 :]:
+            others, new = self.others[of] - some - last, left + 2 * (last > 0)
+            made = self._with(of, some, last)
+            for known in made._ways_to_stand(apart, new):
+                found = made._programme(known, absolute=absolute)
+                if last:
+                    found.equals({made.before[some][of]: 1}, 0)
+                if others and some + last < _MOST_BESIDE:
+                    found.cases = partial(self._cases, some, last, known, absolute=absolute)
+                yield found
+        made = self._with(of, left, right)
+        between = made._programme(apart, absolute=absolute)
+        first, second = (before[of] for before in made.before[left : left + 2])
+        between.at_least({second: 1, first: -1}, self.others[of] - left - right)
         yield between
 
-    def _events(
-        self, ops: Sequence[int], apart: Mapping[tuple[int, int], int]
-    ) -> list[tuple[int, int]]:
+    def _with(self, of: int, left: int, right: int) -> _Passing:
+        """The two with the first and the last of a class beside them."""
+        before = self.others[of] - left - right
+        ones = [*[(of, 0)] * left, *self.ones, *[(of, before)] * right]
+        return _Passing(self.problem, self.alone, self.passes, ones)
+
+    def _ways_to_stand(self, apart: _Apart, new: int) -> Iterator[_Apart]:
+        """Yield in which ways a new one may stand to the others, as far as memory admits.
+
+        Who is back before the next comes is back before any later one.
+        """
+        count = len(self.ones)
+        known = {(i + (i >= new), j + (j >= new)): stage for (i, j), stage in apart.items()}
+        pairs = [(min(one, new), max(one, new)) for one in range(count) if one != new]
+        for stages in product(range(self.turn + 1), repeat=len(pairs)):
+            found = known | dict(zip(pairs, stages, strict=True))
+            three = combinations(range(count), 3)
+            if all(found[i, k] <= min(found[i, j], found[j, k]) for i, j, k in three):
+                if self._fits(found):
+                    yield found
+
+    def _fits(self, apart: _Apart) -> bool:
+        """Whether those that are away from a device fit beside the last one while its F runs."""
+        for at, stage in enumerate(self.stages[: self.turn]):
+            slack = self.problem.devices[self.problem.stages[stage].device].slack
+            held = [min(x.rest for x in self.variants[stage, of]) for of, _ in self.ones]
+            for last, own in enumerate(held) if slack is not None else ():
+                if own + sum(held[one] for one in range(last) if apart[one, last] > at) > slack:
+                    return False
+        return True
+
+    def _events(self, ops: Sequence[int], apart: _Apart) -> list[tuple[int, int]]:
         """Ops of those that pass on a device, in its row."""
         if not apart:
             return [(0, op) for op in ops]
@@ -164,12 +204,8 @@ class _Passing:
             found.append((one, forward))
         return [*found, *((one, back) for one in range(returned, len(self.ones)))]
 
-    def _programme(self, apart: Mapping[tuple[int, int], int], *, absolute: bool) -> Programme:
-        """Write all rows; ``absolute`` if every device's work ends within what is asked for.
-
-        ``apart`` has, for two of those that pass, the first stage on which the one is back before
-        the other comes.
-        """
+    def _programme(self, apart: _Apart, *, absolute: bool) -> Programme:
+        """Write all rows; ``absolute`` if every device's work ends within what is asked for."""
         splits = list[int]()
         self.programme = Programme(splits=splits)
         variable, horizon = self.programme.variable, self._horizon
@@ -287,7 +323,8 @@ class _Passing:
 
     def _grow(self, fewer: Sequence[int], more: Sequence[int]) -> None:
         for one, other in zip(fewer, more, strict=False):
-            self.programme.at_least(WeightedSum({other: 1}) - {one: 1}, 0)
+            if one != other:
+                self.programme.at_least({other: 1, one: -1}, 0)
 
     def _work(self, known: _Known, at: int, parts: Iterable[_Part]) -> WeightedSum:
         """All work that a device has done at an event."""
