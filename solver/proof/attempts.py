@@ -117,10 +117,6 @@ class Attempts:
             if attempt.share != 1.0 and not proven:
                 self._queue.appendleft(attempt)  # it may prove the next share as well
 
-    def only(self, *attempts: Attempt) -> None:
-        """Replace what is queued."""
-        self._queue = deque(attempts)
-
     def _refill(self) -> None:
         """Queue the whole model and larger relaxations, with more time than before."""
         self._limit *= _MORE_TIME

@@ -107,13 +107,14 @@ def test_the_proof_search_ends_with_a_proof(problem: Problem) -> None:
     assert incumbent.value == incumbent.bound.value == optimum(document(problem))
 
 
-def test_a_share_of_the_gap_is_proven_at_a_time() -> None:
+def test_a_share_of_the_gap_is_proven_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = Attempt(frozenset({0}), 0.5, 60.0)
+    monkeypatch.setattr("pipesat.solver.proof.attempts._first", lambda _: half)
     problem = chain(2, 2, F=2, B=3, W=5, comm=1, cap=1, backward="split")  # optimum: see above
     incumbent = Incumbent(problem, "makespan", Clock(60))
     incumbent.offer_timed(list_scheduling(problem))
     proofs = ProofSearch(problem, incumbent, seed=0)
     runner = Runner(incumbent.clock)
-    proofs.relaxations.queue.only(Attempt(frozenset({0}), 0.5, 60.0))
     proofs.step(runner)
     assert incumbent.value == 34
     assert incumbent.bound == Bound(18, "CP-SAT on device 0 alone")  # nothing within 17 = 34 / 2
