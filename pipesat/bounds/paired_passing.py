@@ -8,7 +8,7 @@ long as its items. docs/proofs/bounds.md derives the rows ("Some that pass, with
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 
@@ -23,7 +23,7 @@ from pipesat.problem.ops import KINDS, Kind
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Objective
 
-_MOST_VARIABLES = 20_000, 4_000  # for one, and for two: about a second and a half
+_MOST_VARIABLES = 10_000, 4_000  # for the first, and for the last and branching: a second
 _OWN = -1  # the class of the one that passes
 
 _Rows = Mapping[tuple[RunGroup, Kind], WeightedSum]
@@ -77,11 +77,35 @@ class _PairedPassing:
                 found[device] = PairedDevice(self.problem, device, alike=False, runs=runs)
         return found
 
+    @cached_property
+    def items(self) -> dict[int, dict[Item, int]]:
+        """By device, its items and their times; of ops that take as long in several modes, one."""
+        found = {}
+        for device, home in self.homes.items():
+            first = {one: alike[0] for alike in self._alike(home) for one in alike}
+            place = {one: number for number, one in enumerate(first)}
+            found[device] = {
+                tuple(sorted((first[one] for one in item), key=place.__getitem__)): time
+                for item, time in home.items.items()
+            }
+        return found
+
+    def _alike(self, home: PairedDevice) -> list[list[tuple[RunGroup, Kind]]]:
+        """Ops of a stage, class and kind that take equally long, each in its mode."""
+        found: dict[object, list[tuple[RunGroup, Kind]]] = {}
+        for item in home.items:
+            if len(item) == 1:
+                ((group, kind),) = item
+                time = getattr(group.data, kind)
+                key = group.stage, group.of_class, kind, time, group.stated
+                found.setdefault(key, []).append((group, kind))
+        return list(found.values())
+
     @property
     def size(self) -> int:
         """About the number of the programme's variables."""
         return sum(
-            len(home.items) * (2 * len(self._on(device)) + 1) for device, home in self.homes.items()
+            len(items) * (2 * len(self._on(device)) + 1) for device, items in self.items.items()
         )
 
     @property
@@ -155,7 +179,7 @@ class _PairedPassing:
 
     def _device(self, home: PairedDevice, ops: Sequence[int], *, ends: bool) -> None:
         """Rows of a device: its ``ops`` of the one that passes, and the parts between them."""
-        at_least, times = self.programme.at_least, home.items
+        at_least, times = self.programme.at_least, self.items[home.device]
         phases = list[dict[Item, int]]()  # parts and, between two of them, the item of an op
         for number in range(2 * len(ops) + 1):
             phases.append(
@@ -165,7 +189,11 @@ class _PairedPassing:
                     if self._may_run(item, number, ops)
                 }
             )
-        done = [self._done(home, phases[:number]) for number in range(len(phases) + 1)]
+        run = [self._counted(home, phase) for phase in phases]
+        done = [
+            {member: _sum(one[member] for one in run[:number]) for member in run[0]}
+            for number in range(len(phases) + 1)
+        ]
         lengths = [WeightedSum((x, times[item]) for item, x in one.items()) for one in phases]
         for at, op in enumerate(ops):
             self.length[op] = lengths[2 * at + 1]
@@ -177,7 +205,8 @@ class _PairedPassing:
             now = done[2 * at + 1]
             self.at[op] = now, done[2 * at + 2]
             self._keep_order(home, op, now)
-            self._fit(home, phases[2 * at + 1], now)
+            if all(times[item] for item in phases[2 * at + 1]):
+                self._fit(home, run[2 * at + 1], now)
         start = [self.start[op] for op in ops]
         least = self._ways(home)
         at_least({start[0]: 1}, _least(least, "begin"))
@@ -206,13 +235,17 @@ class _PairedPassing:
         place = self.route.stages.index(stage)
         return (place if kind == "F" else 2 * self.turn - 1 - place), kind
 
-    def _done(self, home: PairedDevice, phases: Sequence[Mapping[Item, int]]) -> _Rows:
-        """How many of each op have run in some phases."""
+    def _counted(self, home: PairedDevice, phase: Mapping[Item, int]) -> _Rows:
+        """How many of each op run in a phase; its items have one of several of equal times."""
         found = {(group, kind): WeightedSum() for group in home.groups for kind in KINDS}
-        for phase in phases:
-            for item, x in phase.items():
-                for member in item:
-                    found[member] += {x: 1}
+        for item, x in phase.items():
+            for member in item:
+                found[member] += {x: 1}
+        for alike in self._alike(home):
+            if len(alike) > 1 and (total := found[alike[0]]):
+                for group, kind in alike:
+                    found[group, kind] = WeightedSum({self.programme.variable(0, group.ops): 1})
+                self.programme.equals(_sum(found[one] for one in alike) - total, 0)
         return found
 
     def _run_every_op(
@@ -253,7 +286,7 @@ class _PairedPassing:
         self, home: PairedDevice, done: _Rows, stage: int, of: int, *kinds: Kind
     ) -> WeightedSum:
         groups = [g for g in home.groups if (g.stage, g.of_class) == (stage, of)]
-        return sum((done[g, kind] for g in groups for kind in kinds), WeightedSum())
+        return _sum(done[group, kind] for group in groups for kind in kinds)
 
     def _keep_order(self, home: PairedDevice, op: int, now: _Rows) -> None:
         """As many come before the one that passes at all its ops, where the order says so."""
@@ -264,24 +297,27 @@ class _PairedPassing:
                 row = self._sum(home, now, self.stages[op], of, *kinds)
                 self.programme.equals(row - {before: 1}, 0)
 
-    def _fit(self, home: PairedDevice, phase: Mapping[Item, int], now: _Rows) -> None:
-        """What is held while an item runs fits, if it surely takes time."""
+    def _fit(self, home: PairedDevice, run: _Rows, now: _Rows) -> None:
+        """What is held while an item runs, which takes time, fits."""
         slack = self.problem.devices[home.device].slack
-        if slack is None or not all(home.items[item] for item in phase):
+        if slack is None:
             return
         held = WeightedSum()
         for group in home.groups:
             rest, w = left(group.data), group.data.held_after_B
             held += (now[group, "F"] - now[group, "B"] - now[group, "BW"]) * rest
             held += (now[group, "B"] - now[group, "W"]) * w
-        for item, x in phase.items():
-            for group, kind in item:
-                data, w = group.data, group.data.held_after_B
-                a, rest, more = data.held_after_F, left(data), data.held_in_backward
-                most = {"F": a, "B": max(a, w, more) - rest, "BW": max(a, more) - rest, "W": 0}
-                held += {x: most[kind]}
+        for (group, kind), row in run.items():
+            data, w = group.data, group.data.held_after_B
+            a, rest, more = data.held_after_F, left(data), data.held_in_backward
+            most = {"F": a, "B": max(a, w, more) - rest, "BW": max(a, more) - rest, "W": 0}
+            held += row * most[kind]
         self.programme.at_most(held, slack)
 
 
 def _least(ways: Sequence[Crossing], name: str) -> int:
     return min(int(getattr(way, name)) for way in ways)
+
+
+def _sum(rows: Iterable[WeightedSum]) -> WeightedSum:
+    return sum(rows, WeightedSum())
