@@ -27,7 +27,7 @@ from pipesat.schedule.schedule import Objective
 _MOST_COUNTS = 1000  # ops of a microbatch times classes and variants: about a second
 _MOST_OF_TWO = 2000  # the same, times the ways in which two may stand to each other
 
-_MOST_BESIDE = 2  # of the next class beside two that pass
+_MOST_BESIDE = 4  # of the next class beside two that pass
 
 _OTHERS = -1
 
@@ -41,8 +41,8 @@ class _Kind(NamedTuple):
 
 _Part: TypeAlias = tuple[int, bool]
 """An op, or what is left of a backward (its W)."""
-_Apart: TypeAlias = Mapping[tuple[int, int], int]
-"""By two that pass, the first stage on which the one is back before the other comes."""
+_Apart: TypeAlias = Mapping[tuple[int, int], range]
+"""By two that pass, what may be the first stage on which the one is back before the other comes."""
 _Known: TypeAlias = dict[tuple[int, _Part, _Kind], list[int]]
 """Per event of a device, part and kind: variables of how many have started it, by variant."""
 
@@ -130,79 +130,115 @@ class _Passing:
         if len(self.ones) == 1:
             yield self._programme({}, absolute=absolute)
             return
-        for apart in range(self.turn + 1):
-            made = self._programme({(0, 1): apart}, absolute=absolute)
+        for stage in range(self.turn + 1):
+            apart = {(0, 1): range(stage, stage + 1)}
+            made = self._programme(apart, absolute=absolute)
             if self.in_turn and not self.problem.has_modes:
-                made.cases = partial(self._cases, 0, 0, {(0, 1): apart}, absolute=absolute)
+                made.cases = partial(self._cases, 0, 0, apart, absolute=absolute)
             yield made
 
     def _cases(
         self, left: int, right: int, apart: _Apart, *, absolute: bool
     ) -> Iterator[Programme]:
-        """Yield those with one more of the class with the next longest way beside two.
+        """Yield those in which more is known of two with so many of the next class beside them.
 
-        So many are ``left`` and ``right`` of the two. Of the others the first is before the two; or
-        none is, and the last is after; or all are between.
+        How all stand on one more stage; or else where one more of that class is: of the others the
+        first is before the two; or none is, and the last is after; or all are between.
         """
-        of = max(sorted({*self.passes} - {self.ones[0][0]}), key=lambda x: self.passes[x].length)
+        if any(len(stages) > 1 for stages in apart.values()):
+            yield from self._on_one_more_stage(left, right, apart, absolute=absolute)
+            return
         for some, last in ((left + 1, 0), (left, right + 1))[right > 0 :]:
-            others, new = self.others[of] - some - last, left + 2 * (last > 0)
-            made = self._with(of, some, last)
-            for known in made._ways_to_stand(apart, new):
-                found = made._programme(known, absolute=absolute)
-                if last:
-                    found.equals({made.before[some][of]: 1}, 0)
-                if others and some + last < _MOST_BESIDE:
-                    found.cases = partial(self._cases, some, last, known, absolute=absolute)
-                yield found
-        made = self._with(of, left, right)
+            new, every = left + 2 * (last > 0), range(len(self.ones) + some + last)
+            known = {(i + (i >= new), j + (j >= new)): stages for (i, j), stages in apart.items()}
+            for one in every:
+                if one != new:
+                    known[min(one, new), max(one, new)] = range(self.turn + 1)
+            yield from self._on_one_more_stage(some, last, known, absolute=absolute)
+        of, made = self._with(left, right)
         between = made._programme(apart, absolute=absolute)
         first, second = (before[of] for before in made.before[left : left + 2])
-        between.at_least({second: 1, first: -1}, self.others[of] - left - right)
+        between.at_least({second: 1, first: -1}, made.others[of])
         yield between
 
-    def _with(self, of: int, left: int, right: int) -> _Passing:
-        """The two with the first and the last of a class beside them."""
-        before = self.others[of] - left - right
-        ones = [*[(of, 0)] * left, *self.ones, *[(of, before)] * right]
-        return _Passing(self.problem, self.alone, self.passes, ones)
+    def _with(self, left: int, right: int) -> tuple[int, _Passing]:
+        """The class with the next longest way, and the two with its first and last beside them."""
+        of = max(sorted({*self.passes} - {self.ones[0][0]}), key=lambda x: self.passes[x].length)
+        last = of, self.others[of] - left - right
+        ones = [*[(of, 0)] * left, *self.ones, *[last] * right]
+        return of, _Passing(self.problem, self.alone, self.passes, ones)
 
-    def _ways_to_stand(self, apart: _Apart, new: int) -> Iterator[_Apart]:
-        """Yield in which ways a new one may stand to the others, as far as memory admits.
+    def _on_one_more_stage(
+        self, left: int, right: int, apart: _Apart, *, absolute: bool
+    ) -> Iterator[Programme]:
+        """Yield one for each way to stand to each other on the first stage of which some are open.
+
+        As far as memory admits.
+        """
+        of, made = self._with(left, right)
+        at = min(stages[0] for stages in apart.values() if len(stages) > 1)
+        pairs = [two for two, stages in apart.items() if stages[0] == at < stages[-1]]
+        for back in product((True, False), repeat=len(pairs)):
+            now = {
+                two: range(at, at + 1) if there else range(at + 1, apart[two][-1] + 1)
+                for two, there in zip(pairs, back, strict=True)
+            }
+            if (known := made._tightened({**apart, **now})) is None:
+                continue
+            found = made._programme(known, absolute=absolute)
+            if right:
+                found.equals({made.before[left][of]: 1}, 0)
+            is_open = any(len(stages) > 1 for stages in known.values())
+            if is_open or (made.others[of] and left + right < _MOST_BESIDE):
+                found.cases = partial(self._cases, left, right, known, absolute=absolute)
+            yield found
+
+    def _tightened(self, apart: _Apart) -> _Apart | None:
+        """What follows of how all stand to each other, ``None`` if memory does not admit it.
 
         Who is back before the next comes is back before any later one.
         """
-        count = len(self.ones)
-        known = {(i + (i >= new), j + (j >= new)): stage for (i, j), stage in apart.items()}
-        pairs = [(min(one, new), max(one, new)) for one in range(count) if one != new]
-        for stages in product(range(self.turn + 1), repeat=len(pairs)):
-            found = known | dict(zip(pairs, stages, strict=True))
-            three = combinations(range(count), 3)
-            if all(found[i, k] <= min(found[i, j], found[j, k]) for i, j, k in three):
-                if self._fits(found):
-                    yield found
-
-    def _fits(self, apart: _Apart) -> bool:
-        """Whether those that are away from a device fit beside the last one while its F runs."""
+        known, before = dict(apart), dict[tuple[int, int], range]()
+        while before != known:
+            before = dict(known)
+            for i, j, k in combinations(range(len(self.ones)), 3):
+                least, most = known[i, k][0], min(known[x][-1] for x in ((i, k), (i, j), (j, k)))
+                known[i, k] = range(least, most + 1)
+                for one in ((i, j), (j, k)):
+                    known[one] = range(max(least, known[one][0]), known[one][-1] + 1)
+                if not all((known[i, k], known[i, j], known[j, k])):
+                    return None
         for at, stage in enumerate(self.stages[: self.turn]):
             slack = self.problem.devices[self.problem.stages[stage].device].slack
             held = [min(x.rest for x in self.variants[stage, of]) for of, _ in self.ones]
-            for last, own in enumerate(held) if slack is not None else ():
-                if own + sum(held[one] for one in range(last) if apart[one, last] > at) > slack:
-                    return False
-        return True
+            for last, own in enumerate(held):
+                away = sum(held[one] for one in range(last) if known[one, last][0] > at)
+                if slack is not None and own + away > slack:
+                    return None
+        return known
 
     def _events(self, ops: Sequence[int], apart: _Apart) -> list[tuple[int, int]]:
-        """Ops of those that pass on a device, in its row."""
+        """Ops of those that pass on a device, in its row.
+
+        Of two that stand to each other in a way that is open, an op of one beside the two long ones
+        is left out.
+        """
         if not apart:
             return [(0, op) for op in ops]
         (forward, back), found, returned = ops, list[tuple[int, int]](), 0
+        long = max(self.passes[of].length for of, _ in self.ones)
         for one in range(len(self.ones)):
-            while returned < one and forward >= apart[returned, one]:
+            while returned < one and forward >= apart[returned, one][-1]:
                 found.append((returned, back))
                 returned += 1
             found.append((one, forward))
-        return [*found, *((one, back) for one in range(returned, len(self.ones)))]
+        found += [(one, back) for one in range(returned, len(self.ones))]
+        left_out = {
+            (two, forward) if self.passes[self.ones[two][0]].length < long else (one, back)
+            for (one, two), stages in apart.items()
+            if stages[0] <= forward < stages[-1]
+        }
+        return [event for event in found if event not in left_out]
 
     def _programme(self, apart: _Apart, *, absolute: bool) -> Programme:
         """Write all rows; ``absolute`` if every device's work ends within what is asked for."""
@@ -293,8 +329,9 @@ class _Passing:
             for kind, number in self.kinds.items():
                 for op, rest in parts:
                     run = self.run[self.stages[op], kind]
-                    begun = kind.one == _OTHERS or (kind.one, op) in events[:at]
-                    new = rest or kind.one == _OTHERS
+                    loose = kind.one == _OTHERS or (kind.one, op) not in events
+                    begun = loose or (kind.one, op) in events[:at]
+                    new = rest or loose
                     found = [self.programme.variable(0, number) for _ in run] if new else run
                     known[at, (op, rest), kind] = found if begun else []
                     if at:
