@@ -2,7 +2,7 @@
 
 As :mod:`pipesat.bounds.passing`, with the items of :mod:`pipesat.bounds.paired_device`: the ops of
 a long microbatch, alone or in a pair, cut the time of each device into parts, and each part is as
-long as its items. docs/proofs/bounds.md derives the rows ("Some that pass, with pairs").
+long as its items. docs/proofs/bounds.md derives the rows (*With pairs*, of those that pass).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pipesat.bounds.own_ways import pass_of
 from pipesat.bounds.paired import MOST_RUNS, least_times_of_each_class
 from pipesat.bounds.paired_device import Item, PairedDevice, RunGroup, Runs, left, runs_on
 from pipesat.core.claims import Bound
+from pipesat.core.grouping import grouped
 from pipesat.problem.ops import KINDS, Kind
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Objective
@@ -82,7 +83,7 @@ class _PairedPassing:
         """By device, its items and their times; of ops that take as long in several modes, one."""
         found = {}
         for device, home in self.homes.items():
-            first = {one: alike[0] for alike in self._alike(home) for one in alike}
+            first = {one: alike[0] for alike in self.alike[device] for one in alike}
             place = {one: number for number, one in enumerate(first)}
             found[device] = {
                 tuple(sorted((first[one] for one in item), key=place.__getitem__)): time
@@ -90,16 +91,18 @@ class _PairedPassing:
             }
         return found
 
-    def _alike(self, home: PairedDevice) -> list[list[tuple[RunGroup, Kind]]]:
-        """Ops of a stage, class and kind that take equally long, each in its mode."""
-        found: dict[object, list[tuple[RunGroup, Kind]]] = {}
-        for item in home.items:
-            if len(item) == 1:
-                ((group, kind),) = item
-                time = getattr(group.data, kind)
-                key = group.stage, group.of_class, kind, time, group.stated
-                found.setdefault(key, []).append((group, kind))
-        return list(found.values())
+    @cached_property
+    def alike(self) -> dict[int, list[list[tuple[RunGroup, Kind]]]]:
+        """By device, ops of a stage, class and kind that take equally long, each in its mode."""
+        found = {}
+        for device, home in self.homes.items():
+            alone = (item[0] for item in home.items if len(item) == 1)
+            keys = (
+                ((g.stage, g.of_class, kind, getattr(g.data, kind), g.stated), (g, kind))
+                for g, kind in alone
+            )
+            found[device] = list(grouped(keys).values())
+        return found
 
     @property
     def size(self) -> int:
@@ -241,7 +244,7 @@ class _PairedPassing:
         for item, x in phase.items():
             for member in item:
                 found[member] += {x: 1}
-        for alike in self._alike(home):
+        for alike in self.alike[home.device]:
             if len(alike) > 1 and (total := found[alike[0]]):
                 for group, kind in alike:
                     found[group, kind] = WeightedSum({self.programme.variable(0, group.ops): 1})
@@ -251,17 +254,15 @@ class _PairedPassing:
     def _run_every_op(
         self, home: PairedDevice, done: _Rows, phases: Sequence[Mapping[Item, int]]
     ) -> None:
-        total = dict[tuple[int, int], WeightedSum]()
+        total = grouped(((g.stage, g.of_class), done[g, "F"]) for g in home.groups)
         numbers = {(group.stage, group.of_class): group.ops for group in home.groups}
         alone = {(s, f): WeightedSum() for s in self._on(home.device) for f in (True, False)}
         for group in home.groups:
-            key = group.stage, group.of_class
-            total[key] = total.get(key, WeightedSum()) + done[group, "F"]
             back = done[group, "B"] + done[group, "BW"]
             self.programme.equals(back - done[group, "F"], 0)
             self.programme.equals(done[group, "B"] - done[group, "W"], 0)
-        for key, row in total.items():
-            self.programme.equals(row, numbers[key])
+        for key, rows in total.items():
+            self.programme.equals(_sum(rows), numbers[key])
         for phase in phases:
             for item, x in phase.items():
                 if len(item) == 1 and item[0][1] != "W":
