@@ -32,6 +32,7 @@ from tests.support.problems import chain
 from tests.support.profiles import document as profile_document
 from tests.support.sweeps import (
     COSTS,
+    FEWER,
     HEAD,
     LONG,
     SIXTY,
@@ -383,8 +384,8 @@ on_linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="look
 
 @pytest.mark.slow
 @on_linux
-def test_sixty_cases_killed_twice(save: Save, tmp_path: Path) -> None:
-    spec, folder = save(SIXTY, "sweep.toml"), tmp_path / "out"
+def test_a_sweep_killed_twice(save: Save, tmp_path: Path) -> None:
+    spec, folder = save(FEWER, "sweep.toml"), tmp_path / "out"
     for _ in range(2):
         below = killed_after_eight_rows(spec, folder)
         wait_until(lambda: not any(map(runs, below)))  # noqa: B023  waits in the loop
