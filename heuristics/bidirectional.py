@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import require_applicable
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.rows import RowWriter, full_backward, schedule_by_rank
 from pipesat.problem.geometry import ranks_of
@@ -29,8 +29,7 @@ def chimera(problem: Problem) -> Schedule:
     """
     ranks = ranks_of(problem, "bidirectional")
     p = len(ranks)
-    if p % 2:
-        raise NotApplicable("needs an even number of devices")
+    require_applicable(p % 2 == 0, "needs an even number of devices")
 
     def row(rank: int) -> list[Item]:
         slots: list[tuple[int, list[Item]]] = []
@@ -67,13 +66,10 @@ def dualpipe(problem: Problem) -> Schedule:
     """
     ranks = ranks_of(problem, "bidirectional")
     p = len(ranks)
-    if p % 2:
-        raise NotApplicable("needs an even number of devices")
+    require_applicable(p % 2 == 0, "needs an even number of devices")
     n, other = (route.microbatches for route in problem.routes)
-    if n != other:
-        raise NotApplicable("needs the same number of microbatches on both routes")
-    if n < p:
-        raise NotApplicable(f"needs at least {p} microbatches on each route")
+    require_applicable(n == other, "needs the same number of microbatches on both routes")
+    require_applicable(n >= p, f"needs at least {p} microbatches on each route")
 
     def row(rank: int) -> list[Item]:
         near, far = ranks.stages[rank] if rank < p // 2 else ranks.stages[rank][::-1]
@@ -97,8 +93,7 @@ def dualpipev(problem: Problem) -> Schedule:
     """
     ranks = ranks_of(problem, "vee")
     p, m = len(ranks), problem.routes[0].microbatches
-    if m < 2 * p:
-        raise NotApplicable(f"needs at least {2 * p} microbatches")
+    require_applicable(m >= 2 * p, f"needs at least {2 * p} microbatches")
 
     def row(rank: int) -> list[Item]:
         return _eight_steps(problem, ranks.stages[rank], rank, p, m)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pipesat.bounds.feasibility import preflight
-from pipesat.core.errors import Infeasible, NotApplicable
+from pipesat.core.errors import Infeasible, NotApplicable, require_applicable
 from pipesat.heuristics.list_scheduling import ListedRun, ListScheduler, Policy, affordable
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
 from pipesat.problem.plain_problems import without_modes
@@ -114,8 +114,7 @@ def greedy_pairs(problem: Problem, give_up: GiveUp) -> Schedule:
     NotApplicable
         If the problem has no pairs, or nothing fits into memory.
     """
-    if problem.overlap is None:
-        raise NotApplicable("the problem allows no pairs (no `overlap`)")
+    require_applicable(problem.overlap is not None, "the problem allows no pairs (no `overlap`)")
     try:
         preflight(without_modes(problem))
     except Infeasible as error:

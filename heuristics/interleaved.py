@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
-from pipesat.core.errors import BadInput, Deadlock, NotApplicable
+from pipesat.core.errors import Deadlock, NotApplicable, require, require_applicable
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.rows import Pass, Rank, schedule_by_rank
 from pipesat.problem.geometry import Ranks, ranks_of
@@ -28,8 +28,7 @@ def groups_of(m: int, size: int) -> list[int]:
     BadInput
         If ``size`` is less than 1.
     """
-    if size < 1:
-        raise BadInput("expected at least 1 microbatch", where="group", value=size)
+    require(size >= 1, "expected at least 1 microbatch", where="group", value=size)
     return [min(size, m - first) for first in range(0, m, size)]
 
 
@@ -53,8 +52,7 @@ def chunked_loop_of(problem: Problem) -> Ranks:
         If it is not one, or if it is a plain chain, which has schedules of its own.
     """
     ranks = ranks_of(problem, "loop")
-    if ranks.chunks == 1:
-        raise NotApplicable("needs at least two stages per device")
+    require_applicable(ranks.chunks > 1, "needs at least two stages per device")
     return ranks
 
 

@@ -25,7 +25,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 from pipesat.bounds.feasibility import capacities_by_order, lacking, preflight, sure_order
 from pipesat.bounds.graphs import one_at_a_time
 from pipesat.core.arrays import ints
-from pipesat.core.errors import Fault, Infeasible, NotApplicable
+from pipesat.core.errors import Fault, Infeasible, NotApplicable, require_applicable
 from pipesat.heuristics.graphs import graph_orders
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
 from pipesat.kernels.arrays import Coded
@@ -153,8 +153,7 @@ def list_scheduling(problem: Problem, give_up: GiveUp = never) -> Schedule:
         raise NotApplicable(f"no schedule fits into memory: {error}") from error
     made = list(list_schedules(problem, give_up))
     unless_given_up(give_up)
-    if not made:
-        raise NotApplicable("no order was found that fits into memory")
+    require_applicable(made, "no order was found that fits into memory")
     return made[-1]
 
 

@@ -27,7 +27,7 @@ from itertools import chain, islice, product
 from typing import NamedTuple
 
 from pipesat.core.arrays import Ints
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import require_applicable
 from pipesat.heuristics.registry import GiveUp, never, published, unless_given_up
 from pipesat.heuristics.shared.slot_grid import GridRun, SlotGrid
 from pipesat.problem.problem import Problem
@@ -199,12 +199,10 @@ def lockstep(problem: Problem, give_up: GiveUp) -> Schedule:
     NotApplicable
         If the problem has no pairs, or one microbatch alone does not fit.
     """
-    if problem.overlap is None:
-        raise NotApplicable("the problem allows no pairs (no `overlap`)")
+    require_applicable(problem.overlap is not None, "the problem allows no pairs (no `overlap`)")
     made = list(lockstep_schedules(problem, give_up))
     unless_given_up(give_up)
-    if not made:
-        raise NotApplicable("no microbatch fits alone")
+    require_applicable(made, "no microbatch fits alone")
     return min(made, key=lambda schedule: (schedule.makespan, schedule.span))
 
 

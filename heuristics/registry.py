@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
 from pipesat.core.arrays import nothing_collected
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import NotApplicable, require_applicable
 from pipesat.core.settings import Placement
 from pipesat.problem.plain_problems import more_than_chains, typical_problem
 from pipesat.problem.problem import Problem
@@ -40,8 +40,7 @@ def unless_given_up(give_up: GiveUp) -> None:
     NotApplicable
         If told to give up.
     """
-    if give_up():
-        raise NotApplicable(GIVEN_UP)
+    require_applicable(not give_up(), GIVEN_UP)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pipesat.core.errors import Deadlock, NotApplicable
+from pipesat.core.errors import Deadlock, NotApplicable, require_applicable
 from pipesat.heuristics.graphs import depths
 from pipesat.heuristics.interleaved import chunked_loop_of
 from pipesat.heuristics.registry import published
@@ -37,8 +37,7 @@ def _rank_of(problem: Problem, stages: Sequence[int], before: int, after: int, g
 
 def _on_chain(problem: Problem, per_hop: int, source: str) -> Schedule:
     ranks = ranks_of(problem, "chain")
-    if problem.routes[0].slices == 1:
-        raise NotApplicable("needs sequences in slices")
+    require_applicable(problem.routes[0].slices > 1, "needs sequences in slices")
 
     def row(rank: int) -> list[Item]:
         own = _rank_of(problem, ranks.stages[rank], rank, len(ranks) - 1 - rank, 1)
@@ -87,8 +86,7 @@ def seq1f1b_interleaved(problem: Problem) -> Schedule:
         Unless stages lie in a loop of several per device, and sequences have slices.
     """
     slices = problem.routes[0].slices
-    if slices == 1:
-        raise NotApplicable("needs sequences in slices")
+    require_applicable(slices > 1, "needs sequences in slices")
     ranks = chunked_loop_of(problem)
     p = len(ranks)
     group = slices * -(-p // slices)
@@ -113,10 +111,13 @@ def one_f_one_b_by_depth(problem: Problem) -> Schedule:
         If the problem is a chain of stages with backwards, or a device holds several stages.
     """
     whole = all(stage.has_backward for stage in problem.stages)
-    if whole and all(route.graph is None for route in problem.routes):
-        raise NotApplicable("needs a graph, or stages without a backward")
-    if any(len(stages) > 1 for stages in problem.stages_on):
-        raise NotApplicable("needs at most one stage per device")
+    require_applicable(
+        not whole or any(route.graph is not None for route in problem.routes),
+        "needs a graph, or stages without a backward",
+    )
+    require_applicable(
+        all(len(stages) <= 1 for stages in problem.stages_on), "needs at most one stage per device"
+    )
     homes = [device for device, stages in enumerate(problem.stages_on) if stages]
     ranks = Ranks(tuple(homes), tuple(problem.stages_on[device] for device in homes))
     depth = depths(problem)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Final, Literal, NamedTuple
 
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import require_applicable
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.rows import full_backward
 from pipesat.problem.ops import Item, Op
@@ -41,8 +41,7 @@ def wait_free_cyclic(problem: Problem) -> Schedule:
     passes = 2 * sum(problem.microbatches)
     while passes:
         ran = cycles.run()
-        if not ran:
-            raise NotApplicable("its cycles stop where a microbatch does not fit into memory")
+        require_applicable(ran, "its cycles stop where a microbatch does not fit into memory")
         passes -= ran
     return time_order(problem, tuple(map(tuple, cycles.rows)), source=NAME)
 

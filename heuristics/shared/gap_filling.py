@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 
 from pipesat.bounds.closed_form import least_warm_ups
 from pipesat.bounds.feasibility import capacities_by_order, lacking
-from pipesat.core.errors import Fault, NotApplicable
+from pipesat.core.errors import Fault, require_applicable
 from pipesat.kernels.filling import Chain, Filled
 from pipesat.problem.geometry import Ranks
 from pipesat.problem.problem import Problem, once
@@ -108,8 +108,10 @@ def _chain(problem: Problem, ranks: Ranks) -> Chain:
 
     from pipesat.kernels.filling import Chain
 
-    if lacking(problem, capacities_by_order(problem)):
-        raise NotApplicable("needs memory for one microbatch on every device")
+    require_applicable(
+        not lacking(problem, capacities_by_order(problem)),
+        "needs memory for one microbatch on every device",
+    )
     arrays, (route,) = arrays_of(problem), problem.routes
     numbers = [stage for (stage,) in ranks.stages]
     stages = [problem.stages[number] for number in numbers]

@@ -17,7 +17,7 @@ from math import isfinite
 from numbers import Integral
 from typing import Final, TypeAlias
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 
 Number: TypeAlias = int | float | Fraction
 Rounding: TypeAlias = Callable[[Number, int], str]
@@ -95,8 +95,7 @@ def amount(option: str, text: str) -> int:
     size = _measured(text.lower(), _BYTES) if text.strip()[:1].isdecimal() else None
     if size is None:
         raise BadInput("expected an amount with its unit, as 40GiB", where=option, value=text)
-    if size > MOST_BYTES:
-        raise BadInput(f"expected at most {MOST_BYTES} bytes", where=option, value=text)
+    require(size <= MOST_BYTES, f"expected at most {MOST_BYTES} bytes", where=option, value=text)
     return int(size)
 
 
@@ -223,8 +222,7 @@ def rate(where: str, given: float | Fraction | str) -> Fraction:
         found = Fraction(word)
     else:
         found = Fraction(0)
-    if found <= 0:
-        raise BadInput("expected a number above 0, as 50, 0.5 or 1/3", where=where, value=given)
+    require(found > 0, "expected a number above 0, as 50, 0.5 or 1/3", where=where, value=given)
     return found
 
 
@@ -238,8 +236,12 @@ def factor(where: str, text: str) -> tuple[int, int]:
     """
     match = _FACTOR.fullmatch(text)
     found = (0, 0) if match is None else (int(match[1]), int(match[2]))
-    if not all(1 <= number <= 10**12 for number in found):
-        raise BadInput("expected NUM/DEN, as in 3/4", where=where, value=text)
+    require(
+        all(1 <= number <= 10**12 for number in found),
+        "expected NUM/DEN, as in 3/4",
+        where=where,
+        value=text,
+    )
     return found
 
 
@@ -256,10 +258,12 @@ def share(where: str, given: float | Fraction | str, most: int = 1) -> Fraction:
         value = Fraction(match[1]) / (100 if match[2] else 1) if match else Fraction(-1)
     else:
         value = Fraction(str(given)) if isfinite(given) else Fraction(-1)
-    if not 0 <= value <= most:
-        raise BadInput(
-            f"expected a share from 0 to {most}, or a percentage as in 5%", where=where, value=given
-        )
+    require(
+        0 <= value <= most,
+        f"expected a share from 0 to {most}, or a percentage as in 5%",
+        where=where,
+        value=given,
+    )
     return value
 
 
@@ -304,12 +308,12 @@ def whole_times(times: Mapping[str, Sequence[Number]], unit: str) -> tuple[int, 
     """
     scale = 1
     while odd := next(((k, v) for k, row in times.items() for v in row if v * scale % 1), None):
-        if unit not in _TIMES[:-1]:
-            raise BadInput(
-                "expected an integer, or decimals of s, ms or us (time=ms) down to whole ns",
-                where=odd[0],
-                value=float(odd[1]),
-            )
+        require(
+            unit in _TIMES[:-1],
+            "expected an integer, or decimals of s, ms or us (time=ms) down to whole ns",
+            where=odd[0],
+            value=float(odd[1]),
+        )
         unit, scale = _TIMES[_TIMES.index(unit) + 1], 1000 * scale
     return scale, unit
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.strict_json import Path_, path_text
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -44,8 +44,7 @@ _PLAIN = {
 
 def validated(document: object, model: type[ModelT], source: str) -> ModelT:
     """Return a document (what ``json.loads`` returns) as its model."""
-    if not isinstance(document, dict):
-        raise BadInput("expected a JSON object", source=source, value=document)
+    require(isinstance(document, dict), "expected a JSON object", source=source, value=document)
     return validated_at(document, model, (), source)
 
 

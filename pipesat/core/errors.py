@@ -54,8 +54,22 @@ def said_of(source: str) -> Iterator[None]:
         raise error if error.source else error.of(source) from None
 
 
+def require(
+    holds: object, expected: str, *, source: str = "", where: str = "", value: object = _MISSING
+) -> None:
+    """Pass if something holds of a value; else complain, as :class:`BadInput` says it."""
+    if not holds:
+        raise BadInput(expected, source=source, where=where, value=value)
+
+
 class NotApplicable(PipesatError):
     """A hand-written schedule cannot be built for this problem; the message is the reason."""
+
+
+def require_applicable(holds: object, reason: str) -> None:
+    """Pass if something holds of a problem; else a hand-written schedule is not applicable."""
+    if not holds:
+        raise NotApplicable(reason)
 
 
 class Note(UserWarning):

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipesat.core.atomic import finish
-from pipesat.core.errors import BadInput, shorten
+from pipesat.core.errors import BadInput, require, shorten
 
 Path_: TypeAlias = tuple[str | int, ...]
 
@@ -34,8 +34,7 @@ def read_json(path: Path, largest: int = LARGEST_FILE) -> Any:
     """Read one JSON document from a file of at most ``largest`` bytes."""
     source = str(path)
     data = read_bytes(path, largest)
-    if not data.strip():
-        raise BadInput("the file is empty, expected a JSON document", source=source)
+    require(data.strip(), "the file is empty, expected a JSON document", source=source)
     document = parse_json(decoded(data, source), source)
     stated = document.get("format") if isinstance(document, dict) else None
     if isinstance(stated, str) and (instead := GONE.get(stated)):
@@ -146,8 +145,7 @@ def read_bytes(path: Path, largest: int, *, packed: bool = False) -> bytes:
         raise BadInput(f"cannot read: {error}", source=source) from None
     except ValueError:
         raise BadInput("cannot read: no file's name has a null byte", source=source) from None
-    if len(data) > largest:
-        raise BadInput(f"larger than the limit of {largest >> 20} MiB", source=source)
+    require(len(data) <= largest, f"larger than the limit of {largest >> 20} MiB", source=source)
     return data
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Final, Literal, TypeAlias, get_args
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.settings import OnTorch
 
 Version: TypeAlias = Literal["2.13", "2.15"]
@@ -112,10 +112,10 @@ def release_for(target: str | None, version: str | None) -> Release | None:
     """
     if target in get_args(OnTorch):
         return release_named(version)
-    if version is not None:
-        raise BadInput(
-            f"expected it with {', '.join(get_args(OnTorch))} alone: torch's release",
-            where="version",
-            value=version,
-        )
+    require(
+        version is None,
+        f"expected it with {', '.join(get_args(OnTorch))} alone: torch's release",
+        where="version",
+        value=version,
+    )
     return None

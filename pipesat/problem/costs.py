@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 from pipesat.problem.building import Split
 from pipesat.problem.partition import even
 from pipesat.problem.problem import Problem
@@ -41,10 +41,11 @@ def one_each(value: Any, count: int, where: str, what: str = "device") -> list[A
     """Return one value per device or stage, of one for all or a list."""
     if not isinstance(value, list | tuple):
         return [value] * count
-    if len(value) != count:
-        raise BadInput(
-            f"{len(value)} values, expected {count}, one per {what}, or one for all", where=where
-        )
+    require(
+        len(value) == count,
+        f"{len(value)} values, expected {count}, one per {what}, or one for all",
+        where=where,
+    )
     return list(value)
 
 
@@ -74,11 +75,11 @@ def activations_of_1f1b(problem: Problem) -> int:
     route, joined evenly to one per device. Other routes count as replicas of it, with their
     microbatches.
     """
-    if problem.has_lists:
-        raise BadInput(
-            "a share of 1F1B's peak needs microbatches that are alike: give a capacity",
-            where="memory",
-        )
+    require(
+        not problem.has_lists,
+        "a share of 1F1B's peak needs microbatches that are alike: give a capacity",
+        where="memory",
+    )
     held = [problem.stages[stage].held_after_F for stage in problem.routes[0].stages]
     m, p = sum(route.microbatches for route in problem.routes), len(problem.devices)
     sums = [sum(held[part.start : part.stop]) for part in even(len(held), p)]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, require
 from pipesat.core.grouping import in_rows
 from pipesat.core.settings import OneRoutePlacement, Placement
 from pipesat.problem.problem import Problem
@@ -84,8 +84,12 @@ class Geometry:
 
 def chunks_of(placement: Placement, chunks: int | None) -> int:
     """Return the stages per device of a loop; ``None``: 2."""
-    if chunks is not None and placement != "loop":
-        raise BadInput("only a loop has a choice: `placement` loop", where="chunks", value=chunks)
+    require(
+        chunks is None or placement == "loop",
+        "only a loop has a choice: `placement` loop",
+        where="chunks",
+        value=chunks,
+    )
     return chunks or CHUNKS
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from pipesat.core.amounts import share
 from pipesat.core.arguments import public
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.settings import Slicing
 from pipesat.core.strict_json import MOST, read_json, read_text
 
@@ -64,8 +64,12 @@ def microbatches_from_lengths(
     BadInput
         If a length is none, or its factor is outside 1 / 10^4 to 10^6 / 10^4.
     """
-    if not 0 <= tolerance <= 1000:
-        raise BadInput("expected a number from 0 to 1000", where="tolerance", value=tolerance)
+    require(
+        0 <= tolerance <= 1000,
+        "expected a number from 0 to 1000",
+        where="tolerance",
+        value=tolerance,
+    )
     integral = (isinstance(x, Integral) and not isinstance(x, bool) for x in lengths)
     if all(integral):  # those of numpy and pandas
         lengths = [int(x) for x in lengths]
@@ -148,10 +152,13 @@ def factors_of(
     lengths: Sequence[int], reference: int, quadratic: Fraction | float, source: str = "lengths"
 ) -> dict[int, Factors]:
     """Return the factors of each length, in parts of 10^4."""
-    if type(reference) is not int or not 1 <= reference <= MOST:
-        raise BadInput("expected an integer from 1 to 10^12", where="reference", value=reference)
-    if not 0 <= quadratic <= 1:
-        raise BadInput("expected a share from 0 to 1", where="quadratic", value=quadratic)
+    require(
+        type(reference) is int and 1 <= reference <= MOST,
+        "expected an integer from 1 to 10^12",
+        where="reference",
+        value=reference,
+    )
+    require(0 <= quadratic <= 1, "expected a share from 0 to 1", where="quadratic", value=quadratic)
     _require(lengths, source)
     found: dict[int, Factors] = {}
     q = Fraction(str(quadratic))  # 0.3 is three tenths
@@ -167,8 +174,7 @@ def factors_of(
 
 
 def _require(lengths: Sequence[Any], source: str) -> None:
-    if not len(lengths):
-        raise BadInput("expected at least one length", source=source)
+    require(len(lengths), "expected at least one length", source=source)
     for number, length in enumerate(lengths):
         if type(length) is not int or not 1 <= length <= MOST:
             raise BadInput(

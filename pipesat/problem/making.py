@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pipesat.core.amounts import one_in_unit, unit_for
 from pipesat.core.complaint import validated_at
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import BadInput, require, said_of
 from pipesat.core.strict_json import MOST_DEVICES, MOST_STAGES
 from pipesat.problem.building import make
 from pipesat.problem.costs import Costs, capacities_of, cut, one_each
@@ -93,8 +93,11 @@ def made(given: Mapping[str, Any]) -> Problem:
 
 def require_few(geometry: Geometry) -> None:
     """Pass if there are as few stages as a problem may have."""
-    if geometry.parts > MOST_STAGES:
-        raise BadInput(f"{geometry.parts} stages, expected at most {MOST_STAGES}", where="chunks")
+    require(
+        geometry.parts <= MOST_STAGES,
+        f"{geometry.parts} stages, expected at most {MOST_STAGES}",
+        where="chunks",
+    )
 
 
 def _layers(said: Mapping[str, Any], stages: int) -> list[Costs]:
@@ -167,8 +170,11 @@ def from_parts(given: Mapping[str, Any]) -> Problem:
     document |= {key: given[key] for key in ("microbatches", "routes", "order", "mode_choice")}
     graph = {key: value for key in ("edges", "slices") if (value := given[key]) is not None}
     if graph:
-        if given["routes"] is not None:
-            raise BadInput("expected it in `routes`, beside their stages", where=min(graph))
+        require(
+            given["routes"] is None,
+            "expected it in `routes`, beside their stages",
+            where=min(graph),
+        )
         own = {"stages": [*range(len(stages))], "microbatches": given["microbatches"]}
         document |= {"routes": [own | graph], "microbatches": None}
     stated = {key: value for key, value in document.items() if value is not None}

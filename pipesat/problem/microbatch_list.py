@@ -9,7 +9,7 @@ from typing import TypeAlias
 from pydantic import Field
 
 from pipesat.core.complaint import validated_at
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.strict_json import (
     MOST,
     MOST_OPS,
@@ -77,14 +77,17 @@ def routes_in(
     listed = zip(microbatches, paths, routes, strict=True)
     found = tuple(Route(tuple(own), *parse_microbatches(value, at)) for value, at, own in listed)
     first = next((path for path, one in zip(paths, found, strict=True) if one.definitions), None)
-    if ordered and first is None:
-        raise BadInput(
-            "expected a list of microbatches beside it: those of a number are all alike",
-            where="order",
-        )
+    require(
+        first or not ordered,
+        "expected a list of microbatches beside it: those of a number are all alike",
+        where="order",
+    )
     count = sum(len(route.definitions) for route in found)
-    if count > classes:
-        raise BadInput(f"{count} classes, expected at most {classes}", where=path_text(first or ()))
+    require(
+        count <= classes,
+        f"{count} classes, expected at most {classes}",
+        where=path_text(first or ()),
+    )
     return found
 
 
@@ -99,8 +102,7 @@ def parse_microbatches(value: object, path: Path_) -> Listed:
                 value=value,
             )
         return value, None, ()
-    if not value:
-        raise BadInput("0 entries, expected at least 1", where=where)
+    require(value, "0 entries, expected at least 1", where=where)
     number_of: dict[str, int] = {}
     definitions: list[MicrobatchClass] = []
     classes: list[int] = []

@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, require, require_applicable
 from pipesat.core.settings import Placement
 from pipesat.problem.geometry import PLACEMENTS, Geometry, shared
 from pipesat.problem.plain_problems import what_differs
@@ -54,13 +54,15 @@ def same_layers_elsewhere(
         raise NotApplicable(
             f"placing the same layers elsewhere cannot take {differs} into account yet"
         )
-    if not problem.one_stage_per_device:
-        raise NotApplicable("other placements are made from one stage per device on one route")
-    if problem.overlap is not None and problem.overlap.listed:
-        raise NotApplicable(
-            "`overlap.pairs` is of this placement's stages. Other placements would need pairs of "
-            "their own"
-        )
+    require_applicable(
+        problem.one_stage_per_device,
+        "other placements are made from one stage per device on one route",
+    )
+    require_applicable(
+        problem.overlap is None or not problem.overlap.listed,
+        "`overlap.pairs` is of this placement's stages. Other placements would need pairs of "
+        "their own",
+    )
     p, m = len(problem.devices), problem.routes[0].microbatches
     stages = [problem.stages[number] for number in problem.routes[0].stages]
     whole = [_Part(stage, problem.devices[stage.device].static) for stage in stages]
@@ -80,27 +82,27 @@ def same_layers_elsewhere(
 
 def _counts(layers: Sequence[int], stages: int) -> list[int]:
     """Layers of every stage, at least two each."""
-    if not layers:
-        raise BadInput(
-            "a loop and a V cut every stage in two, and a problem does not say that its stages "
-            "divide. State how many equal layers each has (layers), or give the costs of "
-            "real layers to `pipesat plan LAYERS --placement any`",
-            where="placements",
-        )
+    require(
+        layers,
+        "a loop and a V cut every stage in two, and a problem does not say that its stages "
+        "divide. State how many equal layers each has (layers), or give the costs of "
+        "real layers to `pipesat plan LAYERS --placement any`",
+        where="placements",
+    )
     counts = [*layers] * stages if len(layers) == 1 else [*layers]
-    if len(counts) != stages:
-        raise BadInput(
-            f"{len(counts)} numbers, expected {stages}, one per stage, or one for all",
-            where="layers_per_stage",
-        )
+    require(
+        len(counts) == stages,
+        f"{len(counts)} numbers, expected {stages}, one per stage, or one for all",
+        where="layers_per_stage",
+    )
     for stage, count in enumerate(counts):
-        if count < 2:
-            raise BadInput(
-                f"stage {stage} of the route cannot be cut in two: expected at least 2 layers. "
-                "`pipesat plan LAYERS --placement any` cuts real layers wherever that is best",
-                where="layers_per_stage",
-                value=count,
-            )
+        require(
+            count >= 2,
+            f"stage {stage} of the route cannot be cut in two: expected at least 2 layers. "
+            "`pipesat plan LAYERS --placement any` cuts real layers wherever that is best",
+            where="layers_per_stage",
+            value=count,
+        )
     return counts
 
 
@@ -199,10 +201,10 @@ def stated_layers(
             where="layers_per_stage",
             value=text,
         )
-    if placements and target is not None:
-        raise BadInput(
-            "expected `placements` or `target`, not both: not every placement runs there",
-            where="target",
-            value=target,
-        )
+    require(
+        not placements or target is None,
+        "expected `placements` or `target`, not both: not every placement runs there",
+        where="target",
+        value=target,
+    )
     return stated

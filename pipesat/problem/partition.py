@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 
 
 def even(layers: int, stages: int) -> tuple[range, ...]:
@@ -23,7 +23,12 @@ def partition_of(cuts: Sequence[int]) -> tuple[range, ...]:
 def check_counts(layers: int, stages: int) -> None:
     """Pass if there is a layer for every stage, and a stage."""
     for name, value in (("layers", layers), ("stages", stages)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise BadInput("expected a whole number of at least 1", where=name, value=value)
-    if layers < stages:
-        raise BadInput(f"expected at most {layers}, one per layer", where="stages", value=stages)
+        require(
+            isinstance(value, int) and not isinstance(value, bool) and value >= 1,
+            "expected a whole number of at least 1",
+            where=name,
+            value=value,
+        )
+    require(
+        layers >= stages, f"expected at most {layers}, one per layer", where="stages", value=stages
+    )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.strict_json import MOST, MOST_OPS
 from pipesat.problem.plain_problems import with_idle_keys, without_idle_keys
 from pipesat.problem.problem import TEXTS, Device, Problem, Route
@@ -19,8 +19,12 @@ from pipesat.problem.stage import AMOUNTS, FACTORS, MicrobatchClass, Stage, scal
 
 def require_amount(where: str, value: Any, expected: str = "") -> None:
     """Pass if a value is an integer of the range that all times and memory amounts have."""
-    if type(value) is not int or not 0 <= value <= MOST:
-        raise BadInput(f"expected an integer from 0 to 10^12{expected}", where=where, value=value)
+    require(
+        type(value) is int and 0 <= value <= MOST,
+        f"expected an integer from 0 to 10^12{expected}",
+        where=where,
+        value=value,
+    )
 
 
 def require_devices(devices: Iterable[Device]) -> None:
@@ -49,8 +53,11 @@ def valid(problem: Problem) -> Problem:
     """Return a problem that was made or changed, as :func:`checked` does, its values in range."""
     for where in (*TEXTS, "estimate"):
         text = getattr(problem, where)
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise BadInput("a string has a lone surrogate, which is no text", where=where)
+        require(
+            not any("\ud800" <= character <= "\udfff" for character in text),
+            "a string has a lone surrogate, which is no text",
+            where=where,
+        )
     require_devices(problem.devices)
     require_stages(problem.stages)
     for delay in {delay for link in problem.links.values() for delay in (link.F, link.B)}:
@@ -84,8 +91,7 @@ def checked(problem: Problem) -> Problem:
         If there are too many ops, a list of microbatches has pairs by time, a class names stages
         that it may not name, or what it scales is too large.
     """
-    if problem.op_count > MOST_OPS:
-        raise BadInput(f"{problem.op_count} ops, expected at most {MOST_OPS}")
+    require(problem.op_count <= MOST_OPS, f"{problem.op_count} ops, expected at most {MOST_OPS}")
     if problem.has_lists:
         _check_times_of_pairs(problem)
         _check_classes(problem)
@@ -110,36 +116,36 @@ def _check_forward_only(problem: Problem) -> None:
         if stage.has_backward:
             continue
         for before in problem.before[number]:
-            if problem.stages[before].has_backward:
-                raise BadInput(
-                    f"stage {before} leads to it and has a backward, which it would wait for",
-                    where=f"stages[{number}].backward",
-                    value="none",
-                )
+            require(
+                not problem.stages[before].has_backward,
+                f"stage {before} leads to it and has a backward, which it would wait for",
+                where=f"stages[{number}].backward",
+                value="none",
+            )
         for place, mode in enumerate(stage.modes):
             where = f"stages[{number}].modes[{place}]"
-            if mode.offload is not None:
-                raise BadInput(
-                    "the stage has no backward and holds nothing after F: nothing to offload",
-                    where=f"{where}.offload",
-                )
-            if mode.backward is not None:
-                raise BadInput(
-                    "the stage has no backward, and modes change nothing of that",
-                    where=f"{where}.backward",
-                    value=mode.backward,
-                )
+            require(
+                mode.offload is None,
+                "the stage has no backward and holds nothing after F: nothing to offload",
+                where=f"{where}.offload",
+            )
+            require(
+                mode.backward is None,
+                "the stage has no backward, and modes change nothing of that",
+                where=f"{where}.backward",
+                value=mode.backward,
+            )
 
 
 def _check_times_of_pairs(problem: Problem) -> None:
     for number, entry in enumerate(problem.document.get("overlap", {}).get("pairs", ())):
-        if "time" in entry:
-            raise BadInput(
-                "microbatches that are a list take no pairs by time: give `factor`, [num, den] of "
-                "what the two take alone",
-                where=f"overlap.pairs[{number}].time",
-                value=entry["time"],
-            )
+        require(
+            "time" not in entry,
+            "microbatches that are a list take no pairs by time: give `factor`, [num, den] of "
+            "what the two take alone",
+            where=f"overlap.pairs[{number}].time",
+            value=entry.get("time"),
+        )
 
 
 def _check_classes(problem: Problem) -> None:
@@ -157,12 +163,12 @@ def _check_classes(problem: Problem) -> None:
             outright = {(stage, key) for stage, keys in definition.outright for key, _ in keys}
             for one in amounts:
                 value = scaled(one.value, getattr(definition, one.by))
-                if value > MOST and (one.stage, one.key) not in outright:
-                    raise BadInput(
-                        f"{one.key} {one.of} becomes {value}, expected at most 10^12",
-                        where=place,
-                        value=definition.name,
-                    )
+                require(
+                    value <= MOST or (one.stage, one.key) in outright,
+                    f"{one.key} {one.of} becomes {value}, expected at most 10^12",
+                    where=place,
+                    value=definition.name,
+                )
 
 
 class _Amount(NamedTuple):
@@ -200,8 +206,8 @@ def _check_names(problem: Problem, route: Route, definition: MicrobatchClass, pl
             raise BadInput(
                 f"there is no stage {stage} on this route, expected one of {few}", where=here
             )
-        if problem.stages[stage].modes:
-            raise BadInput(
-                f"stage {stage} has modes, so a class cannot state its amounts, only factors",
-                where=here,
-            )
+        require(
+            not problem.stages[stage].modes,
+            f"stage {stage} has modes, so a class cannot state its amounts, only factors",
+            where=here,
+        )

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 from pydantic import BaseModel, Field, PlainValidator, create_model
 
 from pipesat.core.complaint import Says, validated_at
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.strict_json import Amount, Count, FactorOf, StrictModel
 from pipesat.problem.building import Backward
 from pipesat.problem.ops import OpKind, parse_kind
@@ -56,12 +56,12 @@ def parse_modes(entries: Sequence[ModeModel], held_after_f: int, stage: int) -> 
     modes = []
     for number, entry in enumerate(entries):
         here = f"{where}[{number}]"
-        if entry.name in seen:
-            raise BadInput(
-                f"expected another name, this one is that of {seen[entry.name]}",
-                where=f"{here}.name",
-                value=entry.name,
-            )
+        require(
+            entry.name not in seen,
+            f"expected another name, this one is that of {seen.get(entry.name)}",
+            where=f"{here}.name",
+            value=entry.name,
+        )
         seen[entry.name] = here
         modes.append(
             Mode(entry.name, stated_in(entry), entry.backward, _offload(held_after_f, entry, here))
@@ -71,10 +71,11 @@ def parse_modes(entries: Sequence[ModeModel], held_after_f: int, stage: int) -> 
 
 def modes_in(entries: Sequence[Any], held_after_f: int, stage: int) -> tuple[Mode, ...]:
     """Return the modes that entries of a problem file state of a stage, which holds so much."""
-    if len(entries) > MOST_MODES:
-        raise BadInput(
-            f"{len(entries)} entries, expected at most {MOST_MODES}", where=f"stages[{stage}].modes"
-        )
+    require(
+        len(entries) <= MOST_MODES,
+        f"{len(entries)} entries, expected at most {MOST_MODES}",
+        where=f"stages[{stage}].modes",
+    )
     path = ("stages", stage, "modes")
     models = [validated_at(one, ModeModel, (*path, n)) for n, one in enumerate(entries)]
     return parse_modes(models, held_after_f, stage)
@@ -94,12 +95,12 @@ def _offload(held_after_f: int, entry: ModeModel, where: str) -> Offload | None:
     if others := sorted(entry.model_fields_set - {"name", "offload"}):
         raise BadInput(f"expected offload alone, without {', '.join(others)}", where=where)
     copies = entry.offload
-    if copies.held > held_after_f:
-        raise BadInput(
-            f"expected at most held_after_F, {held_after_f}",
-            where=f"{where}.offload.held",
-            value=copies.held,
-        )
+    require(
+        copies.held <= held_after_f,
+        f"expected at most held_after_F, {held_after_f}",
+        where=f"{where}.offload.held",
+        value=copies.held,
+    )
     return Offload(copies.out, copies.in_, copies.held)
 
 
@@ -129,8 +130,7 @@ def parse_overlap(model: OverlapModel | None, homes: Sequence[int]) -> Overlap |
     """Validate ``overlap``; ``homes`` has each stage's device."""
     if model is None:
         return None
-    if not model.model_fields_set:
-        raise BadInput("expected FB, pairs or both", where="overlap")
+    require(model.model_fields_set, "expected FB, pairs or both", where="overlap")
     listed_at: dict[frozenset[OpKind], int] = {}
     times: dict[tuple[OpKind, OpKind], int] = {}
     factors: dict[tuple[OpKind, OpKind], tuple[int, int]] = {}
@@ -138,20 +138,20 @@ def parse_overlap(model: OverlapModel | None, homes: Sequence[int]) -> Overlap |
         where = f"overlap.pairs[{number}].ops"
         names = [f"{stage}{kind}" for stage, kind in entry.ops]
         for place, (stage, _) in enumerate(entry.ops):
-            if stage >= len(homes):
-                raise BadInput(
-                    f"expected a stage from 0 to {len(homes) - 1}",
-                    where=f"{where}[{place}]",
-                    value=names[place],
-                )
-        a, b = entry.ops
-        if homes[a[0]] != homes[b[0]]:
-            raise BadInput(
-                f"expected two stages of one device, but stage {a[0]} lies on device {homes[a[0]]}"
-                f", stage {b[0]} on device {homes[b[0]]}",
-                where=where,
-                value=names,
+            require(
+                stage < len(homes),
+                f"expected a stage from 0 to {len(homes) - 1}",
+                where=f"{where}[{place}]",
+                value=names[place],
             )
+        a, b = entry.ops
+        require(
+            homes[a[0]] == homes[b[0]],
+            f"expected two stages of one device, but stage {a[0]} lies on device {homes[a[0]]}"
+            f", stage {b[0]} on device {homes[b[0]]}",
+            where=where,
+            value=names,
+        )
         if (before := listed_at.setdefault(frozenset((a, b)), number)) != number:
             raise BadInput(
                 f"expected each combination at most once, but overlap.pairs[{before}] "
@@ -176,10 +176,10 @@ def _time_or_factor(entry: PairModel, where: str) -> int | tuple[int, int]:
         raise BadInput(f"expected either time or factor, {wrong}", where=where)
     if "time" in given:
         return entry.time
-    if entry.factor[0] > entry.factor[1]:
-        raise BadInput(
-            "expected [num, den], 1 <= num <= den <= 10^6",
-            where=f"{where}.factor",
-            value=entry.factor,
-        )
+    require(
+        entry.factor[0] <= entry.factor[1],
+        "expected [num, den], 1 <= num <= den <= 10^6",
+        where=f"{where}.factor",
+        value=entry.factor,
+    )
     return entry.factor[0], entry.factor[1]

@@ -14,7 +14,7 @@ from pydantic import Field
 from pipesat.core.arguments import public
 from pipesat.core.atomic import write_file
 from pipesat.core.complaint import validated
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import BadInput, require, said_of
 from pipesat.core.frozen import frozen
 from pipesat.core.settings import MicrobatchOrder, ModeChoice
 from pipesat.core.strict_json import (
@@ -198,46 +198,50 @@ def _stage(model: StageModel, number: int) -> Stage:
 
 def _check_stages(model: ProblemModel) -> None:
     for number, stage in enumerate(model.stages):
-        if stage.device >= len(model.devices):
-            raise BadInput(
-                f"expected a device from 0 to {len(model.devices) - 1}",
-                where=f"stages[{number}].device",
-                value=stage.device,
-            )
+        require(
+            stage.device < len(model.devices),
+            f"expected a device from 0 to {len(model.devices) - 1}",
+            where=f"stages[{number}].device",
+            value=stage.device,
+        )
 
 
 def _check_routes(model: ProblemModel) -> None:
     given = model.model_fields_set
-    if ("routes" in given) == ("microbatches" in given):
-        raise BadInput(
-            "expected either microbatches or routes"
-            + (", not both" if "routes" in given else "; both are missing"),
-            where="microbatches",
-        )
+    require(
+        ("routes" in given) != ("microbatches" in given),
+        "expected either microbatches or routes"
+        + (", not both" if "routes" in given else "; both are missing"),
+        where="microbatches",
+    )
     seen: dict[int, str] = {}
     for r, route in enumerate(model.routes):
         for i, stage in enumerate(route.stages):
             where = f"routes[{r}].stages[{i}]"
-            if stage >= len(model.stages):
-                raise BadInput(
-                    f"expected a stage from 0 to {len(model.stages) - 1}", where=where, value=stage
-                )
-            if stage in seen:
-                raise BadInput(
-                    f"expected every stage on one route, once, but it also stands at {seen[stage]}",
-                    where=where,
-                    value=stage,
-                )
-            seen[stage] = where
-    if sum(len(route.edges or ()) for route in model.routes) > _MOST_EDGES:
-        raise BadInput(
-            f"expected at most {_MOST_EDGES} of all routes together", where="routes[0].edges"
-        )
-    for stage in range(len(model.stages)) if model.routes else ():
-        if stage not in seen:
-            raise BadInput(
-                f"stage {stage} is on no route, expected every stage on one route", where="routes"
+            require(
+                stage < len(model.stages),
+                f"expected a stage from 0 to {len(model.stages) - 1}",
+                where=where,
+                value=stage,
             )
+            require(
+                stage not in seen,
+                f"expected every stage on one route, once, but it also stands at {seen.get(stage)}",
+                where=where,
+                value=stage,
+            )
+            seen[stage] = where
+    require(
+        sum(len(route.edges or ()) for route in model.routes) <= _MOST_EDGES,
+        f"expected at most {_MOST_EDGES} of all routes together",
+        where="routes[0].edges",
+    )
+    for stage in range(len(model.stages)) if model.routes else ():
+        require(
+            stage in seen,
+            f"stage {stage} is on no route, expected every stage on one route",
+            where="routes",
+        )
 
 
 def _graph(route: RouteModel, number: int) -> Edges | None:
@@ -250,18 +254,18 @@ def _graph(route: RouteModel, number: int) -> Edges | None:
     joined = {stage: {stage} for stage in route.stages}
     for at, (src, dst) in enumerate(route.edges):
         here, edge = f"{where}[{at}]", [src, dst]
-        if src not in place or dst not in place or place[src] >= place[dst]:
-            raise BadInput(
-                "expected two stages of the route, from an earlier one in `stages` to a later",
-                where=here,
-                value=edge,
-            )
-        if (src, dst) in seen:
-            raise BadInput(
-                f"expected each edge once, but it also stands at {seen[src, dst]}",
-                where=here,
-                value=edge,
-            )
+        require(
+            src in place and dst in place and place[src] < place[dst],
+            "expected two stages of the route, from an earlier one in `stages` to a later",
+            where=here,
+            value=edge,
+        )
+        require(
+            (src, dst) not in seen,
+            f"expected each edge once, but it also stands at {seen.get((src, dst))}",
+            where=here,
+            value=edge,
+        )
         seen[src, dst] = here
         one, other = sorted((joined[src], joined[dst]), key=len)
         if one is not other:
@@ -269,11 +273,11 @@ def _graph(route: RouteModel, number: int) -> Edges | None:
             joined |= dict.fromkeys(one, other)
     first = joined[route.stages[0]]
     apart = next((stage for stage in route.stages if stage not in first), None)
-    if apart is not None:
-        raise BadInput(
-            f"no edges connect stage {apart} with stage {route.stages[0]}, expected one graph",
-            where=where,
-        )
+    require(
+        apart is None,
+        f"no edges connect stage {apart} with stage {route.stages[0]}, expected one graph",
+        where=where,
+    )
     chain = [*pairwise(route.stages)]
     return None if {*seen} == {*chain} else tuple(seen)
 
@@ -291,14 +295,13 @@ def links_of(
     given: dict[tuple[int, int], Link] = {}
     for number, edge in enumerate(comm.edges):
         hop, where = (edge.src, edge.dst), f"comm.edges[{number}]"
-        if hop not in hops:
-            raise BadInput(
-                f"{edge.src} -> {edge.dst} are not consecutive stages of a route, forward, or no "
-                "edge of a graph",
-                where=where,
-            )
-        if hop in given:
-            raise BadInput(f"{edge.src} -> {edge.dst} is given twice", where=where)
+        require(
+            hop in hops,
+            f"{edge.src} -> {edge.dst} are not consecutive stages of a route, forward, or no "
+            "edge of a graph",
+            where=where,
+        )
+        require(hop not in given, f"{edge.src} -> {edge.dst} is given twice", where=where)
         delays = {"F": comm.default, "B": comm.default} | edge.model_dump(exclude_unset=True)
         given[hop] = Link(delays["F"], delays["B"])
     other = Link(comm.default, comm.default)

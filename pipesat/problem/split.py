@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipesat.core.arrays import Ints
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 from pipesat.problem.partition import check_counts, partition_of
 
 StageCost: TypeAlias = Callable[[Ints, Ints, int], NDArray[Any]]
@@ -140,10 +140,12 @@ def balanced(costs: Sequence[int], stages: int) -> tuple[range, ...]:
     count = len(costs)
     check_counts(count, stages)
     for layer, cost in enumerate(costs):
-        if isinstance(cost, bool) or not isinstance(cost, int) or cost < 0:
-            raise BadInput(
-                "expected a whole number of at least 0", where=f"costs[{layer}]", value=cost
-            )
+        require(
+            isinstance(cost, int) and not isinstance(cost, bool) and cost >= 0,
+            "expected a whole number of at least 0",
+            where=f"costs[{layer}]",
+            value=cost,
+        )
     ends = np.array([0, *accumulate(reversed(costs))])  # from the last layer: its ties are ours
 
     def suffices(most: int) -> bool:

@@ -13,7 +13,7 @@ from pipesat.core.arguments import public
 from pipesat.core.arrays import nothing_collected
 from pipesat.core.atomic import write_file
 from pipesat.core.complaint import Says, validated
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import BadInput, require, said_of
 from pipesat.core.strict_json import LARGEST_RUN, read_json
 from pipesat.problem.ops import Item, Pair, Unreadable, parse_copy, parse_item, with_ops
 from pipesat.problem.problem import Problem
@@ -112,13 +112,13 @@ def schedule_of_document(document: object, problem: Problem, source: str) -> Sch
 
 
 def _schedule(model: ScheduleModel, problem: Problem) -> Schedule:
-    if model.problem_sha256 != problem.sha256:
-        raise BadInput(
-            f"a schedule of another problem, expected the digest {problem.sha256} "
-            f"of {problem.name or 'the given problem'}",
-            where="problem_sha256",
-            value=model.problem_sha256,
-        )
+    require(
+        model.problem_sha256 == problem.sha256,
+        f"a schedule of another problem, expected the digest {problem.sha256} "
+        f"of {problem.name or 'the given problem'}",
+        where="problem_sha256",
+        value=model.problem_sha256,
+    )
     modes = modes_of_entry(model.modes, problem)
     items = {text: _item(problem, modes, text) for row in model.devices for text, _, _ in row}
     rows = tuple(
