@@ -11,7 +11,6 @@ from pipesat.solver.model.times import LARGEST, latest_end, unit_for
 from pipesat.solver.options import ALL_PARTS, SearchParts
 from pipesat.solver.proof.device_alone import DevicesAlone
 from pipesat.solver.proof.passing_modes import PassingModes
-from pipesat.solver.proof.places import PlacesProofs
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs import ShortRuns, is_long
 from pipesat.solver.proof.stretch_search import Stretches
@@ -19,7 +18,7 @@ from pipesat.solver.proof.stretch_search import Stretches
 _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
 
 _QUESTIONS, _NODES = "questions to a device", "nodes of microbatches that pass"
-_Other: TypeAlias = ShortRuns | Stretches | PlacesProofs | DevicesAlone | PassingModes
+_Other: TypeAlias = ShortRuns | Stretches | DevicesAlone | PassingModes
 
 
 class ProofSearch:
@@ -64,11 +63,10 @@ class ProofSearch:
             if parts.short_runs:
                 runs = ShortRuns(problem, incumbent, seed=seed, staircase=stairs)
                 self.others["short runs"] = runs
-        elif parts.relaxations and PlacesProofs.apply(problem, incumbent):
-            self.others[_NODES] = PassingModes(problem, incumbent)
-            self.others["models of places"] = PlacesProofs(problem, incumbent, seed=seed)
         elif parts.relaxations and problem.overlap is not None and not problem.plain:
             self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
+        elif parts.relaxations and problem.order == "same" and problem.one_stage_per_device:
+            self.others[_NODES] = PassingModes(problem, incumbent)
         number, count = share
         dealt = list(self.others.items())
         self.others = dict(dealt[number % count :: count])
