@@ -21,8 +21,7 @@ class PassingModes:
 
     def __init__(self, problem: Problem, incumbent: Incumbent) -> None:
         self.problem, self.incumbent = problem, incumbent
-        self.tried, self.spent = 0, 0.0
-        self.finished = False
+        self.tried, self.finished = 0, False
 
     @cached_property
     def _strongest(self) -> tuple[Branching, str] | None:
@@ -33,8 +32,6 @@ class PassingModes:
 
     def step(self, runner: Runner) -> None:
         """Split a few nodes."""
-        clock = runner.clock
-        begin = clock.elapsed
         if self._strongest is None:
             self.finished = True
             return
@@ -45,6 +42,5 @@ class PassingModes:
             made += split
         self.tried += made
         self.finished = not split or self.tried >= _MOST
-        clock.count(made * _SECONDS)
-        self.spent += clock.elapsed - begin
+        runner.clock.count(made * _SECONDS)
         self.incumbent.raise_bound(Bound(branching.bound, f"{source}, branching"))

@@ -18,19 +18,15 @@ class Questions:
     ) -> None:
         self.problem, self.incumbent, self.runner, self.seed = problem, incumbent, runner, seed
         self.tried = self.better = self.refuted = 0
-        self.spent = 0.0
 
     def solve(
         self, cp: cp_model.CpModel, limit: float
     ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
         """Solve a model within so many seconds."""
         self.tried += 1
-        before = self.runner.spent
-        found = self.runner.solve(
+        return self.runner.solve(
             cp, limit=limit, seed=self.seed + self.tried, strong=True, linear=False
         )
-        self.spent += self.runner.spent - before
-        return found
 
     def refute(self, target: int, share: Share, source: str) -> None:
         """There is no schedule as short as that."""

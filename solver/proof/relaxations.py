@@ -53,7 +53,6 @@ class Relaxations:
             fits=self._fits,
             small=self.pairs and problem.op_count <= SMALL_WITH_PAIRS,
         )
-        self.spent = 0.0
 
     @property
     def finished(self) -> bool:
@@ -62,11 +61,9 @@ class Relaxations:
 
     def step(self, runner: Runner) -> None:
         """Try the next relaxation, if it may help."""
-        before = runner.spent
         attempt = self.queue.take(self.incumbent.bound.value)
         if attempt is not None:
             self._try(attempt, runner)
-        self.spent += runner.spent - before
 
     def _fits(self, devices: Devices) -> bool:
         size = model_size(self.problem, devices)

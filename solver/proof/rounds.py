@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Schedule
@@ -70,10 +70,10 @@ class Rounds(Generic[KindT]):
             self.limit *= _MORE_TIME
 
 
-class InRounds:
+class InRounds(Generic[KindT]):
     """Raises the bound of a long run by parts of it, a model at a time. Needs a schedule."""
 
-    rounds: Rounds[Any]
+    rounds: Rounds[KindT]
 
     def __init__(
         self, problem: Problem, incumbent: Incumbent, *, seed: int, staircase: bool = True
@@ -81,7 +81,6 @@ class InRounds:
         self.problem, self.incumbent, self.seed = problem, incumbent, seed
         self.staircase = staircase
         self.microbatches = problem.routes[0].microbatches
-        self.spent = 0.0
         self.finished = False
 
     def step(self, runner: Runner) -> None:
@@ -90,13 +89,11 @@ class InRounds:
         if part is None:
             self.finished = True
             return
-        before = runner.spent
         if self._settle(*part, runner):
             self.rounds.settled.add(part)
-        self.spent += runner.spent - before
         self.finished = self.finished or not self.incumbent.trusts(PROOFS)
 
-    def _settle(self, kind: Any, n: int, runner: Runner) -> bool:
+    def _settle(self, kind: KindT, n: int, runner: Runner) -> bool:
         """Learn about a part, and return whether all is known of it that matters."""
         raise NotImplementedError
 

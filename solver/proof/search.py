@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TypeAlias
 
 from pipesat.problem.problem import Problem
@@ -43,6 +44,7 @@ class ProofSearch:
         seed += share[0]
         self.relaxations = Relaxations(problem, incumbent, seed=seed, parts=parts, share=share)
         self.others: dict[str, _Other] = {}  # by what they try
+        self.spent = defaultdict[str, float](float)  # of each; relaxations: ""
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes
@@ -91,18 +93,18 @@ class ProofSearch:
         """Solve one model, of a relaxation or of another part; who helps tries relaxations only."""
         exhausted = self.relaxations.finished
         waiting = [what for what, part in self.others.items() if not part.finished]
-        waiting.sort(key=self._due)
-        for what in waiting if exhausted or not helping else ():
-            if exhausted or self._due(what) < _OTHERS * self.relaxations.spent:
-                self.others[what].step(runner)
-                return
-        if not exhausted:
-            self.relaxations.step(runner)
+        what = min(waiting, key=self._due, default="")
+        if not exhausted and (helping or self._due(what) >= _OTHERS * self.spent[""]):
+            what = ""
+        if what or not exhausted:
+            begin = runner.clock.elapsed
+            self.others.get(what, self.relaxations).step(runner)
+            self.spent[what] += runner.clock.elapsed - begin
 
     def _due(self, what: str) -> float:
         """Time of a part; that of stretches, which see a run's middle, by the run's length."""
-        part = self.others[what]
-        return part.spent / (self.length if isinstance(part, Stretches) else 1)
+        stretches = isinstance(self.others.get(what), Stretches)
+        return self.spent[what] / (self.length if stretches else 1)
 
 
 def proofs_for(

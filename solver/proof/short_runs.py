@@ -53,7 +53,7 @@ def is_long(problem: Problem) -> bool:
     return problem.routes[0].microbatches > _PER_DEVICE * len(problem.devices)
 
 
-class ShortRuns(InRounds):
+class ShortRuns(InRounds[RunKind]):
     """Raises the bound of a long run; see :func:`is_long`."""
 
     def __init__(

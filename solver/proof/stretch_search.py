@@ -74,7 +74,7 @@ class KnownStretches:
         return max([0, *sums])
 
 
-class Stretches(InRounds):
+class Stretches(InRounds[Part]):
     """Raises the bound of a long run without pairs; for one lane at a time."""
 
     def __init__(
