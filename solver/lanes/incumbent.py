@@ -88,8 +88,7 @@ class Incumbent:
     closed: bool = False
     steady: Fraction | None = None
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
-    _bounds: dict[str, Bound] = field(default_factory=dict)
-    _rates: dict[str, Fraction] = field(default_factory=dict)
+    _known: dict[str, Raised] = field(default_factory=dict)
     _refuted: set[str] = field(default_factory=set)
 
     @property
@@ -152,16 +151,16 @@ class Incumbent:
             self.schedule, self.found_at = timed, self.clock.elapsed
             if self.tell is not None:
                 self.tell(timed)
-            for origin, bound in list(self._bounds.items()):
-                if bound.value > value:
-                    self.refute(origin, bound)
+            for known in list(self._known.values()):
+                if known.bound.value > value:
+                    self.refute(known.origin, known.bound)
             self._note(timed.source)
 
     @property
     def rate(self) -> Fraction:
         """Best bound of the period, in time units per microbatch; 0 if there is none."""
         with self.lock:
-            return max(self._rates.values(), default=Fraction(0))
+            return max((known.rate for known in self._known.values()), default=Fraction(0))
 
     def raise_bound(
         self,
@@ -185,10 +184,10 @@ class Incumbent:
             if self.steady is not None and rate > self.steady:
                 self._refute_rate(origin, rate)
                 return
-            known, steady = self._bounds.get(origin), self._rates.get(origin, Fraction(0))
-            if known is None or bound.value > known.value or rate > steady:
-                self._bounds[origin] = max(bound, known or bound, key=attrgetter("value"))
-                self._rates[origin] = max(rate, steady)
+            known = self._known.get(origin) or Raised(bound, origin)
+            if origin not in self._known or bound.value > known.bound.value or rate > known.rate:
+                best = max(bound, known.bound, key=attrgetter("value"))
+                self._known[origin] = Raised(best, origin, max(rate, known.rate))
                 if self.tell is not None:
                     self.tell(Raised(bound, origin, rate))
             if self.bound is NOTHING or bound.value > self.bound.value:
@@ -201,9 +200,9 @@ class Incumbent:
         """Take in the time per microbatch at which a checked schedule goes on."""
         with self.lock:
             self.steady = rate if self.steady is None else min(rate, self.steady)
-            for origin, known in list(self._rates.items()):
-                if known > self.steady:
-                    self._refute_rate(origin, known)
+            for known in list(self._known.values()):
+                if known.rate > self.steady:
+                    self._refute_rate(known.origin, known.rate)
 
     def _refute_rate(self, origin: str, rate: Fraction) -> None:
         self.refute(origin, Bound(int(rate), origin), "a period", int(self.steady or 0))
@@ -223,7 +222,7 @@ class Incumbent:
         """Return all that is known."""
         with self.lock:
             known: list[News] = [Refuted(origin, "") for origin in sorted(self._refuted)]
-            known += [Raised(b, origin, self._rates[origin]) for origin, b in self._bounds.items()]
+            known += self._known.values()
             return known if self.schedule is None else [*known, self.schedule.bare()]
 
     def narrower(
@@ -277,12 +276,12 @@ class Incumbent:
             if self.closed or origin in self._refuted:
                 return
             self._refuted.add(origin)
-            self._bounds.pop(origin, None)
-            self._rates.pop(origin, None)
+            self._known.pop(origin, None)
             self.faults.append(fault)
             if self.tell is not None:
                 self.tell(Refuted(origin, fault))
-            rest = max(self._bounds.values(), key=lambda known: known.value, default=NOTHING)
+            bounds = (known.bound for known in self._known.values())
+            rest = max(bounds, key=attrgetter("value"), default=NOTHING)
             if rest.value < self.bound.value:
                 self.bound = rest
                 self._note(rest.source)
