@@ -52,7 +52,7 @@ class Model:
         def truth(literal: Literal) -> bool:
             return literal if isinstance(literal, bool) else bool(value(literal))
 
-        turn = _turns(v, value)
+        turn = v.turns.places(v.problem, value)
         partner = v.pairs.found(value, lambda task: task.name)
         rows = []
         for device in range(len(v.problem.devices)):
@@ -101,23 +101,6 @@ def build_model(
     add_constraints(variables, staircase=staircase)
     value = add_objective(variables, objective, times.at_least(lower), most)
     return Model(variables, value, objective, times.bound(most + 1, objective))
-
-
-def _turns(v: Variables, value: Callable[[cp_model.IntVar], int]) -> list[list[int]]:
-    """By stage, each microbatch's place in the order that all stages have, else its number."""
-    places = []
-    for number, route in enumerate(v.problem.routes):
-        place = list(range(route.microbatches))
-        chosen = [(x, y) if value(first) else (y, x) for x, y, first in v.turns.of(number)]
-        if chosen:
-            known = {frozenset(two) for two in chosen}
-            own = range(route.microbatches // route.slices)
-            ranks = [sum(frozenset((m, n)) not in known for m in range(n)) for n in own]
-            for _, later in chosen:
-                ranks[later] += 1
-            place = [ranks[m // route.slices] * route.slices + m % route.slices for m in place]
-        places.append(place)
-    return [places[route] for route in v.problem.route_of]
 
 
 def model_size(problem: Problem, devices: Collection[int] | None = None) -> int:

@@ -17,7 +17,7 @@ from ortools.sat.python import cp_model
 from pipesat.problem.ops import Copy, Op, Pair
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import duration, in_order, inputs_of
-from pipesat.problem.variants import Key, Variant
+from pipesat.problem.variants import Variant
 from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
 from pipesat.solver.model.alternatives import (
     OPS,
@@ -246,9 +246,9 @@ class OverTime:
         paired = {op: pair for pair in pairs for op in pair.ops}
         rows: list[list[tuple[tuple[int, ...], Op]]] = [[] for _ in problem.devices]
         copies: list[list[TimedCopy]] = [[] for _ in problem.devices]
+        turn = self.turns.places(problem, solver.value)
         for (stage, m), passage in self.passages.items():
-            device, rank = problem.stages[stage].device, self._rank(solver, (stage, m))
-            place = problem.place_of[stage]
+            device, place = problem.stages[stage].device, problem.place_of[stage]
             for part, task in passage.tasks.items():
                 chosen = (one for one in task.alternatives if solver.boolean_value(one.chosen))
                 if (one := next(chosen, None)) is None:
@@ -260,7 +260,7 @@ class OverTime:
                 if one.op in paired:
                     end = start + paired[one.op].time
                 step = 1 if part == "F" else -1
-                number, at = divmod(rank, problem.slices_of[stage])
+                number, at = divmod(turn[stage][m], problem.slices_of[stage])
                 flow = ("FBW".index(part), step * place, number, step * at)
                 rows[device].append(((start, end, *flow), one.op))
 
@@ -275,18 +275,6 @@ class OverTime:
             own.sort(key=lambda x: (x.start, x.end, cast(Copy, x.copy).kind == "L"))
         timed = tuple(map(tuple, copies)) if any(copies) else ()
         return Schedule(tuple(tuple(items(row)) for row in rows), source, timed)
-
-    def _rank(self, solver: cp_model.CpSolver, key: Key) -> int:
-        """How many microbatches come before, by the one order of all stages or by number."""
-        stage, m = key
-        slices = self.problem.slices_of[stage]
-        own, at = divmod(m, slices)
-        rank = own
-        for one, other, first in self.turns.of(self.problem.route_of[stage]):
-            before = solver.boolean_value(first)
-            rank += (own == other and before) - (own == other)
-            rank += own == one and not before
-        return rank * slices + at
 
 
 def _candidates(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import NamedTuple, cast
@@ -112,6 +112,25 @@ class Turns:
         slices = self.slices[route]
         first, last = sequence * slices, sequence * slices + slices - 1
         return (last, first) if phase == "B" else (first, last)
+
+    def places(self, problem: Problem, value: Callable[[cp_model.IntVar], int]) -> list[list[int]]:
+        """By stage, each microbatch's place in the order that all stages have, else its number.
+
+        ``value`` evaluates a variable.
+        """
+        places = []
+        for number, route in enumerate(problem.routes):
+            place = list(range(route.microbatches))
+            chosen = [(x, y) if value(first) else (y, x) for x, y, first in self.of(number)]
+            if chosen:
+                known = {frozenset(two) for two in chosen}
+                own = range(route.microbatches // route.slices)
+                ranks = [sum(frozenset((m, n)) not in known for m in range(n)) for n in own]
+                for _, later in chosen:
+                    ranks[later] += 1
+                place = [ranks[m // route.slices] * route.slices + m % route.slices for m in place]
+            places.append(place)
+        return [places[route] for route in problem.route_of]
 
 
 def add_turns(cp: cp_model.CpModel, problem: Problem) -> Turns:
