@@ -81,7 +81,7 @@ def limits_of(problem: Problem, depth: float) -> tuple[int, ...] | None:
 
 def _need(problem: Problem, stage: int) -> tuple[int, int]:
     """Most that a microbatch of any class holds between ops of a stage, and more while one runs."""
-    route = problem.routes[problem.route_of[stage]]
+    route = problem.route(stage)
     numbers = {of: m for m, of in enumerate(route.classes or (0,))}.values()
     own = [holding(problem, stage, microbatch) for microbatch in numbers]
     held = max(one.held for one in own)

@@ -7,7 +7,6 @@ microbatch that comes first on a device, or last, may be of any class that the o
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, combinations_with_replacement
@@ -94,9 +93,7 @@ def groups_on(problem: Problem, device: int) -> list[tuple[int, int, int]]:
     """(stage, class, how many microbatches) of a device."""
     found = []
     for stage in problem.stages_on[device]:
-        route = problem.routes[problem.route_of[stage]]
-        classes = route.classes or (0,) * route.microbatches
-        found += [(stage, *one) for one in sorted(Counter(classes).items())]
+        found += [(stage, *one) for one in problem.route(stage).counts.items()]
     return found
 
 

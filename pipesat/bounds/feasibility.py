@@ -247,7 +247,7 @@ def sure_order(problem: Problem) -> Order:
     rows: list[list[Item]] = [[] for _ in problem.devices]
     alone = of_each_class(problem)
     for number, route in enumerate(problem.routes):
-        ops = [_ops_alone(one, number) for one in alone[: max(1, len(route.definitions))]]
+        ops = [_ops_alone(one, number) for one in alone[: len(route.class_numbers)]]
         for microbatch in range(route.microbatches):
             for stage, kind in ops[route.classes[microbatch] if route.classes else 0]:
                 rows[problem.stages[stage].device].append(Op(stage, kind, microbatch))

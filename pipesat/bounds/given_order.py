@@ -122,7 +122,7 @@ class _Line:
     def __init__(self, problem: Problem, objective: Objective) -> None:
         (route,) = problem.routes
         alone = of_each_class(problem)
-        classes = route.classes or (0,) * route.microbatches
+        classes = route.class_of_each
         self.count, self.places = route.microbatches, range(len(route.stages))
         self.places_on = [
             [problem.place_of[stage] for stage in stages] for stages in problem.stages_on

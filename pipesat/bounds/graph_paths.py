@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, TypeVar
 
+from pipesat.bounds.devices import groups_on
 from pipesat.bounds.graphs import Passing, sequences
 from pipesat.bounds.paired import least_times_of_each_class
 from pipesat.core.claims import Bound
@@ -41,12 +42,9 @@ def _loads(problem: Problem, objective: Objective, paths: Sequence[_Paths]) -> I
         if not stages:
             continue
         load = 0
-        for stage in stages:
-            route = problem.routes[problem.route_of[stage]]
-            for of_class in range(max(1, len(route.definitions))):
-                count = route.classes.count(of_class) if route.classes else route.microbatches
-                data = alone[of_class].stages[stage]
-                load += count * (data.F + data.least_backward_work)
+        for stage, of_class, number in groups_on(problem, device):
+            data = alone[of_class].stages[stage]
+            load += number * (data.F + data.least_backward_work)
         name, text = problem.device_name(device), "load"
         if problem.overlap is not None:  # two ops of a pair count half each
             load, text = -(-load // 2), "half of the load"

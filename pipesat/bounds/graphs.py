@@ -139,10 +139,10 @@ def _modes(problem: Problem) -> Iterator[Sequence[int]]:
 
 
 def _held_in_mode(problem: Problem, stage: int, mode: int) -> tuple[int, int]:
-    route = problem.routes[problem.route_of[stage]]
+    route = problem.route(stage)
     own = [
         one
-        for of_class in range(max(1, len(route.definitions)))
+        for of_class in route.class_numbers
         for one in variants(problem, stage, of_class)
         if one.mode == mode
     ]

@@ -33,7 +33,7 @@ from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
 from pipesat.problem.ops import Kind, Op, Phase
-from pipesat.problem.problem import Problem, Route, Stage
+from pipesat.problem.problem import Problem, Stage
 from pipesat.problem.rules import duration, link_delay, memory_change
 from pipesat.problem.variants import variants
 
@@ -193,17 +193,12 @@ class _Way(NamedTuple):
     mode: int
 
 
-def classes_of(route: Route) -> range:
-    """Numbers of the classes of a route's microbatches; one where they do not differ."""
-    return range(max(1, len(route.definitions)))
-
-
 def modes_that_fit(problem: Problem, route: int) -> list[Modes]:
     """Modes of one microbatch of each class that fit into every device: keep wherever possible.
 
     Where nothing fits, those of the least need.
     """
-    chosen: list[Modes] = [{} for _ in classes_of(problem.routes[route])]
+    chosen: list[Modes] = [{} for _ in problem.routes[route].class_numbers]
     for device, per_route in zip(problem.devices, problem.chunks_on, strict=True):
         stages = per_route.get(route, ())
         for group in _together(problem, route):
@@ -231,14 +226,14 @@ def takes_time(problem: Problem, stages: Sequence[int]) -> bool:
     return all(
         variant.forward and variant.backward
         for stage in stages
-        for of_class in classes_of(problem.routes[problem.route_of[stage]])
+        for of_class in problem.route(stage).class_numbers
         for variant in variants(problem, stage, of_class)
     )
 
 
 def _together(problem: Problem, route: int) -> list[list[int]]:
     """Classes whose microbatches share their modes."""
-    classes = list(classes_of(problem.routes[route]))
+    classes = list(problem.routes[route].class_numbers)
     return [classes] if problem.mode_choice == "stage" else [[of_class] for of_class in classes]
 
 

@@ -10,7 +10,6 @@ device, which it had to wait for. proofs/bounds.md has both arguments.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -44,9 +43,7 @@ def bounds_of_own_ways(problem: Problem, objective: Objective) -> Iterator[Bound
     if objective == "makespan" or len(problem.routes) == 1:
         for number, route in enumerate(problem.routes):
             passes = [pass_of(one, route.stages) for one in alone]
-            classes = route.classes or (0,) * route.microbatches
-            counts = dict(sorted(Counter(classes).items()))
-            value = _around_one(passes, counts, may_overtake=free or route.classes is None)
+            value = _around_one(passes, route.counts, may_overtake=free or route.classes is None)
             yield Bound(value, f"closed form: one microbatch and those around it on route {number}")
 
 

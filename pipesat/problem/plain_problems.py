@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -48,7 +47,7 @@ def with_choices(problem: Problem, modes: Sequence[int]) -> Problem:
 
 def _resulting(problem: Problem, stage: int, modes: Iterable[int]) -> list[Stage]:
     """Amounts of a stage in some modes and all classes."""
-    both = product(modes, _classes(problem, stage))
+    both = product(modes, problem.route(stage).class_numbers)
     return [problem.resulting(stage, mode, of_class) for mode, of_class in both]
 
 
@@ -135,7 +134,8 @@ def backward_excess(problem: Problem, stage: int) -> int:
     A backward that takes no time holds nothing; with another op it may take some.
     """
     together = problem.overlap is not None
-    found = (v for of_class in _classes(problem, stage) for v in variants(problem, stage, of_class))
+    classes = problem.route(stage).class_numbers
+    found = (v for of_class in classes for v in variants(problem, stage, of_class))
     held = (v.most - max(v.held, v.after) for v in found if v.backward or together)
     return max(held, default=0)
 
@@ -231,12 +231,6 @@ def typical_problem(problem: Problem) -> Problem:
     )
 
 
-def _counted(problem: Problem, stage: int) -> Counter[int]:
-    """How many microbatches of each class pass a stage."""
-    route = problem.routes[problem.route_of[stage]]
-    return Counter(route.classes) if route.classes else Counter({0: route.microbatches})
-
-
 def _mean(values: Iterable[tuple[int, int]]) -> int:
     """Mean of (value, count), rounded up."""
     pairs = list(values)
@@ -244,7 +238,8 @@ def _mean(values: Iterable[tuple[int, int]]) -> int:
 
 
 def _typical_stage(problem: Problem, number: int) -> Stage:
-    found = [(problem.resulting(number, 0, c), n) for c, n in _counted(problem, number).items()]
+    counts = problem.route(number).counts.items()
+    found = [(problem.resulting(number, 0, c), n) for c, n in counts]
     typical: dict[str, Any] = {
         key: _mean((getattr(s, key), n) for s, n in found)
         if factor == "time"
@@ -257,8 +252,8 @@ def _typical_stage(problem: Problem, number: int) -> Stage:
 
 
 def _typical_link(problem: Problem, stage: int, after: int) -> Link | None:
-    counted = _counted(problem, stage).items()
-    links = [(link, n) for c, n in counted if (link := problem.link_of_class(stage, c, after))]
+    counts = problem.route(stage).counts.items()
+    links = [(link, n) for c, n in counts if (link := problem.link_of_class(stage, c, after))]
     if not links:
         return None
     return Link(_mean((link.F, n) for link, n in links), _mean((link.B, n) for link, n in links))
@@ -303,10 +298,6 @@ def _plain(
     )
 
 
-def _classes(problem: Problem, stage: int) -> range:
-    return range(max(1, len(problem.routes[problem.route_of[stage]].definitions)))
-
-
 def _least_of(found: Sequence[Stage]) -> Stage:
     """Return the least of each amount; either kind of backward if that of some is allowed."""
     split, fused = any(s.may_split for s in found), any(s.may_fuse for s in found)
@@ -319,6 +310,7 @@ def _least_of(found: Sequence[Stage]) -> Stage:
 
 
 def _least_link(problem: Problem, stage: int, after: int) -> Link:
-    links = [problem.link_of_class(stage, c, after) for c in _classes(problem, stage)]
+    classes = problem.route(stage).class_numbers
+    links = [problem.link_of_class(stage, c, after) for c in classes]
     there = [link for link in links if link is not None]
     return Link(min(link.F for link in there), min(link.B for link in there))

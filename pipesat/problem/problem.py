@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, wraps
@@ -114,6 +115,21 @@ class Route:
         if self.classes is None:
             return (0,) * self.slices
         return self.classes[begin : begin + self.slices]
+
+    @property
+    def class_of_each(self) -> tuple[int, ...]:
+        """Class of every microbatch; 0 where they do not differ."""
+        return self.classes or (0,) * self.microbatches
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """How many microbatches there are of each class that some are of."""
+        return dict(sorted(Counter(self.class_of_each).items()))
+
+    @property
+    def class_numbers(self) -> range:
+        """Numbers of its classes; one where microbatches do not differ."""
+        return range(max(1, len(self.definitions)))
 
     @property
     def kinds(self) -> dict[tuple[int, ...], int]:
@@ -520,6 +536,10 @@ class Problem:
         for number, route in enumerate(self.routes):
             owner.update(dict.fromkeys(route.stages, number))
         return tuple(owner[stage] for stage in range(len(self.stages)))
+
+    def route(self, stage: int) -> Route:
+        """Return the route of a stage."""
+        return self.routes[self.route_of[stage]]
 
     @cached_property
     def microbatches(self) -> tuple[int, ...]:

@@ -96,14 +96,14 @@ def waits_for(problem: Problem, op: Op, other: Op) -> bool:
 
 def leads_to(problem: Problem, stage: int, other: int) -> bool:
     """Whether there is a way along edges from a stage to another of its route, or to itself."""
-    if problem.routes[problem.route_of[stage]].graph is None:
+    if problem.route(stage).graph is None:
         return problem.place_of[stage] <= problem.place_of[other]
     return bool(_ways(problem, problem.route_of[stage])[stage] >> problem.place_of[other] & 1)
 
 
 def last_stages(problem: Problem, stage: int) -> tuple[int, ...]:
     """Stages without an edge to another that a stage leads to."""
-    route = problem.routes[problem.route_of[stage]]
+    route = problem.route(stage)
     if route.graph is None:
         return route.stages[-1:]
     return tuple(s for s in route.stages if not problem.after[s] and leads_to(problem, stage, s))
@@ -237,7 +237,7 @@ def kept(item: Item) -> Item:
 def one_of_each(problem: Problem) -> Iterator[Op]:
     """Yield one op of every stage, kind, class and mode: what holds of these ops holds of all."""
     for stage in range(len(problem.stages)):
-        classes = problem.routes[problem.route_of[stage]].classes
+        classes = problem.route(stage).classes
         first = {0: 0} if classes is None else {c: m for m, c in reversed([*enumerate(classes)])}
         for kind, microbatch, mode in product(PHASE_OF, first.values(), problem.modes_of(stage)):
             yield Op(stage, kind, microbatch, mode)
@@ -308,7 +308,7 @@ def round_trip(problem: Problem, stage: int) -> int:
     """
     if ("round trip", stage) not in problem.answers:
         time = 0
-        for here in reversed(problem.routes[problem.route_of[stage]].stages):
+        for here in reversed(problem.route(stage).stages):
             time += link_delay(problem, here, "F") + link_delay(problem, here, "B")
             problem.answers["round trip", here] = time
             amounts = problem.amounts(here, 0)

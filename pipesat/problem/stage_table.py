@@ -37,7 +37,7 @@ _FORWARD: Final = ("F", "held_after_F")
 
 def _feeds(problem: Problem, stage: int) -> str | None:
     """Where the edges of a stage of a graph lead; ``None`` on a chain."""
-    graph = problem.routes[problem.route_of[stage]].graph
+    graph = problem.route(stage).graph
     return None if graph is None else ", ".join(map(str, problem.after[stage])) or "-"
 
 

@@ -137,7 +137,7 @@ def _without_backward(problem: Problem, route: Route) -> Iterator[Remark]:
 
 def _ever(problem: Problem, number: int, keys: Collection[str]) -> bool:
     """Whether a stage has more than 0 of some amount, in any class or mode."""
-    stage, route = problem.stages[number], problem.routes[problem.route_of[number]]
+    stage, route = problem.stages[number], problem.route(number)
     stated = [*(mode.stated for mode in stage.modes)]
     stated += [dict(one.outright).get(number, ()) for one in route.definitions]
     return any(getattr(stage, key) for key in keys) or any(

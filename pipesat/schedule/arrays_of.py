@@ -47,7 +47,7 @@ def arrays_of(problem: Problem) -> ProblemArrays:
     net: list[list[int]] = []
     copied: list[bool] = []
     for stage, count in enumerate(problem.microbatches):
-        classes = problem.routes[problem.route_of[stage]].classes or [0] * count
+        classes = problem.route(stage).classes or [0] * count
         numbers = dict(zip(reversed(classes), range(count - 1, -1, -1), strict=True))
         row_of = np.zeros(1 + max(classes, default=0), np.int64)
         for of_class, number in numbers.items():  # the first microbatch of each class
@@ -105,7 +105,7 @@ def _inputs(problem: Problem, first_cell: Sequence[int]) -> tuple[Ints, Ints, In
     delays: list[Ints] = []
     for stage, count in enumerate(problem.microbatches):
         numbers, slices = np.arange(count), problem.slices_of[stage]
-        classes = problem.routes[problem.route_of[stage]].classes
+        classes = problem.route(stage).classes
         of_class = np.zeros(count, np.int64) if classes is None else np.array(classes)
         _, first = np.unique(of_class, return_index=True)
         both = []

@@ -57,7 +57,7 @@ class PermutedOrder:
         for pair in (item for row in order for item in row if isinstance(item, Pair) and loose):
             a, b = (place_of.get(op, place_of.get(op._replace(kind="B"))) for op in pair)
             self.joined[a], self.joined[b] = b, a
-        classes = [route.classes or (0,) * route.microbatches for route in problem.routes]
+        classes = [route.class_of_each for route in problem.routes]
         self.offset = np.cumsum([0, *map(len, classes)])
         kind = np.concatenate([np.array(own, np.int64) for own in classes])
         example = np.zeros((len(classes), kind.max() + 1), np.int64)  # a microbatch of each class

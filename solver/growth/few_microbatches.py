@@ -7,7 +7,6 @@ shows once it has been repeated a few times.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -98,15 +97,13 @@ def few_of(problem: Problem) -> Few | None:
 
 def _evenly(problem: Problem) -> list[int]:
     """The least numbers of microbatches that serve all routes, and classes, as all do."""
-    counts = (Counter(r.classes or [0] * r.microbatches) for r in problem.routes)
-    shared = math.gcd(*chain.from_iterable(own.values() for own in counts))
+    shared = math.gcd(*chain.from_iterable(r.counts.values() for r in problem.routes))
     return [route.microbatches // shared for route in problem.routes]
 
 
 def _alternating(route: Route, one: int) -> Sequence[int]:
     """Return a route's microbatches in rounds of ``one``, each with as many of every class."""
-    classes = route.classes or [0] * route.microbatches
-    own = grouped(zip(classes, range(route.microbatches), strict=True))
+    own = grouped(zip(route.class_of_each, range(route.microbatches), strict=True))
     rounds = route.microbatches // one
     shares = (
         [n[len(n) * r // rounds : len(n) * (r + 1) // rounds] for n in own.values()]

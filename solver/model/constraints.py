@@ -42,7 +42,7 @@ def add_dataflow(v: Variables) -> None:
         for stage, tasks in enumerate(stages):
             if not tasks:
                 continue
-            listed = v.problem.routes[v.problem.route_of[stage]].classes is not None
+            listed = v.problem.route(stage).classes is not None
             lags = [lags_before(least, v.kept, stage, phase) for least in v.least]
             for place, task in enumerate(tasks):
                 for lag in lags[v.problem.class_of(stage, task.microbatch)]:
@@ -185,7 +185,7 @@ def _add_what_is_left_out(
     """
     if not v.problem.stages[stage].has_backward:
         return
-    route = v.problem.routes[v.problem.route_of[stage]]
+    route = v.problem.route(stage)
     entry = None if objective == "makespan" else v.problem.stages[route.stages[0]].device
     for *_, last in classes_of(route):
         tail = tail_after(v.least_for(stage, last), v.kept, stage, entry) // v.times.unit

@@ -79,7 +79,7 @@ def tail_after(problem: Problem, kept: Collection[int], stage: int, only: int | 
     elsewhere.
     """
     ways, longest = {stage: 0}, 0
-    route = problem.routes[problem.route_of[stage]]
+    route = problem.route(stage)
     for here in reversed(route.stages[: problem.place_of[stage] + 1]):
         if here not in ways:
             continue

@@ -110,7 +110,7 @@ class OverTime:
 
     def alike(self, stage: int) -> list[list[int]]:
         """Microbatches of a stage's route that nothing but their numbers tells apart, in lists."""
-        return classes_of(self.problem.routes[self.problem.route_of[stage]])
+        return classes_of(self.problem.route(stage))
 
     def add_order(self, passages: Sequence[Passage], part: Part) -> None:
         """Let a part that all passages have run in their order, or two of them as a pair."""

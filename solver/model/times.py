@@ -92,7 +92,7 @@ def latest_end(problem: Problem, objective: Objective, value: int) -> int:
     links = (
         problem.link_of_class(stage, kind, after)
         for stage, after in problem.links
-        for kind in range(max(1, len(problem.routes[problem.route_of[stage]].definitions)))
+        for kind in problem.route(stage).class_numbers
     )
     farthest = max((max(link.F, link.B) for link in links if link is not None), default=0)
     return len(problem.devices) * (value + farthest)

@@ -22,7 +22,7 @@ def known_order(problem: Problem, stage: int, phase: Phase, one: int, other: int
     Alike microbatches run by number. So do alike sequences, slice by slice: of one sequence and of
     those before it forwards ascend and backwards descend.
     """
-    route = problem.routes[problem.route_of[stage]]
+    route = problem.route(stage)
     if route.slices == 1:
         if one >= other:
             return False
@@ -47,7 +47,7 @@ def in_turn(route: Route, phase: Phase, numbers: Iterable[int]) -> list[int]:
 
 def chains(problem: Problem, stage: int, phase: Phase) -> list[list[int]]:
     """Microbatches of a stage that a phase runs one after the other, in lists; together all."""
-    route = problem.routes[problem.route_of[stage]]
+    route = problem.route(stage)
     ordered = problem.order != "free" and phase != "W" and route.classes is not None
     if ordered and problem.order == "given":
         return [in_turn(route, phase, range(route.microbatches))]

@@ -115,7 +115,7 @@ class WholeModel(OverTime):
         for stage in stages:
             for alike in self.alike(stage):
                 row, slices = self.row(stage, alike), problem.slices_of[stage]
-                entry = stage == problem.routes[problem.route_of[stage]].stages[0]
+                entry = stage == problem.route(stage).stages[0]
                 if one_order or (entry and not alike[0] % slices):
                     self.add_order(row, "F")
                 if one_order and problem.stages[stage].has_backward:

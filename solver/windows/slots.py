@@ -290,7 +290,7 @@ class Segment(FreeRow):
         """
         op = slot.op
         phase, free = PHASE_OF[op.kind], self.problem.order == "free" or op.kind == "W"
-        route = self.problem.routes[self.problem.route_of[op.stage]]
+        route = self.problem.route(op.stage)
         if not free and route.classes is not None:
             return op.stage, phase, 0
         return op.stage, phase, kind_of(route, op.microbatch)

@@ -126,7 +126,7 @@ def _held(problem: Problem, stage: int) -> Counter[int]:
     """How many microbatches of a stage can hold each amount at a moment, in any mode."""
     route = problem.routes[problem.route_of[stage]]
     found = Counter[int]()
-    for kind, count in Counter(route.classes or (0,) * route.microbatches).items():
+    for kind, count in route.counts.items():
         held = ((v.held, v.rest, v.most, v.after) for v in variants(problem, stage, kind))
         amounts = {amount for each in held for amount in each}
         found.update(dict.fromkeys(amounts - {0}, count))
