@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import atexit
 import math
-import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
 from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import GuardedThread
 
 _LOOK: Final = 0.05  # seconds between two looks at the clock and its stop
 _GRACE: Final = 0.6  # seconds that what cannot be interrupted has, once the clock is over
@@ -30,17 +30,7 @@ def aside(
 
     What the search raises is raised here.
     """
-    failure: list[BaseException] = []
-    clock = incumbent.clock
-
-    def guarded() -> None:
-        try:
-            search()
-        except BaseException as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=guarded, name="search", daemon=True)
-    thread.start()
+    thread, clock = GuardedThread(search, "search"), incumbent.clock
     over = math.inf
     while thread.is_alive():
         thread.join(_LOOK)
@@ -54,5 +44,5 @@ def aside(
             return
         if not ended:
             later()
-    if failure:
-        raise failure[0]
+    for failure in thread.failures:
+        raise failure

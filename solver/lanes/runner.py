@@ -205,6 +205,22 @@ def slowness(taken: float, used: float, before: float) -> float:
     return (before + max(1.0, now)) / 2
 
 
+class GuardedThread(threading.Thread):
+    """A thread that works from now on; what its work raises is the one of its ``failures``."""
+
+    def __init__(self, work: Callable[[], object], name: str) -> None:
+        super().__init__(target=work, name=name, daemon=True)
+        self.failures: list[BaseException] = []
+        self.start()
+
+    def run(self) -> None:
+        """Work, and keep what that raises."""
+        try:
+            super().run()
+        except BaseException as error:
+            self.failures.append(error)
+
+
 _POLL = 0.05  # seconds between looks at the clock and its stop
 
 
@@ -225,22 +241,13 @@ class Watched:
 
     def run(self, work: Callable[[], object]) -> list[str]:
         """Work to the end; return what failed. What has been found and proven by then stays."""
-        failed: list[str] = []
-
-        def guarded() -> None:
-            try:
-                work()
-            except BaseException as error:
-                failed.append(failure_note("a part of the search", error))
-
-        thread = threading.Thread(target=guarded, name="lane", daemon=True)
-        thread.start()
+        thread = GuardedThread(work, "lane")
         while thread.is_alive():
             thread.join(_POLL)
             if self.clock.over:
                 for runner in self._runners:
                     runner.interrupt()
-        return failed
+        return [failure_note("a part of the search", error) for error in thread.failures]
 
 
 @dataclass
