@@ -118,8 +118,7 @@ def one_f_one_b_by_depth(problem: Problem) -> Schedule:
     require_applicable(
         all(len(stages) <= 1 for stages in problem.stages_on), "needs at most one stage per device"
     )
-    homes = [device for device, stages in enumerate(problem.stages_on) if stages]
-    ranks = Ranks(tuple(homes), tuple(problem.stages_on[device] for device in homes))
+    ranks = Ranks(tuple(problem.busy), tuple(problem.busy.values()))
     depth = depths(problem)
 
     def row(rank: int) -> list[Item]:

@@ -101,11 +101,7 @@ def _of_devices(problem: Problem, objective: Objective) -> Iterator[Bound]:
     """
     problem, alone = classes_of(problem)
     absolute = objective == "makespan"
-    terms = {
-        device: terms_of(problem, alone, device)
-        for device, stages in enumerate(problem.stages_on)
-        if stages
-    }
+    terms = {device: terms_of(problem, alone, device) for device in problem.busy}
     for device, found in terms.items():
         values: dict[str, Number] = found.own_window(absolute=absolute)
         if absolute or len(problem.routes) == 1:

@@ -38,9 +38,7 @@ def graph_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
 
 def _loads(problem: Problem, objective: Objective, paths: Sequence[_Paths]) -> Iterator[Bound]:
     alone = least_times_of_each_class(problem)
-    for device, stages in enumerate(problem.stages_on):
-        if not stages:
-            continue
+    for device, stages in problem.busy.items():
         load = 0
         for stage, of_class, number in groups_on(problem, device):
             data = alone[of_class].stages[stage]

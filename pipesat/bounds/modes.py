@@ -202,9 +202,7 @@ def counted_bounds(problem: Problem, objective: Objective, beyond: int = -1) -> 
     if not memory_varies(problem) or problem.overlap is not None:
         return
     alone = of_each_class(problem)
-    for device, stages in enumerate(problem.stages_on):
-        if not stages:
-            continue
+    for device in problem.busy:
         counts = Counts(problem, alone, device, absolute=objective == "makespan")
         if len(counts.counted) <= _MOST_VARIANTS:
             value = least_of(_programmes(counts), beyond)

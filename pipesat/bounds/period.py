@@ -64,9 +64,7 @@ def steady_bounds(problem: Problem, objective: Objective) -> Iterator[Steady]:
     stages, certain = problem.routes[0].stages, certain_activations(one)
     first = one.stages[stages[0]]
     through = first.F + round_trip(one, stages[0]) + first.least_backward_work
-    for device, own in enumerate(problem.stages_on):
-        if not own:
-            continue
+    for device, own in problem.busy.items():
         counts = Counts(shown, [one], device, absolute=objective == "makespan")
         name = problem.device_name(device)
         rate = _rate(problem, counts)

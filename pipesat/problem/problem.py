@@ -590,6 +590,11 @@ class Problem:
         stages = (stage for route in self.routes for stage in route.stages)
         return in_rows(len(self.devices), ((self.stages[s].device, s) for s in stages))
 
+    @property
+    def busy(self) -> dict[int, tuple[int, ...]]:
+        """Devices that have stages, with these."""
+        return {device: stages for device, stages in enumerate(self.stages_on) if stages}
+
     @cached_property
     def answers(self) -> dict[tuple[Hashable, ...], Any]:
         """What :mod:`pipesat.problem.rules` and bounds have worked out of this problem so far."""

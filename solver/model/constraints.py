@@ -133,8 +133,8 @@ def add_objective(v: Variables, objective: Objective, lower: int, upper: int) ->
         entry, *others = _begins(v)
         if not others:  # nothing comes before it, and nothing says when it is
             v.cp.add(entry == 0)
-    for device, stages in enumerate(v.problem.stages_on):
-        if not stages or not v.kept.issuperset(stages):
+    for device, stages in v.problem.busy.items():
+        if not v.kept.issuperset(stages):
             continue
         begin = _first_start(v, device) if objective == "span" else 0
         for stage in stages:
@@ -147,7 +147,7 @@ def add_objective(v: Variables, objective: Objective, lower: int, upper: int) ->
                 if task.present is not True:
                     v.cp.add(task.end - begin <= value).only_enforce_if(task.present)
             _add_what_is_left_out(v, objective, stage, value)
-        if v.pairs.all and stages:
+        if v.pairs.all:
             _add_load(v, objective, stages, value)
     v.cp.minimize(value)
     return value

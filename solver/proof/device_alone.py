@@ -32,8 +32,8 @@ class DevicesAlone(Questions):
         self.possible: dict[int, int] = {}
         self.open = [
             device
-            for device, stages in enumerate(problem.stages_on)
-            if stages and problem.devices[device].slack is not None
+            for device, stages in problem.busy.items()
+            if problem.devices[device].slack is not None
             if sum(problem.microbatches[s] for s in stages) <= _MOST_PAIRED
             or not (gains(problem) and problem.has_modes)
         ]

@@ -42,7 +42,7 @@ class Relaxations:
     ) -> None:
         self.problem, self.incumbent, self.seed = problem, incumbent, seed
         self.staircase = parts.staircase
-        self.all = frozenset(d for d, stages in enumerate(problem.stages_on) if stages)
+        self.all = frozenset(problem.busy)
         begin = first_of(problem, self.all, share) if parts.relaxations else []
         self.pairs = bool(gains(problem))
         self.queue = Attempts(
