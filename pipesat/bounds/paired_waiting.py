@@ -118,13 +118,9 @@ class Waiting:
             limit = max(base, min(limits, default=wait + most * rate))
             yield top, tuple(min(limit, max(base, wait + k * rate)) for k in range(most))
 
-    @cached_property
-    def _lines(self) -> list[Line]:
-        return [line_of(self.problem, route) for route in range(len(self.problem.routes))]
-
     def _place(self, stage: int) -> tuple[Line, int]:
-        line = self._lines[self.problem.route_of[stage]]
-        return line, self.problem.place_of[stage]
+        problem = self.problem
+        return line_of(problem, problem.route_of[stage]), problem.place_of[stage]
 
     def _longest(self, stage: int, found: Iterable[tuple[int, tuple[int, ...]]]) -> LeastWaits:
         """Those that are longest in all; each holds."""
@@ -202,7 +198,7 @@ class WaitingRows:
         longer = WeightedSum()
         for (group, kind), row in self._alone.items():
             if group.stage in found.on_way and kind in kinds:
-                data = self.problem.stages[group.stage]
+                data = self.waiting.problem.stages[group.stage]
                 least = data.F if kind == "F" else data.shortest_backward
                 longer += row * (getattr(group.data, kind) - least)
         for slope, constant in found.tangents(tangent_points(most)):
@@ -213,15 +209,11 @@ class WaitingRows:
     def _slack(self, count: Count) -> int:
         return count.problem.devices[count.home.device].slack or 0
 
-    @property
-    def problem(self) -> Problem:
-        """What is bounded."""
-        return self.waiting.problem
-
     def _stages(self, count: Count, level: HeldPart) -> Iterator[tuple[list[RunGroup], int]]:
         """Those of a level by stage, and how many of each there is memory for."""
         for groups in level.by_stage():
-            most = min(self.problem.microbatches[groups[0].stage], self._slack(count) // level.high)
+            number = self.waiting.problem.microbatches[groups[0].stage]
+            most = min(number, self._slack(count) // level.high)
             if most:
                 yield groups, most
 
