@@ -8,12 +8,10 @@ read them.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    from pipesat.problem.problem import Problem
-    from pipesat.problem.stage import Stage
-
+from pipesat.problem.problem import Problem, once
+from pipesat.problem.stage import Stage
 
 Key: TypeAlias = tuple[int, int]
 """A stage and a microbatch of it: what runs in a variant."""
@@ -90,16 +88,13 @@ def variant_of(amounts: Stage, mode: int = 0, *, split: bool) -> Variant:
     )
 
 
-def variants(problem: Problem, stage: int, of_class: int = 0) -> tuple[Variant, ...]:
+@once
+def variants(problem: Problem, stage: int, of_class: int) -> tuple[Variant, ...]:
     """All variants of a stage for a class of its route: by mode, the split one first."""
-    key = "variants", stage, of_class
-    if key not in problem.answers:
-        resulting = [(problem.resulting(stage, n, of_class), n) for n in problem.modes_of(stage)]
-        problem.answers[key] = tuple(
-            variant_of(amounts, mode, split=split)
-            for amounts, mode in resulting
-            for split in (True, False)
-            if (amounts.may_split if split else not amounts.may_split or amounts.may_fuse)
-        )
-    found: tuple[Variant, ...] = problem.answers[key]
-    return found
+    resulting = [(problem.resulting(stage, n, of_class), n) for n in problem.modes_of(stage)]
+    return tuple(
+        variant_of(amounts, mode, split=split)
+        for amounts, mode in resulting
+        for split in (True, False)
+        if (amounts.may_split if split else not amounts.may_split or amounts.may_fuse)
+    )

@@ -56,7 +56,7 @@ def periodic_applies(problem: Problem) -> bool:
 
 
 def _variants(problem: Problem) -> list[Variant]:
-    return [variants(problem, stage)[0] for stage in range(len(problem.stages))]
+    return [variants(problem, stage, 0)[0] for stage in range(len(problem.stages))]
 
 
 def periodic_orders(problem: Problem, clock: Clock, seed: int) -> Iterator[tuple[int, Order]]:

@@ -144,6 +144,6 @@ def _longest(problem: Problem) -> dict[OpKind, list[Op]]:
 
 
 def _kinds(problem: Problem, stage: int) -> list[Kind]:
-    split = {variant.split for variant in variants(problem, stage)}
+    split = {variant.split for variant in variants(problem, stage, 0)}
     used = {"F", *(("B", "W") if True in split else ()), *(("BW",) if False in split else ())}
     return [kind for kind in PHASE_OF if kind in used]
