@@ -15,11 +15,11 @@ import heapq
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import NamedTuple
 
 from pipesat.problem.ops import Event, Item, Kind, Op, Phase
 from pipesat.problem.problem import Problem, once
-from pipesat.problem.rules import duration, inputs_of, memory_change
+from pipesat.problem.rules import duration, inputs_of
+from pipesat.problem.variants import Variant, variant_of
 from pipesat.schedule.schedule import Order
 
 _DEPTHS = (1.0, 2.0, 1.5, 0.5, 4.0)
@@ -81,40 +81,21 @@ def limits_of(problem: Problem, depth: float) -> tuple[int, ...] | None:
 
 def _need(problem: Problem, stage: int) -> tuple[int, int]:
     """Most that a microbatch of any class holds between ops of a stage, and more while one runs."""
-    route = problem.route(stage)
-    numbers = {of: m for m, of in enumerate(route.classes or (0,))}.values()
-    own = [holding(problem, stage, microbatch) for microbatch in numbers]
-    held = max(one.held for one in own)
+    own = [variant_on(problem, stage, of_class) for of_class in problem.route(stage).counts]
+    held = max(map(_between_ops, own))
     return held, max(one.most for one in own) - held
 
 
-class HeldOnStage(NamedTuple):
-    """What a microbatch holds on a stage at most: between ops, at any time, and after B."""
-
-    held: int
-    most: int
-    after: int
-
-
 @once
-def holding(problem: Problem, stage: int, microbatch: int) -> HeldOnStage:
-    """Return what a microbatch holds as :func:`kinds_of` says that it runs."""
-    now, held, most, after = 0, 0, 0, 0
-    for kind in kinds_of(problem, stage, microbatch):
-        change = memory_change(problem, Op(stage, kind, microbatch))
-        most = max(most, now + change.at_start)
-        now += change.net
-        held = max(held, now)
-        after = now if kind == "B" else after
-    return HeldOnStage(held, most, after)
+def variant_on(problem: Problem, stage: int, of_class: int) -> Variant:
+    """Return how a class runs: its backward split, unless fusing pays or is all there is."""
+    data = problem.resulting(stage, 0, of_class)
+    return variant_of(data, split=not data.fusing_may_pay)
 
 
-def kinds_of(problem: Problem, stage: int, microbatch: int) -> tuple[Kind, ...]:
-    """Ops of a microbatch on a stage: a split backward, unless fusing pays or is all there is."""
-    data = problem.amounts(stage, microbatch)
-    if not data.has_backward:
-        return ("F",)
-    return ("F", "BW") if data.fusing_may_pay else ("F", "B", "W")
+def _between_ops(variant: Variant) -> int:
+    """Most that a microbatch holds between ops of a stage."""
+    return 0 if variant.alone else max(variant.held, variant.after)
 
 
 class GraphScheduler:
@@ -177,7 +158,7 @@ class GraphScheduler:
             if full or started == problem.microbatches[stage]:
                 return None
             device = problem.stages[stage].device
-            need = self.reserved[device] + holding(problem, stage, started).held
+            need = self.reserved[device] + _between_ops(self._variant(stage, started))
             slack = problem.devices[device].slack
             fits = slack is None or need + self.extra[device] <= slack
             return Op(stage, "F", started) if fits else None
@@ -185,7 +166,11 @@ class GraphScheduler:
             return None
         sequence, place = divmod(ended, slices)
         microbatch = sequence * slices + slices - 1 - place
-        return Op(stage, kinds_of(problem, stage, microbatch)[1], microbatch)
+        kind: Kind = "B" if self._variant(stage, microbatch).split else "BW"
+        return Op(stage, kind, microbatch)
+
+    def _variant(self, stage: int, microbatch: int) -> Variant:
+        return variant_on(self.problem, stage, self.problem.class_of(stage, microbatch))
 
     def _arrival(self, op: Op, device: int) -> int | None:
         """When all inputs of an op are there; ``None`` while one is not made: it will wake it."""
@@ -203,16 +188,16 @@ class GraphScheduler:
         self.rows[device].append(op)
         self.free_at[device] = end
         heapq.heappush(self.events, (end, device))
-        own = holding(self.problem, op.stage, op.microbatch)
+        own = self._variant(op.stage, op.microbatch)
         if op.kind == "W":
             self.reserved[device] -= own.after
             return
         if op.kind == "F":
             self.forwards[op.stage] += 1
-            self.reserved[device] += own.held
+            self.reserved[device] += _between_ops(own)
         else:
             self.backwards[op.stage] += 1
-            self.reserved[device] -= own.held
+            self.reserved[device] -= _between_ops(own)
             if op.kind == "B":
                 self.reserved[device] += own.after
                 self.due[device].append(op._replace(kind="W"))
