@@ -40,6 +40,7 @@ from pipesat.problem.ops import Item, Kind, Op
 from pipesat.problem.plain_problems import of_each_class
 from pipesat.problem.problem import Problem, Stage, once
 from pipesat.problem.rules import round_trip
+from pipesat.problem.variants import variant_of
 from pipesat.schedule.schedule import Order
 
 
@@ -70,10 +71,8 @@ def holdings(problem: Problem) -> list[ChunkHolding]:
 
 def holding_of(stage: Stage) -> ChunkHolding:
     """Holding of one microbatch on a stage of these amounts."""
-    most = stage.held_in_backward
-    if not stage.may_fuse:
-        most = max(most, stage.held_after_B)
-    return ChunkHolding(stage.held_after_F, max(0, most - stage.held_after_F))
+    variant = variant_of(stage, split=not stage.may_fuse)
+    return ChunkHolding(variant.held, variant.most - variant.held)
 
 
 def _largest(found: Sequence[ChunkHolding]) -> ChunkHolding:

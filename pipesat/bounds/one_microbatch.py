@@ -33,9 +33,9 @@ from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
 from pipesat.problem.ops import Kind, Op, Phase
-from pipesat.problem.problem import Problem, Stage
+from pipesat.problem.problem import Problem
 from pipesat.problem.rules import duration, link_delay, memory_change
-from pipesat.problem.variants import variants
+from pipesat.problem.variants import Variant, variants
 
 
 class CourseStep(NamedTuple):
@@ -239,19 +239,16 @@ def _together(problem: Problem, route: int) -> list[list[int]]:
 
 def _ways(problem: Problem, stage: int, classes: Sequence[int]) -> list[_Way]:
     """A stage's modes, those with the least rest first."""
-    ways = []
-    for mode in problem.modes_of(stage):
-        per_class = [problem.resulting(stage, mode, of_class) for of_class in classes]
-        rest = (s.held_after_F if s.offload is None else s.offload.held for s in per_class)
-        ways.append(_Way(tuple(rest), tuple(map(_peak, per_class)), mode))
-    return sorted(ways)
+    fused = [{v.mode: v for v in variants(problem, stage, of)} for of in classes]  # where it may
+    return sorted(
+        _Way(tuple(own[mode].rest for own in fused), tuple(_peak(own[mode]) for own in fused), mode)
+        for mode in problem.modes_of(stage)
+    )
 
 
-def _peak(stage: Stage) -> int:
+def _peak(variant: Variant) -> int:
     """Most that is held from F on; a backward that takes no time holds nothing on top."""
-    most = stage.held_after_F if stage.may_fuse else max(stage.held_after_F, stage.held_after_B)
-    backward = stage.BW if stage.may_fuse else stage.B
-    return max(most, stage.held_in_backward) if backward else most
+    return variant.most if variant.backward else max(variant.held, variant.after)
 
 
 def _least_slack(ways: Sequence[Sequence[_Way]]) -> int:
