@@ -13,6 +13,7 @@ import ast
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from pipesat.core.errors import NotApplicable
@@ -23,6 +24,7 @@ from pipesat.runtimes.options import (
     Options,
     cut_of,
     module_names,
+    rendered,
     told_of,
 )
 from pipesat.runtimes.torch.hazards import SplitBackwards
@@ -53,6 +55,100 @@ def torchtitan_cut(problem: Problem, options: Options) -> Cut:
     return name, layers
 
 
+_TOML: Final = """\
+# From pipesat, problem {{ digest }}. Read the .hazards.txt beside it.
+# For torchtitan {{ toml_version }}; the .py beside it is for {{ python_version }}.
+# It {{ toml_torch }}.
+{% for line in comments %}
+{{ line }}
+{% endfor %}
+
+[parallelism]
+pipeline_parallel_degree = {{ ranks }}
+pipeline_parallel_schedule = {{ name | text }}  # gives the placement
+pipeline_parallel_schedule_csv = {{ csv | text }}  # {{ order }}
+pipeline_parallel_microbatch_size = 1
+{% if split.any %}
+fsdp_reshard_after_forward = "never"  # else split backwards lose gradients
+{% endif %}
+{% if parts %}
+# {{ told }}
+# module names are those of torchtitan's Llama 3 in that version
+module_fqns_per_model_part = [
+{% for stage in parts %}
+  [{{ stage | map("text") | join(", ") }}],
+{% endfor %}
+]
+{% endif %}
+
+[training]
+local_batch_size = {{ m }}  # {{ m }} times the microbatch size
+{% if checkpointing %}
+
+{% if split.any %}
+# The order splits backwards: checkpointing or compiling would multiply their cost.
+{% endif %}
+[activation_checkpoint]
+mode = {{ checkpointing | text }}
+{% endif %}
+{% if split.any %}
+
+[compile]
+enable = false
+{% endif %}
+"""
+_PYTHON: Final = '''\
+"""From pipesat, problem {{ digest }}. Read the .hazards.txt beside it.
+
+For torchtitan {{ python_version }}: call it in your configuration. Versions that name these
+options otherwise end in an AttributeError here.
+It {{ python_torch }}.
+"""
+{% for line in comments %}
+{{ "\n" if loop.first }}{{ line }}
+{% endfor %}
+
+
+def with_pipeline_schedule(config):
+    """Set the schedule in a ``Trainer.Config`` and return it."""
+    config.parallelism.pipeline_parallel_degree = {{ ranks }}
+    config.parallelism.pipeline_parallel_schedule = {{ name | repr }}  # gives the placement
+    # {{ order }}
+    config.parallelism.pipeline_parallel_schedule_csv = {{ csv | repr }}
+    config.parallelism.pipeline_parallel_microbatch_size = 1
+    config.training.local_batch_size = {{ m }}  # {{ m }} times the microbatch size
+{% if parts %}
+    # {{ told }}
+    # module names are those of torchtitan's decoders in that version
+    config.parallelism.module_fqns_per_model_part = [
+{% for stage in parts %}
+        {{ stage | repr }},
+{% endfor %}
+    ]
+{% endif %}
+    config.training.disable_cuda_graphs = True  # they refuse pipelines
+{% if split.any %}
+    # The order splits backwards: checkpointing or compiling multiplies their cost.
+    config.compile.enable = False
+    # Of weights that FSDP reshards after a forward, they lose the gradients.
+    config.parallelism.fsdp_reshard_after_forward = 'never'
+{% endif %}
+{% if split.last %}
+    # A chunked loss reshards the final norm, which the last stage's split backward
+    # would then never train. The loss inside of it is the same number.
+    config.loss = getattr(config.loss, 'loss_fn', config.loss)
+{% endif %}
+{% if checkpointing == "none" %}
+    config.activation_checkpoint = None
+{% elif checkpointing == "full" %}
+    from torchtitan.distributed.activation_checkpoint import FullAC
+
+    config.activation_checkpoint = FullAC.Config()
+{% endif %}
+    return config
+'''
+
+
 def torchtitan_files(
     problem: Problem, options: Options, split: SplitBackwards
 ) -> tuple[dict[str, str], list[str]]:
@@ -60,124 +156,40 @@ def torchtitan_files(
 
     And the versions that they are for.
     """
-    name, layers = torchtitan_cut(problem, options)
     told = (
         f"the .py is written for torchtitan {PYTHON_VERSION}, which {PYTHON_TORCH}; the TOML file "
         f"for {TOML_VERSION}, which {TOML_TORCH}"
     )
-    given = (problem, name, options, layers, split)
-    return {".toml": _toml(*given), ".py": _python(*given)}, [told]
+    write = partial(_filled, problem, options, split, torchtitan_cut(problem, options))
+    names = {"first": ["tok_embeddings"], "layer": "layers", "every": []}
+    toml = write(_TOML, **names, last=["norm", "output"])
+    return {".toml": toml, ".py": write(_PYTHON, **names, last=["norm", "lm_head"])}, [told]
 
 
-def _names(layers: tuple[int, ...], head: str) -> list[list[str]]:
-    last = ["norm", head]
-    return module_names(layers, first=["tok_embeddings"], layer="layers", last=last, every=[])
-
-
-def _toml(
-    problem: Problem,
-    name: str,
-    options: Options,
-    layers: tuple[int, ...] | None,
-    split: SplitBackwards,
+def _filled(
+    problem: Problem, options: Options, split: SplitBackwards, cut: Cut, template: str, **names: Any
 ) -> str:
-    m = problem.routes[0].microbatches
-    lines = [
-        f"# From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.",
-        f"# For torchtitan {TOML_VERSION}; the .py beside it is for {PYTHON_VERSION}.",
-        f"# It {TOML_TORCH}.",
-        *options.comments,
-        "",
-        "[parallelism]",
-        f"pipeline_parallel_degree = {len(problem.devices)}",
-        f"pipeline_parallel_schedule = {_text(name)}  # gives the placement",
-        f"pipeline_parallel_schedule_csv = {_text(options.csv)}  # {_ORDER}",
-        "pipeline_parallel_microbatch_size = 1",
-    ]
-    if split.any:
-        lines.append('fsdp_reshard_after_forward = "never"  # else split backwards lose gradients')
-    if layers is not None:
-        lines.append(f"# {told_of(layers)}")
-        lines.append("# module names are those of torchtitan's Llama 3 in that version")
-        parts = ",\n".join(
-            f"  [{', '.join(map(_text, stage))}]" for stage in _names(layers, "output")
-        )
-        lines.append(f"module_fqns_per_model_part = [\n{parts},\n]")
-    lines += ["", "[training]", f"local_batch_size = {m}  # {m} times the microbatch size"]
-    if split.any:
-        lines += [
-            "",
-            "# The order splits backwards: checkpointing or compiling would multiply their cost.",
-        ]
-    checkpointing = options.checkpointing_for(splits=split.any)
-    if checkpointing is not None:
-        lines += [*([] if split.any else [""]), "[activation_checkpoint]"]
-        lines.append(f"mode = {_text(checkpointing)}")
-    if split.any:
-        lines += ["", "[compile]", "enable = false"]
-    return "\n".join(lines) + "\n"
-
-
-def _python(
-    problem: Problem,
-    name: str,
-    options: Options,
-    layers: tuple[int, ...] | None,
-    split: SplitBackwards,
-) -> str:
-    set_pp = "    config.parallelism."
-    m = problem.routes[0].microbatches
-    lines = [
-        f'"""From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.',
-        "",
-        f"For torchtitan {PYTHON_VERSION}: call it in your configuration. Versions that name these",
-        "options otherwise end in an AttributeError here.",
-        f"It {PYTHON_TORCH}.",
-        '"""',
-        *(["", *options.comments] if options.remark else []),
-        "",
-        "",
-        "def with_pipeline_schedule(config):",
-        '    """Set the schedule in a ``Trainer.Config`` and return it."""',
-        f"{set_pp}pipeline_parallel_degree = {len(problem.devices)}",
-        f"{set_pp}pipeline_parallel_schedule = {name!r}  # gives the placement",
-        f"    # {_ORDER}",
-        f"{set_pp}pipeline_parallel_schedule_csv = {options.csv!r}",
-        f"{set_pp}pipeline_parallel_microbatch_size = 1",
-        f"    config.training.local_batch_size = {m}  # {m} times the microbatch size",
-    ]
-    if layers is not None:
-        lines += [
-            f"    # {told_of(layers)}",
-            "    # module names are those of torchtitan's decoders in that version",
-            f"{set_pp}module_fqns_per_model_part = [",
-            *(f"        {stage!r}," for stage in _names(layers, "lm_head")),
-            "    ]",
-        ]
-    lines.append("    config.training.disable_cuda_graphs = True  # they refuse pipelines")
-    if split.any:
-        lines += [
-            "    # The order splits backwards: checkpointing or compiling multiplies their cost.",
-            "    config.compile.enable = False",
-            "    # Of weights that FSDP reshards after a forward, they lose the gradients.",
-            f"{set_pp}fsdp_reshard_after_forward = 'never'",
-        ]
-    if split.last:
-        lines += [
-            "    # A chunked loss reshards the final norm, which the last stage's split backward",
-            "    # would then never train. The loss inside of it is the same number.",
-            "    config.loss = getattr(config.loss, 'loss_fn', config.loss)",
-        ]
-    checkpointing = options.checkpointing_for(splits=split.any)
-    if checkpointing == "none":
-        lines.append("    config.activation_checkpoint = None")
-    elif checkpointing == "full":
-        lines += [
-            "    from torchtitan.distributed.activation_checkpoint import FullAC",
-            "",
-            "    config.activation_checkpoint = FullAC.Config()",
-        ]
-    return "\n".join([*lines, "    return config", ""])
+    """Return a template filled; ``names`` are those of modules, for :func:`module_names`."""
+    name, layers = cut
+    return rendered(
+        template,
+        filters={"text": _text, "repr": repr},
+        digest=problem.sha256[:12],
+        ranks=len(problem.devices),
+        m=problem.routes[0].microbatches,
+        name=name,
+        csv=options.csv,
+        comments=options.comments,
+        checkpointing=options.checkpointing_for(splits=split.any),
+        split=split,
+        parts=layers and module_names(layers, **names),
+        told=layers and told_of(layers),
+        order=_ORDER,
+        toml_version=TOML_VERSION,
+        toml_torch=TOML_TORCH,
+        python_version=PYTHON_VERSION,
+        python_torch=PYTHON_TORCH,
+    )
 
 
 def _text(text: str | bool) -> str:
@@ -222,6 +234,44 @@ def automodel_cut(problem: Problem, options: Options) -> Cut:
     return name, layers
 
 
+_YAML: Final = """\
+# From pipesat, problem {{ digest }}. Read the .hazards.txt beside it.
+# For NeMo AutoModel {{ version }}. It {{ toml_torch }}.
+{% for line in comments %}
+{{ line }}
+{% endfor %}
+# Recipes set pp_batch_size themselves, to step_scheduler.local_batch_size: make that
+# {{ m }} times pp_microbatch_size too.
+distributed:
+  strategy: "fsdp2"
+  pp_size: {{ ranks }}
+{% if split.any %}
+  # The order splits backwards: checkpointing would multiply their cost, and so would
+  # compiling: leave compile off too. Of weights that FSDP reshards after a forward,
+  # they lose the gradients.
+  reshard_after_forward: false
+{% endif %}
+{% if checkpointing %}
+  activation_checkpointing: {{ (checkpointing == "full") | text }}
+{% endif %}
+  pipeline:
+    pp_schedule: {{ name | text }}
+    # {{ order }}
+    pp_schedule_csv: {{ csv | text }}
+    pp_microbatch_size: 1
+    pp_batch_size: {{ m }}
+    scale_grads_in_schedule: false
+{% if parts %}
+    # {{ told }}
+    # module names are those of Hugging Face's Llama
+    module_fqns_per_model_part:
+{% for stage in parts %}
+      - [{{ stage | map("text") | join(", ") }}]
+{% endfor %}
+{% endif %}
+"""
+
+
 def automodel_files(
     problem: Problem, options: Options, split: SplitBackwards
 ) -> tuple[dict[str, str], list[str]]:
@@ -229,54 +279,23 @@ def automodel_files(
 
     And the version that it is for, and the recipes' guard that stops the run, if any.
     """
-    name, layers = automodel_cut(problem, options)
     ranks, m = len(problem.devices), problem.routes[0].microbatches
     told = [f"written for NeMo AutoModel {AUTOMODEL_VERSION}, which {AUTOMODEL_TORCH}"]
     if m < ranks:
         least = f"its recipes want at least {ranks} microbatches, one per rank, here are {m}"
         told.append(f"WARNING: {least}")
-    lines = [
-        f"# From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.",
-        f"# For NeMo AutoModel {AUTOMODEL_VERSION}. It {AUTOMODEL_TORCH}.",
-        *options.comments,
-        "# Recipes set pp_batch_size themselves, to step_scheduler.local_batch_size: make that",
-        f"# {m} times pp_microbatch_size too.",
-        "distributed:",
-        f"  strategy: {_text('fsdp2')}",
-        f"  pp_size: {ranks}",
-    ]
-    if split.any:
-        lines += [
-            "  # The order splits backwards: checkpointing would multiply their cost, and so would",
-            "  # compiling: leave compile off too. Of weights that FSDP reshards after a forward,",
-            "  # they lose the gradients.",
-            "  reshard_after_forward: false",
-        ]
-    checkpointing = options.checkpointing_for(splits=split.any)
-    if checkpointing is not None:
-        lines.append(f"  activation_checkpointing: {_text(checkpointing == 'full')}")
-    lines += [
-        "  pipeline:",
-        f"    pp_schedule: {_text(name)}",
-        f"    # {_ORDER}",
-        f"    pp_schedule_csv: {_text(options.csv)}",
-        "    pp_microbatch_size: 1",
-        f"    pp_batch_size: {m}",
-        "    scale_grads_in_schedule: false",
-    ]
-    if layers is not None:
-        names = module_names(
-            layers,
-            first=["model.embed_tokens"],
-            layer="model.layers",
-            last=["model.norm", "lm_head"],
-            every=["model.rotary_emb"],
-        )
-        lines.append(f"    # {told_of(layers)}")
-        lines.append("    # module names are those of Hugging Face's Llama")
-        lines.append("    module_fqns_per_model_part:")
-        lines += [f"      - [{', '.join(map(_text, stage))}]" for stage in names]
-    return {".yaml": "\n".join(lines) + "\n"}, told
+    text = _filled(
+        problem,
+        options,
+        split,
+        automodel_cut(problem, options),
+        _YAML.replace("{{ version }}", AUTOMODEL_VERSION),
+        first=["model.embed_tokens"],
+        layer="model.layers",
+        last=["model.norm", "lm_head"],
+        every=["model.rotary_emb"],
+    )
+    return {".yaml": text}, told
 
 
 def _read_automodel(exported: Exported) -> Iterator[Fragment]:

@@ -19,7 +19,7 @@ from pipesat.problem.ops import Item, Pair, members, parse_item
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import in_order, pair_time
 from pipesat.runtimes.as_run import as_run, by_place, is_split
-from pipesat.runtimes.options import Options, loader_for
+from pipesat.runtimes.options import Options, loader_for, rendered
 from pipesat.runtimes.reading import Meaning, rows_of
 from pipesat.runtimes.runtime import Runtime
 from pipesat.runtimes.torch.companions import ModeRow, modes_of
@@ -51,35 +51,61 @@ class OrderModel(StrictModel):
     rows: list[str]
 
 
+_FILE: Final = '''\
+"""{{ header }}"""
+
+{{ name }} = {
+    "format": "{{ format }}",
+    "runtime": "{{ runtime }}",
+    "problem": "{{ problem }}",
+    "stages": {{ placement | length }},
+    "microbatches": {{ microbatches }},
+    "placement": {{ placement }},
+{% if modes %}
+    "modes": [
+{% for entry in modes %}
+        {{ entry }},
+{% endfor %}
+    ],
+{% endif %}
+    "rows": [
+{% for row in rows %}
+        """
+{% for line in row | batch(in_line) %}
+{{ line | join(" ") }}
+{% endfor %}
+""",
+{% endfor %}
+    ],
+}
+
+{{ adapter }}
+'''
+
+
 def program_text(
     problem: Problem, schedule: Schedule, runtime: Runtime, header: str, adapter: str
 ) -> str:
     """Return the file: its header, the order as data, and what hands it to the runtime."""
     (route,) = problem.routes
-    placement = [problem.stages[stage].device for stage in route.stages]
-    lines = [
-        f'"""{header}"""',
-        "",
-        f"{NAME} = {{",
-        f'    "format": "{FORMAT}",',
-        f'    "runtime": "{runtime.name}",',
-        f'    "problem": "{problem.sha256}",',
-        f'    "stages": {len(route.stages)},',
-        f'    "microbatches": {route.microbatches},',
-        f'    "placement": {placement},',
+    modes = [
+        (problem.place_of[stage], microbatch, problem.stages[stage].modes[mode - 1].name)
+        for (stage, microbatch), mode in schedule.modes.items()
     ]
-    if schedule.modes:
-        lines.append('    "modes": [')
-        for (stage, microbatch), mode in schedule.modes.items():
-            name = problem.stages[stage].modes[mode - 1].name
-            lines.append(f"        {(problem.place_of[stage], microbatch, name)},")
-        lines.append("    ],")
-    lines.append('    "rows": [')
-    for row in by_place(problem, schedule.order):
-        lines.append('        """')
-        lines += [" ".join(map(str, row[i : i + _IN_LINE])) for i in range(0, len(row), _IN_LINE)]
-        lines.append('""",')
-    return "\n".join([*lines, "    ],", "}", "", adapter.strip("\n"), ""])
+    return rendered(
+        _FILE,
+        header=header,
+        name=NAME,
+        format=FORMAT,
+        runtime=runtime.name,
+        problem=problem.sha256,
+        microbatches=route.microbatches,
+        placement=[problem.stages[stage].device for stage in route.stages],
+        modes=modes,
+        rows=by_place(problem, schedule.order),
+        in_line=_IN_LINE,
+        adapter=adapter.strip("\n"),
+    )
 
 
 def read_program(path: Path, problem: Problem) -> Schedule:
