@@ -380,10 +380,13 @@ def grouped(
     return found
 
 
-def writable(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
-    """Refuse a file that cannot be written, before any work."""
+def writable(_: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse a file that cannot be written, or has another picture's ending, before any work."""
     from pipesat.core.atomic import require_writable
 
     if path is not None:
+        endings = {f".{kind}" for kind in ("png", "svg", "pdf", "html")}
+        if f".{param.name}" in endings and path.suffix in endings - {f".{param.name}"}:
+            raise BadInput(f"expected a .{param.name}", where=f"--{param.name}", value=str(path))
         require_writable(path)
     return path

@@ -39,6 +39,7 @@ from pipesat.runtimes.runtime import Runtime
 from pipesat.runtimes.torch.adapt import each
 from pipesat.schedule.microbatch_order import microbatch_order, relabelled
 from pipesat.schedule.schedule import Exported, Order, Schedule
+from pipesat.schedule.summary import over_text
 
 _RANKS: Final = "--pipeline-model-parallel-size"
 _LAYOUT: Final = "--pipeline-model-parallel-layout"
@@ -118,6 +119,11 @@ def _notes(problem: Problem, schedule: Schedule, own: Own | None) -> Iterator[st
             "makespan does not hold there"
             + ("." if refused else f"; `pipesat show PROBLEM {default}` says what does.")
         )
+        from pipesat.heuristics import BASELINES  # numpy, which no help needs
+
+        with contextlib.suppress(NotApplicable):
+            if not refused and (over := over_text(problem, BASELINES[default](problem))):
+                yield f"WARNING: {default} does not fit into memory: {over}"
     else:
         yield f"Megatron-LM runs this order itself: {own.words}"
         order = microbatch_order(problem, schedule)[0]

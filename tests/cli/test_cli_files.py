@@ -184,6 +184,10 @@ def test_what_only_exceeds_memory_is_shown_and_said_so(
         said = "gpipe does not fit into memory: 4 GiB of 3 GiB on device 0, the fullest device"
         assert (outcome.code, outcome.err.count(said)) == (0, 1)
     assert "Does not fit into memory: 4 GiB of 3 GiB" in picture.read_text()
+    other = cli("show", problem, "gpipe", "--svg", tmp_path / "a.png")
+    assert (other.code, (tmp_path / "a.png").exists()) == (2, False)
+    assert other.err.startswith("pipesat: error: --svg: got ")
+    assert "expected a .svg" in other.err
     shown = cli("show", problem, "gpipe", "--json").json
     assert all(row["memory"] == 0 for row in shown["devices"])
     assert shown["fits"] is False

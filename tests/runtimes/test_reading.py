@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from pipesat.check.checker import check
 from pipesat.compare.exports import export
 from pipesat.compare.hand_written import baseline
 from pipesat.core.errors import BadInput, Fault
 from pipesat.heuristics import BASELINES
+from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
 from pipesat.runtimes import _OTHERS, EXPORTERS, RUNTIMES
@@ -190,6 +192,18 @@ def test_an_order_of_microbatches_is_said_where_no_option_has_it() -> None:
     assert notes[0] == "Megatron-LM runs this order itself: 1f1b"
     assert "--to order" in notes[1]
     assert json.loads(EXPORTERS["order"](LISTS, schedule).data)[0] == 2
+
+
+def test_it_is_said_where_the_1f1b_that_megatron_runs_exceeds_memory() -> None:
+    """It holds min(p - d, m) = 2 on device 0 of 2; one microbatch at a time holds 1."""
+    problem = chain(2, 4, cap=1)
+    schedule = next(made for made in list_schedules(problem) if not check(problem, made))
+    wanted = "WARNING: 1f1b does not fit into memory: 2 of 1 on device 0"
+    told = EXPORTERS["megatron"](problem, schedule, Options(layers=4)).notes
+    assert sum(note.startswith(wanted) for note in told) == 1
+    roomy = chain(2, 4, cap=2)
+    made = EXPORTERS["megatron"](roomy, schedule, Options(layers=4))
+    assert not any("does not fit" in note for note in made.notes)
 
 
 # One meaning of layers

@@ -22,6 +22,7 @@ from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Objective, Order, Schedule
 
 OURS: Final = "schedule"
+"""Name of one that is given as a value, not by its file or name."""
 PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
 NOISE: Final = "5%"
 Samples: TypeAlias = Annotated[int, Within(1, 100_000)]
@@ -127,7 +128,7 @@ def rows_of(
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Risk(Displayed):
-    """Values of a schedule, ``schedule``, and of baselines: with queued links, and with noise.
+    """Values of a schedule, the first row, and of baselines: with queued links, and with noise.
 
     ``settings`` say how the noise was drawn.
     """
@@ -172,7 +173,7 @@ class Risk(Displayed):
         times = ("independent", "per_pair", "per_rank", "no_noise", "p50", "p95")
         units = dict.fromkeys(times, self.problem.time_unit)
         yield table_of(queues, units=units)
-        notes = ["gain: what schedule saves of a baseline's time"]
+        notes = [f"gain: what {self.rows[0].name} saves of a baseline's time"]
         yield table_of(noise, notes=notes, units=units)
 
     def records(self) -> list[dict[str, Any]]:
@@ -238,7 +239,8 @@ def risk(
     told = {"noise": noise, "skew": skew, "samples": samples, "seed": seed, "links": links}
     between = float(share("skew", skew))
     drawn, words = _noise(noise, between)
-    orders = {OURS: valid_schedule(problem, schedule).order}
+    ours = str(schedule) if isinstance(schedule, str | Path) else OURS
+    orders = {ours: valid_schedule(problem, schedule).order}
     orders |= best_orders(problem, objective, baselines)
     sampling: Any = {"samples": samples, "seed": seed, "links": links}
     return Risk(

@@ -187,25 +187,26 @@ def files(save: Save, problem: Problem = TWO) -> tuple[Path, Path]:
 
 def test_risk_prints_both_sections(cli: Run, save: Save) -> None:
     """The links of test_links.py: 26, and 28 where transfers queue: 7.69 % lost."""
-    outcome = cli("compare", *files(save), "--noise", "5%")
+    outcome = cli("compare", files(save)[0], "1f1b", "--noise", "5%")
     assert (outcome.code, outcome.err) == (0, "")
-    line = next(x for x in outcome.out.splitlines() if x.startswith("schedule"))
-    assert line.split() == ["schedule", "26", "28", "7.69", "%", "28", "7.69", "%"]
+    line = next(x for x in outcome.out.splitlines() if x.startswith("1f1b"))
+    assert line.split() == ["1f1b", "26", "28", "7.69", "%", "28", "7.69", "%"]
     assert "noise 5.00 %, skew 0 %, links independent, 200 samples, seed 0" in outcome.out
 
 
 def test_risk_as_json(cli: Run, save: Save) -> None:
     options = ["--noise", "F=0%,B=0,W=0.0%,samples=5,baselines=1", "--links", "pair"]
-    document = cli("compare", *files(save), *options, "--json").json
+    problem, given = files(save)
+    document = cli("compare", problem, given, *options, "--json").json
     ours, best = document["links"]
     assert ours == {
-        "name": "schedule",
+        "name": str(given),
         "independent": 26,
         "pair": 28,
         "rank": 28,
     }
     rows = document["noise"]["rows"]
-    assert [row["name"] for row in rows] == ["schedule", best["name"]]
+    assert [row["name"] for row in rows] == [str(given), best["name"]]
     assert rows[0]["spread"] == {"nominal": 28, "p05": 28, "p50": 28, "p95": 28}
     assert rows[0]["gain"] is None
     assert rows[1]["gain"]["p50"] == pytest.approx(1 - 28 / best["pair"])
