@@ -202,10 +202,11 @@ def _held(ops: CheckedOps) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
 
 def _over(problem: Problem, device: int, since: int, until: int | None, peak: int) -> Violation:
     capacity = problem.devices[device].memory or 0
-    time, memory = (f" {unit}".rstrip() for unit in (problem.time_unit, problem.memory_unit))
-    when = f"from {since} to {until}{time}" if until is not None else f"from {since}{time} on"
+    when = f"from {since} to {until}" if until is not None else f"from {since} on"
+    units = {"times": problem.time_unit, "memory": problem.memory_unit}
+    told = ", ".join(f"{what} in {unit}" for what, unit in units.items() if unit)
     text = (
-        f"{problem.device_name(device)} holds up to {peak}{memory} {when}, "
-        f"{peak - capacity}{memory} over its capacity of {capacity}{memory}"
+        f"{problem.device_name(device)} holds up to {peak} {when}, "
+        f"{peak - capacity} over its capacity of {capacity}{told and f' ({told})'}"
     )
     return Violation("memory", text, device, since)

