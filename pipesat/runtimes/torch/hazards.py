@@ -22,7 +22,7 @@ from pipesat.problem.rules import duration, inputs_of
 from pipesat.runtimes.options import loader_for
 from pipesat.runtimes.torch.adapt import Adapted
 from pipesat.schedule.metrics import peak_memory
-from pipesat.schedule.schedule import Order, Schedule
+from pipesat.schedule.schedule import Order, Schedule, has_pairs
 from pipesat.schedule.summary import peak_text
 from pipesat.schedule.timing import linearize
 
@@ -32,67 +32,101 @@ SUFFIX: Final = ".hazards.txt"
 def hazards(
     problem: Problem, schedule: Schedule, releases: Sequence[Release] = (NEWEST,)
 ) -> Iterator[str]:
-    """Yield the hazards that this order has in releases' pipeline runtimes, worst first."""
-    items = [item for row in schedule.order for item in row]
+    """Yield the hazards that this order has in releases' pipeline runtimes, worst first.
+
+    What split backwards lose, they lose without an error.
+    """
     split, route = split_in(problem, schedule), problem.routes[0].stages
-    yield from lost_gradients(split)
-    if split.any:
-        yield (
+    said, loader = partial(time_text, unit=problem.time_unit), loader_for(problem)
+    pairs = has_pairs(schedule.order)
+    stock = said(makespan_in_turn(problem, schedule.order)) if pairs else ""
+    turn = any(problem.stages[a].device == problem.stages[b].device for a, b in pairwise(route))
+    found = (
+        (
+            split.any,
+            "A split backward loses the gradients of all weights that FSDP has resharded since "
+            "its forward, of some or all microbatches and without an error: torch looks "
+            "weights up when I starts, and finds others. Use "
+            "fully_shard(..., reshard_after_forward=False) for every module; the files for "
+            "torchtitan and NeMo AutoModel do.",
+        ),
+        (
+            split.last,
+            "It splits the last stage's backward: the loss must not reshard a module of that "
+            "stage either. torchtitan's ChunkedLossWrapper does (from 0.3.0, the default of its "
+            "Llama 3), and the final norm is never trained. The Python file for torchtitan takes "
+            "the loss out of the wrapper: one microbatch's logits are then held whole. To keep "
+            'the wrapper, solve with "backward": "fused" in the last stage.',
+        ),
+        (
+            split.any,
             "It splits backwards: in torch's file I is the backward for the input (B elsewhere), W "
             "for the weights, and B both at once (BW elsewhere). Do not combine it with activation "
             "checkpointing (W then recomputes per parameter group; torchtitan issue 773) or "
             "torch.compile (I and W each cost about a whole backward; pytorch issue 161904). "
             "torchtitan checkpoints by "
-            'default: switch it off, or solve with stages that say "backward": "fused".'
-        )
-        if schedule.modes:
-            yield (
-                "The .modes.json beside it recomputes microbatches with whole backwards alone, "
-                "which is safe: run it by pipesat's MemoryModes (docs/memory.md), and switch off "
-                "any other checkpointing."
-            )
-        if split.first:
-            yield (
-                "The first stage may not fuse its backward here, so its I and W are written as "
-                "they are; torch does nothing in that I and the whole backward in W."
-            )
-        yield "DDP does not reduce gradients of split backwards (pytorch issue 144530): use FSDP."
-    if any(isinstance(item, Pair) for item in items):
-        said = partial(time_text, unit=problem.time_unit)
-        yield (
+            'default: switch it off, or solve with stages that say "backward": "fused".',
+        ),
+        (
+            split.any and schedule.modes,
+            "The .modes.json beside it recomputes microbatches with whole backwards alone, "
+            "which is safe: run it by pipesat's MemoryModes (docs/memory.md), and switch off "
+            "any other checkpointing.",
+        ),
+        (
+            split.first,
+            "The first stage may not fuse its backward here, so its I and W are written as "
+            "they are; torch does nothing in that I and the whole backward in W.",
+        ),
+        (
+            split.any,
+            "DDP does not reduce gradients of split backwards (pytorch issue 144530): use FSDP.",
+        ),
+        (
+            pairs,
             "Overlapped pairs run their members in turn unless a function is registered for "
-            f"OVERLAP_F_B: makespan {said(makespan_in_turn(problem, schedule.order))} then, "
-            f"{said(schedule.makespan)} only if they overlap as predicted."
-        )
-    loader = loader_for(problem)
-    if loader.schedule_name is None:
-        yield f"torchtitan and NeMo AutoModel cannot load it: {loader.reason}."
-    else:
-        yield (
+            f"OVERLAP_F_B: makespan {stock} then, "
+            f"{said(schedule.makespan)} only if they overlap as predicted.",
+        ),
+        (
+            loader.schedule_name is None,
+            f"torchtitan and NeMo AutoModel cannot load it: {loader.reason}.",
+        ),
+        (
+            loader.schedule_name is not None,
             f'torchtitan and NeMo AutoModel: set the schedule name to "{loader.schedule_name}" '
-            f"({loader.reason}); any other name gives another placement, and the run hangs."
-        )
-    turn = any(problem.stages[a].device == problem.stages[b].device for a, b in pairwise(route))
-    if turn and any(release.eval_fails for release in releases):
-        yield (
+            f"({loader.reason}); any other name gives another placement, and the run hangs.",
+        ),
+        (
+            turn and any(release.eval_fails for release in releases),
             "schedule.eval() fails on a rank that holds two neighbouring stages: evaluate with the "
-            "stages' modules, or with another schedule."
-        )
-    if any(release.eval_divides for release in releases):
-        yield (
+            "stages' modules, or with another schedule.",
+        ),
+        (
+            any(release.eval_divides for release in releases),
             "schedule.eval() divides every gradient that is there by the number of microbatches: "
-            f"evaluate after the optimizer's step. torch {NEWEST.version} does not."
-        )
-    yield "Do not set defer_pp_recv=True: it silently gives wrong gradients with several stages."
-    yield "Do not pass device_id to init_process_group: all sends of a rank then run one by one."
-    yield (
-        "Pass stages in ascending order on each rank, equally shaped microbatches, and "
-        f"n_microbatches={problem.routes[0].microbatches}."
+            f"evaluate after the optimizer's step. torch {NEWEST.version} does not.",
+        ),
+        (
+            True,
+            "Do not set defer_pp_recv=True: it silently gives wrong gradients with several stages.",
+        ),
+        (
+            True,
+            "Do not pass device_id to init_process_group: all sends of a rank then run one by one.",
+        ),
+        (
+            True,
+            "Pass stages in ascending order on each rank, equally shaped microbatches, and "
+            f"n_microbatches={problem.routes[0].microbatches}.",
+        ),
+        (
+            True,
+            "With weights shared between stages, or several step() calls per zero_grad(), use "
+            "scale_grads=False and scale the loss: torch scales shared or old gradients twice.",
+        ),
     )
-    yield (
-        "With weights shared between stages, or several step() calls per zero_grad(), use "
-        "scale_grads=False and scale the loss: torch scales shared or old gradients twice."
-    )
+    return (text for there, text in found if there)
 
 
 def hazards_text(
@@ -122,26 +156,6 @@ def split_in(problem: Problem, schedule: Schedule) -> SplitBackwards:
         op.stage for row in schedule.order for item in row for op in members(item) if op.kind == "B"
     }
     return SplitBackwards(bool(stages), route[0] in stages, route[-1] in stages)
-
-
-def lost_gradients(split: SplitBackwards) -> Iterator[str]:
-    """Yield the hazards of split backwards that train nothing, without an error."""
-    if split.any:
-        yield (
-            "A split backward loses the gradients of all weights that FSDP has resharded since "
-            "its forward, of some or all microbatches and without an error: torch looks "
-            "weights up when I starts, and finds others. Use "
-            "fully_shard(..., reshard_after_forward=False) for every module; the files for "
-            "torchtitan and NeMo AutoModel do."
-        )
-    if split.last:
-        yield (
-            "It splits the last stage's backward: the loss must not reshard a module of that "
-            "stage either. torchtitan's ChunkedLossWrapper does (from 0.3.0, the default of its "
-            "Llama 3), and the final norm is never trained. The Python file for torchtitan takes "
-            "the loss out of the wrapper: one microbatch's logits are then held whole. To keep "
-            'the wrapper, solve with "backward": "fused" in the last stage.'
-        )
 
 
 def makespan_in_turn(problem: Problem, order: Order) -> int:
