@@ -16,6 +16,7 @@ load, the way home, area, head, tail.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -221,14 +222,8 @@ def two_stages_bound(layers: Layers, shape: Pipeline, objective: Objective, know
     step = max(1, known // (_HALF * _STEPS))
     if programme.possible(known):
         return known
-    low, high = 0, _STEPS  # in steps above the known bound: impossible, not shown to be
-    while high - low > 1:
-        middle = (low + high) // 2
-        if programme.possible(known + middle * step):
-            high = middle
-        else:
-            low = middle
-    return known + low * step + 1
+    above = range(known + step, known + _STEPS * step, step)
+    return known + bisect_left(above, True, key=programme.possible) * step + 1
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,7 @@ _MOST_NAMED: Final = 40  # stages; more only have numbers
 
 def plan_pictures(layers: Layers, chosen: Candidate, standing: Standing) -> dict[str, bytes]:
     """Draw a partition; return its files, ``plan.png`` and the like."""
-    drawn = files_of(plan_figure(layers, chosen, standing))
-    return {f"plan.{kind}": data for kind, data in drawn.items()}
+    return files_of(plan_figure(layers, chosen, standing), "plan")
 
 
 def plan_figure(layers: Layers, chosen: Candidate, standing: Standing) -> Figure:

@@ -249,16 +249,18 @@ def require_files(context: click.Context) -> None:
                 raise BadInput("cannot read: No such file or directory", source=str(path))
 
 
+def _params() -> Sequence[click.Parameter]:
+    """The parameters of the command that runs."""
+    context = click.get_current_context(silent=True)
+    return context.command.params if context else ()
+
+
 def _host(option: str) -> click.Parameter | None:
     """The option of this name, and of what follows its value, in the command that runs."""
-    context = click.get_current_context(silent=True)
-    params = context.command.params if context else ()
-    return next((one for one in params if option.split(maxsplit=1)[0] in one.opts), None)
+    return next((one for one in _params() if option.split(maxsplit=1)[0] in one.opts), None)
 
 
 def _options() -> dict[str, str]:
     """The options of the command that runs, by the names of their parameters."""
-    context = click.get_current_context(silent=True)
-    params = with_members(context.command.params if context else ())
-    options = (one for one in params if isinstance(one, click.Option))
+    options = (one for one in with_members(_params()) if isinstance(one, click.Option))
     return {one.name or "": max(one.opts, key=len) for one in options}

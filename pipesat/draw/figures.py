@@ -114,9 +114,9 @@ PICTURES: Final = ("png", "svg", "pdf")
 """Formats of pictures."""
 
 
-def files_of(figure: Figure) -> dict[str, bytes]:
-    """Return a figure's files by format."""
-    return {kind: file_of(figure, kind) for kind in PICTURES}
+def files_of(figure: Figure, name: str) -> dict[str, bytes]:
+    """Return a figure's files, ``plan.png`` and the like."""
+    return {f"{name}.{kind}": file_of(figure, kind) for kind in PICTURES}
 
 
 def swatch(colour: str, **style: Any) -> Patch:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import NotApplicable, raise_first
 from pipesat.problem.ops import OpKind
 from pipesat.problem.problem import MicrobatchClass, Mode, Overlap, Problem, Route
 from pipesat.problem.problem_checks import changed
@@ -113,20 +113,21 @@ class Runtime:
         """Pass if it can run a pipeline of this shape."""
         require_torch_pipeline(problem, self.title)
         ranks, stages = len(problem.devices), len(problem.stages)
-        if self.chunks is not None and stages != self.chunks * ranks:
-            raise NotApplicable(
-                f"{self.title} runs exactly {self.chunks} stages on every rank, here are {stages} "
-                f"on {ranks}"
-            )
-        if self.shapes == "one" and problem.has_lists and not problem.alike:
-            raise NotApplicable(f"{self.title} runs microbatches of one shape, and these differ")
-        if ranks == 1 and not self.one_rank:
-            raise NotApplicable(f"{self.title} runs no pipeline on a single rank")
-        if self.any_placement:
-            return
         loader = loader_for(problem)
-        if loader.schedule_name is None:
-            raise NotApplicable(f"{self.title} cannot load this placement: {loader.reason}")
+        placed = self.any_placement or loader.schedule_name is not None
+        wrong = (
+            (
+                self.chunks is not None and stages != self.chunks * ranks,
+                f"runs exactly {self.chunks} stages on every rank, here are {stages} on {ranks}",
+            ),
+            (
+                self.shapes == "one" and problem.has_lists and not problem.alike,
+                "runs microbatches of one shape, and these differ",
+            ),
+            (ranks == 1 and not self.one_rank, "runs no pipeline on a single rank"),
+            (not placed, f"cannot load this placement: {loader.reason}"),
+        )
+        raise_first((there, NotApplicable(f"{self.title} {text}")) for there, text in wrong)
 
     def require_modes(self, modes: Iterable[Mode]) -> None:
         """Pass if it runs these memory modes: it knows them by their names, or all alike."""

@@ -194,8 +194,7 @@ class Frontiers(Displayed):
         """Return the picture's files by name."""
         from pipesat.draw.figures import files_of
 
-        drawn = files_of(self.plot())
-        return {f"frontier.{kind}": data for kind, data in drawn.items()}
+        return files_of(self.plot(), "frontier")
 
     def compared(self) -> list[Compared]:
         """Return what each choice of modes reaches at the same few capacities."""
