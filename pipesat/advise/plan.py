@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipesat.advise.candidates import Candidate, Flags
+from pipesat.advise.candidates import Candidate
 from pipesat.advise.comparison import SplitRow, gains
 from pipesat.advise.plan_search import Search
 from pipesat.advise.plan_tables import (
@@ -32,11 +32,10 @@ from pipesat.core.progress import doing
 from pipesat.core.showing import Displayed, Facts, Table, sentences
 from pipesat.layers.pipeline import shape_name
 from pipesat.layers.stages import problem_with_recompute, untold
-from pipesat.problem.ops import Op, with_ops
 from pipesat.problem.remarks import Remark, documents_of, text_of
 from pipesat.schedule.metrics import peak_memory
 from pipesat.schedule.result import Solution
-from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.schedule import with_each_op
 from pipesat.schedule.summary import peak_text
 from pipesat.solver.search import versions
 
@@ -365,7 +364,8 @@ def concluded(
         if question.free:
             # with recomputing as a mode: what is proven of these stages says nothing of others
             problem = problem_with_recompute(question.own, chosen.partition, chosen.shape)
-            schedule = _in_modes(schedule, chosen.flags)
+            flags = chosen.flags
+            schedule = with_each_op(schedule, lambda op: op._replace(mode=int(flags[op.stage])))
             if violations := check(problem, schedule):
                 raise Fault(f"with recomputing as a mode, a plan is not valid: {violations[0]}")
             # what many modes take is counted for seconds: without time, all splits' is enough
@@ -390,14 +390,3 @@ def concluded(
         result = Result.of(found)
     told = tuple(dict.fromkeys(refuted))
     return Plan(known, result, bound, tuple(rows), tuple(left_out), seconds, told)
-
-
-def _in_modes(schedule: Schedule, flags: Flags) -> Schedule:
-    def op_of(op: Op) -> Op:
-        return op._replace(mode=int(flags[op.stage]))
-
-    rows = (
-        tuple(timed._replace(item=with_ops(timed.item, op_of)) for timed in row)  # type: ignore[arg-type]
-        for row in schedule.devices
-    )
-    return replace(schedule, devices=tuple(rows))

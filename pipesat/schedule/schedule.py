@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from pipesat.problem.ops import Copy, Item, Pair, Unreadable, members
+from pipesat.problem.ops import Copy, Item, Op, Pair, Unreadable, members, with_ops
 
 
 @dataclass(frozen=True, repr=False)
@@ -164,6 +164,15 @@ class Schedule:
 
     def __len__(self) -> int:
         return sum(map(len, self.devices))
+
+
+def with_each_op(schedule: Schedule, change: Callable[[Op], Op]) -> Schedule:
+    """Return a schedule with what a change makes of every op, at its time."""
+    rows = (
+        tuple(timed._replace(item=with_ops(timed.item, change)) for timed in row)  # type: ignore[arg-type]
+        for row in schedule.devices
+    )
+    return Schedule(tuple(rows), schedule.source, schedule.copies)
 
 
 def _readable(item: Item | Unreadable) -> Item:

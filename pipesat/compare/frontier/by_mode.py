@@ -18,11 +18,11 @@ from pipesat.core.amounts import memory_text, time_text
 from pipesat.core.claims import Standing, against
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Facts, Table, table_of
-from pipesat.problem.ops import Op, with_ops
+from pipesat.problem.ops import Op
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_checks import changed
 from pipesat.problem.stage import KEEP
-from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.schedule import Schedule, with_each_op
 
 Curves = Mapping[str | None, Frontier]
 """By placement or choice of modes; ``None`` for the problem as it is."""
@@ -71,11 +71,7 @@ def _renumbered(schedule: Schedule, old: Problem, new: Problem) -> Schedule:
         names = [mode.name for mode in new.stages[op.stage].modes]
         return op._replace(mode=1 + names.index(old.stages[op.stage].modes[op.mode - 1].name))
 
-    rows = tuple(
-        tuple(timed._replace(item=with_ops(timed.item, op_of)) for timed in row)  # type: ignore[arg-type]
-        for row in schedule.devices
-    )
-    return Schedule(rows, schedule.source, schedule.copies)
+    return with_each_op(schedule, op_of)
 
 
 def own_cap(problem: Problem) -> int | None:
