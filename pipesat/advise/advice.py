@@ -198,7 +198,9 @@ class Advised(Displayed):
             flags = megatron_flags(self.question, self.chosen).rstrip().split("\n")
             yield Table([Column("flags for Megatron-LM", number=False)], flags)
         if self.knobs:
-            yield knobs_table([knob.record for knob in self.knobs])
+            layers = self.question.layers
+            rows = [knob.record for knob in self.knobs]
+            yield knobs_table(rows, layers.time_unit, layers.memory_unit)
 
     def records(self) -> list[dict[str, Any]]:
         """Return the table's rows."""

@@ -114,7 +114,9 @@ def export(asked: Asked) -> None:
     first = ", ".join(name for name in beside if name.endswith(".txt"))
     said += [("Next", f"read {first} before a run" if first else "")]
     document = {"to": asked["to"], "path": str(file), "beside": beside, "notes": notes}
-    tables = [knobs_table(exported.knobs)] if exported.knobs else []
+    problem = asked.read["problem"]
+    units = problem.time_unit, problem.memory_unit
+    tables = [knobs_table(exported.knobs, *units)] if exported.knobs else []
     asked.show(Said(said, tables), document | {"knobs": [*exported.knobs]})
 
 

@@ -85,11 +85,12 @@ class Knob(NamedTuple):
 Knobs: TypeAlias = Iterator[Knob]
 
 
-def knobs_table(knobs: Sequence[Mapping[str, Any]]) -> Table:
-    """Return rows of knobs as users see them: under the name of each, ours first."""
+def knobs_table(knobs: Sequence[Mapping[str, Any]], times: str, memory: str) -> Table:
+    """Return rows of knobs as users see them, in units: under the name of each, ours first."""
     columns = ("value", "known", "makespan", "bound", "peak", "why")
     rows = [{column: knob[column] for column in columns} for knob in knobs]
-    shown = table_of(rows, "Numbers that the framework asks for: ours, and others to compare")
+    title = "Numbers that the framework asks for: ours, and others to compare"
+    shown = table_of(rows, title, units={"makespan": times, "bound": times, "peak": memory})
     names = [[f"{knob['framework']}: {knob['knob']}"] * knob["ours"] for knob in knobs]
     lines = [line for name, row in zip(names, shown.lines, strict=True) for line in [*name, row]]
     return replace(shown, lines=lines)

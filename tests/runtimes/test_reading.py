@@ -178,6 +178,17 @@ def test_groups_that_megatron_refuses_are_refused(
     assert re.search(said, " ".join(outcome.err.split()))
 
 
+def test_what_other_groups_take_is_said_in_units(cli: Run, save: Any, tmp_path: Any) -> None:
+    """4 ranks, groups of 4: 16 times F and BW of 1 ms each on a rank, and 3 ops each way."""
+    costs = loop(4, 2, 8, F=1000, B=1000, W=0, held_after_F=512).document
+    problem = parse_problem(dict(costs) | {"time_unit": "us", "memory_unit": "MiB"})
+    words = ["interleaved-1f1b", "--to", "megatron,layers=8", "-o", tmp_path / "x.txt"]
+    outcome = cli("export", save(problem), *words)
+    assert outcome.code == 0
+    assert re.search(r"value +known +\(ms\) +\(ms\) +peak", outcome.out)
+    assert re.search(r"^ *4 +estimated +38 +38 +5\.5 GiB ", outcome.out, re.MULTILINE)
+
+
 def test_pairs_that_megatron_runs_itself_are_switched_on() -> None:
     problem = parse_problem(dict(loop(2, 2, 4).document) | {"overlap": {"FB": [1, 2]}})
     schedule = BASELINES["interleaved-overlapped"](problem)
