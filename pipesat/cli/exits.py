@@ -208,7 +208,13 @@ def named(error: PipesatError, file: Path | None) -> PipesatError:
 def with_options(text: str) -> str:
     """Return a text in which each parameter in backquotes that is an option is named as one."""
     options = _options()
-    return re.sub(r"`([A-Za-z_]+)`", lambda name: f"`{options.get(name[1], name[1])}`", text)
+
+    def shown(found: re.Match[str]) -> str:
+        option = options.get(found[2], found[2])
+        value = "=..." if found[1] and " " in option else ""  # a key is nothing without its value
+        return f"{found[1]}`{option}{value}`"
+
+    return re.sub(r"(\bgive (?:the export )?|)`([A-Za-z_]+)`", shown, text)
 
 
 _ENDINGS: Final = {".json", ".csv", ".py", ".toml", ".gz"}

@@ -134,7 +134,7 @@ def cut_of(problem: Problem, options: Options, framework: str) -> Cut:
     if layers is None and per_rank > 2:
         raise NotApplicable(
             f"{framework} makes two stages per rank unless it is told how to cut the model, this "
-            f"problem has {per_rank}: give `layers`"
+            f"problem has {per_rank}: give the export `layers`"
         )
     return str(loader_for(problem).schedule_name), layers
 

@@ -405,8 +405,8 @@ def test_automodels_recipes_want_a_microbatch_per_rank() -> None:
         (TWO_ROUTES, export_megatron_layout, {"layers": (1,)}, "one route"),
         (placed([0], 1), export_torchtitan, {}, "single rank"),
         (placed([0, 0], 1), export_nemo_automodel, {}, "single rank"),
-        (THREE, export_torchtitan, {}, "two stages per rank .* has 3: give `layers`"),
-        (THREE, export_nemo_automodel, {}, "two stages per rank .* has 3: give `layers`"),
+        (THREE, export_torchtitan, {}, "stages per rank .* has 3: give the export `layers`"),
+        (THREE, export_nemo_automodel, {}, "stages per rank .* has 3: give the export `layers`"),
         (CHAIN, export_megatron_layout, {}, "give `layers`"),
         (placed([0, 0], 1), export_megatron_layout, {"layers": (1,)}, "two ranks or more"),
         (CHAIN, export_torchtitan, {"layers": (1, 0, 1, 1)}, "without modules: stage 1"),
@@ -454,8 +454,8 @@ def test_export_writes_all_files(cli: Run, save: Save, tmp_path: Path) -> None:
             "--to layers: trace has no place for it",
         ),
         (["--to", "torchtitan", "-o", "x", "--to", "layers=1,"], "--to layers: got '1,'"),
-        (["--to", "megatron-layout", "-o", "x"], "layers each stage has: give `--to layers`"),
-        (["--to", "megatron-layout", "-o", "x/"], "layers each stage has: give `--to layers`"),
+        (["--to", "megatron-layout", "-o", "x"], "layers each stage has: give `--to layers=...`"),
+        (["--to", "megatron-layout", "-o", "x/"], "layers each stage has: give `--to layers=...`"),
     ],
 )
 def test_bad_options(
