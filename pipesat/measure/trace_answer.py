@@ -16,7 +16,7 @@ from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.measure.timeline.trace_problem import COUNTED
 from pipesat.problem.ops import KINDS, Kind
 from pipesat.problem.problem_file import problem_text
-from pipesat.schedule.metrics import peak_memory
+from pipesat.schedule.metrics import bubbles, peak_memory
 from pipesat.schedule.schedule_file import schedule_bytes
 
 if TYPE_CHECKING:
@@ -262,6 +262,7 @@ class TraceAnswer(Displayed):
             *(self._measured() if found.trace.measured else []),
             ("Replicas", f"{replicas}. Costs are of replica {chosen}" if slowest else ""),
             ("Schedule", f"{name}, {took}"),
+            ("Bubble", "" if self.waiting else self._bubbles()),
             ("Backwards", self._backwards()),
             ("Best order", "" if self.waiting else self._best(self.result, self._within)),
             ("Gain", self.verdict),
@@ -269,6 +270,12 @@ class TraceAnswer(Displayed):
             ("Not in the trace", "; ".join(unknown)),
             ("Next", self._next()),
         ]
+
+    def _bubbles(self) -> str:
+        """The bubble of the order that ran, and of the best one."""
+        orders = (self.schedule, self.result.schedule or self.schedule)
+        ran, best = (percent(bubbles(self.problem, order)[0]) for order in orders)
+        return f"{ran} of the makespan, {best} in the best order"
 
     def _what(self) -> str:
         found = self.steps

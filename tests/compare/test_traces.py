@@ -12,6 +12,7 @@ import pytest
 
 from pipesat import Problem, compare, solve
 from pipesat.check.checker import check
+from pipesat.core.claims import percent
 from pipesat.core.errors import BadInput
 from pipesat.heuristics import BASELINES
 from pipesat.measure.timeline.readers import read_trace
@@ -230,6 +231,10 @@ def test_a_gain_from_a_delay_that_was_not_seen_is_told(cli, tmp_path: Path) -> N
     said = dict(found.facts())
     assert "of it were not seen" in said["Link delay"]
     assert said["Schedule"].endswith("with the fitted link delay")
+    of_ran, of_best = found.schedule.makespan, found.result.value
+    work = 6 * 20 * 2 * 1000  # both ranks together, in us
+    shares = (percent(1 - work / (2 * makespan)) for makespan in (of_ran, of_best))
+    assert said["Bubble"] == "{} of the makespan, {} in the best order".format(*shares)
     more = found.document()["with_more_memory"]
     assert more["gain"] > 0.05 > more["gain_with_delay_seen"]
     assert "With the link delay that was seen, this order is no shorter" in said["More memory"]
