@@ -45,7 +45,7 @@ _FILES: Final = {
 """Types that stand in files: the command line takes a path. Some arguments are told so."""
 FILLED: Final = ("listener", "stop", "watch", "note")
 """Parameters that commands fill themselves."""
-_NONE = re.compile(r"[;,]? *\(?``None``: ([^.;)]+)\)?")
+_NONE = re.compile(r"[;,]? *\(?``None``: ((?:[^.;)]|\.(?=\d))+)\)?")
 _ROLE = re.compile(r":\w+:`~?(?:[\w.]*\.)?(\w+)`")
 
 

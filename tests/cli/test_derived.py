@@ -15,6 +15,7 @@ import pytest
 import pipesat
 from pipesat.cli.app import app
 from pipesat.cli.derived import grouped, parameters
+from pipesat.compare.from_profile import problem_from_profile
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import Seconds, Workers
@@ -155,6 +156,11 @@ def test_help_is_the_first_sentence_with_options_for_parameters() -> None:
     assert texts["layouts"] == "Lays of it.  [default: anyhow]"
     lanes = "Lanes of the search, the first in this process, each other one in its own."
     assert texts["workers"] == f"{lanes}  [default: the cores it may use]"
+
+
+def test_a_default_with_a_point_is_shown_whole() -> None:
+    (limit,) = (one for one in parameters(problem_from_profile, {}) if one.name == "split_limit")
+    assert (limit.help or "").endswith("auto.  [default: 1.5]")
 
 
 def test_shared_entries_are_in_the_functions_help() -> None:
