@@ -191,7 +191,9 @@ def _draw(
     axes.plot(xs, values, marker, color=colour, markersize=4.5, markevery=marks)  # type: ignore[arg-type]
     own = ((peak, value) for _, peak, value in curve.published)
     for letter, at in {letters[at]: at for at in own if at in letters}.items():
-        axes.plot(*at, marker, markersize=_MARK, markerfacecolor="white", markeredgecolor=colour)
+        axes.plot(
+            *at, marker, markersize=_MARK, markerfacecolor="white", markeredgecolor=colour, zorder=3
+        )
         text = f"$\\mathrm{{{letter}}}$"
         axes.plot(*at, marker=text, markersize=5, color=colour, markeredgewidth=0.3, zorder=4)
 

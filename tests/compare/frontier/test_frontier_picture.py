@@ -19,6 +19,10 @@ def test_steps_are_drawn_where_they_are_and_every_schedule_has_a_letter() -> Non
     lines = {line.get_label(): line for line in figure.axes[-1].lines}
     line = lines["chain: best schedule found"]
     assert [*zip(*line.get_data(), strict=True)][:2] == [(4, 300), (8, 200)]
+    marks = [one for one in figure.axes[-1].lines if one.get_markerfacecolor() == "white"]
+    letters = [one for one in figure.axes[-1].lines if str(one.get_marker()).startswith("$")]
+    assert min(one.zorder for one in marks) > line.zorder  # no curve strikes a letter out
+    assert min(one.zorder for one in letters) > max(one.zorder for one in marks)
     line = lines["vee: bound"]
     assert line.get_data()[1][1] == 140  # above a capacity of 8
     (legend,) = figure.legends
