@@ -2,7 +2,7 @@
 # Finding: CP-SAT takes a variable of another model by its number. A constraint on it binds whichever variable has that
 #   number here. Nothing is raised, and the answer is OPTIMAL.
 # Package: ortools 9.15.6755 (Python).
-# Guess of a good engineer: a variable belongs to its model, as in other modelling layers, so mixing two models raises.
+# Guess of a good engineer: a variable belongs to its model, so mixing two models raises.
 # Who is hurt: who solves a large schedule in windows or lanes, one model each, and keeps dictionaries of starts. One
 #   start of the wrong window gives an order that breaks a dependency, proven optimal.
 # Run: bash findings/cpsat_takes_variables_of_another_model.sh   (some 40 MB of downloads, half a minute)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Finding: Holistic Trace Analysis rounds every kernel of a trace with nanoseconds inwards to whole microseconds. Of a GPU
 #   whose kernels of 2.3 us follow one another without a gap, its temporal breakdown says 43 % idle.
-# Package: HolisticTraceAnalysis 0.5.0 (traces of torch since 2.4 have fractions of microseconds).
+# Package: HolisticTraceAnalysis 0.5.0 (torch 2.13.0 writes such traces).
 # Seen in its code: trace_parser.py's round_down_time_stamps takes the ceiling of each start and the floor of each end.
 # Guess of a good engineer: rounding is neutral on average. Here each kernel loses about a microsecond to idle time.
 # Who is hurt: who reads a pipeline's bubble or launch overhead from idle_time_pctg with many small kernels.
