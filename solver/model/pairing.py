@@ -46,9 +46,10 @@ def time_that_gains(problem: Problem, known: Gains, a: Op, b: Op) -> int | None:
     """Time of a pair of two ops, if it gains something and they may run as one.
 
     Whether memory and the order of microbatches leave it possible is asked only where they are
-    alike.
+    alike, on chains: slices and graphs let other ops meet, and a stage without a backward holds
+    nothing once its F has ended.
     """
-    if not problem.plain:
+    if not (problem.plain and problem.chains_only):
         time = pair_time(problem, a, b)
         gained = time is not None and time < duration(problem, a) + duration(problem, b)
         return time if gained else None

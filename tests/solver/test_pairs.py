@@ -73,6 +73,58 @@ def test_the_model_makes_pairs(
     assert schedule.makespan == solver.objective_value * model.unit == optimum
 
 
+MET_ELSEWHERE = {
+    # device busy 5 + 2 + 5 + 2 + 3, F1 of the frozen stage beside BW0: F0 holds nothing any more
+    "a stage without a backward": (
+        {
+            "devices": [{"memory": 9}],
+            "stages": [
+                {"device": 0, "F": 5, "B": 0, "W": 0, "held_after_F": 5, "backward": "none"},
+                {"device": 0, "F": 2, "B": 3, "W": 0, "held_after_F": 2},
+            ],
+            "overlap": {"FB": [2, 5]},
+            "microbatches": 2,
+        },
+        17,
+    ),
+    # four F of 3, then slices 1 and 3 in one pair of 6, slices 0 and 2 in another
+    "slices": (
+        {
+            "devices": [{}],
+            "stages": [{"device": 0, "F": 3, "B": 2, "W": 3, "backward": "fused"}],
+            "overlap": {"pairs": [{"ops": ["0BW", "0BW"], "time": 6}]},
+            "routes": [{"stages": [0], "microbatches": 4, "slices": 2}],
+        },
+        24,
+    ),
+    # the work is 2 (1 + 1 + 3 + 3), and BW0 of stage 0 beside F1 of stage 1 saves 1 within 3
+    "stages without a path between them": (
+        {
+            "devices": [{"memory": 3}],
+            "stages": [
+                {"device": 0, "F": 1, "B": 1, "W": 0, "held_after_F": 1, "backward": "fused"},
+                {"device": 0, "F": 3, "B": 3, "W": 0, "held_after_F": 2, "backward": "fused"},
+                {"device": 0, "F": 0, "B": 0, "W": 0, "backward": "fused"},
+            ],
+            "overlap": {"pairs": [{"ops": ["0BW", "1F"], "time": 3}]},
+            "routes": [{"stages": [0, 1, 2], "edges": [[0, 2], [1, 2]], "microbatches": 2}],
+        },
+        15,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MET_ELSEWHERE)
+def test_pairs_meet_beyond_chains(case: str) -> None:
+    document, optimum = MET_ELSEWHERE[case]
+    problem = parse_problem({"format": "pipesat.problem/1", **document})
+    model = build_model(problem, "makespan", 0, 100)
+    solver = solved(model.cp)
+    schedule = time_order(problem, model.order(solver.value))
+    assert check(problem, schedule) == []
+    assert schedule.makespan == solver.objective_value * model.unit == optimum
+
+
 @pytest.mark.parametrize(("pairs", "m", "device", "optimum"), CASES)
 def test_a_window_over_everything_makes_pairs(
     pairs: dict[tuple[str, str], int], m: int, device: dict[str, int], optimum: int
