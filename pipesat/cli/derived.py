@@ -45,6 +45,8 @@ _FILES: Final = {
 """Types that stand in files: the command line takes a path. Some arguments are told so."""
 FILLED: Final = ("listener", "stop", "watch", "note")
 """Parameters that commands fill themselves."""
+PICTURES: Final = ("png", "svg", "pdf")
+"""Options that name a picture's file, and its ending."""
 _NONE = re.compile(r"[;,]? *\(?``None``: ((?:[^.;)]|\.(?=\d))+)\)?")
 _ROLE = re.compile(r":\w+:`~?(?:[\w.]*\.)?(\w+)`")
 
@@ -385,7 +387,7 @@ def writable(_: click.Context, param: click.Parameter, path: Path | None) -> Pat
     from pipesat.core.atomic import require_writable
 
     if path is not None:
-        endings = {f".{kind}" for kind in ("png", "svg", "pdf", "html")}
+        endings = {f".{kind}" for kind in (*PICTURES, "html")}
         if f".{param.name}" in endings and path.suffix in endings - {f".{param.name}"}:
             raise BadInput(f"expected a .{param.name}", where=f"--{param.name}", value=str(path))
         require_writable(path)

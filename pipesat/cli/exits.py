@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from pipesat.cli.derived import Option, with_members
+from pipesat.cli.derived import PICTURES, Option, with_members
 from pipesat.core.errors import (
     BadInput,
     Contradiction,
@@ -220,7 +220,7 @@ def with_options(text: str) -> str:
 _ENDINGS: Final = {".json", ".csv", ".py", ".toml", ".gz"}
 
 
-_WRITTEN: Final = ("output", "path", "html", "png", "svg", "pdf")
+_WRITTEN: Final = ("output", "path", "html", *PICTURES)
 
 
 def require_kept(context: click.Context) -> None:

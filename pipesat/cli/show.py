@@ -13,7 +13,7 @@ import click
 
 from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import command
-from pipesat.cli.derived import Argument, Option, file_option
+from pipesat.cli.derived import PICTURES, Argument, Option, file_option
 from pipesat.cli.exits import note, refuse_contradictions
 from pipesat.cli.terminal import console, print_json
 from pipesat.core.arguments import require_once
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pipesat.runtimes.steps import RankStep, Steps
 
 _READ: Final = {"problem.json", "schedule.json", "result.json"}
-_PICTURES: Final = ("png", "svg", "pdf")
 _LONG: Final = 24  # lines: what is longer would push the answer off the screen
 _MOST_OPS: Final = 2_000  # whose texts are even looked at: so many take more lines than that
 _OF_A_FRONTIER: Final = (
@@ -96,10 +95,10 @@ def show(asked: Asked) -> None:
     from pipesat.core.folder import add_files
 
     given = asked["given"]
-    files = {asked[kind]: kind for kind in ("html", *_PICTURES) if asked[kind]}
+    files = {asked[kind]: kind for kind in ("html", *PICTURES) if asked[kind]}
     if not files.keys() - {asked["html"]}:
         asked.refuse(
-            ["title", "whole"], f"expected {' or '.join(f'--{kind} FILE' for kind in _PICTURES)}"
+            ["title", "whole"], f"expected {' or '.join(f'--{kind} FILE' for kind in PICTURES)}"
         )
     if os.path.isdir(given):
         asked.refuse(["schedule", "steps"], "expected a problem file, not a folder")
@@ -111,7 +110,7 @@ def show(asked: Asked) -> None:
             made = _show_schedule(asked, given, files)
         else:
             text = "expected a problem and a SCHEDULE, as in pipesat show problem.json 1f1b"
-            asked.refuse(["steps", *_PICTURES], text)
+            asked.refuse(["steps", *PICTURES], text)
             made = _show_file(asked, given)
     for path, content in made.items():
         add_files(path.parent, {path.name: content})

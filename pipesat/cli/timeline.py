@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipesat.cli.asked import read_problem, states
 from pipesat.cli.commands import Group, command
-from pipesat.cli.derived import file_option, settings
+from pipesat.cli.derived import PICTURES, file_option, settings
 from pipesat.cli.exits import note
 from pipesat.core.claims import percent
 from pipesat.core.errors import BadInput
@@ -34,16 +34,14 @@ app = Group(
     },
 )
 
-_PICTURES = [
-    file_option(f"--{kind}", f"Draw both timelines into a {kind.upper()} file.")
-    for kind in ("png", "svg", "pdf")
-]
-
 
 @command(
     "measure.traces:compare_timeline",
     example="pipesat timeline compare problem.json timeline.json --png both.png",
-    extra=_PICTURES,
+    extra=[
+        file_option(f"--{kind}", f"Draw both timelines into a {kind.upper()} file.")
+        for kind in PICTURES
+    ],
 )
 def compare(asked: Asked) -> None:
     """Compare measured times with the prediction.
@@ -55,7 +53,7 @@ def compare(asked: Asked) -> None:
 
     comparison: AgainstPrediction = asked.answer()
     problem, measured = asked.read["problem"], asked.read["timeline"]
-    files = {kind: asked[kind] for kind in ("png", "svg", "pdf") if asked[kind]}
+    files = {kind: asked[kind] for kind in PICTURES if asked[kind]}
     ran = measured.shortest if asked["shortest"] else measured
     for kind, path in files.items():
         write_file(path, comparison_picture(problem, ran, comparison, kind))

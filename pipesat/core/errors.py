@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -168,13 +168,6 @@ class Contradiction(Fault):
     def __init__(self, message: str, kept: str = "") -> None:
         super().__init__(message)
         self.kept = kept
-
-
-def raise_first(wrong: Iterable[tuple[object, Exception]]) -> None:
-    """Raise the error of the first row that is wrong, of a table of what may not be."""
-    for there, error in wrong:
-        if there:
-            raise error
 
 
 def shorten(value: object) -> str:

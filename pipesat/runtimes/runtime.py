@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from pipesat.core.errors import NotApplicable, raise_first
+from pipesat.core.errors import NotApplicable, require_applicable
 from pipesat.problem.ops import OpKind
 from pipesat.problem.problem import MicrobatchClass, Mode, Overlap, Problem, Route
 from pipesat.problem.problem_checks import changed
@@ -113,21 +113,24 @@ class Runtime:
         """Pass if it can run a pipeline of this shape."""
         require_torch_pipeline(problem, self.title)
         ranks, stages = len(problem.devices), len(problem.stages)
-        loader = loader_for(problem)
-        placed = self.any_placement or loader.schedule_name is not None
-        wrong = (
-            (
-                self.chunks is not None and stages != self.chunks * ranks,
-                f"runs exactly {self.chunks} stages on every rank, here are {stages} on {ranks}",
-            ),
-            (
-                self.shapes == "one" and problem.has_lists and not problem.alike,
-                "runs microbatches of one shape, and these differ",
-            ),
-            (ranks == 1 and not self.one_rank, "runs no pipeline on a single rank"),
-            (not placed, f"cannot load this placement: {loader.reason}"),
+        require_applicable(
+            self.chunks is None or stages == self.chunks * ranks,
+            f"{self.title} runs exactly {self.chunks} stages on every rank, here are {stages} "
+            f"on {ranks}",
         )
-        raise_first((there, NotApplicable(f"{self.title} {text}")) for there, text in wrong)
+        require_applicable(
+            self.shapes != "one" or not problem.has_lists or problem.alike,
+            f"{self.title} runs microbatches of one shape, and these differ",
+        )
+        require_applicable(
+            ranks > 1 or self.one_rank, f"{self.title} runs no pipeline on a single rank"
+        )
+        if not self.any_placement:
+            loader = loader_for(problem)
+            require_applicable(
+                loader.schedule_name is not None,
+                f"{self.title} cannot load this placement: {loader.reason}",
+            )
 
     def require_modes(self, modes: Iterable[Mode]) -> None:
         """Pass if it runs these memory modes: it knows them by their names, or all alike."""

@@ -15,7 +15,7 @@ from pydantic import Field
 from pipesat.core.amounts import exact_text
 from pipesat.core.claims import Bound, Standing, against, change, plural
 from pipesat.core.complaint import validated
-from pipesat.core.errors import BadInput, raise_first
+from pipesat.core.errors import BadInput, require
 from pipesat.core.showing import Column, Displayed, Facts, Line, Table
 from pipesat.core.strict_json import Count, StrictModel
 from pipesat.problem.problem_checks import changed
@@ -301,37 +301,33 @@ def parse_assignment(document: object, source: str) -> Assignment:
     model = validated(document, AssignmentModel, source)
     numbers = sorted(n for row in model.replicas for part in row for n in part)
     value, makespans = model.value, [model.value] if model.makespans is None else model.makespans
-    bad = partial(BadInput, source=source)
-    raise_first(
-        (
-            (
-                numbers != [*range(len(numbers))],
-                bad(
-                    f"expected every sequence from 0 to {len(numbers) - 1} exactly once",
-                    where="replicas",
-                ),
-            ),
-            (
-                len({*map(len, model.replicas)}) > 1,
-                bad("expected the same number of microbatches in every replica", where="replicas"),
-            ),
-            (
-                len(makespans) != len(model.replicas),
-                bad(f"{len(makespans)} makespans, expected one per replica", where="makespans"),
-            ),
-            (
-                max(makespans, default=None) != value,
-                bad("expected the largest of makespans", where="value", value=value),
-            ),
-            (
-                model.lower_bound is not None and model.lower_bound > value,
-                bad(
-                    f"expected at most the value {value}",
-                    where="lower_bound",
-                    value=model.lower_bound,
-                ),
-            ),
-        )
+    required = partial(require, source=source)
+    required(
+        numbers == [*range(len(numbers))],
+        f"expected every sequence from 0 to {len(numbers) - 1} exactly once",
+        where="replicas",
+    )
+    required(
+        len({*map(len, model.replicas)}) <= 1,
+        "expected the same number of microbatches in every replica",
+        where="replicas",
+    )
+    required(
+        len(makespans) == len(model.replicas),
+        f"{len(makespans)} makespans, expected one per replica",
+        where="makespans",
+    )
+    required(
+        max(makespans, default=None) == value,
+        "expected the largest of makespans",
+        where="value",
+        value=value,
+    )
+    required(
+        model.lower_bound is None or model.lower_bound <= value,
+        f"expected at most the value {value}",
+        where="lower_bound",
+        value=model.lower_bound,
     )
     said = model.model_dump(exclude={"format", "value", "gap"})
     return Assignment(**said | {"makespans": makespans})

@@ -240,8 +240,9 @@ def risk(
     between = float(share("skew", skew))
     drawn, words = _noise(noise, between)
     ours = str(schedule) if isinstance(schedule, str | Path) else OURS
-    orders = {ours: valid_schedule(problem, schedule).order}
-    orders |= best_orders(problem, objective, baselines)
+    given = {ours: valid_schedule(problem, schedule).order}
+    # a hand-written one of its name does not take its place
+    orders = given | best_orders(problem, objective, baselines) | given
     sampling: Any = {"samples": samples, "seed": seed, "links": links}
     return Risk(
         rows_of(problem, orders, drawn, objective=objective, **sampling),

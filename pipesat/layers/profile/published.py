@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, TypeAlias
 
-from pipesat.core.errors import BadInput, raise_first
+from pipesat.core.errors import BadInput, require
 from pipesat.core.names import named
 
 Style: TypeAlias = Literal["gpt", "llama"]
@@ -46,32 +46,24 @@ class DecoderShape:
                 raise BadInput(
                     "expected a whole number of at least 1", where=field.name, value=value
                 )
+        require(
+            self.width % self.heads == 0,
+            f"expected a divisor of width {self.width}",
+            where="heads",
+            value=self.heads,
+        )
+        require(
+            self.heads % self.kv_heads == 0,
+            f"expected a divisor of heads {self.heads}",
+            where="kv_heads",
+            value=self.kv_heads,
+        )
         each = self.width // self.heads
-        raise_first(
-            (
-                (
-                    self.width % self.heads,
-                    BadInput(
-                        f"expected a divisor of width {self.width}", where="heads", value=self.heads
-                    ),
-                ),
-                (
-                    self.heads % self.kv_heads,
-                    BadInput(
-                        f"expected a divisor of heads {self.heads}",
-                        where="kv_heads",
-                        value=self.kv_heads,
-                    ),
-                ),
-                (
-                    self.style == "llama" and each % 2,
-                    BadInput(
-                        "rotary positions need an even width per head",
-                        where="width / heads",
-                        value=each,
-                    ),
-                ),
-            )
+        require(
+            self.style != "llama" or each % 2 == 0,
+            "rotary positions need an even width per head",
+            where="width / heads",
+            value=each,
         )
 
 

@@ -212,6 +212,18 @@ def test_risk_as_json(cli: Run, save: Save) -> None:
     assert rows[1]["gain"]["p50"] == pytest.approx(1 - 28 / best["pair"])
 
 
+def test_a_file_named_like_a_hand_written_schedule_keeps_its_own_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1F1B takes 26 here, as above, and zb-h1 less; 1F1B is in a file that is called zb-h1."""
+    monkeypatch.chdir(tmp_path)
+    own = Path("zb-h1")
+    own.write_bytes(schedule_bytes(TWO, BASELINES["1f1b"](TWO)))
+    rows = pipesat.risk(TWO, own, samples=1, baselines=9).rows
+    assert BASELINES["zb-h1"](TWO).makespan < 26
+    assert (rows[0].name, rows[0].links["independent"]) == ("zb-h1", 26)
+
+
 @pytest.mark.parametrize("value", ["much", "-1%", "101%", "5%%", "", "F=1%,F=2%", "X=1%", "F="])
 def test_risk_refuses_noise_that_is_none(cli: Run, save: Save, value: str) -> None:
     outcome = cli("compare", *files(save), f"--noise={value}")
