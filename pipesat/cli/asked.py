@@ -166,7 +166,9 @@ class Asked:
         from pipesat.cli.progress import Progress
         from pipesat.cli.terminal import console
 
-        found = Progress(console(err=True), quiet=self["quiet"], limit=self.limit or None)
+        # a deterministic search counts solver time, not the seconds that are shown
+        limit = None if self.context.params.get("deterministic") else self.limit or None
+        found = Progress(console(err=True), quiet=self["quiet"], limit=limit)
         self.lines = found.lines
         return found
 

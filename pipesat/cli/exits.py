@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -98,8 +98,8 @@ def _end_of_usage(error: click.UsageError) -> int:
         error.show()
         return BAD_INPUT
     text = " ".join(error.format_message().split()).rstrip(".")
-    if isinstance(error, click.NoSuchOption) and (host := _host_of(error)):
-        text = f"No such option '{error.option_name}': say {host}"
+    if isinstance(error, click.NoSuchOption) and (said := _said_by(error)):
+        text = f"No such option '{error.option_name}': {said}"
     if text.startswith("No such"):
         instead = (said for word, said in GONE.items() if re.search(rf"{word}(?![\w-])", text))
         text += "".join(f": it is gone, {said}" for said in instead)
@@ -108,17 +108,28 @@ def _end_of_usage(error: click.UsageError) -> int:
     return BAD_INPUT
 
 
-def _host_of(error: click.NoSuchOption) -> str:
-    """Return the option whose value a key follows that an option was taken for, by its initials."""
+def _said_by(error: click.NoSuchOption) -> str:
+    """Return what says what an option was meant to say: an option's key, by its initials too.
+
+    Where the command reads a problem, the problem says what an option of ``problem new`` would.
+    """
     given = error.option_name.strip("-").replace("-", "_")
-    params = error.ctx.command.params if error.ctx else ()
+    if (context := error.ctx) is None:
+        return ""
+    params = context.command.params
     for host in (one for one in params if isinstance(one, Option)):
         for key, member in host.members.items():
             if given in (key, "".join(word[0] for word in key.split("_"))):
                 value = "" if member.is_flag else f"={(member.metavar or key).upper()}"
-                own = f"{host.make_metavar(error.ctx)}," if host.expose_value else ""  # type: ignore[arg-type]
-                return f"{max(host.opts, key=len)} {own}{key}{value}"
-    return ""
+                own = f"{host.make_metavar(context)}," if host.expose_value else ""
+                return f"say {max(host.opts, key=len)} {own}{key}{value}"
+    root: Any = context.find_root().command
+    new = root.get_command(context, "problem").get_command(context, "new")
+    if not (
+        any(error.option_name in one.opts for one in new.params) and params[0].name == "problem"
+    ):
+        return ""
+    return f"the problem file states it, as problem new {error.option_name} writes it"
 
 
 def print_bug(error: Exception) -> int:

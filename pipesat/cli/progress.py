@@ -29,6 +29,8 @@ _PROVEN: Final = "ending: value and bound meet"
 class Progress:
     """A line that renews itself on a terminal; elsewhere one per improvement, and in long silences.
 
+    Improvements that show the same numbers are one.
+
     Every improvement is also kept in ``lines``, for ``solver.log``. With a ``limit`` it says of how
     many seconds.
     """
@@ -42,6 +44,8 @@ class Progress:
         self.heard = time.monotonic()  # of ``last``, whose seconds may be a clock of its own
         self.last = Improvement(0.0, None, None, "starting")
         self.shown = 0.0  # the latest time that a line had
+        self.standing = ""
+        """What the latest printed improvement said of best, bound and gap."""
         self.lock = threading.Lock()
         self.live = Live(
             get_renderable=self._line, console=console, refresh_per_second=4, transient=True
@@ -76,7 +80,9 @@ class Progress:
             if not (self.on_terminal or self.quiet):
                 if len(self.lines) == 1:  # not before: what is asked for may be refused
                     self.console.print("pipesat: solving", style=None)
-                self._print(text)
+                if (standing := _standing(improvement)) != self.standing:
+                    self.standing = standing
+                    self._print(text)
 
     def note(self, text: str) -> None:
         """Print a line that stays."""
@@ -122,12 +128,18 @@ def _clock(seconds: float, limit: float | None) -> str:
 
 def describe(improvement: Improvement, limit: float | None = None) -> str:
     """Return one improvement as a line of text, with the time limit if it is given."""
-    seconds, value, _, source, unit = improvement
+    clock, source = _clock(improvement.seconds, limit), one_line(improvement.source)
+    return f"{clock}  {_standing(improvement)}  {source}"
+
+
+def _standing(improvement: Improvement) -> str:
+    """What an improvement says of best, bound and gap."""
+    _, value, _, _, unit = improvement
     standing = improvement.standing
     bound, gap = standing.bound, standing.gap_text()
     best = _shown(value, unit)
     least = best if value == bound else _shown(bound, unit, rounded_down)
-    return f"{_clock(seconds, limit)}  best {best}  bound {least}  gap {gap}  {one_line(source)}"
+    return f"best {best}  bound {least}  gap {gap}"
 
 
 def _shown(value: int | None, unit: str, towards: Rounding = rounded) -> str:

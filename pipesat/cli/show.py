@@ -6,6 +6,7 @@ import contextlib
 import csv
 import os.path
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from pipesat.cli.commands import command
 from pipesat.cli.derived import PICTURES, Argument, Option, file_option
 from pipesat.cli.exits import note, refuse_contradictions
 from pipesat.cli.terminal import console, print_json
+from pipesat.core.amounts import memory_text, rounded_down, time_text
 from pipesat.core.arguments import require_once
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Displayed, Said, table_of
@@ -216,11 +218,8 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
         asked.show(Sweep((), tuple(rows), folder / NAME), rows)
     elif os.path.exists(folder / "frontier.json"):
         table = csv.DictReader(read_text(folder / "frontier.csv", LARGEST_RUN).splitlines())
-        cells = [{name: _number(row.get(name, "")) for name in _OF_A_FRONTIER} for row in table]
         document: Any = read_json(folder / "frontier.json", LARGEST_RUN)
-        units = (("times", document["time_unit"]), ("memory", document["memory_unit"]))
-        notes = [f"{what} in {unit}" for what, unit in units if unit]
-        asked.show(Said(shown=[table_of(cells, notes=notes)]), document)
+        asked.show(Said(shown=[table_of([_point(row, document) for row in table])]), document)
     elif os.path.exists(dealt := folder / "assignment.json"):
         return _show_file(asked, dealt)
     elif listed(folder) == ["problem.json"]:  # an order of microbatches on several routes
@@ -228,6 +227,23 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
     else:
         _show_results(asked, folder)
     return {}
+
+
+def _point(row: Mapping[str, str], document: Mapping[str, str]) -> dict[str, float | str | None]:
+    """Return the cells of a row of frontier.csv, times and memory with their units."""
+    time, memory = document["time_unit"], document["memory_unit"]
+    bound = (
+        time_text
+        if row["value"] == row["lower_bound"]
+        else partial(time_text, towards=rounded_down)
+    )
+    shown = {"value": partial(time_text, unit=time), "lower_bound": partial(bound, unit=time)}
+    shown |= dict.fromkeys(("cap", "largest_peak"), partial(memory_text, unit=memory))
+    cells = {name: _number(row.get(name, "")) for name in _OF_A_FRONTIER}
+    return {
+        name: shown[name](cell) if name in shown and isinstance(cell, int) else cell
+        for name, cell in cells.items()
+    }
 
 
 def _number(text: str) -> float | str | None:

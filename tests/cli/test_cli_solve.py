@@ -273,6 +273,17 @@ def test_one_clock_in_all_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clocks == ["2.0 of 12.5 s", "6.0 of 12.5 s"]
 
 
+def test_what_shows_the_same_numbers_is_printed_once() -> None:
+    """Both are kept: solver.log has the full story."""
+    screen = io.StringIO()
+    progress = Progress(Console(file=screen, width=100))
+    for bound, source in ((6, "load"), (6, "tail"), (7, "CP-SAT")):
+        progress(Improvement(2.0, 8, bound, source))
+    printed = [line.split("  ")[-1] for line in screen.getvalue().splitlines()[1:]]
+    assert printed == ["load", "CP-SAT"]
+    assert len(progress.lines) == 3
+
+
 def test_lines_never_go_back_and_say_why_they_go_on_at_the_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

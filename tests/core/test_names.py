@@ -69,6 +69,11 @@ def test_an_option_that_follows_another_is_shown_there(cli: Run, words: str, ins
     one_bad_line(outcome, f"no such option '{option}': say {instead}; pipesat advise")
 
 
+def test_what_a_problem_states_is_no_option_beside_it(cli: Run, save) -> None:
+    outcome = cli("solve", save(chain(3, 2)), "--memory", "40GiB")
+    one_bad_line(outcome, "'--memory': the problem file states it, as problem new --memory")
+
+
 @pytest.mark.parametrize("command", ["solve", "plan"])
 def test_why_megatron_takes_no_order_is_said(cli: Run, command: str) -> None:
     file = (

@@ -341,8 +341,11 @@ def test_frontier_writes_what_check_accepts(cli: Run, save: Save, tmp_path: Path
 
 def test_show_says_what_a_curves_figures_are_in(cli: Run, save: Save, tmp_path: Path) -> None:
     save({"time_unit": "us", "memory_unit": "MiB"}, "frontier.json")
-    save("cap,value,lower_bound,gap\n100,9600,9600,0.0\n", "frontier.csv")
-    assert cli("show", tmp_path).out.splitlines()[-2:] == ["times in us", "memory in MiB"]
+    save("cap,value,lower_bound,gap\n100,96789,95789,0.01\nunlimited,9,9,0.0\n", "frontier.csv")
+    rows = [line.split("  ") for line in cli("show", tmp_path).out.splitlines()[-2:]]
+    first, last = ([cell.strip() for cell in row if cell.strip() not in ("", "-")] for row in rows)
+    assert first == ["100 MiB", "96.79 ms", "95.78 ms", "1.00 %"]
+    assert last == ["unlimited", "0.009 ms", "0.009 ms", "0 %"]
 
 
 def test_a_schedule_at_every_cap_however_short_the_time() -> None:
