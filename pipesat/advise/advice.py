@@ -32,7 +32,6 @@ from pipesat.advise.table_rows import (
 from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.claims import Bound, Standing, Tried, against, change, percent, ratio
 from pipesat.core.showing import Column, Displayed, Facts, Table, sentences, table_document
-from pipesat.layers.pipeline import shape_name
 from pipesat.problem.remarks import Remark, documents_of, text_of
 from pipesat.runtimes.knobs import Knob, knobs_table
 
@@ -104,7 +103,7 @@ class Advised(Displayed):
     @property
     def shapes(self) -> str:
         """Shapes that were searched, as a list in words."""
-        return ", ".join(map(shape_name, self.plan.known.shapes))
+        return ", ".join(shape.geometry.label for shape in self.plan.known.shapes)
 
     @property
     def not_searched(self) -> list[str]:

@@ -16,7 +16,6 @@ from pipesat.advise.table_rows import SEARCHED, Row, best_of, credited, plain_of
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.progress import doing
-from pipesat.layers.pipeline import shape_name
 from pipesat.schedule.solving import LEAST_SECONDS, Deadline, Listener
 from pipesat.solver.options import SolveOptions
 
@@ -98,7 +97,7 @@ def _search_order(
     if own.schedules:
         _add(trials, split, own)
     else:
-        name = f"our search ({split} split, {shape_name(own.shape)})"
+        name = f"our search ({split} split, {own.shape.geometry.label})"
         trials.left_out[name] = why_not or "no schedule was found in time"
 
 

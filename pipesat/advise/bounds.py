@@ -40,7 +40,7 @@ from pipesat.layers.linear_costs import (
     summed,
 )
 from pipesat.layers.linear_costs import shortest_backward as shortest_of
-from pipesat.layers.pipeline import Pipeline, shape_name
+from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import cut_masks, same_stage
 from pipesat.problem.partition import partition_of
 from pipesat.problem.split import FORBIDDEN, LARGEST_COST, Mask, StageCost, best_split
@@ -95,7 +95,7 @@ def shape_bound(layers: Layers, shape: Pipeline, objective: Objective) -> Bound:
         If counts, flags or ties leave no partition.
     """
     lines = makespan_lines if objective == "makespan" else load_lines
-    layers, name = unpaired(layers, shape), shape_name(shape)
+    layers, name = unpaired(layers, shape), shape.geometry.label
     least = certain(layers, shape)
     try:
         loaded = smallest_largest(least, shape, lines=lines)

@@ -24,7 +24,7 @@ from pipesat.core.grouping import firsts
 from pipesat.core.progress import doing
 from pipesat.heuristics import BASELINES
 from pipesat.layers.layer import Layers
-from pipesat.layers.pipeline import Pipeline, shape_name
+from pipesat.layers.pipeline import Pipeline
 from pipesat.problem.geometry import one_route_placement_of
 from pipesat.schedule.metrics import peak_memory
 from pipesat.schedule.summary import fullest
@@ -87,7 +87,7 @@ class SplitRow:
     @property
     def placement(self) -> str:
         """``chain``, ``vee`` or ``loop of 3``."""
-        return shape_name(self.shape)
+        return self.shape.geometry.label
 
     @property
     def short(self) -> str:
@@ -199,7 +199,7 @@ def _row(search: Search, name: str, shape: Pipeline, partition: tuple[range, ...
     flags = next(question.first(shape, partition))
     own = next((one for one in question.shapes if one.homes == shape.homes), None)
     if own is None:
-        outside = f"its placement, {shape_name(shape)}, was not asked for"
+        outside = f"its placement, {shape.geometry.label}, was not asked for"
     elif not all(partition):
         outside = "stages without layers are not searched"
     else:

@@ -42,7 +42,7 @@ from pipesat.kernels.timing import makespan_of
 from pipesat.layers.devices import smallest_largest
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import OVERLAP, group_sizes, most_blocks, refusal
-from pipesat.layers.pipeline import Pipeline, shape_name
+from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import neighbours
 from pipesat.problem.geometry import CHUNKS
 from pipesat.problem.problem import Problem
@@ -76,7 +76,7 @@ class Setting(NamedTuple):
         """Schedule and shape."""
         if self.split == SEARCHED:
             return f"{self.name} on moved splits"
-        return f"{self.name} in a {shape_name(self.shape)}"
+        return f"{self.name} in a {self.shape.geometry.label}"
 
 
 def counted(settings: Mapping[Setting, bool], by: Literal["name", "family"]) -> dict[str, Tried]:

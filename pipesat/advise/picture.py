@@ -21,7 +21,6 @@ from pipesat.draw.figures import (
 )
 from pipesat.draw.style import CAPACITY, FILL, GRID, HELD, MEANING, OUTLINE, STATIC
 from pipesat.layers.layer import Layers
-from pipesat.layers.pipeline import shape_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +45,7 @@ def _figure(layers: Layers, chosen: Candidate, standing: Standing) -> Figure:
     proof = standing.verdict + ("" if standing.bound is None else " over all partitions")
     value = "unknown" if standing.value is None else time_text(standing.value, layers.time_unit)
     title = (
-        f"{layers.name or 'plan'}{estimated}, {shape_name(chosen.shape)} on {len(devices)}\n"
+        f"{layers.name or 'plan'}{estimated}, {chosen.shape.geometry.label} on {len(devices)}\n"
         f"{chosen.objective} {value}, {proof}"
     )
     width = max(10.0, min(20.0, 2.0 + 0.4 * max(len(stages), len(devices))))

@@ -30,7 +30,6 @@ from pipesat.core.errors import Fault
 from pipesat.core.folder import json_file, write_folder
 from pipesat.core.progress import doing
 from pipesat.core.showing import Displayed, Facts, Table, sentences
-from pipesat.layers.pipeline import shape_name
 from pipesat.layers.stages import problem_with_recompute, untold
 from pipesat.problem.remarks import Remark, documents_of, text_of
 from pipesat.schedule.metrics import peak_memory
@@ -127,8 +126,8 @@ class Plan(Displayed):
         return [
             (
                 "Take",
-                f"{shape_name(own.shape)} on {own.shape.devices} devices, order of {order}: {time}"
-                f" a step ({self.question.objective})",
+                f"{own.shape.geometry.label} on {own.shape.devices} devices, order of {order}: "
+                f"{time} a step ({self.question.objective})",
             ),
             ("Layers", layout or f"{sizes} per stage"),
             ("No layout", no_layout),
@@ -151,14 +150,14 @@ class Plan(Displayed):
         least = ""
         if self.bound is not None:
             least = time_text(self.bound.value, self.question.layers.time_unit, rounded_down)
-        over = ", ".join(dict.fromkeys(map(shape_name, self.known.shapes)))
+        over = ", ".join(dict.fromkeys(shape.geometry.label for shape in self.known.shapes))
         over = f"over all partitions of {over}"
         return self.standing.proof(least, of=over) + (f", {over}" if self.standing.proven else "")
 
     def details(self) -> Facts:
         """Return what proves it, how it was found, and what was left out."""
         own, chosen = None if self.result is None else self.result.bound, self.chosen
-        left = [(shape_name(shape), why) for shape, why in self.known.why_not.items()]
+        left = [(shape.geometry.label, why) for shape, why in self.known.why_not.items()]
         return [
             ("proven by", "" if self.bound is None else self.bound.source),
             ("of this split", "" if own is None else own.source),
@@ -312,7 +311,7 @@ class Plan(Displayed):
         for shape in self.question.shapes:
             bound = None if self.contradictions else known.bound_of(shape)
             yield {
-                "shape": shape_name(shape),
+                "shape": shape.geometry.label,
                 "backward": shape.backward,
                 "lower_bound": None if bound is None else bound.value,
                 "lower_bound_source": None if bound is None else bound.source,

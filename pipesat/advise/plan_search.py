@@ -28,7 +28,7 @@ from pipesat.check.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.progress import doing
-from pipesat.layers.pipeline import Pipeline, shape_name
+from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import check_partition
 from pipesat.layers.stages import problem_of_split
 from pipesat.problem.split import LARGEST_COST
@@ -173,7 +173,7 @@ class Search:
         bounds = [candidate.bound for candidate in self.candidates_of(shape)]
         open_ = self.left_open.get(shape, {}).values()
         bounds += [Bound(least, "closed forms of partitions left open") for least in open_]
-        name = shape_name(shape)
+        name = shape.geometry.label
         bounds.append(Bound(self.listed[shape], f"closed forms of all other partitions ({name})"))
         least = min(bounds, key=_value)
         if value is not None and least.value >= value:
@@ -426,7 +426,7 @@ class Search:
         least = None if bound is None else bound.value
         if self.listener is not None and self.told != (value, least):
             self.told = (value, least)
-            source = f"{shape_name(candidate.shape)}, {candidate.proposed_by}: {source}"
+            source = f"{candidate.shape.geometry.label}, {candidate.proposed_by}: {source}"
             unit = self.question.layers.time_unit
             self.listener(Improvement(self.deadline.seconds, value, least, source, unit))
 
@@ -487,7 +487,7 @@ def require_possible(question: Question, why_not: dict[Pipeline, str]) -> None:
     """
     if not all(shape in why_not for shape in question.shapes):
         return
-    reasons = {why: shape_name(shape) for shape, why in why_not.items()}
+    reasons = {why: shape.geometry.label for shape, why in why_not.items()}
     said: Iterable[str] = [f"{name}: {why}" for why, name in reasons.items()]
     more, n = "", question.layers.tensor_parallel
     if question.layers.estimate:

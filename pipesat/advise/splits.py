@@ -17,7 +17,7 @@ from pipesat.core.settings import OneRoutePlacement
 from pipesat.core.strict_json import MOST_STAGES
 from pipesat.layers.devices import check_cuttable, smallest_largest
 from pipesat.layers.layer import Layers
-from pipesat.layers.pipeline import Pipeline, shape_name
+from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import check_partition, cut_masks, cuts_of, same_stage
 from pipesat.problem.building import Backward
 from pipesat.problem.geometry import CHUNKS, PlacementChoice
@@ -57,7 +57,7 @@ def shapes_to_try(
             except BadInput as error:
                 if placement != "any":
                     raise
-                left_out[shape_name(shape)] = str(error)
+                left_out[shape.geometry.label] = str(error)
                 continue
             if not (placement == "any" and shape.devices == 1 and name == "vee"):
                 found.append(shape)  # on one device, a loop of two is the same as a V

@@ -23,7 +23,7 @@ from pipesat.core.errors import Contradiction, NotApplicable
 from pipesat.core.showing import ranges
 from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.megatron import OVERLAP, layout_option, refusal
-from pipesat.layers.pipeline import Pipeline, shape_name
+from pipesat.layers.pipeline import Pipeline
 from pipesat.problem.ops import Op
 from pipesat.problem.problem import Problem
 from pipesat.runtimes.as_run import as_run
@@ -137,7 +137,7 @@ class Row:
     @property
     def placement(self) -> str:
         """``chain``, ``vee`` or ``loop of 3``."""
-        return shape_name(self.shape)
+        return self.shape.geometry.label
 
     @property
     def again(self) -> tuple[int, ...]:

@@ -215,6 +215,8 @@ class AnnotatedValue(click.ParamType):  # type: ignore[type-arg]
             where = "" if param is None else max(param.opts, key=len)
             text = one.words.removesuffix(" or None")
             several = "" if each is None else ", or several, separated by commas"
+            if several and re.match(r"[0-9.]+ ?[num]?s\b", value):
+                several += "; their unit is --units time=UNIT"
             raise BadInput(f"expected {text}{several}", where=where, value=value)
         return found if each is not None else found[0]
 

@@ -205,7 +205,7 @@ class Comparisons(Displayed):
         from pipesat.compare.result_folder import write_result_folder
 
         homes: list[str] = []
-        for one in self.comparisons:  # each has a folder of its own: loop-v2, vee
+        for one in self.comparisons:  # each has a folder of its own: loop-of-2, vee
             home = (one.placement or "").replace(" ", "-").replace("=", "")
             write_result_folder(Path(folder), one.result, log, home=home, keep=homes)
             homes.append(home)

@@ -127,13 +127,6 @@ def speed_of(given: object, devices: int) -> tuple[Fraction, ...]:
     return () if {*speeds} == {Fraction(1)} else speeds
 
 
-def shape_name(pipeline: Pipeline) -> str:
-    """``chain``, ``vee`` or ``loop of 3``."""
-    if pipeline.placement != "loop":
-        return pipeline.placement
-    return f"loop of {pipeline.chunks}"
-
-
 def in_flight_1f1b(pipeline: Pipeline) -> tuple[int, ...]:
     """Microbatches per stage between F and the end of the backward when a device holds most.
 

@@ -50,8 +50,8 @@ class Geometry:
 
     @property
     def label(self) -> str:
-        """Name with the chunks of a loop: ``loop v=2``."""
-        return f"loop v={self.chunks}" if self.name == "loop" else self.name
+        """Name with the chunks of a loop: ``loop of 2``."""
+        return f"loop of {self.chunks}" if self.name == "loop" else self.name
 
     @cached_property
     def homes(self) -> tuple[int, ...]:
@@ -171,7 +171,7 @@ def one_route_placement_of(problem: Problem) -> OneRoutePlacement:
 
 
 def label_of(problem: Problem) -> str | None:
-    """Return how a placement is called, ``loop v=2``; ``None`` if it has no name."""
+    """Return how a placement is called, ``loop of 2``; ``None`` if it has no name."""
     p = len(problem.devices)
     for name in PLACEMENTS:
         with suppress(NotApplicable):

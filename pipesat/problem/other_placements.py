@@ -29,7 +29,7 @@ from pipesat.problem.stage import COSTS
 def same_layers_elsewhere(
     problem: Problem, layers: Sequence[int] = (), wanted: Collection[Placement] = PLACEMENTS
 ) -> dict[str, Problem]:
-    """Return the problem itself, ``chain``, and its ``loop v=2``, ``vee`` and ``bidirectional``.
+    """Return the problem itself, ``chain``, and its ``loop of 2``, ``vee`` and ``bidirectional``.
 
     A bidirectional pipeline has two replicas of every layer: devices hold the static memory of both
     of their stages, and each direction gets half of the microbatches. It needs two of these, and

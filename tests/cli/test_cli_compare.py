@@ -270,18 +270,18 @@ def test_problems_of_the_same_layers_are_in_one_table(
     rows = cli("compare", *given, "--time-limit", 1, "--workers", 1, "--json").json
     assert all(row.keys() >= CONTRACT for row in rows)
     solved = {row["placement"]: row["makespan"] for row in rows if row["name"] == "solver"}
-    assert [*solved] == ["vee", "loop v=2", "vee 2", "chain"]
+    assert [*solved] == ["vee", "loop of 2", "vee 2", "chain"]
     assert min(solved.values()) >= 24
     best = min(solved.values())
     for row in rows:
         assert not row["valid"] or row["ratio_to_best"] == row["makespan"] / best
     text = cli("compare", *given[:2], "--time-limit", 1, "--workers", 1).out
     assert re.search(r"^zb-v +vee +\d", text, re.MULTILINE)
-    assert re.search(r"^solver +loop v=2 +\d", text, re.MULTILINE)
+    assert re.search(r"^solver +loop of 2 +\d", text, re.MULTILINE)
     assert "Work" not in text
     Problem.loop(**layers | {"B": 2}).write("other.json")
     text = cli("compare", "v.json", "other.json", "--time-limit", 1, "--workers", 1).out
-    assert "differ: vee 48, loop v=2 64" in " ".join(text.split())
+    assert "differ: vee 48, loop of 2 64" in " ".join(text.split())
     Problem.loop(**layers | {"microbatches": 5}).write("five.json")
     error = cli("compare", "v.json", "five.json")
     assert error.code == 2
@@ -317,7 +317,7 @@ def test_placements_carry_their_names(cli: Run, save: Any) -> None:
     outcome = cli("compare", save(chain(2, 4, F=2, B=2, W=2, held=(2, 2))), *options, "--json")
     assert outcome.code == 0
     found = [row["placement"] for row in outcome.json if row["name"] == "solver"]
-    assert sorted(found) == ["bidirectional", "chain", "loop v=2", "vee"]
+    assert sorted(found) == ["bidirectional", "chain", "loop of 2", "vee"]
     assert all(row.keys() >= CONTRACT for row in outcome.json)
     valid = [row for row in outcome.json if row["valid"]]
     best = min(row["makespan"] for row in valid)
@@ -343,7 +343,7 @@ def test_each_placement_has_a_folder(cli: Run, save: Any, tmp_path: Path) -> Non
     path = save(chain(2, 1))  # one microbatch: no two directions
     outcome = cli("compare", path, "--layers-per-stage", "3,2", "--time-limit", 2, "-o", out)
     assert outcome.code == 0
-    assert {folder.name for folder in out.glob("[!.]*")} == {"chain", "loop-v2", "vee"}
+    assert {folder.name for folder in out.glob("[!.]*")} == {"chain", "loop-of-2", "vee"}
     for folder in out.glob("[!.]*"):
         problem, schedule = folder / "problem.json", folder / "schedule.json"
         assert cli("check", problem, schedule).code == 0

@@ -111,9 +111,9 @@ UNEVEN = parse_problem(
 
 def test_a_stage_is_cut_in_two() -> None:
     placed = same_layers_elsewhere(UNEVEN, [2])
-    assert list(placed) == ["chain", "loop v=2", "vee", "bidirectional"]
+    assert list(placed) == ["chain", "loop of 2", "vee", "bidirectional"]
     assert placed["chain"] is UNEVEN
-    loop = placed["loop v=2"]
+    loop = placed["loop of 2"]
     parts = [(s.device, s.F, s.B, s.W, s.BW, s.held_after_F, s.held_after_B) for s in loop.stages]
     # the first stage lies on device 1: ranks 0 and 1 are devices 1 and 0; odd units go first
     assert parts == [
@@ -123,7 +123,7 @@ def test_a_stage_is_cut_in_two() -> None:
         (0, 1, 1, 1, 2, 0, 0),
     ]
     assert [s.backward for s in loop.stages] == ["either", "either", "fused", "fused"]
-    assert (loop.microbatches[0], loop.overlap, loop.name) == (5, Overlap((3, 4)), "n, loop v=2")
+    assert (loop.microbatches[0], loop.overlap, loop.name) == (5, Overlap((3, 4)), "n, loop of 2")
     # static 4 of the first stage's device becomes 2 + 2, the other's 7 becomes 4 + 3:
     # device 1 has parts 0 and 2, device 0 parts 1 and 3
     assert [(d.name, d.memory, d.static) for d in loop.devices] == [("a", 50, 5), ("", 60, 6)]
@@ -132,7 +132,7 @@ def test_a_stage_is_cut_in_two() -> None:
 def test_links_are_those_of_the_chain() -> None:
     placed = same_layers_elsewhere(UNEVEN, [2])
     there = Link(3, 2)
-    for hops, name in (([(0, 1), (1, 2), (2, 3)], "loop v=2"), ([(0, 1), (2, 3)], "vee")):
+    for hops, name in (([(0, 1), (1, 2), (2, 3)], "loop of 2"), ([(0, 1), (2, 3)], "vee")):
         assert dict(placed[name].links) == dict.fromkeys(hops, there)
     assert dict(placed["bidirectional"].links) == {(0, 1): there, (2, 3): there}
 
@@ -141,7 +141,7 @@ def test_the_way_back_round_takes_the_slowest_links_delay() -> None:
     edges = [{"src": 0, "dst": 1, "F": 1, "B": 5}, {"src": 1, "dst": 2, "F": 4, "B": 2}]
     problem = parse_problem(document(chain(3, 2), comm={"default": 99, "edges": edges}))
     placed = same_layers_elsewhere(problem, [2])
-    loop = placed["loop v=2"].links  # 2 -> 3 goes from the last device to the first
+    loop = placed["loop of 2"].links  # 2 -> 3 goes from the last device to the first
     assert [both_ways(loop[s, s + 1]) for s in range(5)] == [(1, 5), (4, 2), (4, 5), (1, 5), (4, 2)]
     back = placed["vee"].links  # the V's way back passes the same links
     assert {hop: both_ways(link) for hop, link in back.items()} == {
@@ -179,7 +179,7 @@ def test_work_and_memory_stay_the_same(p: int, m: int, F: int, a: int) -> None:
 
 def test_what_has_no_other_placement() -> None:
     assert list(same_layers_elsewhere(chain(1, 4))) == ["chain"]
-    assert list(same_layers_elsewhere(chain(2, 1), [2])) == ["chain", "loop v=2", "vee"]
+    assert list(same_layers_elsewhere(chain(2, 1), [2])) == ["chain", "loop of 2", "vee"]
     with pytest.raises(NotApplicable, match="one stage per device"):
         same_layers_elsewhere(small_vee(2, 2))
 
@@ -202,7 +202,7 @@ def test_of_an_odd_number_of_layers_devices_have_equally_many(p: int) -> None:
     devices = [{"memory": 99, "static": 12}] * p
     problem = parse_problem(document(problem, devices=devices))
     placed = same_layers_elsewhere(problem, [3])
-    for name in ("loop v=2", "vee"):
+    for name in ("loop of 2", "vee"):
         for device, stages in enumerate(placed[name].stages_on):
             parts = [placed[name].stages[s] for s in stages]
             assert sorted((s.F, s.B, s.W, s.held_after_F) for s in parts) == [
@@ -218,5 +218,5 @@ def test_layers_per_stage_may_differ() -> None:
     """Stages of 4 and 2 layers with F 8 and 2: parts of 4, 4 and 1, 1."""
     stages = [{"device": 0, "F": 8, "B": 0, "W": 0}, {"device": 1, "F": 2, "B": 0, "W": 0}]
     problem = parse_problem(document(chain(2, 2), stages=stages))
-    loop = same_layers_elsewhere(problem, [4, 2])["loop v=2"]
+    loop = same_layers_elsewhere(problem, [4, 2])["loop of 2"]
     assert [stage.F for stage in loop.stages] == [4, 4, 1, 1]
