@@ -127,6 +127,7 @@ def _import_of(asked: Asked) -> int:
 
 
 _LARGE = 0.15  # error of the makespan from which users are told what to do
+_SHARED = 0.8  # of their time that ops run on a core, below which cores are shared
 _NEXT = "take the measured costs: pipesat timeline refit, then pipesat solve"
 _TOY = (
     "a small transformer ran, not the model that the costs are of (--model takes that one). The "
@@ -164,10 +165,16 @@ class TimelineComparison(Displayed):
             f"predicted {_ms(c.predicted)}, measured {_ms(c.measured)} (median of {c.steps} steps, "
             f"{_ms(c.shortest)} to {_ms(c.longest)}), error {percent(c.error, 1, sign=True)}"
         )
+        next_step = _NEXT
+        if c.on_core is not None and c.on_core < _SHARED:
+            next_step = (
+                f"ops were on a core for {percent(c.on_core, 0)} of their time. Run again with an "
+                "idle core per rank, times as these are of the machine's other work"
+            )
         return [
             ("Makespan", makespans),
             ("Link delay", "fitted to measured steps: this error is no prediction's" * c.fitted),
-            ("Next", _NEXT if abs(c.error) > _LARGE else ""),
+            ("Next", next_step if abs(c.error) > _LARGE else ""),
         ]
 
 

@@ -90,6 +90,12 @@ class AgainstPrediction:
         """``(predicted - measured) / measured``: negative where the run was slower."""
         return difference(self.predicted, self.measured) or 0.0
 
+    @property
+    def on_core(self) -> float | None:
+        """Share of the ops' time in which their rank was on a core; ``None`` if not known."""
+        known = [(row.count * row.cpu, row.count * row.measured) for row in self.kinds if row.cpu]
+        return sum(cpu for cpu, _ in known) / sum(took for _, took in known) if known else None
+
     def document(self) -> dict[str, Any]:
         """Return everything for ``--json``, times in us."""
         return asdict(self) | {"error": self.error}

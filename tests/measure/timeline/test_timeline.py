@@ -495,6 +495,19 @@ def test_the_comparison_as_a_table_and_a_picture(cli, measured, tmp_path: Path) 
     assert height > 400
 
 
+def test_costs_of_a_busy_machine_are_not_recommended(cli, measured) -> None:
+    """Each op was on a core for half of its time: others had it for the rest."""
+    path = measured[1]
+    document = json.loads(path.read_text())
+    ops = [op for row in document["steps"][0]["devices"] for op in row["ops"]]
+    for op in ops:
+        op[4:] = [0.5 * (op[2] - op[1])]
+    path.write_text(json.dumps(document))
+    said = cli("timeline", "compare", *measured).out
+    assert "ops were on a core for 50 % of their time" in " ".join(said.split())
+    assert "refit" not in said
+
+
 def test_the_shortest_step_alone(cli, save, tmp_path: Path) -> None:
     slow = step(
         (("0F0", 0, 4, 0), ("0F1", 4, 8, 0), ("0BW0", 18, 26, 10), ("0BW1", 30, 38, 4)),
