@@ -94,7 +94,7 @@ def costs_of_stage(profile: Profile, layers: range, statistic: Statistic = "medi
         if tuple(stage.layers) == (layers.start, layers.stop):
             return _of(stage.costs, layers, statistic, measured=True)
     parts = [_of(profile.costs_of(layer), layers, statistic, measured=False) for layer in layers]
-    return parts[0] if len(parts) == 1 else _summed(parts)
+    return parts[0] if len(parts) == 1 else _summed(parts, _shared(profile, layers))
 
 
 def _of(
@@ -132,14 +132,29 @@ def _of(
     )
 
 
-def _summed(parts: list[StageCosts]) -> StageCosts:
+def _shared(profile: Profile, layers: range) -> str:
+    """Say why layers that share a parameter are not split together unless that was measured.
+
+    Torch 2.13 raises where a graph of one's weight is part of the other's (residual blocks).
+    """
+    for tied in profile.tied:
+        here = [layer for layer in tied.layers if layer in layers]
+        if len(here) > 1:
+            return (
+                f"layers {here[0]} and {here[1]} share {tied.name}, and torch may fail to split "
+                "such a stage unless it was measured as a whole (profile --stages)"
+            )
+    return ""
+
+
+def _summed(parts: list[StageCosts], no_split: str) -> StageCosts:
     """Add layers up; the stage's largest transient is that of one of its layers.
 
     A stage whose first layer needs no input gradient has nothing to split either; one that cannot
     be split for another reason cannot be in a larger stage.
     """
     sums = {name: sum(getattr(part, name) for part in parts) for name in _SUMMED}
-    no_split = next((part.no_split for part in parts if part.no_split), "")
+    no_split = next((part.no_split for part in parts if part.no_split), no_split)
     if no_split:
         sums |= {"B": 0.0, "W": sums["BW"]}
     largest = {kind: max(getattr(part.transient, kind) for part in parts) for kind in KINDS}

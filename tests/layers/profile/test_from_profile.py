@@ -344,6 +344,17 @@ def test_tied_weights_on_two_devices_are_two_copies_and_said_so() -> None:
     assert any("words is shared by layers on devices 0, 1" in remark for remark in tied.remarks)
 
 
+def test_layers_that_share_a_weight_are_split_together_only_as_measured() -> None:
+    shared = [TIED[0] | {"layers": [2, 3]}]
+    apart, together = derived(document(tied=shared), devices=4), derived(document(tied=shared))
+    assert apart.problem.stages[2].backward == derived(devices=4).problem.stages[2].backward
+    assert (together.problem.stages[1].backward, derived().problem.stages[1].backward) == (
+        "fused",
+        "either",
+    )
+    assert "layers 2 and 3 share words" in together.fused[1]
+
+
 # Units and capacities
 
 
