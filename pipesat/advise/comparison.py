@@ -22,6 +22,7 @@ from pipesat.core.claims import (
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.grouping import firsts
 from pipesat.core.progress import doing
+from pipesat.core.text_tables import shortened
 from pipesat.heuristics import BASELINES
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
@@ -92,8 +93,7 @@ class SplitRow:
     @property
     def short(self) -> str:
         """The name, shortened in its middle: layouts differ at their ends, too."""
-        half, name = _LONGEST // 2, self.name
-        return name if len(name) <= _LONGEST else f"{name[:half]}…{name[1 - half :]}"
+        return shortened(self.name, _LONGEST)
 
     @property
     def best(self) -> int | None:

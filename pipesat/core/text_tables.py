@@ -18,6 +18,12 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def shortened(text: str, most: int) -> str:
+    """Leave out the middle of a long name: layouts and paths differ at their ends, too."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}…{text[len(text) - most + half + 1 :]}"
+
+
 def lines_of(table: Table, width: int) -> Iterator[str]:
     """Yield a table's lines with its title and notes."""
     if table.title:
@@ -30,7 +36,8 @@ def table_lines(table: Table, width: int) -> Iterator[str]:
     """Yield a table's lines; with less space than its indispensable columns need, they stand out.
 
     Columns without space follow in further blocks. Names in cells may have any characters. A
-    heading without text is no line. A last column of texts goes on in lines of its own.
+    heading without text is no line. A last column of texts goes on in lines of its own. Names that
+    would take more than half of the width lose their middle, if they still differ.
     """
     columns = table.columns
     lines = [
@@ -38,6 +45,10 @@ def table_lines(table: Table, width: int) -> Iterator[str]:
         for line in table.lines
     ]
     cells = [line for line in lines if not isinstance(line, str)]
+    short = {row[0]: shortened(row[0], max(width // 2, _NARROWEST)) for row in cells}
+    if len(columns) > 1 and not columns[0].number and len({*short.values()}) == len(short):
+        for row in cells:
+            row[0] = short[row[0]]
     widths = [
         max(len(text) for text in (*column.head.split("\n"), *(line[i] for line in cells)))
         for i, column in enumerate(columns)

@@ -238,6 +238,22 @@ def test_a_gap_stays_where_the_names_of_baselines_have_no_room() -> None:
     assert heads[34] == ["cap", "gap", "by"]
 
 
+def test_long_names_lose_their_middle_while_they_still_differ() -> None:
+    columns = [Column("name", number=False), Column("b")]
+    ends = [f"{'long/' * 9}{end}.json" for end in "ab"]
+    shown = table_lines(Table(columns, [(end, "1") for end in ends]), 44)
+    assert [*shown] == [
+        "name                    b",
+        "long/long/l…ong/a.json  1",
+        "long/long/l…ong/b.json  1",
+    ]
+    alike = [f"{middle:0^90}" for middle in "12"]
+    assert all(
+        name in "".join(table_lines(Table(columns, [(one, "1") for one in alike]), 44))
+        for name in alike
+    )
+
+
 @given(
     st.lists(st.lists(st.text("xyz", max_size=9), min_size=3, max_size=3), max_size=5),
     st.integers(0, 40),
