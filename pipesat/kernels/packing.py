@@ -129,6 +129,13 @@ def _leave(item: int, after: Ints, before: Ints, head: Ints, chain: Ints, links:
         head[chain[item]] = following
 
 
+@compiled
+def _may_fuse(item: int, fusing: Fusing, fused: Ints, mates: Ints) -> bool:
+    """Whether a split backward may be fused instead: no mate waits for its W."""
+    weight = fusing.weight[item]
+    return weight >= 0 and not fused[item] and mates[weight] < 0
+
+
 @compiled_meanwhile
 def pack(
     jobs: Jobs, row: Ints, backward: bool, patience: float, later: Floats
@@ -275,8 +282,8 @@ def pack(
                     continue
                 for forms in range(4):  # of either, as it is or fused
                     one, other = forms & 1, forms >> 1
-                    if (one and (fused[chosen] or backward or fusing.weight[chosen] < 0)) or (
-                        other and (fused[item] or backward or fusing.weight[item] < 0)
+                    if (one and (backward or not _may_fuse(chosen, fusing, fused, mates))) or (
+                        other and (backward or not _may_fuse(item, fusing, fused, mates))
                     ):
                         continue
                     p = fusing.kind[chosen] if one else kinds[chosen]

@@ -11,7 +11,9 @@ import pytest
 from pipesat.check.checker import check
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.kernels.packing import Fusing, Jobs, Joins, Waits, pack
+from pipesat.problem.ops import Op, Pair
 from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
 from pipesat.schedule.schedule import Order
 from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.exchange_times import PermutedOrder
@@ -127,3 +129,24 @@ def test_room_is_left_for_copies_as_far_as_the_order_allows() -> None:
     most = [max(np.cumsum([{"F": 1, "B": 0, "W": -1}[op.kind] for op in row])) for row in order]
     jobs = packer(problem, order, [2, 2, 2], Random(0)).jobs
     assert jobs.slack.tolist() == [max(2, held) for held in most]
+
+def test_no_backward_is_fused_whose_weight_gradient_runs_with_another() -> None:
+    """F1 with BW0 would save most, but W0 runs with W1."""
+    pairs = [{"ops": ["0W", "0W"], "factor": [1, 2]}]
+    problem = parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "devices": [{}],
+            "stages": [{"device": 0, "F": 4, "B": 4, "W": 4}],
+            "microbatches": 2,
+            "overlap": {"FB": [1, 2], "pairs": pairs},
+        }
+    )
+    together = Pair(Op(0, "W", 0), Op(0, "W", 1))
+    order = ((*(Op(0, kind, k) for kind in ("F", "B") for k in (0, 1)), together),)
+    loose = PermutedOrder(problem, order, loose=True)
+    jobs = loose.jobs_in(loose.identity, loose.fused, loose.joined)
+    jobs = jobs._replace(joins=jobs.joins._replace(reach=50.0))
+    row, joined, fused, makespan = pack(jobs, np.arange(6), False, 0.5, np.zeros(6))
+    assert loose.packed(row, joined, fused, loose.identity) == order
+    assert makespan == 20

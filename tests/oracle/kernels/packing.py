@@ -102,7 +102,8 @@ def packed(  # noqa: PLR0912
         """Kind, time, what it takes at its start, and time on its own: as it is, and fused."""
         yield kind[item], length[item], taken[item], length[item]
         weight = weight_of[item]
-        if weight >= 0 and not fused[item] and not backward:
+        waited_for = jobs.joins.mate[weight] >= 0  # by a mate
+        if weight >= 0 and not (fused[item] or backward or waited_for):
             alone = length[item] + length[weight]
             yield *(int(x[item]) for x in (fusing.kind, fusing.duration, fusing.taken)), alone
 
