@@ -83,11 +83,12 @@ def _add_chain(v: Variables, tasks: list[Task]) -> None:
         for before, after in pairwise(tasks):
             _add_order(v, before, after, before.end)
         return
-    for before, after in pairwise(tasks):  # an absent W is placed, too, but takes no time
+    for at, (before, after) in enumerate(pairwise(tasks)):
+        # an absent W is placed, too, but takes no time: at the start of a pair of others
         length = v.length("W", before.stage, before.microbatch)
         pairs = v.pairs.partners(before)
         end = before.end if pairs else before.start + length * before.present
-        _add_order(v, before, after, end)
+        _add_order(v, before, after, end, tasks[at + 2 :] if pairs else ())
         v.cp.add(after.start >= before.start)
 
 
@@ -102,10 +103,17 @@ def _add_turns(v: Variables, stage: int, phase: Phase) -> None:
             v.cp.add(first.start >= last.end).only_enforce_if(condition, *apart)
 
 
-def _add_order(v: Variables, before: Task, after: Task, end: cp_model.LinearExprT) -> None:
-    """One after the other, unless they run as a pair."""
+def _add_order(
+    v: Variables,
+    before: Task,
+    after: Task,
+    end: cp_model.LinearExprT,
+    further: Sequence[Task] = (),
+) -> None:
+    """One after the other, unless the first runs as a pair with the second, or with one further."""
     order = v.cp.add(after.start >= end)
-    if together := v.pairs.together(before, after):
+    others = (after, *further)
+    if together := [pair for other in others for pair in v.pairs.together(before, other)]:
         order.only_enforce_if([~pair for pair in together])
         v.cp.add(after.start >= before.start)
 

@@ -94,10 +94,11 @@ def may_coincide(problem: Problem, x: Name, y: Name) -> bool:
     """Whether two phases of a device can run as one, where memory admits it.
 
     Of one stage and phase only neighbours in microbatch order can: those between would have to run
-    at the same time.
+    at the same time, unless they are weight gradients of backwards that are fused.
     """
     if x[:2] == y[:2]:
-        return abs(x.microbatch - y.microbatch) == 1
+        absent = x.phase == "W" and problem.stages[x.stage].may_fuse
+        return absent or abs(x.microbatch - y.microbatch) == 1
     if precedes(problem, x, y) or precedes(problem, y, x):
         return False
     return _least_held(problem, x, y) <= _slack(problem, x.stage)

@@ -178,7 +178,7 @@ def _candidates(v: Variables, known: Gains) -> Iterator[Candidate[Task]]:
         for x, y in product(_tasks_of(v, one), _tasks_of(v, other)):
             if one == other and x.microbatch >= y.microbatch:
                 continue
-            if not problem.plain and _apart(v, x, y):
+            if _apart(v, x, y):
                 continue
             ops = Op(*one, x.microbatch), Op(*other, y.microbatch)
             time = time_that_gains(problem, known, *ops)
@@ -187,9 +187,16 @@ def _candidates(v: Variables, known: Gains) -> Iterator[Candidate[Task]]:
 
 
 def _apart(v: Variables, x: Task, y: Task) -> bool:
-    """Whether one ends before the other starts; of a chain, all but neighbours do."""
-    if v.earlier.get(id(y)) is x or v.earlier.get(id(x)) is y:
-        return False
+    """Whether one ends before the other starts; of a chain, all but neighbours do.
+
+    So are two between which all may be absent.
+    """
+    for one, other in ((x, y), (y, x)):
+        before = v.earlier.get(id(other))
+        while before is not None and before is not one and before.present is not True:
+            before = v.earlier.get(id(before))
+        if before is one:
+            return False
     return precedes(v.problem, x.name, y.name) or precedes(v.problem, y.name, x.name)
 
 

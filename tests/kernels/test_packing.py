@@ -130,6 +130,7 @@ def test_room_is_left_for_copies_as_far_as_the_order_allows() -> None:
     jobs = packer(problem, order, [2, 2, 2], Random(0)).jobs
     assert jobs.slack.tolist() == [max(2, held) for held in most]
 
+
 def test_no_backward_is_fused_whose_weight_gradient_runs_with_another() -> None:
     """F1 with BW0 would save most, but W0 runs with W1."""
     pairs = [{"ops": ["0W", "0W"], "factor": [1, 2]}]

@@ -73,6 +73,14 @@ def test_the_model_makes_pairs(
     assert schedule.makespan == solver.objective_value * model.unit == optimum
 
 
+# F0, B0 and F1 until F2 comes at 12; F2 with BW1 in 5, B2 until 21, W0 with W2 in 3
+LATE_FORWARD = {
+    "devices": [{}, {}],
+    "stages": [
+        {"device": 0, "F": 4, "B": 1, "W": 0, "backward": "fused"},
+        {"device": 1, "F": 1, "B": 4, "W": 3},
+    ],
+}
 MET_ELSEWHERE = {
     # device busy 5 + 2 + 5 + 2 + 3, F1 of the frozen stage beside BW0: F0 holds nothing any more
     "a stage without a backward": (
@@ -110,6 +118,30 @@ MET_ELSEWHERE = {
             "routes": [{"stages": [0, 1, 2], "edges": [[0, 2], [1, 2]], "microbatches": 2}],
         },
         15,
+    ),
+    "weight gradients around a fused backward": (
+        {
+            **LATE_FORWARD,
+            "overlap": {
+                "pairs": [{"ops": ["1W"] * 2, "time": 3}, {"ops": ["1F", "1BW"], "time": 5}]
+            },
+            "microbatches": 3,
+        },
+        24,
+    ),
+    "weight gradients of a list around a fused backward": (
+        {
+            **LATE_FORWARD,
+            "overlap": {
+                "pairs": [
+                    {"ops": ["1W", "1W"], "factor": [1, 2]},
+                    {"ops": ["1F", "1BW"], "factor": [5, 8]},
+                ]
+            },
+            "microbatches": [{"name": "a", "count": 3}],
+            "order": "given",
+        },
+        24,
     ),
 }
 
