@@ -266,6 +266,7 @@ def _with_spare(jobs: Jobs, spare: Sequence[int]) -> Jobs:
     held = np.cumsum(jobs.net) - jobs.net
     slacks = jobs.slack.copy()
     for device, (begin, end) in enumerate(pairwise(jobs.begin.tolist())):
-        most = max(held[begin:end] + jobs.taken[begin:end] - held[begin], default=0)
+        before = held[begin : begin + 1]  # none where the last devices run nothing
+        most = max(held[begin:end] + jobs.taken[begin:end] - before, default=0)
         slacks[device] = min(slacks[device], max(most, slacks[device] - spare[device]))
     return jobs._replace(slack=slacks)

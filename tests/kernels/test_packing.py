@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count, islice, pairwise
 from random import Random
 
@@ -129,6 +130,9 @@ def test_room_is_left_for_copies_as_far_as_the_order_allows() -> None:
     most = [max(np.cumsum([{"F": 1, "B": 0, "W": -1}[op.kind] for op in row])) for row in order]
     jobs = packer(problem, order, [2, 2, 2], Random(0)).jobs
     assert jobs.slack.tolist() == [max(2, held) for held in most]
+    # a device without a stage has nothing to hold
+    idle = replace(problem, devices=(*problem.devices, problem.devices[0]))
+    assert packer(idle, (*order, ()), [2] * 4, Random(0)).jobs.slack.tolist()[:3] == [*jobs.slack]
 
 
 def test_no_backward_is_fused_whose_weight_gradient_runs_with_another() -> None:
