@@ -243,7 +243,7 @@ function show(found) {
   fillLegend(found.legend);
   if (!searching) showBest(found);
   const [, gain] = found.facts.find(([name]) => name === "Gain") || ["", ""];
-  part("gain").textContent = gain.slice(0, 1).toUpperCase() + gain.slice(1) + (gain && ".");
+  part("gain").textContent = gain && `Gain: ${gain}.`;
   nameButtons();
   fillLeftOut(found.leftOut);
   fillExports();
@@ -372,7 +372,9 @@ function showEvent(events, seconds) {
   const canvas = part("live");
   canvas.hidden = false;
   drawLive(canvas, events, seconds, timeline.problem);
-  showBest({ ...last, finder: last.source });
+  const found = events.find((event) => event.value === last.value); // later ones raised the bound
+  showBest({ ...last, finder: found.source });
+  part("gain").textContent = ""; // of what was best before
 }
 
 /* Export */

@@ -91,7 +91,9 @@ class Panel {
     const { problem } = this.timeline;
     const { memory } = problem.devices[device];
     const peak = problem.held(this.schedule.peaks[device]);
-    return memory === null ? peak : `${peak} / ${problem.held(memory)}`;
+    if (memory === null) return peak;
+    const most = problem.held(memory), unit = most.slice(most.indexOf(" "));
+    return `${peak.endsWith(unit) ? peak.slice(0, -unit.length) : peak} / ${most}`;
   }
 
   x(time) {

@@ -183,6 +183,16 @@ def test_ten_clicks_while_a_search_runs(page: Any) -> None:
     assert milliseconds(page) <= first
 
 
+def test_who_found_the_value_stays_when_another_raises_the_bound(page: Any) -> None:
+    page.evaluate("""() => {
+      const told = (bound, source) => ({ value: 8, bound, source, shown: ["8", bound, "some"] });
+      showEvent([told(5, "zb-auto"), told(6, "CP-SAT")], 1);
+    }""")
+    assert page.locator("[data-role=value]").inner_text() == "8 by zb-auto"
+    assert "beat 6" in page.locator("[data-role=bound]").inner_text()
+    assert page.locator("[data-role=gain]").inner_text() == ""
+
+
 def test_the_curve_is_dragged_and_the_address_holds_the_problem(
     page: Any, browser: Any, numbers: Served
 ) -> None:
