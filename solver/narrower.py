@@ -35,7 +35,7 @@ from pipesat.core.settings import MicrobatchOrder
 from pipesat.problem.plain_problems import memory_varies, with_modes_of_stages
 from pipesat.problem.problem import Problem
 from pipesat.schedule.result import Baseline
-from pipesat.schedule.schedule import Order, Schedule, has_pairs
+from pipesat.schedule.schedule import Order, Schedule, has_modes, has_pairs
 from pipesat.solver.growth.assign import in_modes_of_stages
 from pipesat.solver.growth.few_microbatches import few_of
 from pipesat.solver.growth.mode_starts import mode_names, mode_number
@@ -290,8 +290,13 @@ def search_narrower(
 
 
 def allowed(problem: Problem, schedules: Iterable[Schedule]) -> Iterator[Schedule]:
-    """Those schedules that have no pairs, where a problem allows none."""
-    return (each for each in schedules if problem.overlap is not None or not has_pairs(each.order))
+    """Those schedules that have no pairs or modes, where a problem allows none."""
+    return (
+        each
+        for each in schedules
+        if (problem.overlap is not None or not has_pairs(each.order))
+        and (problem.has_modes or not has_modes(each.order))
+    )
 
 
 def _offer(mine: Incumbent, narrow: Narrower, found: Schedule) -> None:

@@ -34,7 +34,7 @@ def arrays_of(problem: Problem) -> ProblemArrays:
     """
     import numpy as np  # importing pipesat stays fast
 
-    from pipesat.kernels.arrays import UNLIMITED, ProblemArrays
+    from pipesat.kernels.arrays import BY_TIME, UNLIMITED, ProblemArrays
 
     def ints(numbers: Iterable[int | None]) -> Ints:
         return np.array([-1 if n is None else n for n in numbers], np.int64)
@@ -64,8 +64,10 @@ def arrays_of(problem: Problem) -> ProblemArrays:
     begin, source, delay = _inputs(problem, first_cell)
     pair_by, pair_num, pair_den = _pairs(problem)
     longest, most = (max(map(max, table), default=0) for table in (time, taken))
-    travel = int(delay.max(initial=0))
-    _refuse_large(problem, longest + travel, most, longest * int(pair_num.max(initial=1)))
+    stated = pair_by == BY_TIME
+    largest = longest * int(pair_num.max(initial=1, where=~stated))
+    longest = int(pair_num.max(initial=longest, where=stated))
+    _refuse_large(problem, longest + int(delay.max(initial=0)), most, largest)
     return ProblemArrays(
         device=ints(stage.device for stage in problem.stages),
         previous=ints(max(stages, default=None) for stages in problem.before),

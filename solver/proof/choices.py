@@ -27,7 +27,7 @@ from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import PROOFS
 
 SOURCE = "choice of a mode per stage"
-_FIRST_SLICE, _LONGEST_SLICE, _LONGER = 3.0, 12.0, 2.0  # seconds per visit of a choice
+_SLICES = (3.0, 6.0, 12.0)  # seconds of the first, the second, and every later visit of a choice
 _MOST = 20_000  # choices that are open at once; beyond, no further ones are made
 _AT_ONCE = 200  # choices made in a step, at most
 
@@ -120,7 +120,7 @@ class Choices:
     def _visit(self, choice: _Choice) -> None:
         """Search the plain problem of a choice for a while."""
         whole = self.incumbent
-        length = min(_LONGEST_SLICE, _FIRST_SLICE * _LONGER**choice.visits)
+        length = _SLICES[min(choice.visits, len(_SLICES) - 1)]
         if (own := choice.incumbent) is None:
             offer = partial(self._offer, choice.modes)
             own = choice.incumbent = whole.narrower(choice.problem, whole.clock, offer)

@@ -10,9 +10,10 @@ import pytest
 from pipesat.core.errors import BadInput
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.kernels.timing import ends_of, makespan_of, over_slack, sequenced, tails_of
-from pipesat.problem.ops import members
+from pipesat.problem.ops import Op, Pair, members
 from pipesat.problem.plain_problems import without_modes
 from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
 from pipesat.problem.rules import duration, inputs_of, memory_in_order
 from pipesat.schedule.arrays_of import arrays_of, coded, order_of
 from pipesat.schedule.schedule import Order
@@ -102,3 +103,19 @@ def test_microbatches_that_a_problem_lacks_are_timed_all_the_same() -> None:
 def test_sums_that_do_not_fit_are_refused() -> None:
     with pytest.raises(BadInput, match="choose larger units"):
         arrays_of(without_modes(chain(2, 400_000, F=10**12, B=10**12, W=10**12)))
+
+
+def test_a_stated_time_of_a_pair_is_no_factor() -> None:
+    """In nanoseconds, a second and a half beside as much would be beyond 2^61 as a product."""
+    problem = parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "devices": [{}],
+            "stages": [{"device": 0, "F": 1_500_000_000, "B": 1_500_000_000, "W": 0}],
+            "microbatches": 2,
+            "overlap": {"pairs": [{"ops": ["0F", "0B"], "time": 2_000_000_000}]},
+        }
+    )
+    pair = Pair(Op(0, "F", 1), Op(0, "B", 0))
+    order: Order = ((Op(0, "F", 0), pair, Op(0, "W", 0), Op(0, "B", 1), Op(0, "W", 1)),)
+    assert makespan_of(*coded(problem, order)) == 5_000_000_000

@@ -23,7 +23,9 @@ from pipesat.solver.growth.along import ModesAlong
 from pipesat.solver.growth.assign import fewest, in_modes
 from pipesat.solver.growth.mode_starts import orders_from, packer
 from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
+from pipesat.solver.proof.choices import Choices
 from pipesat.solver.proof.whole import WHOLE
 from pipesat.solver.starts import StartingSchedules
 from tests.oracle.exact import optimum
@@ -171,6 +173,20 @@ def test_choices_of_a_mode_per_stage_are_proven(seed: int) -> None:
     assert result.warnings == ()
     assert result.value == best
     assert best is None or result.status == "optimal"
+
+
+def test_a_choice_may_be_visited_any_number_of_times() -> None:
+    """Where no proof is tried, as of large times, a visit takes no time."""
+    problem = chain([RECOMPUTE], 2, mode_choice="stage")
+    incumbent = Incumbent(problem, "makespan", Clock(60))
+    search = Choices(problem, incumbent, lambda _: (), lambda *_: [], seed=0)
+    while not search.visited:
+        search.step()
+    for choice in search.open:
+        choice.visits = 5000
+    visited = search.visited
+    while search.visited == visited:
+        assert search.step()
 
 
 def test_a_schedule_is_found_where_only_ops_of_one_instant_fit() -> None:

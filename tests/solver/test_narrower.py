@@ -11,7 +11,7 @@ from pipesat.core.claims import Bound
 from pipesat.problem.ops import Item, Op, Pair
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
-from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.schedule import Order, Schedule
 from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
@@ -29,7 +29,8 @@ PROBLEM: dict[str, Any] = {
     "stages": [STAGE | {"backward": "fused", "modes": [LESS, AWAY]}],
     "overlap": {"pairs": [{"ops": ["0F", "0BW"], "factor": [4, 5]}]},
 }
-PAIRED = ((Op(0, "F", 0), Pair(Op(0, "F", 1), Op(0, "BW", 0)), Op(0, "BW", 1)),)
+IN_LESS: Order = (tuple(Op(0, kind, m, 1) for m in (0, 1) for kind in ("F", "BW")),)
+PAIRED: Order = ((Op(0, "F", 0), Pair(Op(0, "F", 1), Op(0, "BW", 0)), Op(0, "BW", 1)),)
 
 
 @pytest.mark.parametrize(
@@ -49,9 +50,10 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nothing_known")
-def test_starts_with_pairs_are_none_of_the_problem_without() -> None:
+@pytest.mark.parametrize("order", [PAIRED, IN_LESS])
+def test_starts_with_pairs_or_modes_are_none_of_the_problem_without(order: Order) -> None:
     problem = parse_problem(PROBLEM)
-    start = time_order(problem, PAIRED)
+    start = time_order(problem, order)
     assert check(problem, start) == []
     searched: list[tuple[str, list[Schedule]]] = []
 
