@@ -11,7 +11,7 @@ from pipesat.core.claims import Bound
 from pipesat.problem.ops import Item, Op, Pair
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
-from pipesat.schedule.schedule import Order, Schedule
+from pipesat.schedule.schedule import Objective, Order, Schedule
 from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
@@ -50,8 +50,10 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nothing_known")
-@pytest.mark.parametrize("order", [PAIRED, IN_LESS])
-def test_starts_with_pairs_or_modes_are_none_of_the_problem_without(order: Order) -> None:
+@pytest.mark.parametrize(("order", "objective"), [(PAIRED, "makespan"), (IN_LESS, "span")])
+def test_starts_with_pairs_or_modes_are_none_of_the_problem_without(
+    order: Order, objective: Objective
+) -> None:
     problem = parse_problem(PROBLEM)
     start = time_order(problem, order)
     assert check(problem, start) == []
@@ -61,7 +63,7 @@ def test_starts_with_pairs_or_modes_are_none_of_the_problem_without(order: Order
         searched.append((str(own.problem.overlap is None), starts))
         return SearchReport([], [])
 
-    mine = Incumbent(problem, "makespan", Clock(60))
+    mine = Incumbent(problem, objective, Clock(60))
     report = search_narrower(by(search), mine, [start], narrower(problem))
     assert report.failed == []
     assert [alone for alone, _ in searched] == ["False", "False", "True"]
