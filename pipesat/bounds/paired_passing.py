@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 
 from pipesat.bounds.counting import Programme, WeightedSum
 from pipesat.bounds.device_terms import Crossing
@@ -136,7 +136,11 @@ class _PairedPassing:
         self.length = dict[int, WeightedSum]()
         self.at = dict[int, tuple[_Rows, _Rows]]()  # by op, what has run before its item, and with
         self.before = {of: variable(0, n - (of == self.own)) for of, n in self.counts.items()}
-        self.programme.equals({self.before[self.own]: 1}, self.earlier)
+        classes, given = self.route.classes or (), self.problem.order == "given"
+        own = [number for number, of in enumerate(classes) if of == self.own][self.earlier]
+        for of, before in self.before.items():
+            if given or of == self.own:
+                self.programme.equals({before: 1}, classes[:own].count(of))
         if self.problem.order != "free":
             self.programme.splits = [*self.before.values()]
         for device, home in self.homes.items():
@@ -210,6 +214,8 @@ class _PairedPassing:
             self._keep_order(home, op, now)
             if all(times[item] for item in phases[2 * at + 1]):
                 self._fit(home, run[2 * at + 1], now)
+        for one, following in pairwise(ops):
+            self._hold(home, one, following, ops)
         start = [self.start[op] for op in ops]
         least = self._ways(home)
         at_least({start[0]: 1}, _least(least, "begin"))
@@ -314,6 +320,39 @@ class _PairedPassing:
             most = {"F": a, "B": max(a, w, more) - rest, "BW": max(a, more) - rest, "W": 0}
             held += row * most[kind]
         self.programme.at_most(held, slack)
+
+    def _hold(self, home: PairedDevice, one: int, following: int, ops: Sequence[int]) -> None:
+        """From one of its ops to the next, there is memory for those who come and go meanwhile.
+
+        Each in the parts of its stay from one op on the device to the next.
+        """
+        slack = self.problem.devices[home.device].slack
+        if slack is None:
+            return
+        least = {
+            key: min(held)
+            for key, held in grouped(
+                ((g.stage, g.of_class), left(g.data)) for g in home.groups
+            ).items()
+        }
+
+        def held(of: int, op: int) -> int:
+            stages = (self.stages[f] for f in ops if f <= op < 2 * self.turn - 1 - f)
+            return sum(least.get((stage, of), 0) for stage in stages)
+
+        length = WeightedSum({self.start[following]: 1, self.start[one]: -1})
+        row = length * (slack - held(_OWN, one))
+        if one >= self.turn:
+            row = row - self.length[one] * least[self.stages[one], _OWN]
+        for (first, last), (of, most) in product(pairwise(ops), self.counts.items()):
+            times, delays = self.passes[of].times, self.passes[of].delays
+            begin, end = first + (first >= self.turn), last + (last >= self.turn)
+            stay = int(sum(times[begin:end]) + sum(delays[first + 1 : last + 1]))
+            through = self.programme.variable(0, most)
+            number = self._run(last, of, following, 0) - self._run(first, of, one, 0)
+            self.programme.at_least(WeightedSum({through: 1}) - number, 0)
+            row = row - WeightedSum({through: stay * held(of, first)})
+        self.programme.at_least(row, 0)
 
 
 def _least(ways: Sequence[Crossing], name: str) -> int:

@@ -9,6 +9,7 @@ import pytest
 from pipesat.bounds.closed_form import closed_form_bound, closed_forms
 from pipesat.bounds.counting import Branching
 from pipesat.bounds.feasibility import preflight
+from pipesat.bounds.paired_passing import _PairedPassing
 from pipesat.bounds.passing import passing_bounds, passing_programmes
 from pipesat.core.errors import Infeasible
 from pipesat.problem.problem import Problem
@@ -148,3 +149,35 @@ def test_no_schedule_with_pairs_is_shorter_than_counts_around_one_say(seed: int)
     except Infeasible:
         return
     assert least(document, objective, around_one(document, objective)[0] - 1)[0] is None
+
+
+@pytest.mark.parametrize("seed", [5439, 5617, 5916, 7503])
+def test_those_who_come_and_go_beside_one_hold_memory(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a free order, several may come and go while a long one is away: memory says how many."""
+    document, objective = drawn(
+        f"holding {seed}", shapes=("V", "loop", "V", "chain", "anywhere"), large=True,
+        microbatches=(3, 5), ops=16, longest=4, held=0.1, memory=("tight", "enough"),
+        lists=("free", "free", "free", "same", "given"), pairs=("factor", "FB", "factor and FB"),
+        kinds=[("F", "B"), ("F", "BW"), ("F", "W")], modes=("", "", "", "", *MODES),
+        zeros=(0.0, 0.0, 0.0, 0.3),
+    ), OBJECTIVES[seed % 2]  # fmt: skip
+    bound, _ = around_one(document, objective)
+    monkeypatch.setattr(_PairedPassing, "_hold", lambda *_: None)
+    assert around_one(document, objective)[0] < bound
+    assert least(document, objective, bound - 1)[0] is None
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_an_order_that_is_given_says_who_is_before_one_with_pairs(before: int) -> None:
+    """A long one as the first or the last of four: more than where it may be anywhere."""
+    document = chain(2, 10, {3: 1, 1: 3}) | {"overlap": {"FB": [3, 4]}}
+    for stage in document["stages"]:
+        del stage["modes"]
+    anywhere, _ = around_one(document, "makespan")
+    if before:
+        document["microbatches"].reverse()
+    bound, _ = around_one(document | {"order": "given"}, "makespan")
+    assert anywhere < bound
+    assert least(document | {"order": "given"}, "makespan", bound - 1)[0] is None
