@@ -95,8 +95,9 @@ class Level:
             clock = self.incumbent.clock
             clock = clock.part(_FORMS * clock.limit)
             coming = closed_forms(problem, objective)
-            first = islice(coming, _LEAST_FORMS)  # however short the time is
-            forms = [*first, *takewhile(lambda _: not clock.over, coming)]
+            forms = [*islice(coming, _LEAST_FORMS)]  # however short the time is
+            while not clock.over and (bound := next(coming, None)):
+                forms.append(bound)
         for bound in sorted(forms, key=lambda bound: bound.value, reverse=True):
             self.incumbent.raise_bound(bound)  # the best first; the others, should it be refuted
         if self.inner is not None:
