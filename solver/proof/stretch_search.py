@@ -42,7 +42,7 @@ class KnownStretches:
 
     def __init__(self, floor: int) -> None:
         self.steps = StepBounds(floor)
-        self.ends: dict[Part, dict[int, int]] = {"first": {}, "last": {}}
+        self.ends: dict[Part, dict[int, int]] = {"first": {0: 0}, "last": {}}
 
     def learn(self, part: Part, n: int, value: int) -> None:
         """Take in a bound."""
@@ -64,11 +64,10 @@ class KnownStretches:
 
     def whole(self, n: int) -> int:
         """Return the bound that follows for a run of n microbatches."""
-        first, last = {0: 0} | self.ends["first"], {1: 0} | self.ends["last"]
         sums = (
             start + self.steps.of(n - i - j) + end
-            for i, start in first.items()
-            for j, end in last.items()
+            for i, start in self.ends["first"].items()
+            for j, end in self.ends["last"].items()
             if i + j <= n
         )
         return max([0, *sums])
@@ -86,18 +85,25 @@ class Stretches(InRounds[Part]):
         self.steps_first = self.microbatches > _VERY_LONG * len(problem.devices)
         device = problem.stages[self.first].device
         under_way = _most_under_way(problem, self._schedule())
-        self.debt = Debt(device, min(under_way, _MOST_BEFORE * len(problem.stages)))
         along = dict.fromkeys(problem.stages[s].device for s in problem.routes[0].stages)
         some = frozenset([*along][:: max(1, len(along) // _SOME)])
         self.kept = tuple(dict.fromkeys((some, self.all)))
+        late = self.steps_first and some == self.all
+        self.debt = Debt(
+            device,
+            min(under_way, _MOST_BEFORE * len(problem.stages)),
+            tuple(late_stages(problem, incumbent.objective)) if late else (),
+        )
         self.stairs = staircase and all(staircase_applies(problem, d) for d in self.all)
         every = model_times(problem, 0).duration.values()
         self.dynamic = self.stairs and all(min(lengths) > 0 for lengths in every)
         self.known = KnownStretches(-self.debt.most(problem))
-        self.known.learn("step", 1, self.debt.least_step(problem))
+        self.known.learn("last", 1, -self.debt.most_late)
         longer = _longer_and_longer(self.microbatches)
         few = self.kept[0]
         self.lengths = [*takewhile(lambda n: self._fits(n, few, self._left), longer)]
+        for n in [1, *self.lengths]:
+            self.known.learn("step", n, self.debt.least_step(problem, n))
         lengths: dict[Part, list[int]] = dict.fromkeys(_PARTS, self.lengths)
         lengths["pace"] = [n for n in self.lengths if n >= under_way][1::2]
         if self.steps_first:  # longer ones say less than paces
@@ -153,8 +159,8 @@ class Stretches(InRounds[Part]):
         hoped.steps.paces = dict(self.known.steps.paces)
         short = [k for k in self.lengths if k <= max(n, self.debt.before)]
         for end, known in self.known.ends.items():
-            ends = known if end == part else {k: self._value_of(end, k) for k in short}
-            hoped.ends[end] = dict(ends)
+            seen = {k: self._value_of(end, k) for k in short if end != part}
+            hoped.ends[end] = known | seen
         hoped.learn(part, n, value)
         return hoped.whole(self.microbatches)
 
@@ -246,6 +252,13 @@ class Stretches(InRounds[Part]):
         return self._measured[1]
 
 
+def late_stages(problem: Problem, objective: Objective) -> Iterator[tuple[int, int]]:
+    """Return the last stage, one before it, and what a debt has for the F's of each."""
+    stages, unit = problem.routes[0].stages, model_times(problem, 0, objective).unit
+    for stage in {stages[len(stages) * 7 // 10], stages[-1]} - {stages[0]}:
+        yield stage, problem.stages[stage].F * 3 // 10 // unit * unit
+
+
 def _longer_and_longer(microbatches: int) -> Iterator[int]:
     n = 1
     while n < microbatches:
@@ -278,14 +291,18 @@ def measured(
                 rows[op.stage, PHASE_OF[op.kind]].append(alone)
     starts = [start for start, *_ in sorted(rows[route.stages[0], "F"])]
     debts = [0] * len(starts)
+    numbered: list[tuple[int, tuple[int, int, bool]]] = []
+    for late, amount in debt.late:
+        forwards = enumerate(sorted(rows[late, "F"]))
+        numbered += [(number, (start, amount, True)) for number, (start, *_) in forwards]
     for own in problem.stages_on[debt.device]:
         backwards = sorted(rows[own, "B"])
         split = [number for number, (*_, parted) in enumerate(backwards) if parted]
-        numbered = [*enumerate(sorted(rows[own, "F"])), *enumerate(backwards)]
+        numbered += [*enumerate(sorted(rows[own, "F"])), *enumerate(backwards)]
         numbered += zip(split, sorted(rows[own, "W"]), strict=True)
-        for number, (start, length, _) in numbered:
-            for k in range(number + 1, min(number + debt.before + 1, len(starts))):
-                debts[k] += length * (start >= starts[k])
+    for number, (start, length, _) in numbered:
+        for k in range(number + 1, min(number + debt.before + 1, len(starts))):
+            debts[k] += length * (start >= starts[k])
     return starts, debts, end
 
 

@@ -25,23 +25,33 @@ Part: TypeAlias = Literal["first", "step", "last", "pace"]
 
 @dataclass(frozen=True)
 class Debt:
-    """Work of a device that has not begun, of as many microbatches before the present one."""
+    """Work of a device that has not begun, of as many microbatches before the present one.
+
+    For the F of each on some ``late`` stages an amount comes on top.
+    """
 
     device: int
     before: int
+    late: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def most_late(self) -> int:
+        """What late stages add at most."""
+        return self.before * sum(amount for _, amount in self.late)
 
     def most(self, problem: Problem) -> int:
         """Return what it is at most."""
-        return self.before * one_by_one(problem, self.device)
+        return self.before * one_by_one(problem, self.device) + self.most_late
 
-    def least_step(self, problem: Problem) -> int:
-        """Return what a step of one microbatch takes at least."""
+    def least_step(self, problem: Problem, n: int = 1) -> int:
+        """Return what a step of n microbatches takes at least."""
         first = problem.stages[problem.routes[0].stages[0]]
         slack = problem.devices[first.device].slack
         alone = problem.stages_on[self.device] == problem.routes[0].stages[:1]
         if not alone or slack is None or (self.before + 1) * first.held_after_F <= slack:
             return -self.most(problem)
-        return first.F + first.least_backward_work - first.W * first.may_split
+        one = first.F + first.least_backward_work - first.W * first.may_split
+        return n * one - self.most_late
 
 
 @dataclass(frozen=True)
@@ -115,6 +125,12 @@ def _debt(v: Variables, debt: Debt, now: cp_model.IntVar, k: int) -> cp_model.Li
                 begun.append(one.chosen)
             v.cp.add(task.start < now).only_enforce_if(begun)
             terms.append(one.length * waits)
+    for stage, amount in debt.late:
+        for task in v.tasks["F"][stage][max(0, k - debt.before) : k]:
+            waits = v.cp.new_bool_var("")
+            v.cp.add(task.start >= now).only_enforce_if(waits)
+            v.cp.add(task.start < now).only_enforce_if(~waits)
+            terms.append(amount // v.times.unit * waits)
     return cp_model.LinearExpr.sum(terms)
 
 

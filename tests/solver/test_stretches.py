@@ -72,6 +72,7 @@ def test_what_follows_from_what_is_known() -> None:
     known = KnownStretches(-FAR)
     known.learn("step", 1, 3)
     known.learn("step", 3, 11)
+    known.learn("last", 1, 0)
     assert known.whole(4) == 11  # of the end, only that it takes no less than its own debt
     known.learn("last", 1, 5)
     assert [known.whole(n) for n in (1, 2, 4, 5)] == [5, 3 + 5, 11 + 5, 11 + 3 + 5]
@@ -107,14 +108,18 @@ def test_a_stretch_that_is_fast_all_along_takes_longer_than_one_that_is_fast_in_
 def test_no_sum_of_pieces_is_above_the_optimum(problem: Problem, data: st.DataObject) -> None:
     assume(len(problem.routes) == 1 and problem.routes[0].microbatches > 1)
     used = [d for d, stages in enumerate(problem.stages_on) if stages]
-    debt = Debt(data.draw(st.sampled_from(used)), data.draw(st.integers(0, 2)))
+    late = data.draw(st.dictionaries(st.sampled_from(problem.routes[0].stages), st.integers(1, 9)))
+    debt = Debt(data.draw(st.sampled_from(used)), data.draw(st.integers(0, 2)), (*late.items(),))
     first = problem.stages[problem.routes[0].stages[0]].device
-    kept = frozenset({first, debt.device}) | data.draw(st.frozensets(st.sampled_from(used)))
+    others = {problem.stages[stage].device for stage in late}
+    kept = frozenset({first, debt.device}) | others | data.draw(st.frozensets(st.sampled_from(used)))
     objective: Objective = data.draw(st.sampled_from(["makespan", "span"]))
-    known = KnownStretches(-FAR)
+    known = KnownStretches(-debt.most(problem))
+    known.learn("last", 1, -debt.most_late)
     for part in PARTS:
         for n in range(1, data.draw(st.integers(2, problem.routes[0].microbatches + 1))):
             known.learn(part, n, least(problem, part, n, debt, objective, kept))
+    known.learn("step", 2, debt.least_step(problem, 2))
     known.learn("step", 1, debt.least_step(problem))
     best = decided(problem, objective)
     assert known.whole(problem.routes[0].microbatches) <= best
