@@ -143,7 +143,7 @@ _ASIDE: Final = "windows stepped aside: they cannot take such long times, or hav
 
 
 def _windows(lane: Lane) -> Step | None:
-    """Windows; where ops may pair, those of improving lanes wander."""
+    """Windows; with modes they wander, and where ops may pair those of improving lanes do."""
     if not lane.windows_apply:
         return None
     lane.windows = WindowSearch(
@@ -151,7 +151,7 @@ def _windows(lane: Lane) -> Step | None:
         lane.incumbent,
         runner=lane.seat.runner(),
         seed=lane.seed + lane.seat.number,
-        wanders=lane.paired and not lane.proves,
+        wanders=lane.problem.has_modes or (lane.paired and not lane.proves),
     )
     return lane.windows.step
 
