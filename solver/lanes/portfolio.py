@@ -99,6 +99,12 @@ class Lane:
         self.told += [found] if asked else []
         return found
 
+    @property
+    def branches(self) -> bool:
+        """Whether proofs branch over those that pass: with more time they raise the bound."""
+        asked = self.incumbent.asked.problem
+        return asked.order == "same" and asked.one_stage_per_device and not self.paired
+
     @cached_property
     def windows_apply(self) -> bool:
         """Whether windows apply; where there are modes, they round no times."""
@@ -165,6 +171,7 @@ def _other_ways(lane: Lane) -> Step | None:
         lane.seat.runner(),
         seed=lane.seed + number,
         parts=lane.parts,
+        exchanges=_LESS if lane.proves and lane.branches else _EXCHANGES,
     ).all()
     windows, near = lane.windows, _near(lane.incumbent, lane.starts)
     if lane.paired and near and windows is not None:
@@ -339,7 +346,7 @@ _PACKING = 0.1, 8.0
 _FAR = 1000  # between the seeds of rounds: lanes' seeds lie in between
 _GROWTH = 0.5, 30.0  # it ends early where it does not help
 _VERY_LONG = 16  # microbatches per device: growth begins from each start apart, the best last
-_EXCHANGES = 0.5, 60.0
+_EXCHANGES, _LESS = (0.5, 60.0), (0.25, 30.0)  # less where proofs branch
 _PACKED_OPS, _FEWEST_PASSES = 200_000, 3  # ops of all passes together
 
 
@@ -354,11 +361,12 @@ class OtherWays:
         *,
         seed: int,
         parts: SearchParts,
+        exchanges: tuple[float, float] = _EXCHANGES,
     ) -> None:
         self.incumbent, self.problem = incumbent, incumbent.problem
         self.starts = starts[:_STARTS]
         self.runner, self.clock = runner, runner.clock
-        self.seed, self.parts = seed, parts
+        self.seed, self.parts, self.exchanges = seed, parts, exchanges
 
     def all(self) -> Iterator[Callable[[], None]]:
         """Yield what to try, one after the other, when windows do not help.
@@ -382,7 +390,7 @@ class OtherWays:
         for found in permuted_schedules(
             self.problem,
             [*mine, *self.starts],
-            clock=self._part(_EXCHANGES),
+            clock=self._part(self.exchanges),
             seed=self.seed if seed is None else seed,
         ):
             self.incumbent.offer_earliest(found)
