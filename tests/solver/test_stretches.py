@@ -112,7 +112,9 @@ def test_no_sum_of_pieces_is_above_the_optimum(problem: Problem, data: st.DataOb
     debt = Debt(data.draw(st.sampled_from(used)), data.draw(st.integers(0, 2)), (*late.items(),))
     first = problem.stages[problem.routes[0].stages[0]].device
     others = {problem.stages[stage].device for stage in late}
-    kept = frozenset({first, debt.device}) | others | data.draw(st.frozensets(st.sampled_from(used)))
+    kept = (
+        frozenset({first, debt.device}) | others | data.draw(st.frozensets(st.sampled_from(used)))
+    )
     objective: Objective = data.draw(st.sampled_from(["makespan", "span"]))
     known = KnownStretches(-debt.most(problem))
     known.learn("last", 1, -debt.most_late)
