@@ -1,7 +1,11 @@
-"""Bounds where microbatches differ: each has its own way.
+"""Bounds where microbatches differ: each has its own way, and being overtaken takes time.
 
-An op starts no sooner than its own microbatch's way to it takes, and after its end comes the rest
-of that way. With them each device is a machine for Jackson's rule (proofs/bounds.md, "Own ways").
+*Heads and tails.* An op starts no sooner than its own microbatch's way to it takes, and after its
+end comes the rest of that way. With them each device is a machine for Jackson's rule.
+
+*Around one.* Whatever is never ahead of a microbatch, or always, runs on the first stage before
+that one comes or after it leaves. What is first behind it and then ahead has overtaken it on some
+device, which it had to wait for. proofs/bounds.md has both arguments.
 """
 
 from __future__ import annotations
@@ -19,19 +23,28 @@ from pipesat.problem.problem import Problem
 from pipesat.problem.rules import link_delay, round_trip
 from pipesat.schedule.schedule import Objective
 
+_MOST_CLASSES = 256  # that others are counted around: those with the longest ways
+
 
 def bounds_of_own_ways(problem: Problem, objective: Objective) -> Iterator[Bound]:
-    """Yield each device's bound of the makespan, in time units; no pairs.
+    """Yield each device's and each route's bound, in time units; no pairs.
 
     None where all microbatches are alike: other arguments say as much of them.
     """
     problem, alone = classes_of(problem)
-    if len(alone) == 1 or objective == "span":
+    if len(alone) == 1:
         return
-    for device in range(len(problem.devices)):
-        jobs = [job for group in groups_on(problem, device) for job in _jobs(alone, *group)]
-        name = problem.device_name(device)
-        yield Bound(least_lateness(jobs), f"closed form: own heads and tails of {name}")
+    if objective == "makespan":
+        for device in range(len(problem.devices)):
+            jobs = [job for group in groups_on(problem, device) for job in _jobs(alone, *group)]
+            name = problem.device_name(device)
+            yield Bound(least_lateness(jobs), f"closed form: own heads and tails of {name}")
+    free = problem.order == "free"
+    if objective == "makespan" or len(problem.routes) == 1:
+        for number, route in enumerate(problem.routes):
+            passes = [pass_of(one, route.stages) for one in alone]
+            value = _around_one(passes, route.counts, may_overtake=free or route.classes is None)
+            yield Bound(value, f"closed form: one microbatch and those around it on route {number}")
 
 
 def _jobs(
@@ -73,3 +86,20 @@ def pass_of(one: Problem, stages: Sequence[int]) -> Pass:
     back = [link_delay(one, s, "B") for s in reversed(stages[:-1])]
     delays = np.array([0, *there, 0, *back], dtype=np.int64)
     return Pass(np.array(times, dtype=np.int64), delays, line[0].least_backward_work)
+
+
+def _around_one(passes: Sequence[Pass], counts: dict[int, int], *, may_overtake: bool) -> int:
+    """The longest, over classes, of one microbatch's way and of what all others add to it."""
+    ours = sorted(counts, key=lambda of: -passes[of].length)
+    times = np.array([passes[of].times for of in ours])
+    delays = np.array([passes[of].delays for of in ours])
+    ends = np.minimum(times[:, 0], [passes[of].work for of in ours])
+    longest = 0
+    for number, of in enumerate(ours[:_MOST_CLASSES]):
+        least = ends
+        if may_overtake:
+            free = np.maximum(0, delays[number, 1:] - times[:, :-1] - delays[:, 1:])
+            least = np.minimum(ends, np.maximum(0, times[:, 1:] - free).min(axis=1))
+        added = sum(counts[other] * int(least[at]) for at, other in enumerate(ours))
+        longest = max(longest, passes[of].length + added - int(least[number]))
+    return longest

@@ -38,6 +38,13 @@ def bound_of(document: dict[str, Any], argument: str) -> int:
 
 
 @pytest.mark.parametrize("order", ["free", "same"])
+def test_each_other_microbatch_adds_a_forward_to_the_pass_of_the_longest(order: str) -> None:
+    """A pass of 4 (1 + 1 + 2 + 2), and two others: ahead of it F, or overtaking it, of 1 each."""
+    document = chain(2, {4: 1, 1: 2}, order)
+    assert bound_of(document, "those around it") == 24 + 2
+
+
+@pytest.mark.parametrize("order", ["free", "same"])
 def test_what_runs_until_the_longest_comes_has_to_fit(order: str) -> None:
     """If both others are ahead for good, device 1 has 2 F's and 2 BW's to run from 1 to 2 + 4.
 
