@@ -139,7 +139,8 @@ class Advised(Displayed):
         if row is None:
             found = sorted(self.rows, key=lambda row: row.makespan)
             why = found[0].why_not if found else "none was built in time"
-            return [("Take", f"nothing: {question.runtime} can run none of these: {why}"), doubt]
+            none = f"nothing: {question.record.title} can run none of these: {why}"
+            return [("Take", none), doubt]
         must = row.by_hand or "nothing by hand"
         if easy is not None:
             must += f": it is {against(row.makespan, easy.makespan, 'without', 1)}"
@@ -364,7 +365,7 @@ def of_order(row: Row, what: str) -> str:
 def _searched(advice: Advised, row: Row) -> str:
     """Name what a bound is proven for: schedules that torch runs, or any."""
     question, shapes = advice.question, advice.shapes.replace("vee", "V")
-    runs = f" that {question.runtime} runs" if question.any_order else " in any order"
+    runs = f" that {question.record.title} runs" if question.any_order else " in any order"
     keeps = " without offloading" if question.may_offload else ""
     what = "layers" if row.candidate.first is not None else "stages"
     again = f", whichever {what} recompute," if question.may_recompute else ""

@@ -19,7 +19,7 @@ import pytest
 
 import pipesat
 from pipesat.advise import hand_written_rows, model_source
-from pipesat.advise.advice import _gains, _proof, of_order
+from pipesat.advise.advice import _gains, _proof, _searched, of_order
 from pipesat.advise.advice_table import megatron_flags, shown_rows
 from pipesat.advise.candidates import Candidate
 from pipesat.advise.files import Advice, result_of
@@ -836,6 +836,17 @@ def test_a_bound_that_is_far_off_says_what_it_leaves_out(least: int, again: bool
     assert f"at most {100 - least}.00 % less is possible" in text
     assert f"takes less than {least}" in text
     assert len(more) == (1 + again if least == 91 else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "called"), [("torchtitan", "torchtitan"), ("olmo-core", "OLMo-core"), ("elf", "ELF")]
+)
+def test_a_bound_names_the_runtime_as_its_users_do(name: Runtime, called: str) -> None:
+    known = given("llama3-8b", "h100", {"length": 8192, "batch": 1, "tensor_parallel": 1})
+    question = model_source.asked(known, 2, 4, None, 0, None, name, None)
+    row: Any = SimpleNamespace(candidate=SimpleNamespace(first=None))
+    advice: Any = SimpleNamespace(question=question, shapes="chain, vee")
+    assert _searched(advice, row).startswith(f"schedule that {called} runs on any split")
 
 
 def time_of(value: int, _: object) -> str:
