@@ -253,10 +253,10 @@ class Stretches(InRounds[Part]):
 
 
 def late_stages(problem: Problem, objective: Objective) -> Iterator[tuple[int, int]]:
-    """Return the last stage, one before it, and what a debt has for the F's of each."""
+    """Return the stage about two thirds of the way, and what a debt has for each F of it."""
     stages, unit = problem.routes[0].stages, model_times(problem, 0, objective).unit
-    for stage in {stages[len(stages) * 7 // 10], stages[-1]} - {stages[0]}:
-        yield stage, problem.stages[stage].F * 3 // 10 // unit * unit
+    for stage in stages[1:][(4 * len(stages) - 3) // 6 :][:1]:
+        yield stage, problem.stages[stage].F * 2 // 5 // unit * unit
 
 
 def _longer_and_longer(microbatches: int) -> Iterator[int]:

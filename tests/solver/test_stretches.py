@@ -61,6 +61,19 @@ def test_one_device_by_hand() -> None:
     assert least(free, "step", 1, Debt(0, 1)) < 10
 
 
+def test_forwards_of_late_stages_are_owed_by_hand() -> None:
+    # one microbatch at a time: each finds what was before it done, up to all W's
+    problem = chain(2, 4, F=2, B=3, W=5, cap=1, backward="split")
+    debts = [Debt(0, 1, late) for late in ((), ((1, 7),))]
+    assert [[least(problem, part, 2, debt) for part in PARTS] for debt in debts] == [
+        [2 * 15, 2 * 15, 2 * 15, 2 * 15]
+    ] * 2
+    # without a limit the next one enters at 2 or, for a late F of 7, at 3, when that has begun
+    free = chain(2, 4, F=2, B=3, W=5, backward="split")
+    assert least(free, "first", 1, Debt(0, 1)) == 2 + 3 + 5
+    assert least(free, "first", 1, Debt(0, 1, ((1, 7),))) == 3 + 3 + 5
+
+
 def test_idling_counts_where_steps_see_none() -> None:
     # 4 stages of time 1, half of a microbatch's memory kept until its W: 4 loads of 3 are no bound
     # from empty devices, and with three microbatches in memory some device must idle meanwhile
@@ -136,10 +149,12 @@ def test_no_sum_of_pieces_is_above_the_optimum(problem: Problem, data: st.DataOb
         chain(3, 5, F=2, B=3, W=2, BW=4, held=(1, 2), cap=5),
         chain(2, 6, F=2, B=3, W=2, BW=4, cap=2),
         vee(2, 5, cap=3),
+        chain(3, 51, F=20, B=30, W=20, cap=2),  # long enough for late stages
     ],
 )
 def test_what_is_proven_holds_for_every_schedule(problem: Problem, objective: Objective) -> None:
     search = search_of(problem, objective)
+    assert bool(search.debt.late) == search.steps_first
     runner = Runner(search.incumbent.clock)
     before = measured(problem, list_scheduling(problem), search.debt, objective)
     for _ in range(12):
