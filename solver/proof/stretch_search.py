@@ -34,6 +34,7 @@ _FINE = 64  # known well enough: values that differ by less than a part of the g
 _MOST_BEFORE = 2  # microbatches that a debt is of, per stage
 _LONGER = 1.2  # from one length to the next
 _SOME = 8  # devices that are asked about before all, spread over the route
+_FEW = 4  # devices up to which a late stage gains
 _PARTS: dict[Part, int] = {"pace": 4, "step": 2, "last": 2, "first": 2}  # parts of what is open
 
 
@@ -88,7 +89,7 @@ class Stretches(InRounds[Part]):
         along = dict.fromkeys(problem.stages[s].device for s in problem.routes[0].stages)
         some = frozenset([*along][:: max(1, len(along) // _SOME)])
         self.kept = tuple(dict.fromkeys((some, self.all)))
-        late = self.steps_first and some == self.all
+        late = self.steps_first and len(self.all) <= _FEW
         self.debt = Debt(
             device,
             min(under_way, _MOST_BEFORE * len(problem.stages)),
