@@ -9,36 +9,27 @@ proves meanwhile, it proves of the freest rule: of all others a proof would say 
 **Few microbatches.** Where microbatches differ or have modes, a long run begins with a short one,
 searched by all that there is, and repeated (:class:`pipesat.solver.growth.Few`).
 
-**No pairs, one mode.** Where a problem mixes memory modes with pairs, or has several modes, what is
-best of one of them alone is a start that no guide gives: all of the search is for it.
-
-What is found is offered at once. Bounds of a narrower problem say nothing of the wider one, but
-that it has nothing better: then it is not searched, or its search ends. So it does when it stalls,
-and it is not searched where what it starts from is far from what is known.
+What is found is offered at once. Bounds of a narrower problem say nothing of the wider one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import chain, islice, takewhile
-from typing import NamedTuple
+from itertools import islice, takewhile
 
 from pipesat.bounds.closed_form import closed_forms
-from pipesat.bounds.feasibility import preflight, sure_order
+from pipesat.bounds.feasibility import sure_order
 from pipesat.core.claims import Bound
 from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.progress import doing
 from pipesat.core.settings import MicrobatchOrder
-from pipesat.problem.plain_problems import memory_varies, with_modes_of_stages
+from pipesat.problem.plain_problems import memory_varies
 from pipesat.problem.problem import Problem
 from pipesat.schedule.result import Baseline
-from pipesat.schedule.schedule import Order, Schedule, has_modes, has_pairs
-from pipesat.solver.growth.assign import in_modes_of_stages
+from pipesat.schedule.schedule import Schedule, has_pairs
 from pipesat.solver.growth.few_microbatches import few_of
-from pipesat.solver.growth.mode_starts import mode_names, mode_number
 from pipesat.solver.growth.start_along import start_along
 from pipesat.solver.lanes.incumbent import Incumbent, failure_note
 from pipesat.solver.lanes.portfolio import Lanes
@@ -167,139 +158,71 @@ class Level:
         return sorted(self.best.values(), key=lambda start: start.value(objective))
 
 
-_SHARE = 0.4  # of the time left, for all narrower problems together
+_SHARE = 0.4  # of the time left that goes into few microbatches
 _WORTH = 2.0  # seconds: in less, guides with modes put into them are worth more
-_STARTS = 0.25  # of the time of one, at most, goes into hand-written schedules
-_NEAR = 1.1  # times what is known: the best start of one that is worth a search
-
-
-class Narrower(NamedTuple):
-    """A narrower problem, and what its schedules are for the problem itself.
-
-    ``patience`` is the share of the time limit without a better one after which its search ends.
-    """
-
-    name: str
-    problem: Problem
-    widened: Callable[[Schedule], Iterable[Order]]
-    patience: float = 1 / 12
-
-
-def few_alone(problem: Problem) -> Iterator[Narrower]:
-    """Yield the problem of few microbatches whose schedules are repeated, if there is one.
-
-    Where microbatches are alike and have no modes, growth looks for one with better means.
-    """
-    few = None if problem.plain or not problem.chains_only else few_of(problem)
-    if few is not None:
-        yield Narrower("few microbatches", few.problem, few.orders, 1 / 6)
-
-
-def narrower(problem: Problem) -> Iterator[Narrower]:
-    """Yield the problems that are left if pairs, or all modes but one, are not used.
-
-    Where a stage has a mode for all of its microbatches, the search branches over the modes itself.
-    """
-    if not problem.has_modes:
-        return
-    if problem.mode_choice == "microbatch":
-        for name in ("keep", *mode_names(problem)):
-            modes = tuple(mode_number(problem, s, name) for s in range(len(problem.stages)))
-            alone = with_modes_of_stages(problem, modes)
-            if alone is not None and _fits(alone):
-                yield Narrower(name, alone, partial(_in_modes, problem, modes))
-    if problem.overlap is not None:
-        yield Narrower("no pairs", replace(problem, overlap=None), lambda found: [found.order])
-
-
-def _in_modes(problem: Problem, modes: Sequence[int], found: Schedule) -> Iterator[Order]:
-    yield in_modes_of_stages(problem, found.order, modes)
-
-
-def _fits(problem: Problem) -> bool:
-    with suppress(Infeasible):
-        preflight(problem)
-        return True
-    return False
+_STARTS = 0.25  # of that time, at most, goes into hand-written schedules
+_PATIENCE = 1 / 6  # of the time limit, without a better schedule of few microbatches
 
 
 def search_all(
     lanes: Lanes, guides: Sequence[Schedule], mine: Incumbent, starts: list[Schedule]
 ) -> SearchReport:
-    """Search what is narrower than a problem, for a share of the time, then the problem itself.
+    """Search few microbatches for a share of the time, then the problem itself.
 
     ``guides`` are schedules without modes, valid or not, for starts with modes along them.
     """
-    report = search_narrower(lanes, mine, starts, few_alone(mine.problem))
+    report = _search_few(lanes, mine)
     if mine.problem.has_modes:
         lanes.hand(mine, starts)
-        along = [*allowed(mine.problem, guides)]
-        report.failed.extend(start_along(mine, along, lanes.options.seed))
-        report.add(search_narrower(lanes, mine, starts, narrower(mine.problem)))
+        usable = (g for g in guides if mine.problem.overlap is not None or not has_pairs(g.order))
+        report.failed.extend(start_along(mine, [*usable], lanes.options.seed))
     if not (mine.proven or mine.clock.over):
         report.add(lanes.search(mine, starts))
     return report
 
 
-def search_narrower(
-    lanes: Lanes, mine: Incumbent, starts: Sequence[Schedule], problems: Iterable[Narrower]
-) -> SearchReport:
-    """Search narrower problems for a share of the time; offer what is found to ``mine``."""
-    report = SearchReport([], [])
-    problems = list(problems) if mine.clock.left >= _WORTH else []
-    whole = mine.clock.part(_SHARE * mine.clock.left, stop=lambda: mine.proven)
+def _search_few(lanes: Lanes, mine: Incumbent) -> SearchReport:
+    """Search the problem of few microbatches, if there is one; offer what repeats its schedules.
 
-    def hopeless() -> bool:
-        stalls = own.clock.elapsed - own.found_at > narrow.patience * mine.clock.limit
-        return stalls or (mine.value is not None and own.bound.value >= mine.value)
+    Where microbatches are alike and have no modes, growth looks for one with better means.
+    """
+    report, problem = SearchReport([], []), mine.problem
+    worth = not problem.plain and problem.chains_only and mine.clock.left >= _WORTH
+    few = few_of(problem) if worth else None
+    if few is None:
+        return report
 
-    for number, narrow in enumerate(problems):
-        if whole.over:
-            break
-        clock = whole.part(whole.left / (len(problems) - number))
-        own = mine.narrower(narrow.problem, clock, partial(_offer, mine, narrow))
-        own.wider = mine
-        forms = closed_forms(narrow.problem, mine.objective)
-        for bound in takewhile(lambda _: not hopeless(), forms):
-            own.raise_bound(bound)
-        if hopeless():
-            continue
+    def offer(found: Schedule) -> None:
+        for order in few.orders(found):
+            mine.offer(order, found.source)
+
+    def stalled() -> bool:
+        return own.clock.elapsed - own.found_at > _PATIENCE * mine.clock.limit
+
+    clock = mine.clock.part(_SHARE * mine.clock.left, stop=lambda: mine.proven)
+    own = mine.narrower(few.problem, clock, offer)
+    own.wider = mine
+    for bound in takewhile(lambda _: not stalled(), closed_forms(few.problem, mine.objective)):
+        own.raise_bound(bound)
+    if not stalled():
         with suppress(Infeasible, NotApplicable):
-            own.offer(sure_order(narrow.problem), ONE_BY_ONE)
-        if own.schedule is None:
-            continue
-        made: list[Schedule] = []
-        known: list[Schedule] = []
-        try:
-            same = narrow.problem.microbatches == mine.problem.microbatches
-            made.extend(lanes.starts_of(narrow.problem))
-            mine_too = allowed(narrow.problem, starts) if same else ()
-            known.extend(own.valid(chain(mine_too, made), clock.part(_STARTS * clock.left)))
-        except Exception as error:
-            report.failed.append(failure_note("a hand-written schedule", error))
-        known.sort(key=lambda start: start.value(mine.objective))
-        far = mine.value is not None and own.value is not None and own.value > _NEAR * mine.value
-        if not (own.clock.over or own.proven or far):
-            own.clock = clock.part(clock.left, stop=hopeless)
-            own.found_at = own.clock.elapsed
-            if narrow.problem.has_modes:
-                report.failed.extend(start_along(own, made, lanes.options.seed))
-            with doing(f"the narrower problem {narrow.name}"):
-                report.add(lanes.search(own, known), f"{narrow.name}: ")
-        report.failed.extend(own.faults)
+            own.offer(sure_order(few.problem), ONE_BY_ONE)
+    if own.schedule is None:
+        return report
+    made: list[Schedule] = []
+    known: list[Schedule] = []
+    try:
+        made.extend(lanes.starts_of(few.problem))
+        known.extend(own.valid(made, clock.part(_STARTS * clock.left)))
+    except Exception as error:
+        report.failed.append(failure_note("a hand-written schedule", error))
+    known.sort(key=lambda start: start.value(mine.objective))
+    if not (own.clock.over or own.proven):
+        own.clock = clock.part(clock.left, stop=stalled)
+        own.found_at = own.clock.elapsed
+        if few.problem.has_modes:
+            report.failed.extend(start_along(own, made, lanes.options.seed))
+        with doing("few microbatches"):
+            report.add(lanes.search(own, known), "few microbatches: ")
+    report.failed.extend(own.faults)
     return report
-
-
-def allowed(problem: Problem, schedules: Iterable[Schedule]) -> Iterator[Schedule]:
-    """Those schedules that have no pairs or modes, where a problem allows none."""
-    return (
-        each
-        for each in schedules
-        if (problem.overlap is not None or not has_pairs(each.order))
-        and (problem.has_modes or not has_modes(each.order))
-    )
-
-
-def _offer(mine: Incumbent, narrow: Narrower, found: Schedule) -> None:
-    for order in narrow.widened(found):
-        mine.offer(order, found.source)

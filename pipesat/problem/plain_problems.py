@@ -10,7 +10,7 @@ from typing import Any, Final
 from pipesat.core.errors import NotApplicable
 from pipesat.problem.building import StageBackward
 from pipesat.problem.problem import Link, MicrobatchClass, Problem, Stage
-from pipesat.problem.stage import AMOUNTS, MORE, Keys, stated_amounts
+from pipesat.problem.stage import AMOUNTS, MORE, Keys
 from pipesat.problem.variants import variants
 
 _NO_MORE: Final[dict[str, Any]] = dict.fromkeys(MORE, 0)
@@ -183,36 +183,6 @@ def without_modes(problem: Problem) -> Problem:
     if not problem.has_modes:
         return problem
     return replace(problem, stages=tuple(replace(stage, modes=()) for stage in problem.stages))
-
-
-def with_modes_of_stages(problem: Problem, modes: Sequence[int]) -> Problem | None:
-    """Return the problem in which every stage has the amounts of one of its modes, and no other.
-
-    ``None`` if one of these offloads. A schedule of it is one of ``problem`` in these modes.
-    """
-    chosen = [
-        stage.modes[mode - 1] if mode else None
-        for stage, mode in zip(problem.stages, modes, strict=True)
-    ]
-    if any(mode is not None and mode.offload for mode in chosen):
-        return None
-    stages = tuple(
-        Stage(
-            device=stage.device,
-            backward=stage.backward if mode is None else mode.backward or stage.backward,
-            **stated_amounts(stage, mode),
-        )
-        for stage, mode in zip(problem.stages, chosen, strict=True)
-    )
-    overlap = problem.overlap
-    if overlap is not None:
-        kept = {
-            kinds: time
-            for kinds, time in overlap.times.items()
-            if not any(modes[stage] for stage, _ in kinds)
-        }
-        overlap = replace(overlap, times=kept)
-    return replace(problem, stages=stages, overlap=overlap, mode_choice="microbatch")
 
 
 def typical_problem(problem: Problem) -> Problem:

@@ -54,11 +54,6 @@ def has_pairs(order: Order) -> bool:
     return any(isinstance(item, Pair) for row in order for item in row)
 
 
-def has_modes(order: Order) -> bool:
-    """Whether some ops are not in keep."""
-    return any(op.mode for row in order for item in row for op in members(item))
-
-
 class Timed(NamedTuple):
     """An item with its start and end, in time units."""
 

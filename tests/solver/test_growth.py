@@ -466,6 +466,31 @@ def test_a_search_is_never_worse_than_a_shorter_one_repeated(
     assert mine.schedule.makespan <= turns * found[0]
 
 
+@pytest.mark.parametrize(("found_after", "seconds"), [(None, 11), (4, 15)])
+def test_the_shorter_search_ends_when_it_finds_nothing_better(
+    found_after: int | None, seconds: int
+) -> None:
+    """A deterministic clock of 60 s, told of a second at a time: more than 10 are no patience."""
+    problem = with_modes(RECOMPUTE)
+    few = few_of(problem)
+    assert few is not None
+    spent: list[float] = []
+
+    def search(own: Incumbent, starts: list[Schedule]) -> SearchReport:
+        del starts
+        begin = own.clock.elapsed
+        while own.problem == few.problem and not own.clock.over:
+            own.clock.count(1.0)
+            if own.clock.elapsed - begin == found_after:
+                own.found_at = own.clock.elapsed
+        spent.append(own.clock.elapsed - begin)
+        return SearchReport([], [])
+
+    mine = Incumbent(problem, "makespan", Clock(60, deterministic=True))
+    search_all(by(search, list_schedules), [], mine, [])
+    assert round(spent[0]) == seconds
+
+
 @given(seed=st.integers(0, 1000))
 @settings(max_examples=10)
 def test_modes_are_repeated_with_the_ops(seed: int) -> None:
