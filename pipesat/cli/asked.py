@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from pipesat.cli.derived import function_of, with_members
+from pipesat.cli.derived import AS_JSON, function_of, with_members
 from pipesat.cli.exits import INFEASIBLE, note, prepared, refuse_contradictions
 from pipesat.cli.process import Interrupts
 from pipesat.core.arguments import wanted_of
@@ -194,14 +194,20 @@ class Asked:
         return values
 
 
-def listing(name: str, text: str, answer: Callable[[], Displayed]) -> click.Option:
-    """Return a flag that prints an answer and ends the command, whatever else is given."""
+def listing(
+    name: str, text: str, rows: Callable[[], list[dict[str, Any]]], *notes: str
+) -> click.Option:
+    """Return a flag that prints rows and ends the command, whatever else but --json is given."""
 
     def shown(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         if wanted:
-            from pipesat.cli.terminal import print_answer
+            from pipesat.cli.terminal import print_answer, print_json
+            from pipesat.core.showing import Said, table_of
 
-            print_answer(answer())
+            if ctx.meta[AS_JSON]:
+                print_json(rows())
+            else:
+                print_answer(Said(shown=[table_of(rows(), notes=notes)]))
             ctx.exit()
 
     return click.Option(

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pipesat.cli.derived import Argument, Option, function_of, grouped, output_option, parameters
+from pipesat.cli.derived import (
+    AS_JSON,
+    Argument,
+    Option,
+    function_of,
+    grouped,
+    output_option,
+    parameters,
+)
 from pipesat.cli.exits import CHECK_FAILED, named, print_failure, require_files, require_kept
 from pipesat.core.errors import BadInput, Contradiction, NotApplicable, RunFailed
 
@@ -69,6 +77,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; that a file is missing is said before what else is wrong."""
+        ctx.meta[AS_JSON] = "--json" in args
         try:
             return super().parse_args(ctx, args)
         except (BadInput, click.UsageError):

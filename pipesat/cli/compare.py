@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,7 +13,6 @@ from pipesat.cli.commands import command
 from pipesat.cli.derived import Argument
 from pipesat.cli.exits import note
 from pipesat.core.errors import BadInput
-from pipesat.core.showing import Said, table_of
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
@@ -21,20 +20,15 @@ if TYPE_CHECKING:
     from pipesat.compare.risk.answer import Risk
 
 
-def _listed() -> Said:
+def _listed() -> list[dict[str, Any]]:
     """Every hand-written schedule."""
     from pipesat.compare.hand_written import baselines
 
-    rows = [
-        {"name": b.name, "placement": b.placement, "splits_B, W": b.splits, "runs_pairs": b.pairs}
+    return [
+        {"name": b.name, "placement": b.placement, "splits": b.splits, "pairs": b.pairs}
         | {"source": b.source}
         for b in baselines().values()
     ]
-    legend = (
-        "chain: one stage per device; loop: several, in turns; vee: two, there and back; "
-        "bidirectional: two routes in opposite directions; any: no matter where."
-    )
-    return Said(shown=[table_of(rows, notes=[legend])])
 
 
 _SCHEDULES = Argument(
@@ -47,7 +41,12 @@ _SCHEDULES = Argument(
     is_eager=True,
 )
 _LISTED = listing(
-    "--list", "List all hand-written schedules with their sources, and exit.", _listed
+    "--list",
+    "List all hand-written schedules with their sources, and exit.",
+    _listed,
+    "chain: one stage per device; loop: several, in turns; vee: two, there and back; "
+    "bidirectional: two routes in opposite directions; any: no matter where. splits: B and W run "
+    "apart; pairs: two ops run as one.",
 )
 
 

@@ -45,6 +45,8 @@ _FILES: Final = {
 """Types that stand in files: the command line takes a path. Some arguments are told so."""
 FILLED: Final = ("listener", "stop", "watch", "note")
 """Parameters that commands fill themselves."""
+AS_JSON: Final = "pipesat.as_json"
+"""Whether --json is given, in a context's ``meta``: for options that end a command on their own."""
 PICTURES: Final = ("png", "svg", "pdf")
 """Options that name a picture's file, and its ending."""
 _NONE = re.compile(r"[;,]? *\(?``None``: ((?:[^.;)]|\.(?=\d))+)\)?")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -217,14 +217,13 @@ def estimate(asked: Asked) -> None:
     asked.show(Said(said), layers.document)
 
 
-def _configurations() -> Said:
+def _configurations() -> list[dict[str, Any]]:
     from pipesat.layers.profile.published import SHAPES
 
-    rows = [
+    return [
         {"name": name} | asdict(one.shape) | {"length": one.length, "source": one.source}
         for name, one in SHAPES.items()
     ]
-    return Said(shown=[table_of(rows)])
 
 
 _LISTED = listing("--list", "List the configurations and their sources, and exit.", _configurations)

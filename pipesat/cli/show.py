@@ -134,7 +134,7 @@ def _show_schedule(asked: Asked, given: Path, files: Mapping[Path, str]) -> dict
         path: gantt(problem, timed, title=title, kind=kind, whole=whole)
         for path, kind in files.items()
     }
-    if made and not asked["steps"]:
+    if made and not (asked["steps"] or asked["as_json"]):
         return made
     answer: Displayed = found
     document: Any = found.document(critical_path=asked["verbose"])
@@ -192,7 +192,7 @@ def _show_file(asked: Asked, path: Path) -> dict[Path, bytes]:
 
 
 def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[Path, bytes]:
-    """Print what a folder has, or return the page and the pictures that are asked for."""
+    """Print what a folder has, as JSON in any case; return the page and the pictures asked for."""
     from pipesat.compare.report.result_file import result_folders
     from pipesat.compare.report.study import report
     from pipesat.compare.sweep.cases import Sweep
@@ -201,6 +201,7 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
     from pipesat.core.progress import doing
     from pipesat.core.strict_json import LARGEST_RUN, read_json, read_text
 
+    drawn: dict[Path, bytes] = {}
     if files:
         _ = list(result_folders(folder))  # refuses a folder without results
         require_once("outputs", [os.path.realpath(path) for path in files])
@@ -212,7 +213,9 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
             made = report(folder, baselines=asked["baselines"] and html, note=told.note)
         asked.output = folder
         refuse_contradictions(made.contradictions)
-        return {path: _drawn(made, kind, path, asked) for path, kind in files.items()}
+        drawn = {path: _drawn(made, kind, path, asked) for path, kind in files.items()}
+        if not asked["as_json"]:
+            return drawn
     if os.path.exists(folder / NAME):
         rows = [*read_rows(folder / NAME).values()]
         asked.show(Sweep((), tuple(rows), folder / NAME), rows)
@@ -226,7 +229,7 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
         return _show_file(asked, folder / "problem.json")
     else:
         _show_results(asked, folder)
-    return {}
+    return drawn
 
 
 def _point(row: Mapping[str, str], document: Mapping[str, str]) -> dict[str, float | str | None]:

@@ -87,6 +87,7 @@ LINES = (
         "Written to +new.toml, for torchtitan",
     ),
     ("profile --list", r"\ntiny "),
+    ("compare --list", r"\n1f1b "),
     ("problem examples new", "begin with README.md"),
 )
 
@@ -132,6 +133,13 @@ def test_every_option_of_a_line_is_taken(line: str, says: str, cli: Run, world: 
     ran = cli(*shlex.split(line))
     assert ran.code == 0, ran.err
     assert re.search(says, "\n" + ran.out)
+
+
+@pytest.mark.parametrize("line", [line for line, _ in LINES if "--time-limit" not in line])
+def test_json_is_one_document_whatever_else_a_line_writes(line: str, cli: Run, world: Path) -> None:
+    """Also beside a picture or a page, and of a list."""
+    ran = cli(*shlex.split(line), "--json")
+    assert (ran.code, type(ran.json)) in {(0, dict), (0, list)}
 
 
 @pytest.mark.parametrize("name", ["baseline", "import", "min-memory", "parity", "risk", "steps"])
