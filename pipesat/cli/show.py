@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pipesat.runtimes.steps import RankStep, Steps
 
 _READ: Final = {"problem.json", "schedule.json", "result.json"}
+_ANSWERS: Final = {"result.json", "plan.json", "advice.json", "frontier.json", "rows.jsonl"}
 _LONG: Final = 24  # lines: what is longer would push the answer off the screen
 _MOST_OPS: Final = 2_000  # whose texts are even looked at: so many take more lines than that
 _OF_A_FRONTIER: Final = (
@@ -97,6 +98,8 @@ def show(asked: Asked) -> None:
     from pipesat.core.folder import add_files
 
     given = asked["given"]
+    if given.name in _ANSWERS and given.is_file():  # its folder has what it refers to
+        given = given.parent
     files = {asked[kind]: kind for kind in ("html", *PICTURES) if asked[kind]}
     if not files.keys() - {asked["html"]}:
         asked.refuse(
@@ -180,9 +183,10 @@ def _show_file(asked: Asked, path: Path) -> dict[Path, bytes]:
     from pipesat.cli.show_inputs import view_of
     from pipesat.core.strict_json import LARGEST_RUN, read_json
 
-    document = read_json(path, LARGEST_RUN)
+    order = path.suffix in {".csv", ".py"}
+    document = {} if order else read_json(path, LARGEST_RUN)
     stated = document.get("format") if isinstance(document, dict) else None
-    if str(stated).startswith("pipesat.schedule/"):
+    if order or str(stated).startswith("pipesat.schedule/"):
         raise BadInput("expected its problem first: pipesat show PROBLEM FILE", source=str(path))
     answer = view_of(path, stated)
     if asked["as_json"] and (remark := dict(answer.facts()).get("Remark")):

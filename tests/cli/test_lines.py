@@ -142,6 +142,15 @@ def test_json_is_one_document_whatever_else_a_line_writes(line: str, cli: Run, w
     assert (ran.code, type(ran.json)) in {(0, dict), (0, list)}
 
 
+def test_the_answer_in_a_folder_is_shown_as_the_folder(cli: Run, world: Path) -> None:
+    (other := world / "other").mkdir()
+    assert cli("show", "out/result.json") == cli("show", "out")
+    assert cli("show", "out/result.json", "--json").json["status"] == "optimal"
+    (other / "result.json").write_bytes((world / "out" / "result.json").read_bytes())
+    one_bad_line(cli("show", "other/result.json"), "other", "problem.json")
+    one_bad_line(cli("show", "order.csv"), "order.csv", "expected its problem first")
+
+
 @pytest.mark.parametrize("name", ["baseline", "import", "min-memory", "parity", "risk", "steps"])
 def test_an_old_name_is_refused(name: str, cli: Run) -> None:
     one_bad_line(cli(name), f"no such command '{name}'")
