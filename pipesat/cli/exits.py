@@ -125,11 +125,9 @@ def _said_by(error: click.NoSuchOption) -> str:
                 return f"say {max(host.opts, key=len)} {own}{key}{value}"
     root: Any = context.find_root().command
     new = root.get_command(context, "problem").get_command(context, "new")
-    if not (
-        any(error.option_name in one.opts for one in new.params) and params[0].name == "problem"
-    ):
-        return ""
-    return f"the problem file states it, as problem new {error.option_name} writes it"
+    if params[0].name == "problem" and any(error.option_name in one.opts for one in new.params):
+        return f"the problem file states it, as problem new {error.option_name} writes it"
+    return ""
 
 
 def print_bug(error: Exception) -> int:

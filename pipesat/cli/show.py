@@ -17,7 +17,7 @@ from pipesat.cli.commands import command
 from pipesat.cli.derived import PICTURES, Argument, Option, file_option
 from pipesat.cli.exits import note, refuse_contradictions
 from pipesat.cli.terminal import console, print_json
-from pipesat.core.amounts import memory_text, rounded_down, time_text
+from pipesat.core.amounts import memory_text, rounded, rounded_down, time_text
 from pipesat.core.arguments import require_once
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Displayed, Said, table_of
@@ -239,12 +239,11 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
 def _point(row: Mapping[str, str], document: Mapping[str, str]) -> dict[str, float | str | None]:
     """Return the cells of a row of frontier.csv, times and memory with their units."""
     time, memory = document["time_unit"], document["memory_unit"]
-    bound = (
-        time_text
-        if row["value"] == row["lower_bound"]
-        else partial(time_text, towards=rounded_down)
-    )
-    shown = {"value": partial(time_text, unit=time), "lower_bound": partial(bound, unit=time)}
+    towards = rounded if row["value"] == row["lower_bound"] else rounded_down
+    shown = {
+        "value": partial(time_text, unit=time),
+        "lower_bound": partial(time_text, unit=time, towards=towards),
+    }
     shown |= dict.fromkeys(("cap", "largest_peak"), partial(memory_text, unit=memory))
     cells = {name: _number(row.get(name, "")) for name in _OF_A_FRONTIER}
     return {

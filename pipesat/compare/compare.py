@@ -206,7 +206,7 @@ class Comparisons(Displayed):
 
         homes: list[str] = []
         for one in self.comparisons:  # each has a folder of its own: loop-of-2, vee
-            home = (one.placement or "").replace(" ", "-").replace("=", "")
+            home = (one.placement or "").replace(" ", "-")
             write_result_folder(Path(folder), one.result, log, home=home, keep=homes)
             homes.append(home)
 

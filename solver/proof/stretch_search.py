@@ -93,7 +93,7 @@ class Stretches(InRounds[Part]):
         self.debt = Debt(
             device,
             min(under_way, _MOST_BEFORE * len(problem.stages)),
-            tuple(late_stages(problem, incumbent.objective)) if late else (),
+            late_stage(problem, incumbent.objective) if late else (),
         )
         self.stairs = staircase and all(staircase_applies(problem, d) for d in self.all)
         every = model_times(problem, 0).duration.values()
@@ -253,11 +253,13 @@ class Stretches(InRounds[Part]):
         return self._measured[1]
 
 
-def late_stages(problem: Problem, objective: Objective) -> Iterator[tuple[int, int]]:
+def late_stage(problem: Problem, objective: Objective) -> tuple[tuple[int, int], ...]:
     """Return the stage about two thirds of the way, and what a debt has for each F of it."""
     stages, unit = problem.routes[0].stages, model_times(problem, 0, objective).unit
-    for stage in stages[1:][(4 * len(stages) - 3) // 6 :][:1]:
-        yield stage, problem.stages[stage].F * 2 // 5 // unit * unit
+    if len(stages) == 1:
+        return ()
+    stage = stages[1 + (4 * len(stages) - 3) // 6]
+    return ((stage, problem.stages[stage].F * 2 // 5 // unit * unit),)
 
 
 def _longer_and_longer(microbatches: int) -> Iterator[int]:

@@ -135,7 +135,7 @@ def _of(
 def _shared(profile: Profile, layers: range) -> str:
     """Say why layers that share a parameter are not split together unless that was measured.
 
-    Torch 2.13 raises where a graph of one's weight is part of the other's (residual blocks).
+    Torch 2.13 raises where a block of several layers runs twice (findings/).
     """
     for tied in profile.tied:
         here = [layer for layer in tied.layers if layer in layers]
