@@ -34,6 +34,7 @@ from pipesat.kernels.device_states import (
 )
 from pipesat.problem.problem import Problem
 from pipesat.problem.variants import Variant
+from pipesat.schedule.schedule import Objective
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner, Share
 from pipesat.solver.model.left_out import lags_before, tail_after
@@ -59,10 +60,11 @@ class _Part(NamedTuple):
     then: int
 
 
-def ranks_apply(problem: Problem) -> bool:
+def ranks_apply(problem: Problem, objective: Objective = "makespan") -> bool:
     """Whether it is a chain with one stage per device, alike microbatches and no op of length 0."""
     return (
-        problem.one_stage_per_device
+        objective == "makespan"
+        and problem.one_stage_per_device
         and problem.overlap is None
         and not problem.has_lists
         and problem.microbatches[0] <= _MOST

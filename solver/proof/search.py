@@ -47,12 +47,12 @@ class ProofSearch:
         self.others: dict[str, _Other] = {}  # by what they try
         self.spent = defaultdict[str, float](float)  # of each; relaxations: ""
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
+        if parts.relaxations and ranks_apply(problem, incumbent.objective):
+            self.others["questions to a chain of devices"] = Ranks(problem, incumbent)
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes
             latest = latest_end(problem, incumbent.objective, incumbent.value or 0)
-            if ranks_apply(problem) and incumbent.objective == "makespan" and latest <= LARGEST:
-                self.others["questions to a chain of devices"] = Ranks(problem, incumbent)
-            elif problem.chains_only and latest <= LARGEST:
+            if problem.chains_only and latest <= LARGEST and not self.others:
                 self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
             if problem.chains_only and problem.overlap is None:
                 self.others[_NODES] = PassingModes(problem, incumbent)
