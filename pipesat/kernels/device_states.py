@@ -1,9 +1,10 @@
 """All states that one device can be in, step by step: the loops of docs/proofs/search.md, "Ranks".
 
-A *state* is a row of numbers. By kind of part (F, O, L, B, W of one variant): how many microbatches
-in flight have started it. By resource (the device, its channels): the part that runs there, or none.
-How many microbatches are through. Then come times: of the last start, from when each resource is
-free, and, by microbatch between F and backward, when its backward may start at the earliest.
+A *state* is a row of numbers. By kind of part (F, O, L, B, W of one variant of a stage): how many
+microbatches in flight have started it. By resource (the device, its channels): the part that runs
+there, or none. By stage: how many microbatches are through. By queue (F's that wait for those of a
+stage before, backwards that wait for F's of their variant, ...): how many wait. Then come times: of
+the last start, from when each resource is free, and, by queue and place, the earliest start.
 A state is no worse than one with the same counts if none of its times is later.
 """
 
@@ -17,8 +18,8 @@ from pipesat.kernels.arrays import NONE, Ints
 from pipesat.kernels.compiled import compiled
 
 RESOURCES: Final = 3
-COPY: Final = 3
-"""Kind of a part that is a copy; others are F 0, backwards 1, W 2."""
+COPY: Final = -1
+"""Row of a copy, the last one; others are 3 x stage + kind: F 0, backward 1, W 2."""
 NEVER: Final = 1 << 60
 
 
@@ -27,78 +28,127 @@ class Parts(NamedTuple):
 
     Attributes
     ----------
-    time, during, after, resource, kind
+    time, during, after, resource, row
         What a part takes, holds while it runs and after it, until the next of its microbatch; where
-        it runs, and its kind.
+        it runs, and its stage and kind.
     before, then
         The parts of its variant before and after it, -1 for none.
-    since, lag, column
-        The part after whose end it waits for so long (-1: none), and where states have these times.
+    stage
+        The place of its stage on the device.
     ends
         1 for a backward that no W follows.
-    cell
-        What it adds to a state's cell: states of one have run as many F's, and have as many between
-        F and backward, by variant, and between B and W.
+    opens, waits
+        Two each: the queues that its end makes longer, and those at whose head it is; -1 for none.
+    cell, left
+        What it adds to a state's cell, and to the time that is left. States of a cell have run as
+        many F's of each stage, and have as many between F and backward, by variant, and between B
+        and W.
     """
 
     time: Ints
     during: Ints
     after: Ints
     resource: Ints
-    kind: Ints
+    row: Ints
     before: Ints
     then: Ints
-    since: Ints
-    lag: Ints
-    column: Ints
+    stage: Ints
     ends: Ints
+    opens: Ints
+    waits: Ints
     cell: Ints
+    left: Ints
 
 
 class Limits(NamedTuple):
-    """What bounds states: memory, and times by kind and rank, the k-th F, backward or W.
+    """What bounds states: memory, and times by row and rank, the k-th F, backward or W of a stage.
 
     Attributes
     ----------
-    microbatches, slack, waiting
-        How many there are, memory for them, and how many may be between F and backward.
-    origin, through
-        The cell of the first state, and what a microbatch that is through adds.
+    slack, microbatches
+        Memory, and how many microbatches there are, by stage.
+    lag, column, room, waiting
+        By queue: how long after the end of what opened it, the first of its times, how many it may
+        have, and the row of what waits.
+    origin, through, left, saves
+        The cell of the first state, and what a microbatch that is through adds, by stage; the time
+        that is left at first, and how much less there is by microbatch that is through.
     earliest, latest
-        By kind and rank: earliest start and latest end.
-    until
-        By cell: the latest time by which the device must be free for what is left.
+        By row and rank: earliest start and latest end.
+    cells, until
+        Cells, ascending, and the latest time by which the device must be free for what is left; no
+        other cell leads to the end. None are stated where that is not known.
+    end
+        The latest time by which it must be free at all.
     """
 
-    microbatches: int
     slack: int
-    waiting: int
+    microbatches: Ints
+    lag: Ints
+    column: Ints
+    room: Ints
+    waiting: Ints
     origin: int
-    through: int
+    through: Ints
+    left: int
+    saves: Ints
     earliest: Ints
     latest: Ints
+    cells: Ints
     until: Ints
+    end: int
 
 
 @compiled
-def counted(parts: Parts, state: Ints, total: Ints) -> None:
-    """Put how many F's, backwards, W's (or whole backwards) and copies have started into total."""
+def counted(parts: Parts, limits: Limits, state: Ints, total: Ints) -> None:
+    """Put how many F's, backwards, W's (or whole backwards) have started into total, by row."""
     n = len(parts.time)
-    total[:] = state[n + RESOURCES]
+    for stage in range(len(limits.through)):
+        for row in range(3 * stage, 3 * stage + 3):
+            total[row] = state[n + RESOURCES + stage]
     for part in range(n):
-        total[parts.kind[part]] += state[part]
+        total[parts.row[part]] += state[part]
         if parts.ends[part]:
-            total[2] += state[part]
+            total[parts.row[part] + 1] += state[part]
 
 
 @compiled
 def cell_of(parts: Parts, limits: Limits, state: Ints) -> int:
     """Return the cell of a state."""
     n = len(parts.time)
-    found = limits.origin + limits.through * state[n + RESOURCES]
+    found = limits.origin
     for part in range(n):
         found += parts.cell[part] * state[part]
+    for stage in range(len(limits.through)):
+        found += limits.through[stage] * state[n + RESOURCES + stage]
     return found
+
+
+@compiled
+def left_of(parts: Parts, limits: Limits, state: Ints) -> int:
+    """Return the least time that the device needs for what has not started in a state."""
+    n = len(parts.time)
+    found = limits.left
+    for part in range(n):
+        found += parts.left[part] * state[part]
+    for stage in range(len(limits.through)):
+        found -= limits.saves[stage] * state[n + RESOURCES + stage]
+    return found
+
+
+@compiled
+def until_of(limits: Limits, cell: int) -> int:
+    """Return by when the device must be free in a cell; -1 where it does not lead to the end."""
+    low, high = 0, len(limits.cells)
+    while low < high:
+        middle = (low + high) // 2
+        if limits.cells[middle] < cell:
+            low = middle + 1
+        else:
+            high = middle
+    if low < len(limits.cells) and limits.cells[low] == cell:
+        return limits.until[low]
+    return -1 if len(limits.cells) else NEVER
 
 
 @compiled
@@ -108,7 +158,8 @@ def start_of(parts: Parts, limits: Limits, state: Ints, part: int, rank: int, he
     NEVER where it does not fit, or has nothing to start.
     """
     n = len(parts.time)
-    now = n + RESOURCES + 1
+    queues = n + RESOURCES + len(limits.through)
+    now = queues + len(limits.lag)
     free = now + 1
     before = parts.before[part]
     start = max(state[now], state[free + parts.resource[part]])
@@ -120,10 +171,13 @@ def start_of(parts: Parts, limits: Limits, state: Ints, part: int, rank: int, he
             return NEVER
         if waiting == 1 and state[n + of] == before + 1:
             start = max(start, state[free + of])
-    if parts.kind[part] != COPY:
-        start = max(start, limits.earliest[parts.kind[part], rank])
-    if parts.since[part] != NONE:
-        start = max(start, state[parts.column[part]])
+    if parts.row[part] != COPY:
+        start = max(start, limits.earliest[parts.row[part], rank])
+    for queue in parts.waits[part]:
+        if queue != NONE:
+            if state[queues + queue] == 0:
+                return NEVER
+            start = max(start, state[limits.column[queue]])
     held += parts.during[part]
     while True:
         more, next_end = held, NEVER
@@ -140,91 +194,89 @@ def start_of(parts: Parts, limits: Limits, state: Ints, part: int, rank: int, he
 
 
 @compiled
-def begin(
-    parts: Parts, limits: Limits, state: Ints, part: int, start: int, total: Ints
-) -> None:
+def begin(parts: Parts, limits: Limits, state: Ints, part: int, start: int, total: Ints) -> None:
     """Let a part start in a state; ``total`` counts it already."""
     n = len(parts.time)
     through = n + RESOURCES
-    now = through + 1
+    queues = through + len(limits.through)
+    now = queues + len(limits.lag)
     free = now + 1
     end = start + parts.time[part]
     state[part] += 1
     state[now] = start
     state[free + parts.resource[part]] = end
     state[n + parts.resource[part]] = part + 1
-    if parts.since[part] != NONE:
-        column = parts.column[part]
-        for place in range(column, column + limits.waiting - 1):
-            state[place] = state[place + 1]
-        state[column + limits.waiting - 1] = 0
-    for other in range(n):
-        if parts.since[other] == part:
-            place = parts.column[other] + state[part] - state[other] - 1
-            state[place] = end + parts.lag[other]
+    for queue in parts.waits[part]:
+        if queue != NONE:
+            state[queues + queue] -= 1
+            column = limits.column[queue]
+            for place in range(column, column + limits.room[queue] - 1):
+                state[place] = state[place + 1]
+            state[column + limits.room[queue] - 1] = 0
+    for queue in parts.opens[part]:
+        if queue != NONE:
+            place = limits.column[queue] + state[queues + queue]
+            state[place] = end + limits.lag[queue]
+            state[queues + queue] += 1
     if parts.then[part] == NONE:
         one = part
         while one != NONE:
             state[one] -= 1
             one = parts.before[one]
-        state[through] += 1
+        state[through + parts.stage[part]] += 1
     for of in range(RESOURCES):
         if state[free + of] <= start:
             state[free + of] = start
             state[n + of] = 0
-    for other in range(n):
-        if parts.since[other] != NONE:
-            column, kind = parts.column[other], parts.kind[other]
-            for place in range(state[parts.since[other]] - state[other]):
-                least = max(
-                    state[free + parts.resource[other]],
-                    limits.earliest[kind, total[kind] + place],
-                )
-                state[column + place] = max(state[column + place], least)
+    for queue in range(len(limits.lag)):
+        column, row = limits.column[queue], limits.waiting[queue]
+        for place in range(state[queues + queue]):
+            least = max(state[free], limits.earliest[row, total[row] + place])
+            state[column + place] = max(state[column + place], least)
 
 
 @compiled
 def followers(parts: Parts, limits: Limits, states: Ints, room: int) -> Ints:
     """Return what states become when one part more starts; none if these are more than room."""
     n = len(parts.time)
-    now = n + RESOURCES + 1
+    now = n + RESOURCES + len(limits.through) + len(limits.lag)
     found = np.empty((room, states.shape[1]), np.int64)
-    total = np.zeros(COPY + 1, np.int64)
+    total = np.zeros(len(limits.earliest), np.int64)
     count = 0
     for number in range(len(states)):
         state = states[number]
         held = 0
         cell = cell_of(parts, limits, state)
-        started = state[n + RESOURCES]
+        left = left_of(parts, limits, state)
+        counted(parts, limits, state, total)
         for part in range(n):
             then = parts.then[part]
             if then != NONE:
                 held += (state[part] - state[then]) * parts.after[part]
-            if parts.before[part] == NONE:
-                started += state[part]
         for part in range(n):
-            if parts.before[part] == NONE and started == limits.microbatches:
-                continue
-            counted(parts, state, total)
-            kind = parts.kind[part]
-            rank = total[kind]
+            row = parts.row[part]
+            if parts.before[part] == NONE:
+                if total[row + parts.ends[part]] == limits.microbatches[parts.stage[part]]:
+                    continue
+            rank = total[row]
             start = start_of(parts, limits, state, part, rank, held)
             if start == NEVER:
                 continue
-            total[kind] += 1
-            if parts.ends[part]:
-                total[2] += 1
             busy = max(state[now + 1], start)
-            if kind != COPY:
+            if row != COPY:
                 busy = start + parts.time[part]
-                if busy > limits.latest[kind, rank]:
+                if busy > limits.latest[row, rank]:
                     continue
-            if busy > limits.until[cell + parts.cell[part]]:
+            if busy > limits.end - left - parts.left[part]:
+                continue
+            if busy > until_of(limits, cell + parts.cell[part]):
                 continue
             if count == room:
                 return found[:0]
             found[count] = state
+            total[row] += 1
             begin(parts, limits, found[count], part, start, total)
+            total[row] -= 1
             count += 1
     return found[:count]
 
@@ -242,6 +294,24 @@ def keys(states: Ints, width: int) -> Ints:
 
 
 @compiled
+def alike(one: Ints, other: Ints, width: int) -> bool:
+    """Whether two states agree in their first columns."""
+    for column in range(width):
+        if one[column] != other[column]:
+            return False
+    return True
+
+
+@compiled
+def no_later(one: Ints, other: Ints, width: int) -> bool:
+    """Whether none of the times beyond these columns is later in the first state."""
+    for column in range(width, len(one)):
+        if one[column] > other[column]:
+            return False
+    return True
+
+
+@compiled
 def best(states: Ints, order: Ints, width: int, most: int) -> tuple[Ints, int]:
     """Return those of ordered states that no other one is as good as; most of them of a key.
 
@@ -251,11 +321,11 @@ def best(states: Ints, order: Ints, width: int, most: int) -> tuple[Ints, int]:
     count = first = merged = 0
     for number in order:
         state = states[number]
-        if count and (states[kept[count - 1], :width] != state[:width]).any():
+        if count and not alike(states[kept[count - 1]], state, width):
             first = count
         beaten = False
         for place in range(first, count):
-            if (states[kept[place], width:] <= state[width:]).all():
+            if no_later(states[kept[place]], state, width):
                 beaten = True
                 break
         if beaten:
@@ -271,16 +341,19 @@ def best(states: Ints, order: Ints, width: int, most: int) -> tuple[Ints, int]:
 
 
 @compiled
-def noted(parts: Parts, limits: Limits, states: Ints, ends: Ints, free: Ints) -> None:
-    """Keep the least end by kind and rank, and when the device is free at the earliest, by cell."""
+def noted(parts: Parts, limits: Limits, states: Ints, ends: Ints) -> Ints:
+    """Keep the least end by row and rank; return cells, and when the device is free there."""
     n = len(parts.time)
-    total = np.zeros(COPY + 1, np.int64)
+    free = n + RESOURCES + len(limits.through) + len(limits.lag) + 1
+    total = np.zeros(len(ends), np.int64)
+    found = np.empty((2, len(states)), np.int64)
     for number in range(len(states)):
         state = states[number]
-        counted(parts, state, total)
-        end = state[n + RESOURCES + 2]
-        cell = cell_of(parts, limits, state)
-        free[cell] = min(free[cell], end)
+        end = state[free]
+        found[0, number] = cell_of(parts, limits, state)
+        found[1, number] = end
         if state[n]:
-            kind = parts.kind[state[n] - 1]
-            ends[kind, total[kind] - 1] = min(ends[kind, total[kind] - 1], end)
+            counted(parts, limits, state, total)
+            row = parts.row[state[n] - 1]
+            ends[row, total[row] - 1] = min(ends[row, total[row] - 1], end)
+    return found

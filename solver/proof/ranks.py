@@ -1,19 +1,17 @@
-"""Bounds by the devices of a chain, each with its modes, that know their neighbours' ranks.
+"""Bounds by the devices of routes, each with its stages, that know their neighbours' ranks.
 
 Every device is followed state by state (:mod:`pipesat.kernels.device_states`), from the beginning
 and from the end, in all schedules of at most some length. What that says of the start and end of
-the k-th F and of the k-th backward is passed on to the devices beside it. If one has no schedule
-left, there is none (docs/proofs/search.md, "Ranks").
+the k-th F and of the k-th backward of a stage is passed on to the stages beside it. If a device has
+no schedule left, there is none (docs/proofs/search.md, "Ranks").
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from collections import defaultdict
-from itertools import chain, cycle, product
-from math import prod
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterator, Sequence
+from itertools import chain, count, cycle, product
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -33,6 +31,7 @@ from pipesat.kernels.device_states import (
     noted,
 )
 from pipesat.problem.problem import Problem
+from pipesat.problem.rules import link_delay
 from pipesat.problem.variants import Variant
 from pipesat.schedule.schedule import Objective
 from pipesat.solver.lanes.incumbent import Incumbent
@@ -41,12 +40,14 @@ from pipesat.solver.model.left_out import lags_before, tail_after
 from pipesat.solver.model.pairing import useful_variants
 
 SOURCE = "states of all devices, by rank"
-_MOST, _MOST_CELLS = 64, 4_000_000  # microbatches, and cells of a device
+_MOST = 64  # microbatches of a route
 WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at first
 _ROOM, _MOST_ROOM = 8_000_000, 32_000_000  # states through which a device is followed
 _MORE = 4  # times as many where that was not enough
 _SECONDS = 1.3e-6  # of a state, as processor time on one core of 2026
+_LARGEST = 1 << 50  # amount of memory
 _CLOSE = 1 / 5000  # of the value: no nearer to a length that is not refuted
+_BASE, _PRIME = 1_000_003, (1 << 40) - 87  # what counts are multiplied by in the number of a cell
 F, B, W = range(3)
 
 
@@ -60,21 +61,22 @@ class _Part(NamedTuple):
     then: int
 
 
+_Rows: TypeAlias = Sequence[Sequence[_Part]]
+
+
 def ranks_apply(problem: Problem, objective: Objective = "makespan") -> bool:
-    """Whether it is a chain with one stage per device, alike microbatches and no op of length 0."""
-    return (
-        objective == "makespan"
-        and problem.one_stage_per_device
-        and problem.overlap is None
-        and not problem.has_lists
-        and problem.microbatches[0] <= _MOST
-        and all(
-            part.time
-            for stage in range(len(problem.stages))
-            for variant in useful_variants(problem, stage)
-            for part in _parts(variant, 1)
-        )
-    )
+    """Whether its routes are chains of alike microbatches, and no op has length 0."""
+    alike = problem.chains_only and problem.overlap is None and not problem.has_lists
+    if objective != "makespan" or not alike or max(problem.microbatches) > _MOST:
+        return False
+    rows = [row for stage in range(len(problem.stages)) for _, row in _rows(problem, stage)]
+    return all(part.time and part.held <= _LARGEST for row in rows for part in row)
+
+
+def _rows(problem: Problem, stage: int) -> list[tuple[int, Sequence[_Part]]]:
+    """Mode and parts of each variant of a stage."""
+    channels = problem.devices[problem.stages[stage].device].copy_channels
+    return [(x.mode, _parts(x, channels)) for x in useful_variants(problem, stage)]
 
 
 def _parts(x: Variant, channels: int) -> list[_Part]:
@@ -87,9 +89,6 @@ def _parts(x: Variant, channels: int) -> list[_Part]:
     return found + ([_Part(W, 0, x.weight, x.after, 0)] if x.split else [])
 
 
-_Rows: TypeAlias = Sequence[Sequence[_Part]]
-
-
 def _backwards(variants: _Rows) -> _Rows:
     """The variants as they look from the end: what is held between two parts stays that."""
     found = []
@@ -99,50 +98,55 @@ def _backwards(variants: _Rows) -> _Rows:
     return found
 
 
-class _Mode:
-    """Variants of a device that may be mixed, in schedules of at most ``length``.
+class _Queue(NamedTuple):
+    """What waits for the end of others, by rank: kinds of two stages; of one variant, if stated."""
 
-    By direction, 0 from the beginning and 1 from the end: ``until`` by cell when the device must be
-    free for what is left. ``waiting`` is how many fit between F and backward.
+    stage: int
+    kind: int
+    then: int
+    later: int
+    lag: int
+    variant: int | None = None
+
+
+class _Mode:
+    """Variants of a device's stages that may be mixed, in schedules of at most ``length``.
+
+    By direction, 0 from the beginning and 1 from the end: ``until``, cells and when the device must
+    be free for what is left in each.
     """
 
-    def __init__(self, rows: _Rows, microbatches: int, slack: int, lag: int, length: int) -> None:
-        m, self.slack, self.lag, self.length = microbatches, slack, lag, length
-        self.rows, self.microbatches = rows, m
-        held = [min(part.then for part in row if part.kind in (F, COPY)) for row in rows]
-        most = [min(m, slack // one) if one else m for one in held]
-        self.waiting = max(most)
-        sizes = (m + 1, *(one + 1 for one in most), m + 1)
-        self.steps = [prod(sizes[n + 1 :]) for n in range(len(sizes))]
-        times = [{part.kind: part.time for part in row} for row in rows]
-        whole = [own[B] + own.get(W, 0) for own in times]
-        forward, least = min(own[F] for own in times), min(whole)
-        begun, *trips, pending = np.indices(sizes).reshape(len(sizes), -1)
-        there = sum(trips)
-        left = (m - begun) * (forward + least)
-        left += sum(n * time for n, time in zip(trips, whole, strict=True))
-        left += pending * min((own[W] for own in times if W in own), default=0)
-        done = begun * forward + (begun - there - pending) * least
-        done += pending * min((own[B] for own in times if W in own), default=0)
-        self.until = length - left, length - done
+    def __init__(
+        self, rows: Sequence[_Rows], counts: Ints, slack: int, queues: list[_Queue], length: int
+    ) -> None:
+        self.rows, self.counts, self.slack, self.length = rows, counts, slack, length
+        most = [
+            [_most(row, int(m), slack) for row in own] for own, m in zip(rows, counts, strict=True)
+        ]
+        inner = {min(x.stage, x.then) for x in queues if x.variant is None}
+        self.queues, self.room = list[_Queue](), list[int]()
+        for x in queues:
+            if x.variant is None:
+                self.queues.append(x)
+                self.room.append(max(most[min(x.stage, x.then)]))
+            elif x.variant < len(rows[x.stage]) > (x.stage in inner):
+                self.queues.append(x)
+                self.room.append(most[x.stage][x.variant])
+        none = np.zeros(0, np.int64)
+        self.until = [(none, none), (none, none)]
 
     def follow(
         self, end: int, limits: tuple[Ints, Ints], width: int, room: int, runner: Runner
     ) -> tuple[Ints, bool] | None:
-        """Return the least ends by kind and rank, from one end, and whether no states were merged.
+        """Return the least ends by row and rank, from one end, and whether no states were merged.
 
         ``None``: there were too many, or time is over. ``NEVER`` where nothing is short enough.
         """
-        m, parts = self.microbatches, self._parts(end)
-        forwards = self.steps[0]
-        origin, through = (m * forwards, -forwards) if end else (0, forwards)
-        fixed = Limits(m, self.slack, self.waiting, origin, through, *limits, self.until[end])
-        ends, exact = np.full((COPY + 1, m), NEVER), True
-        free = np.full(len(self.until[end]), NEVER)
-        free[origin] = 0
-        counts = len(parts.time) + RESOURCES + 1
-        columns = counts + RESOURCES + 1 + len(self.rows) * self.waiting
-        states = np.zeros((1, columns), np.int64)
+        parts, fixed = self._parts(end, limits)
+        ends, exact = np.full(limits[0].shape, NEVER), True
+        counts = len(parts.time) + RESOURCES + len(self.rows) + len(self.queues)
+        states = np.zeros((1, counts + RESOURCES + 1 + sum(self.room)), np.int64)
+        found = [np.array([[fixed.origin], [0]])]
         while len(states):
             made = followers(parts, fixed, states, len(states) * len(parts.time))
             runner.clock.count(len(made) * _SECONDS)
@@ -154,75 +158,144 @@ class _Mode:
             kept, merged = best(made, order, counts, width)
             exact = exact and not merged
             states = made[kept]
-            noted(parts, fixed, states, ends, free)
-        other = self.until[1 - end]
-        np.minimum(other, self.length - free, out=other)
-        if free[m * forwards - origin] == NEVER:  # nothing comes through
+            found.append(_least(*noted(parts, fixed, states, ends)))
+        cells, free = _least(*np.concatenate(found, axis=1))
+        last = fixed.origin + sum(self.counts * fixed.through)
+        if last not in cells:  # nothing comes through
             ends[:] = NEVER
+        self.until[1 - end] = _both(self.until[1 - end], (cells, self.length - free))
         return ends, exact
 
-    def _parts(self, end: int) -> Parts:
-        """The parts of all variants, from one end, as arrays."""
-        rows = _backwards(self.rows) if end else self.rows
-        flat = list(chain.from_iterable(rows))
-        before, then, since, column = ([NONE] * len(flat) for _ in range(4))
-        ends, cell = [0] * len(flat), [0] * len(flat)
-        number, forwards, *trips, pending = 0, *self.steps
-        columns = len(flat) + 2 * RESOURCES + 2
-        for row, trip in zip(rows, trips, strict=True):
-            own = range(number, number := number + len(row))
-            of = {flat[n].kind: n for n in own}
-            before[own[1] : number], then[own[0] : own[-1]] = own[:-1], own[1:]
-            one, two = sorted((of[F], of[B]))
-            since[two], column[two] = one, columns
-            columns += self.waiting
-            ends[of[B]] = int(W not in of)
-            cell[of[F]] = forwards + trip
-            cell[of[B]] = (pending if W in of else 0) - trip
-            if W in of:
-                cell[of[W]] = -pending
+    def _parts(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Limits]:
+        """The parts of all variants, from one end, as arrays, and what bounds their states."""
+        flat, stages, numbers = list[_Part](), list[int](), list[list[dict[int, int]]]()
+        before, then = list[int](), list[int]()
+        for stage, own in enumerate(self.rows):
+            numbers.append([])
+            for row in _backwards(own) if end else own:
+                first = len(flat)
+                flat += row
+                stages += [stage] * len(row)
+                before += [NONE, *range(first, len(flat) - 1)]
+                then += [*range(first + 1, len(flat)), NONE]
+                numbers[-1].append({part.kind: first + n for n, part in enumerate(row)})
+        size = len(flat)
+        ends, cell, left = np.zeros((3, size), np.int64)
+        through, saves = np.zeros((2, len(self.rows)), np.int64)
+        weights = (pow(_BASE, n, _PRIME) for n in count(1))
+        for stage, own in enumerate(numbers):
+            forwards, pending = next(weights), next(weights)
+            work = [sum(flat[n].time for kind, n in of.items() if kind != COPY) for of in own]
+            through[stage], saves[stage] = forwards, min(work)
+            for of, time in zip(own, work, strict=True):
+                trip = next(weights)
+                cell[of[F]] = forwards + trip
+                cell[of[B]] = (pending if W in of else 0) - trip
+                ends[of[B]] = W not in of
+                if W in of:
+                    cell[of[W]] = -pending
+                for kind, n in of.items():
+                    left[n] = 0 if kind == COPY else -flat[n].time
+                left[min(of.values())] += time - min(work)
+        opens, waits = np.full((2, size, 2), NONE)
+        waiting = list[int]()
+        for number, x in enumerate(self.queues):
+            two = [(x.stage, x.kind), (x.then, x.later)]
+            for (stage, kind), table in zip(two[::-1] if end else two, (opens, waits), strict=True):
+                for variant, of in enumerate(numbers[stage]):
+                    if x.variant in (None, variant):
+                        table[of[kind], int(table[of[kind], 0] != NONE)] = number
+            waiting.append(3 * stage + kind)
         kind, resource, time, held, after = (ints(x) for x in zip(*flat, strict=True))
-        lags = ints([self.lag] * len(flat))
-        rest = (ints(x) for x in (before, then, since))
-        found = Parts(time, held, after, resource, kind, *rest, lags, ints(column), ints(ends), ints(cell))
-        return found._replace(cell=-found.cell) if end else found
+        rows = np.where(kind == COPY, COPY, 3 * ints(stages) + kind)
+        sign = -1 if end else 1
+        parts = Parts(
+            time, held, after, resource, rows, ints(before), ints(then), ints(stages), ends,
+            opens, waits, sign * cell, left,
+        )  # fmt: skip
+        columns = size + 2 * RESOURCES + 1 + len(self.rows) + len(self.queues)
+        column = columns + np.cumsum([0, *self.room])[:-1]
+        fixed = Limits(
+            self.slack, self.counts, ints([x.lag for x in self.queues]), column, ints(self.room), ints(waiting),
+            int(sum(self.counts * through)) if end else 0, sign * through,
+            int(sum(self.counts * saves)), saves, *limits, *self.until[end], self.length,
+        )  # fmt: skip
+        return parts, fixed
+
+
+def _most(row: Sequence[_Part], m: int, slack: int) -> int:
+    """How many microbatches of a variant may be in flight: each holds at least what stays."""
+    one = min(part.then for part in row if part.kind in (F, COPY))
+    return min(m, slack // one) if one else m
+
+
+def _least(cells: Ints, times: Ints) -> Ints:
+    """Each cell once, ascending, with the least of its times."""
+    order = np.lexsort((times, cells))
+    found = np.stack((cells, times))[:, order]
+    return found[:, np.diff(found[0], prepend=found[0, :1] - 1) > 0]
+
+
+def _both(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+    """Cells that both have, or the second one if the first has none; the earlier time."""
+    if not len(one[0]):
+        return other
+    cells, here, there = np.intersect1d(one[0], other[0], assume_unique=True, return_indices=True)
+    return cells, np.minimum(one[1][here], other[1][there])
 
 
 class Device:
     """A device in schedules of at most ``length``.
 
     By direction, 0 from the beginning and 1 from the end, whose times are measured backwards:
-    ``earliest`` starts by kind and rank.
+    ``earliest`` starts by row, 3 for each of its ``stages`` in their order, and rank.
     """
 
-    def __init__(self, problem: Problem, least: Problem, stage: int, length: int) -> None:
-        m, self.length = problem.microbatches[0], length
-        device = problem.devices[problem.stages[stage].device]
-        slack = UNLIMITED if device.slack is None else device.slack
-        (head,) = lags_before(least, (stage,), stage, "F")
-        (trip,) = lags_before(least, (stage,), stage, "B")
-        self.earliest = tuple(np.full((COPY + 1, m), time) for time in (head.delay, 0))
-        self.earliest[1][:2] = tail_after(least, (stage,), stage)
-        rows = defaultdict[int, list[Sequence[_Part]]](list)
-        for variant in useful_variants(problem, stage):
-            mode = variant.mode if problem.mode_choice == "stage" else 0
-            rows[mode].append(_parts(variant, device.copy_channels))
-        self.modes = [_Mode(own, m, slack, trip.delay, length) for own in rows.values()]
+    def __init__(self, problem: Problem, least: Problem, device: int, length: int) -> None:
+        self.stages, self.length = problem.stages_on[device], length
+        self.counts = ints([problem.microbatches[stage] for stage in self.stages])
+        self.earliest = np.zeros((2, 3 * len(self.stages) + 1, max(self.counts)), np.int64)
+        queues = list[_Queue]()
+        for n, stage in enumerate(self.stages):
+            (head,) = lags_before(least, (stage,), stage, "F")
+            (trip,) = lags_before(least, (stage,), stage, "B")
+            self.earliest[0, 3 * n : 3 * n + 3] = head.delay
+            self.earliest[1, 3 * n : 3 * n + 2] = tail_after(least, (stage,), stage)
+            own = range(len(useful_variants(problem, stage)))
+            queues += [_Queue(n, F, n, B, trip.delay, variant) for variant in own]
+            for kind, phase in ((F, "F"), (B, "B")):
+                (lag,) = lags_before(least, self.stages, stage, phase)
+                if lag.phase == phase and lag.stage is not None:
+                    queues.append(_Queue(self.stages.index(lag.stage), kind, n, kind, lag.delay))
+        choices = list[list[list[Sequence[_Part]]]]()
+        for stage in self.stages:
+            rows = defaultdict[int, list[Sequence[_Part]]](list)
+            for mode, row in _rows(problem, stage):
+                rows[mode if problem.mode_choice == "stage" else 0].append(row)
+            choices.append([*rows.values()])
+        known = problem.devices[device].slack
+        slack = UNLIMITED if known is None else known
+        self.modes = [_Mode(own, self.counts, slack, queues, length) for own in product(*choices)]
 
     def follow(self, end: int, width: int, room: int, runner: Runner) -> tuple[Ints, bool] | None:
-        """Return the least ends by kind and rank, from one end, and whether no states were merged.
+        """Return the least ends by row and rank, from one end, and whether no states were merged.
 
         ``None``: not known. Modes in which nothing is that short are left out from now on.
         """
-        limits = self.earliest[end], self.length - self.earliest[1 - end][:, ::-1]
+        latest = np.full(self.earliest[0].shape, NONE)
+        for row in range(len(latest) - 1):
+            m = self.counts[row // 3]
+            latest[row, :m] = self.length - self.earliest[1 - end, row, :m][::-1]
+        limits = self.earliest[end], latest
         found = [(mode, mode.follow(end, limits, width, room, runner)) for mode in self.modes]
         known = [(mode, one) for mode, one in found if one is not None]
         if len(known) < len(found):
             return None
-        left = [(mode, one) for mode, one in known if one[0][B, -1] < NEVER]
-        self.modes = [mode for mode, _ in left]
-        ends = [one for _, (one, _) in left]
-        return np.min(ends, axis=0, initial=NEVER), all(exact for _, (_, exact) in left)
+        self.modes = [mode for mode, one in known if one[0].min() < NEVER]
+        ends = [one for _, one in known if one[0].min() < NEVER]
+        return np.min([x for x, _ in ends], axis=0, initial=NEVER) if ends else latest, all(
+            exact for _, exact in ends
+        )
 
 
 class Ranks:
@@ -260,11 +333,13 @@ class Ranks:
         return None
 
     def _ask(self, length: int, runner: Runner) -> Iterator[None]:
-        """Go up and down the chain as long as something changes; a bound if none is that short."""
+        """Go up and down the devices as long as something changes; a bound if none is that short."""
         (least,) = least_times_of_each_class(self.problem)
-        stages = self.problem.routes[0].stages
-        devices = [Device(self.problem, least, stage, length) for stage in stages]
+        devices = [Device(self.problem, least, device, length) for device in self.problem.busy]
         places = range(len(devices))
+        home = {
+            stage: (d, n) for d, own in enumerate(devices) for n, stage in enumerate(own.stages)
+        }
         new = set(places)
         for place in chain([self.first], cycle([*places, *places[-2:0:-1]])):
             if not new:
@@ -291,25 +366,30 @@ class Ranks:
                     self.first = place
                     return
                 ends, exact = found
-                for kind, other in ((F, place + 1 - 2 * end), (B, place - 1 + 2 * end)):
-                    if other in places:
-                        delay = self._delay(kind, stages[place], stages[other], end)
-                        times = devices[other].earliest[end][kind]
-                        later = np.maximum(times, ends[kind] + delay)
-                        if (later > times).any():
-                            times[:] = later
-                            new.add(other)
+                for (stage, (d, n)), kind in product(home.items(), (F, B)):
+                    source = self._source(stage, kind, end)
+                    if source is None or home[source[0]][0] != place:
+                        continue
+                    m = self.problem.microbatches[stage]
+                    times = devices[d].earliest[end, 3 * n + kind, :m]
+                    later = ends[3 * home[source[0]][1] + kind, :m] + source[1]
+                    if (later > times).any():
+                        np.maximum(times, later, out=times)
+                        if d != place:
+                            new.add(d)
         self._not_refuted(length)
 
     def _not_refuted(self, length: int) -> None:
         self.possible = min(length, self.possible)
         self.share.less()
 
-    def _delay(self, kind: int, one: int, other: int, end: int) -> int:
-        """The delay between the ops of a kind of two stages, seen from one end."""
-        before, after = (other, one) if end else (one, other)
-        lags = lags_before(self.problem, (one, other), after, "FB"[kind])
-        return next(lag.delay for lag in lags if lag.stage == before and lag.phase == "FB"[kind])
+    def _source(self, stage: int, kind: int, end: int) -> tuple[int, int] | None:
+        """The stage whose ops of a kind those of this one follow, seen from one end; the delay."""
+        route, place = self.problem.route(stage).stages, self.problem.place_of[stage]
+        other = place + (1 if (kind == F) == end else -1)
+        if other not in range(len(route)):
+            return None
+        return route[other], link_delay(self.problem, route[min(place, other)], "FB"[kind])
 
 
 _OVER = object()
