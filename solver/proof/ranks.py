@@ -333,50 +333,49 @@ class Ranks:
         return None
 
     def _ask(self, length: int, runner: Runner) -> Iterator[None]:
-        """Go up and down the devices as long as something changes; a bound if none is that short."""
+        """Go up and down the devices while something changes; a bound if none is that short."""
         (least,) = least_times_of_each_class(self.problem)
         devices = [Device(self.problem, least, device, length) for device in self.problem.busy]
         places = range(len(devices))
-        home = {
-            stage: (d, n) for d, own in enumerate(devices) for n, stage in enumerate(own.stages)
-        }
-        new = set(places)
-        for place in chain([self.first], cycle([*places, *places[-2:0:-1]])):
-            if not new:
-                break
-            if place not in new:
-                continue
-            new.remove(place)
-            exact = False
-            for width, end in product(WIDTHS, (0, 1)):
-                if exact and not end:
+        home = {stage: (d, n) for d, own in enumerate(devices) for n, stage in enumerate(own.stages)}
+        new, merged = set[int](), set(places)
+        for width in WIDTHS:
+            new |= merged
+            for place in chain([self.first], cycle([*places, *places[-2:0:-1]])):
+                if not new:
                     break
-                yield
-                value = self.incumbent.value
-                if value is None or not self.incumbent.bound.value <= length < value:
-                    return
-                found = devices[place].follow(end, width, self.room, runner)
-                if found is None:
-                    self.cut, self.first = True, (place + 1) % len(places)
-                    self._not_refuted(length)
-                    return
-                if not devices[place].modes:
-                    self.incumbent.raise_bound(Bound(length + 1, SOURCE))
-                    self.share.refuted()
-                    self.first = place
-                    return
-                ends, exact = found
-                for (stage, (d, n)), kind in product(home.items(), (F, B)):
-                    source = self._source(stage, kind, end)
-                    if source is None or home[source[0]][0] != place:
-                        continue
-                    m = self.problem.microbatches[stage]
-                    times = devices[d].earliest[end, 3 * n + kind, :m]
-                    later = ends[3 * home[source[0]][1] + kind, :m] + source[1]
-                    if (later > times).any():
-                        np.maximum(times, later, out=times)
-                        if d != place:
-                            new.add(d)
+                if place not in new:
+                    continue
+                new.remove(place)
+                merged.discard(place)
+                for end in (0, 1):
+                    yield
+                    value = self.incumbent.value
+                    if value is None or not self.incumbent.bound.value <= length < value:
+                        return
+                    found = devices[place].follow(end, width, self.room, runner)
+                    if found is None:
+                        self.cut, self.first = True, (place + 1) % len(places)
+                        self._not_refuted(length)
+                        return
+                    if not devices[place].modes:
+                        self.incumbent.raise_bound(Bound(length + 1, SOURCE))
+                        self.share.refuted()
+                        self.first = place
+                        return
+                    ends, exact = found
+                    merged |= set() if exact else {place}
+                    for (stage, (d, n)), kind in product(home.items(), (F, B)):
+                        source = self._source(stage, kind, end)
+                        if source is None or home[source[0]][0] != place:
+                            continue
+                        m = self.problem.microbatches[stage]
+                        times = devices[d].earliest[end, 3 * n + kind, :m]
+                        later = ends[3 * home[source[0]][1] + kind, :m] + source[1]
+                        if (later > times).any():
+                            np.maximum(times, later, out=times)
+                            if d != place:
+                                new.add(d)
         self._not_refuted(length)
 
     def _not_refuted(self, length: int) -> None:
