@@ -236,11 +236,11 @@ def begin(parts: Parts, limits: Limits, state: Ints, part: int, start: int, tota
 
 
 @compiled
-def followers(parts: Parts, limits: Limits, states: Ints, room: int) -> Ints:
-    """Return what states become when one part more starts; none if these are more than room."""
+def followers(parts: Parts, limits: Limits, states: Ints, most: int) -> Ints:
+    """Return what states become when one part more starts; none if these are more than most."""
     n = len(parts.time)
     now = n + RESOURCES + len(limits.through) + len(limits.lag)
-    found = np.empty((room, states.shape[1]), np.int64)
+    found = np.empty((most, states.shape[1]), np.int64)
     total = np.zeros(len(limits.earliest), np.int64)
     count = 0
     for number in range(len(states)):
@@ -255,9 +255,9 @@ def followers(parts: Parts, limits: Limits, states: Ints, room: int) -> Ints:
                 held += (state[part] - state[then]) * parts.after[part]
         for part in range(n):
             row = parts.row[part]
-            if parts.before[part] == NONE:
-                if total[row + parts.ends[part]] == limits.microbatches[parts.stage[part]]:
-                    continue
+            there = limits.microbatches[parts.stage[part]]
+            if parts.before[part] == NONE and total[row + parts.ends[part]] == there:
+                continue
             rank = total[row]
             start = start_of(parts, limits, state, part, rank, held)
             if start == NEVER:
@@ -271,7 +271,7 @@ def followers(parts: Parts, limits: Limits, states: Ints, room: int) -> Ints:
                 continue
             if busy > until_of(limits, cell + parts.cell[part]):
                 continue
-            if count == room:
+            if count == most:
                 return found[:0]
             found[count] = state
             total[row] += 1
@@ -296,19 +296,19 @@ def keys(states: Ints, width: int) -> Ints:
 @compiled
 def alike(one: Ints, other: Ints, width: int) -> bool:
     """Whether two states agree in their first columns."""
-    for column in range(width):
-        if one[column] != other[column]:
-            return False
-    return True
+    column = 0
+    while column < width and one[column] == other[column]:
+        column += 1
+    return column == width
 
 
 @compiled
 def no_later(one: Ints, other: Ints, width: int) -> bool:
     """Whether none of the times beyond these columns is later in the first state."""
-    for column in range(width, len(one)):
-        if one[column] > other[column]:
-            return False
-    return True
+    column = width
+    while column < len(one) and one[column] <= other[column]:
+        column += 1
+    return column == len(one)
 
 
 @compiled

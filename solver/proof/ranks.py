@@ -42,7 +42,7 @@ from pipesat.solver.model.pairing import useful_variants
 SOURCE = "states of all devices, by rank"
 _MOST = 64  # microbatches of a route
 WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at first
-_ROOM, _MOST_ROOM = 8_000_000, 32_000_000  # states through which a device is followed
+_STATES, _MOST_STATES = 8_000_000, 32_000_000  # states through which a device is followed
 _MORE = 4  # times as many where that was not enough
 _SECONDS = 1.3e-6  # of a state, as processor time on one core of 2026
 _LARGEST = 1 << 50  # amount of memory
@@ -51,7 +51,7 @@ _BASE, _PRIME = 1_000_003, (1 << 40) - 87  # what counts are multiplied by in th
 F, B, W = range(3)
 
 
-class _Part(NamedTuple):
+class _Step(NamedTuple):
     """A part of a variant; ``held`` while it runs, ``then`` until the next one."""
 
     kind: int
@@ -61,7 +61,7 @@ class _Part(NamedTuple):
     then: int
 
 
-_Rows: TypeAlias = Sequence[Sequence[_Part]]
+_Variants: TypeAlias = Sequence[Sequence[_Step]]
 
 
 def ranks_apply(problem: Problem, objective: Objective = "makespan") -> bool:
@@ -73,23 +73,23 @@ def ranks_apply(problem: Problem, objective: Objective = "makespan") -> bool:
     return all(part.time and part.held <= _LARGEST for row in rows for part in row)
 
 
-def _rows(problem: Problem, stage: int) -> list[tuple[int, Sequence[_Part]]]:
+def _rows(problem: Problem, stage: int) -> list[tuple[int, Sequence[_Step]]]:
     """Mode and parts of each variant of a stage."""
     channels = problem.devices[problem.stages[stage].device].copy_channels
     return [(x.mode, _parts(x, channels)) for x in useful_variants(problem, stage)]
 
 
-def _parts(x: Variant, channels: int) -> list[_Part]:
+def _parts(x: Variant, channels: int) -> list[_Step]:
     """What a microbatch runs in a variant, one after the other."""
-    backward = _Part(B, 0, x.backward, x.most, x.after)
-    found = [_Part(F, 0, x.forward, x.held, x.held), backward]
+    backward = _Step(B, 0, x.backward, x.most, x.after)
+    found = [_Step(F, 0, x.forward, x.held, x.held), backward]
     if x.offloads:
-        back = _Part(COPY, channels, x.back, x.held, x.held)
-        found[1:1] = [_Part(COPY, 1, x.out, x.held, x.rest), back]
-    return found + ([_Part(W, 0, x.weight, x.after, 0)] if x.split else [])
+        back = _Step(COPY, channels, x.back, x.held, x.held)
+        found[1:1] = [_Step(COPY, 1, x.out, x.held, x.rest), back]
+    return found + ([_Step(W, 0, x.weight, x.after, 0)] if x.split else [])
 
 
-def _backwards(variants: _Rows) -> _Rows:
+def _backwards(variants: _Variants) -> _Variants:
     """The variants as they look from the end: what is held between two parts stays that."""
     found = []
     for row in variants:
@@ -117,7 +117,7 @@ class _Mode:
     """
 
     def __init__(
-        self, rows: Sequence[_Rows], counts: Ints, slack: int, queues: list[_Queue], length: int
+        self, rows: Sequence[_Variants], counts: Ints, slack: int, queues: list[_Queue], length: int
     ) -> None:
         self.rows, self.counts, self.slack, self.length = rows, counts, slack, length
         most = [
@@ -129,14 +129,16 @@ class _Mode:
             if x.variant is None:
                 self.queues.append(x)
                 self.room.append(max(most[min(x.stage, x.then)]))
-            elif x.variant < len(rows[x.stage]) > (x.stage in inner):
+            elif x.variant < len(rows[x.stage]) and (
+                len(rows[x.stage]) > 1 or x.stage not in inner
+            ):
                 self.queues.append(x)
                 self.room.append(most[x.stage][x.variant])
         none = np.zeros(0, np.int64)
         self.until = [(none, none), (none, none)]
 
     def follow(
-        self, end: int, limits: tuple[Ints, Ints], width: int, room: int, runner: Runner
+        self, end: int, limits: tuple[Ints, Ints], width: int, most: int, runner: Runner
     ) -> tuple[Ints, bool] | None:
         """Return the least ends by row and rank, from one end, and whether no states were merged.
 
@@ -150,8 +152,8 @@ class _Mode:
         while len(states):
             made = followers(parts, fixed, states, len(states) * len(parts.time))
             runner.clock.count(len(made) * _SECONDS)
-            room -= len(made)
-            if room < 0 or runner.clock.over:
+            most -= len(made)
+            if most < 0 or runner.clock.over:
                 return None
             times = made[:, counts:]
             order = np.lexsort((times.sum(1), times[:, 0], keys(made, counts)))
@@ -160,15 +162,14 @@ class _Mode:
             states = made[kept]
             found.append(_least(*noted(parts, fixed, states, ends)))
         cells, free = _least(*np.concatenate(found, axis=1))
-        last = fixed.origin + sum(self.counts * fixed.through)
-        if last not in cells:  # nothing comes through
+        if fixed.origin + self.counts @ fixed.through not in cells:  # nothing comes through
             ends[:] = NEVER
         self.until[1 - end] = _both(self.until[1 - end], (cells, self.length - free))
         return ends, exact
 
     def _parts(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Limits]:
         """The parts of all variants, from one end, as arrays, and what bounds their states."""
-        flat, stages, numbers = list[_Part](), list[int](), list[list[dict[int, int]]]()
+        flat, stages, numbers = list[_Step](), list[int](), list[list[dict[int, int]]]()
         before, then = list[int](), list[int]()
         for stage, own in enumerate(self.rows):
             numbers.append([])
@@ -207,23 +208,44 @@ class _Mode:
                         table[of[kind], int(table[of[kind], 0] != NONE)] = number
             waiting.append(3 * stage + kind)
         kind, resource, time, held, after = (ints(x) for x in zip(*flat, strict=True))
-        rows = np.where(kind == COPY, COPY, 3 * ints(stages) + kind)
-        sign = -1 if end else 1
         parts = Parts(
-            time, held, after, resource, rows, ints(before), ints(then), ints(stages), ends,
-            opens, waits, sign * cell, left,
-        )  # fmt: skip
+            time=time,
+            during=held,
+            after=after,
+            resource=resource,
+            row=np.where(kind == COPY, COPY, 3 * ints(stages) + kind),
+            before=ints(before),
+            then=ints(then),
+            stage=ints(stages),
+            ends=ends,
+            opens=opens,
+            waits=waits,
+            cell=-cell if end else cell,
+            left=left,
+        )
         columns = size + 2 * RESOURCES + 1 + len(self.rows) + len(self.queues)
-        column = columns + np.cumsum([0, *self.room])[:-1]
+        known, until = self.until[end]
         fixed = Limits(
-            self.slack, self.counts, ints([x.lag for x in self.queues]), column, ints(self.room), ints(waiting),
-            int(sum(self.counts * through)) if end else 0, sign * through,
-            int(sum(self.counts * saves)), saves, *limits, *self.until[end], self.length,
-        )  # fmt: skip
+            slack=self.slack,
+            microbatches=self.counts,
+            lag=ints(x.lag for x in self.queues),
+            column=columns + np.cumsum(self.room) - self.room,
+            room=ints(self.room),
+            waiting=ints(waiting),
+            origin=int(self.counts @ through) if end else 0,
+            through=-through if end else through,
+            left=int(self.counts @ saves),
+            saves=saves,
+            earliest=limits[0],
+            latest=limits[1],
+            cells=known,
+            until=until,
+            end=self.length,
+        )
         return parts, fixed
 
 
-def _most(row: Sequence[_Part], m: int, slack: int) -> int:
+def _most(row: Sequence[_Step], m: int, slack: int) -> int:
     """How many microbatches of a variant may be in flight: each holds at least what stays."""
     one = min(part.then for part in row if part.kind in (F, COPY))
     return min(m, slack // one) if one else m
@@ -244,7 +266,7 @@ def _both(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> tuple[Ints, Ints]
     return cells, np.minimum(one[1][here], other[1][there])
 
 
-class Device:
+class DeviceStates:
     """A device in schedules of at most ``length``.
 
     By direction, 0 from the beginning and 1 from the end, whose times are measured backwards:
@@ -267,9 +289,9 @@ class Device:
                 (lag,) = lags_before(least, self.stages, stage, phase)
                 if lag.phase == phase and lag.stage is not None:
                     queues.append(_Queue(self.stages.index(lag.stage), kind, n, kind, lag.delay))
-        choices = list[list[list[Sequence[_Part]]]]()
+        choices = list[list[list[Sequence[_Step]]]]()
         for stage in self.stages:
-            rows = defaultdict[int, list[Sequence[_Part]]](list)
+            rows = defaultdict[int, list[Sequence[_Step]]](list)
             for mode, row in _rows(problem, stage):
                 rows[mode if problem.mode_choice == "stage" else 0].append(row)
             choices.append([*rows.values()])
@@ -277,7 +299,7 @@ class Device:
         slack = UNLIMITED if known is None else known
         self.modes = [_Mode(own, self.counts, slack, queues, length) for own in product(*choices)]
 
-    def follow(self, end: int, width: int, room: int, runner: Runner) -> tuple[Ints, bool] | None:
+    def follow(self, end: int, width: int, most: int, runner: Runner) -> tuple[Ints, bool] | None:
         """Return the least ends by row and rank, from one end, and whether no states were merged.
 
         ``None``: not known. Modes in which nothing is that short are left out from now on.
@@ -287,7 +309,7 @@ class Device:
             m = self.counts[row // 3]
             latest[row, :m] = self.length - self.earliest[1 - end, row, :m][::-1]
         limits = self.earliest[end], latest
-        found = [(mode, mode.follow(end, limits, width, room, runner)) for mode in self.modes]
+        found = [(mode, mode.follow(end, limits, width, most, runner)) for mode in self.modes]
         known = [(mode, one) for mode, one in found if one is not None]
         if len(known) < len(found):
             return None
@@ -298,7 +320,7 @@ class Device:
         )
 
 
-class Ranks:
+class KnownRanks:
     """Asks whether there is a schedule of at most some length, a share of the gap at a time."""
 
     def __init__(self, problem: Problem, incumbent: Incumbent) -> None:
@@ -306,7 +328,7 @@ class Ranks:
         self.tried, self.finished = 0, False
         self.share = Share(1 / 16, more_by=2.0)
         self.possible = NEVER  # the least length that was not refuted
-        self.room, self.cut = _ROOM, False
+        self.most, self.cut = _STATES, False
         self.first = 0  # place of the device that is followed first
         self._asking: Iterator[None] = iter(())
 
@@ -327,17 +349,20 @@ class Ranks:
         high = min(self.possible, value)
         if high - bound > (_CLOSE * value if high < value else 0):
             return max(bound, self.share.target(bound, high))
-        if self.cut and self.room < _MOST_ROOM:
-            self.room, self.cut, self.possible = _MORE * self.room, False, NEVER
+        if self.cut and self.most < _MOST_STATES:
+            self.most, self.cut, self.possible = _MORE * self.most, False, NEVER
             return self._length()
         return None
 
     def _ask(self, length: int, runner: Runner) -> Iterator[None]:
         """Go up and down the devices while something changes; a bound if none is that short."""
         (least,) = least_times_of_each_class(self.problem)
-        devices = [Device(self.problem, least, device, length) for device in self.problem.busy]
+        devices = [
+            DeviceStates(self.problem, least, device, length) for device in self.problem.busy
+        ]
         places = range(len(devices))
-        home = {stage: (d, n) for d, own in enumerate(devices) for n, stage in enumerate(own.stages)}
+        own = (device.stages for device in devices)
+        home = {stage: (d, n) for d, row in enumerate(own) for n, stage in enumerate(row)}
         new, merged = set[int](), set(places)
         for width in WIDTHS:
             new |= merged
@@ -353,7 +378,7 @@ class Ranks:
                     value = self.incumbent.value
                     if value is None or not self.incumbent.bound.value <= length < value:
                         return
-                    found = devices[place].follow(end, width, self.room, runner)
+                    found = devices[place].follow(end, width, self.most, runner)
                     if found is None:
                         self.cut, self.first = True, (place + 1) % len(places)
                         self._not_refuted(length)

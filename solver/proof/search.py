@@ -12,7 +12,7 @@ from pipesat.solver.model.times import LARGEST, latest_end, unit_for
 from pipesat.solver.options import ALL_PARTS, SearchParts
 from pipesat.solver.proof.device_alone import DevicesAlone
 from pipesat.solver.proof.passing_modes import PassingModes
-from pipesat.solver.proof.ranks import Ranks, ranks_apply
+from pipesat.solver.proof.ranks import KnownRanks, ranks_apply
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs import ShortRuns, is_long
 from pipesat.solver.proof.stretch_search import Stretches
@@ -20,7 +20,7 @@ from pipesat.solver.proof.stretch_search import Stretches
 _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
 
 _QUESTIONS, _NODES = "questions to a device", "nodes of microbatches that pass"
-_Other: TypeAlias = ShortRuns | Stretches | DevicesAlone | PassingModes | Ranks
+_Other: TypeAlias = ShortRuns | Stretches | DevicesAlone | PassingModes | KnownRanks
 
 
 class ProofSearch:
@@ -48,7 +48,7 @@ class ProofSearch:
         self.spent = defaultdict[str, float](float)  # of each; relaxations: ""
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
         if parts.relaxations and ranks_apply(problem, incumbent.objective):
-            self.others["questions to a chain of devices"] = Ranks(problem, incumbent)
+            self.others["questions to a chain of devices"] = KnownRanks(problem, incumbent)
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes
             latest = latest_end(problem, incumbent.objective, incumbent.value or 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.proof import ranks
-from pipesat.solver.proof.ranks import Device, Ranks, ranks_apply
+from pipesat.solver.proof.ranks import DeviceStates, KnownRanks, ranks_apply
 from tests.oracle.claims import least
 from tests.oracle.generator import MODES, drawn
 from tests.oracle.reading import Document
@@ -24,7 +25,7 @@ from tests.support.optimum import least_end
 CLOCK = Clock(math.inf, deterministic=True)
 
 
-def chain(seed: object, **flags: object) -> Document:
+def problem_of(seed: object, **flags: Any) -> Document:
     return drawn(
         f"ranks {seed}",
         **{
@@ -50,19 +51,23 @@ def proven(problem: Problem) -> int | None:
     incumbent = incumbent_of(problem)
     if incumbent is None or incumbent.schedule is None:
         return None
-    proofs = Ranks(problem, incumbent)
+    proofs = KnownRanks(problem, incumbent)
     while not proofs.finished:
         proofs.step(Runner(CLOCK))
     return incumbent.bound.value
 
 
+SEVERAL: dict[str, Any] = {"shapes": ("loop", "V", "bidirectional"), "modes": ("", *MODES)}
+
+
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("widths", [ranks.WIDTHS, (1,)])
+@pytest.mark.parametrize("flags", [{}, SEVERAL])
 def test_no_schedule_is_shorter(
-    seed: int, widths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    seed: int, widths: tuple[int, ...], flags: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranks, "WIDTHS", widths)
-    document = chain(seed)
+    document = problem_of(seed, **flags)
     problem = parse_problem(document)
     if ranks_apply(problem) and (bound := proven(problem)) is not None:
         value, _ = least(document, "makespan", None)
@@ -70,27 +75,27 @@ def test_no_schedule_is_shorter(
         assert bound <= value
 
 
-def least_alone(problem: Problem, place: int, most: int) -> int | None:
+def least_alone(problem: Problem, device: int, most: int) -> int | None:
     """The least length in which a device has a schedule, ``most`` at most."""
     (short,) = least_times_of_each_class(problem)
     low, high = 0, most + 1
     while low < high:
         length = (low + high) // 2
-        device = Device(problem, short, problem.routes[0].stages[place], length)
-        for end in (0, 1) if device.modes else ():
-            device.follow(end, 1 << 30, 1 << 30, Runner(CLOCK))
-        low, high = (low, length) if device.modes else (length + 1, high)
+        states = DeviceStates(problem, short, device, length)
+        for end in (0, 1) if states.modes else ():
+            states.follow(end, 1 << 30, 1 << 30, Runner(CLOCK))
+        low, high = (low, length) if states.modes else (length + 1, high)
     return low if low <= most else None
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_device_alone_is_followed_through_all_its_ways(seed: int) -> None:
+@pytest.mark.parametrize("flags", [{}, SEVERAL])
+def test_a_device_alone_is_followed_through_all_its_ways(seed: int, flags: dict[str, Any]) -> None:
     """As long as a model of it says, which has the same head, ways out and back, and tail."""
-    problem = parse_problem(chain(seed))
+    problem = parse_problem(problem_of(seed, **flags))
     incumbent = incumbent_of(problem) if ranks_apply(problem) else None
     if incumbent is None or incumbent.value is None:
         return
-    for place, stage in enumerate(problem.routes[0].stages):
-        device = problem.stages[stage].device
+    for device in problem.busy:
         expected = least_end(problem, device, incumbent.value, absolute=True)
-        assert least_alone(problem, place, incumbent.value) == expected
+        assert least_alone(problem, device, incumbent.value) == expected
