@@ -329,7 +329,7 @@ class KnownRanks:
         self.share = Share(1 / 16, more_by=2.0)
         self.possible = NEVER  # the least length that was not refuted
         self.most, self.cut = _STATES, False
-        self.first = 0  # place of the device that is followed first
+        self.first = len(problem.busy) - 1  # place of the device that is followed first
         self._asking: Iterator[None] = iter(())
 
     def step(self, runner: Runner) -> None:
@@ -366,7 +366,7 @@ class KnownRanks:
         new, merged = set[int](), set(places)
         for width in WIDTHS:
             new |= merged
-            for place in chain([self.first], cycle([*places, *places[-2:0:-1]])):
+            for place in chain([self.first], cycle([*places[::-1], *places[1:-1]])):
                 if not new:
                     break
                 if place not in new:
@@ -380,7 +380,7 @@ class KnownRanks:
                         return
                     found = devices[place].follow(end, width, self.most, runner)
                     if found is None:
-                        self.cut, self.first = True, (place + 1) % len(places)
+                        self.cut, self.first = True, (place - 1) % len(places)
                         self._not_refuted(length)
                         return
                     if not devices[place].modes:
