@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain, count, cycle, product
-from typing import NamedTuple, TypeAlias
+from math import prod
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from pipesat.kernels.device_states import (
     keys,
     noted,
 )
+from pipesat.problem.ops import Phase
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import link_delay
 from pipesat.problem.variants import Variant
@@ -40,7 +42,7 @@ from pipesat.solver.model.left_out import lags_before, tail_after
 from pipesat.solver.model.pairing import useful_variants
 
 SOURCE = "states of all devices, by rank"
-_MOST = 64  # microbatches of a route
+_MOST, _MOST_MODES = 64, 32  # microbatches of a route; ways to choose modes that are told apart
 WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at first
 _STATES, _MOST_STATES = 8_000_000, 32_000_000  # states through which a device is followed
 _MORE = 4  # times as many where that was not enough
@@ -49,6 +51,7 @@ _LARGEST = 1 << 50  # amount of memory
 _CLOSE = 1 / 5000  # of the value: no nearer to a length that is not refuted
 _BASE, _PRIME = 1_000_003, (1 << 40) - 87  # what counts are multiplied by in the number of a cell
 F, B, W = range(3)
+_PHASES: Final[tuple[tuple[int, Phase], ...]] = (F, "F"), (B, "B")
 
 
 class _Step(NamedTuple):
@@ -169,51 +172,51 @@ class _Mode:
 
     def _parts(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Limits]:
         """The parts of all variants, from one end, as arrays, and what bounds their states."""
-        flat, stages, numbers = list[_Step](), list[int](), list[list[dict[int, int]]]()
+        flat, stages, numbered = list[_Step](), list[int](), list[list[dict[int, int]]]()
         before, then = list[int](), list[int]()
         for stage, own in enumerate(self.rows):
-            numbers.append([])
+            numbered.append([])
             for row in _backwards(own) if end else own:
                 first = len(flat)
                 flat += row
                 stages += [stage] * len(row)
                 before += [NONE, *range(first, len(flat) - 1)]
                 then += [*range(first + 1, len(flat)), NONE]
-                numbers[-1].append({part.kind: first + n for n, part in enumerate(row)})
+                numbered[-1].append({part.kind: first + n for n, part in enumerate(row)})
         size = len(flat)
         ends, cell, left = np.zeros((3, size), np.int64)
         through, saves = np.zeros((2, len(self.rows)), np.int64)
         weights = (pow(_BASE, n, _PRIME) for n in count(1))
-        for stage, own in enumerate(numbers):
+        for stage, numbers in enumerate(numbered):
             forwards, pending = next(weights), next(weights)
-            work = [sum(flat[n].time for kind, n in of.items() if kind != COPY) for of in own]
+            work = [sum(flat[n].time for what, n in of.items() if what != COPY) for of in numbers]
             through[stage], saves[stage] = forwards, min(work)
-            for of, time in zip(own, work, strict=True):
+            for of, whole in zip(numbers, work, strict=True):
                 trip = next(weights)
                 cell[of[F]] = forwards + trip
                 cell[of[B]] = (pending if W in of else 0) - trip
                 ends[of[B]] = W not in of
                 if W in of:
                     cell[of[W]] = -pending
-                for kind, n in of.items():
-                    left[n] = 0 if kind == COPY else -flat[n].time
-                left[min(of.values())] += time - min(work)
+                for what, n in of.items():
+                    left[n] = 0 if what == COPY else -flat[n].time
+                left[min(of.values())] += whole - min(work)
         opens, waits = np.full((2, size, 2), NONE)
         waiting = list[int]()
         for number, x in enumerate(self.queues):
             two = [(x.stage, x.kind), (x.then, x.later)]
             for (stage, kind), table in zip(two[::-1] if end else two, (opens, waits), strict=True):
-                for variant, of in enumerate(numbers[stage]):
+                for variant, of in enumerate(numbered[stage]):
                     if x.variant in (None, variant):
                         table[of[kind], int(table[of[kind], 0] != NONE)] = number
             waiting.append(3 * stage + kind)
-        kind, resource, time, held, after = (ints(x) for x in zip(*flat, strict=True))
+        kinds, resource, time, held, after = (ints(x) for x in zip(*flat, strict=True))
         parts = Parts(
             time=time,
             during=held,
             after=after,
             resource=resource,
-            row=np.where(kind == COPY, COPY, 3 * ints(stages) + kind),
+            row=np.where(kinds == COPY, COPY, 3 * ints(stages) + kinds),
             before=ints(before),
             then=ints(then),
             stage=ints(stages),
@@ -224,13 +227,13 @@ class _Mode:
             left=left,
         )
         columns = size + 2 * RESOURCES + 1 + len(self.rows) + len(self.queues)
-        known, until = self.until[end]
+        room, (known, until) = ints(self.room), self.until[end]
         fixed = Limits(
             slack=self.slack,
             microbatches=self.counts,
             lag=ints(x.lag for x in self.queues),
-            column=columns + np.cumsum(self.room) - self.room,
-            room=ints(self.room),
+            column=columns + np.cumsum(room) - room,
+            room=room,
             waiting=ints(waiting),
             origin=int(self.counts @ through) if end else 0,
             through=-through if end else through,
@@ -285,16 +288,18 @@ class DeviceStates:
             self.earliest[1, 3 * n : 3 * n + 2] = tail_after(least, (stage,), stage)
             own = range(len(useful_variants(problem, stage)))
             queues += [_Queue(n, F, n, B, trip.delay, variant) for variant in own]
-            for kind, phase in ((F, "F"), (B, "B")):
+            for kind, phase in _PHASES:
                 (lag,) = lags_before(least, self.stages, stage, phase)
                 if lag.phase == phase and lag.stage is not None:
                     queues.append(_Queue(self.stages.index(lag.stage), kind, n, kind, lag.delay))
-        choices = list[list[list[Sequence[_Step]]]]()
+        choices = list[list[_Variants]]()
         for stage in self.stages:
-            rows = defaultdict[int, list[Sequence[_Step]]](list)
+            by_mode = defaultdict[int, list[Sequence[_Step]]](list)
             for mode, row in _rows(problem, stage):
-                rows[mode if problem.mode_choice == "stage" else 0].append(row)
-            choices.append([*rows.values()])
+                by_mode[mode if problem.mode_choice == "stage" else 0].append(row)
+            choices.append([*by_mode.values()])
+        if prod(len(rows) for rows in choices) > _MOST_MODES:
+            choices = [[[*chain.from_iterable(rows)]] for rows in choices]
         known = problem.devices[device].slack
         slack = UNLIMITED if known is None else known
         self.modes = [_Mode(own, self.counts, slack, queues, length) for own in product(*choices)]
@@ -390,8 +395,8 @@ class KnownRanks:
                         return
                     ends, exact = found
                     merged |= set() if exact else {place}
-                    for (stage, (d, n)), kind in product(home.items(), (F, B)):
-                        source = self._source(stage, kind, end)
+                    for (stage, (d, n)), (kind, phase) in product(home.items(), _PHASES):
+                        source = self._source(stage, kind, phase, end)
                         if source is None or home[source[0]][0] != place:
                             continue
                         m = self.problem.microbatches[stage]
@@ -407,13 +412,13 @@ class KnownRanks:
         self.possible = min(length, self.possible)
         self.share.less()
 
-    def _source(self, stage: int, kind: int, end: int) -> tuple[int, int] | None:
+    def _source(self, stage: int, kind: int, phase: Phase, end: int) -> tuple[int, int] | None:
         """The stage whose ops of a kind those of this one follow, seen from one end; the delay."""
         route, place = self.problem.route(stage).stages, self.problem.place_of[stage]
         other = place + (1 if (kind == F) == end else -1)
         if other not in range(len(route)):
             return None
-        return route[other], link_delay(self.problem, route[min(place, other)], "FB"[kind])
+        return route[other], link_delay(self.problem, route[min(place, other)], phase)
 
 
 _OVER = object()

@@ -26,13 +26,11 @@ CLOCK = Clock(math.inf, deterministic=True)
 
 
 def problem_of(seed: object, **flags: Any) -> Document:
-    return drawn(
-        f"ranks {seed}",
-        **{
-            "shapes": ("chain",), "modes": MODES, "microbatches": (2, 5), "devices": (2, 3),
-            "ops": 20, "longest": 5, "memory": ("enough", "tight"), "held": 0.3,
-        } | flags,
-    )  # fmt: skip
+    usual: dict[str, Any] = {
+        "shapes": ("chain",), "modes": MODES, "microbatches": (2, 5), "devices": (2, 3),
+        "ops": 20, "longest": 5, "memory": ("enough", "tight"), "held": 0.3,
+    }  # fmt: skip
+    return drawn(f"ranks {seed}", **usual | flags)
 
 
 def incumbent_of(problem: Problem) -> Incumbent | None:
