@@ -9,7 +9,8 @@ no schedule left, there is none (docs/proofs/search.md, "Ranks").
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from copy import copy
 from itertools import chain, count, cycle, product
 from math import prod
 from typing import Final, NamedTuple, TypeAlias
@@ -47,6 +48,8 @@ WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at fir
 _STATES, _MOST_STATES = 8_000_000, 32_000_000  # states through which a device is followed
 _MORE = 4  # times as many where that was not enough
 _SECONDS = 1.3e-6  # of a state, as processor time on one core of 2026
+_HALVES, _LEAST_HALVES = 8, 1.0  # time for halves of windows, per that before; seconds
+_WIDEST = 6  # windows that are halved, in ops
 _LARGEST = 1 << 50  # amount of memory
 _CLOSE = 1 / 5000  # of the value: no nearer to a length that is not refuted
 _BASE, _PRIME = 1_000_003, (1 << 40) - 87  # what counts are multiplied by in the number of a cell
@@ -292,11 +295,16 @@ class DeviceStates:
                 (lag,) = lags_before(least, self.stages, stage, phase)
                 if lag.phase == phase and lag.stage is not None:
                     queues.append(_Queue(self.stages.index(lag.stage), kind, n, kind, lag.delay))
+        self.longest = [0] * (3 * len(self.stages))
         choices = list[list[_Variants]]()
-        for stage in self.stages:
+        for n, stage in enumerate(self.stages):
             by_mode = defaultdict[int, list[Sequence[_Step]]](list)
             for mode, row in _rows(problem, stage):
                 by_mode[mode if problem.mode_choice == "stage" else 0].append(row)
+                for part in row:
+                    if part.kind in (F, B):
+                        here = 3 * n + part.kind
+                        self.longest[here] = max(part.time, self.longest[here])
             choices.append([*by_mode.values()])
         if prod(len(rows) for rows in choices) > _MOST_MODES:
             choices = [[[*chain.from_iterable(rows)]] for rows in choices]
@@ -324,6 +332,34 @@ class DeviceStates:
             exact for _, exact in ends
         )
 
+    def copy(self) -> DeviceStates:
+        """A device of which as much is known."""
+        found = copy(self)
+        found.earliest, found.modes = self.earliest.copy(), [copy(mode) for mode in self.modes]
+        for mode in found.modes:
+            mode.until = [*mode.until]
+        return found
+
+    def windows(self, place: int) -> Iterator[tuple[int, int, int, int]]:
+        """How long the windows are in which the k-th F's and backwards start; row and k."""
+        for row, rank in product(range(len(self.longest)), range(max(self.counts))):
+            if self.longest[row] and rank < self.counts[row // 3]:
+                low, high = self._window(row, rank)
+                if self.longest[row] // 32 < high - low < _WIDEST * self.longest[row]:
+                    yield high - low, place, row, rank
+
+    def halve(self, upper: DeviceStates, lower: DeviceStates, row: int, rank: int) -> None:
+        """Let the k-th one of a row start in the upper or the lower half of its window."""
+        middle = sum(self._window(row, rank)) // 2
+        upper.earliest[0, row, rank] = middle + 1
+        end, back = self.length - middle - self.longest[row], self.counts[row // 3] - 1 - rank
+        lower.earliest[1, row, back] = max(end, lower.earliest[1, row, back])
+
+    def _window(self, row: int, rank: int) -> tuple[int, int]:
+        back = self.counts[row // 3] - 1 - rank
+        last = self.length - self.earliest[1, row, back] - self.longest[row]
+        return int(self.earliest[0, row, rank]), int(last)
+
 
 class KnownRanks:
     """Asks whether there is a schedule of at most some length, a share of the gap at a time."""
@@ -335,6 +371,7 @@ class KnownRanks:
         self.possible = NEVER  # the least length that was not refuted
         self.most, self.cut = _STATES, False
         self.first = len(problem.busy) - 1  # place of the device that is followed first
+        self.spent = 0.0  # of a question
         self._asking: Iterator[None] = iter(())
 
     def step(self, runner: Runner) -> None:
@@ -360,39 +397,75 @@ class KnownRanks:
         return None
 
     def _ask(self, length: int, runner: Runner) -> Iterator[None]:
-        """Go up and down the devices while something changes; a bound if none is that short."""
+        """Follow all devices, then with halves of windows; a bound if there is no schedule."""
         (least,) = least_times_of_each_class(self.problem)
-        devices = [
-            DeviceStates(self.problem, least, device, length) for device in self.problem.busy
-        ]
-        places = range(len(devices))
-        own = (device.stages for device in devices)
-        home = {stage: (d, n) for d, row in enumerate(own) for n, stage in enumerate(row)}
-        new, merged = set[int](), set(places)
-        for width in WIDTHS:
+        devices = [DeviceStates(self.problem, least, one, length) for one in self.problem.busy]
+        self.spent = 0.0
+        none = yield from self._has_none(devices, range(len(devices)), self.first, WIDTHS, runner)
+        most, changed = max(_LEAST_HALVES, _HALVES * self.spent), True
+        while none is False and changed:
+            changed = False
+            for _, *window in sorted(w for n, one in enumerate(devices) for w in one.windows(n)):
+                if self.spent > most:
+                    break
+                place, row, rank = window
+                halves = [[x.copy() for x in devices] for _ in range(2)]
+                devices[place].halve(*(half[place] for half in halves), row, rank)
+                found = list[bool | None]()
+                for half in halves:
+                    one = yield from self._has_none(half, [place], place, WIDTHS[:2], runner)
+                    found.append(one)
+                none = None if None in found else all(found)
+                if none is not False:
+                    break
+                if any(found):
+                    devices, changed = halves[found.index(False)], True
+        if none:
+            self.incumbent.raise_bound(Bound(length + 1, SOURCE))
+            self.share.refuted()
+        elif self.incumbent.bound.value <= length:
+            self.possible = min(length, self.possible)
+            self.share.less()
+
+    def _has_none(
+        self,
+        devices: Sequence[DeviceStates],
+        changed: Iterable[int],
+        first: int,
+        widths: Sequence[int],
+        runner: Runner,
+    ) -> Generator[None, None, bool | None]:
+        """Go up and down the devices while something changes, and whether one has no schedule.
+
+        ``None``: not known, or no longer of interest.
+        """
+        places, followed = range(len(devices)), set[int]()
+        home = {stage: (d, n) for d, x in enumerate(devices) for n, stage in enumerate(x.stages)}
+        new, merged = set(changed), set[int]()
+        for width in widths:
             new |= merged
-            for place in chain([self.first], cycle([*places[::-1], *places[1:-1]])):
+            for place in chain([first], cycle([*places[::-1], *places[1:-1]])):
                 if not new:
                     break
                 if place not in new:
                     continue
                 new.remove(place)
                 merged.discard(place)
+                followed.add(place)
                 for end in (0, 1):
                     yield
-                    value = self.incumbent.value
+                    value, length = self.incumbent.value, devices[place].length
                     if value is None or not self.incumbent.bound.value <= length < value:
-                        return
+                        return None
+                    begin = runner.clock.elapsed
                     found = devices[place].follow(end, width, self.most, runner)
+                    self.spent += runner.clock.elapsed - begin
                     if found is None:
                         self.cut, self.first = True, (place - 1) % len(places)
-                        self._not_refuted(length)
-                        return
+                        return None
                     if not devices[place].modes:
-                        self.incumbent.raise_bound(Bound(length + 1, SOURCE))
-                        self.share.refuted()
-                        self.first = place
-                        return
+                        self.first = place if followed == {place} else self.first
+                        return True
                     ends, exact = found
                     merged |= set() if exact else {place}
                     for (stage, (d, n)), (kind, phase) in product(home.items(), _PHASES):
@@ -406,11 +479,7 @@ class KnownRanks:
                             np.maximum(times, later, out=times)
                             if d != place:
                                 new.add(d)
-        self._not_refuted(length)
-
-    def _not_refuted(self, length: int) -> None:
-        self.possible = min(length, self.possible)
-        self.share.less()
+        return False
 
     def _source(self, stage: int, kind: int, phase: Phase, end: int) -> tuple[int, int] | None:
         """The stage whose ops of a kind those of this one follow, seen from one end; the delay."""
