@@ -48,7 +48,8 @@ WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at fir
 _STATES, _MOST_STATES = 8_000_000, 32_000_000  # states through which a device is followed
 _MORE = 4  # times as many where that was not enough
 _SECONDS = 1.3e-6  # of a state, as processor time on one core of 2026
-_HALVES, _LEAST_HALVES = 8, 1.0  # time for halves of windows, per that before; seconds
+_FEW = 40  # states that take as long as what there is to do at each step besides
+_HALVES, _LEAST_HALVES = 16, 1.0  # time for halves of windows, per that before; seconds
 _WIDEST = 6  # windows that are halved, in ops
 _LARGEST = 1 << 50  # amount of memory
 _CLOSE = 1 / 5000  # of the value: no nearer to a length that is not refuted
@@ -157,7 +158,7 @@ class _Mode:
         found = [np.array([[fixed.origin], [0]])]
         while len(states):
             made = followers(parts, fixed, states, len(states) * len(parts.time))
-            runner.clock.count(len(made) * _SECONDS)
+            runner.clock.count((len(made) + _FEW) * _SECONDS)
             most -= len(made)
             if most < 0 or runner.clock.over:
                 return None
@@ -348,7 +349,7 @@ class DeviceStates:
                 if self.longest[row] // 32 < high - low < _WIDEST * self.longest[row]:
                     yield high - low, place, row, rank
 
-    def halve(self, upper: DeviceStates, lower: DeviceStates, row: int, rank: int) -> None:
+    def halve(self, row: int, rank: int, upper: DeviceStates, lower: DeviceStates) -> None:
         """Let the k-th one of a row start in the upper or the lower half of its window."""
         middle = sum(self._window(row, rank)) // 2
         upper.earliest[0, row, rank] = middle + 1
@@ -410,7 +411,7 @@ class KnownRanks:
                     break
                 place, row, rank = window
                 halves = [[x.copy() for x in devices] for _ in range(2)]
-                devices[place].halve(*(half[place] for half in halves), row, rank)
+                devices[place].halve(row, rank, halves[0][place], halves[1][place])
                 found = list[bool | None]()
                 for half in halves:
                     one = yield from self._has_none(half, [place], place, WIDTHS[:2], runner)
