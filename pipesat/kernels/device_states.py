@@ -67,7 +67,7 @@ class Limits(NamedTuple):
     ----------
     slack, microbatches
         Memory, and how many microbatches there are, by stage.
-    lag, column, room, waiting
+    lag, column, places, waiting
         By queue: how long after the end of what opened it, the first of its times, how many it may
         have, and the row of what waits.
     origin, through, left, saves
@@ -86,7 +86,7 @@ class Limits(NamedTuple):
     microbatches: Ints
     lag: Ints
     column: Ints
-    room: Ints
+    places: Ints
     waiting: Ints
     origin: int
     through: Ints
@@ -210,9 +210,9 @@ def begin(parts: Parts, limits: Limits, state: Ints, part: int, start: int, tota
         if queue != NONE:
             state[queues + queue] -= 1
             column = limits.column[queue]
-            for place in range(column, column + limits.room[queue] - 1):
+            for place in range(column, column + limits.places[queue] - 1):
                 state[place] = state[place + 1]
-            state[column + limits.room[queue] - 1] = 0
+            state[column + limits.places[queue] - 1] = 0
     for queue in parts.opens[part]:
         if queue != NONE:
             place = limits.column[queue] + state[queues + queue]

@@ -49,7 +49,7 @@ _STATES, _MOST_STATES = 8_000_000, 32_000_000  # states through which a device i
 _MORE = 4  # times as many where that was not enough
 _SECONDS = 1.3e-6  # of a state, as processor time on one core of 2026
 _FEW = 40  # states that take as long as what there is to do at each step besides
-_HALVES, _LEAST_HALVES = 16, 1.0  # time for halves of windows, per that before; seconds
+_HALVES, _LEAST_HALVES = 8, 0.5  # time for halves of windows, per that before; seconds
 _WIDEST = 6  # windows that are halved, in ops
 _LARGEST = 1 << 50  # amount of memory
 _CLOSE = 1 / 5000  # of the value: no nearer to a length that is not refuted
@@ -105,7 +105,7 @@ def _backwards(variants: _Variants) -> _Variants:
     return found
 
 
-class _Queue(NamedTuple):
+class _RankWait(NamedTuple):
     """What waits for the end of others, by rank: kinds of two stages; of one variant, if stated."""
 
     stage: int
@@ -124,23 +124,23 @@ class _Mode:
     """
 
     def __init__(
-        self, rows: Sequence[_Variants], counts: Ints, slack: int, queues: list[_Queue], length: int
+        self, rows: Sequence[_Variants], counts: Ints, slack: int, queues: list[_RankWait], length: int
     ) -> None:
         self.rows, self.counts, self.slack, self.length = rows, counts, slack, length
         most = [
             [_most(row, int(m), slack) for row in own] for own, m in zip(rows, counts, strict=True)
         ]
         inner = {min(x.stage, x.then) for x in queues if x.variant is None}
-        self.queues, self.room = list[_Queue](), list[int]()
+        self.queues, self.places = list[_RankWait](), list[int]()
         for x in queues:
             if x.variant is None:
                 self.queues.append(x)
-                self.room.append(max(most[min(x.stage, x.then)]))
+                self.places.append(max(most[min(x.stage, x.then)]))
             elif x.variant < len(rows[x.stage]) and (
                 len(rows[x.stage]) > 1 or x.stage not in inner
             ):
                 self.queues.append(x)
-                self.room.append(most[x.stage][x.variant])
+                self.places.append(most[x.stage][x.variant])
         none = np.zeros(0, np.int64)
         self.until = [(none, none), (none, none)]
 
@@ -154,7 +154,7 @@ class _Mode:
         parts, fixed = self._parts(end, limits)
         ends, exact = np.full(limits[0].shape, NEVER), True
         counts = len(parts.time) + RESOURCES + len(self.rows) + len(self.queues)
-        states = np.zeros((1, counts + RESOURCES + 1 + sum(self.room)), np.int64)
+        states = np.zeros((1, counts + RESOURCES + 1 + sum(self.places)), np.int64)
         found = [np.array([[fixed.origin], [0]])]
         while len(states):
             made = followers(parts, fixed, states, len(states) * len(parts.time))
@@ -231,13 +231,13 @@ class _Mode:
             left=left,
         )
         columns = size + 2 * RESOURCES + 1 + len(self.rows) + len(self.queues)
-        room, (known, until) = ints(self.room), self.until[end]
+        places, (known, until) = ints(self.places), self.until[end]
         fixed = Limits(
             slack=self.slack,
             microbatches=self.counts,
             lag=ints(x.lag for x in self.queues),
-            column=columns + np.cumsum(room) - room,
-            room=room,
+            column=columns + np.cumsum(places) - places,
+            places=places,
             waiting=ints(waiting),
             origin=int(self.counts @ through) if end else 0,
             through=-through if end else through,
@@ -284,18 +284,18 @@ class DeviceStates:
         self.stages, self.length = problem.stages_on[device], length
         self.counts = ints([problem.microbatches[stage] for stage in self.stages])
         self.earliest = np.zeros((2, 3 * len(self.stages) + 1, max(self.counts)), np.int64)
-        queues = list[_Queue]()
+        queues = list[_RankWait]()
         for n, stage in enumerate(self.stages):
             (head,) = lags_before(least, (stage,), stage, "F")
             (trip,) = lags_before(least, (stage,), stage, "B")
             self.earliest[0, 3 * n : 3 * n + 3] = head.delay
             self.earliest[1, 3 * n : 3 * n + 2] = tail_after(least, (stage,), stage)
             own = range(len(useful_variants(problem, stage)))
-            queues += [_Queue(n, F, n, B, trip.delay, variant) for variant in own]
+            queues += [_RankWait(n, F, n, B, trip.delay, variant) for variant in own]
             for kind, phase in _PHASES:
                 (lag,) = lags_before(least, self.stages, stage, phase)
                 if lag.phase == phase and lag.stage is not None:
-                    queues.append(_Queue(self.stages.index(lag.stage), kind, n, kind, lag.delay))
+                    queues.append(_RankWait(self.stages.index(lag.stage), kind, n, kind, lag.delay))
         self.longest = [0] * (3 * len(self.stages))
         choices = list[list[_Variants]]()
         for n, stage in enumerate(self.stages):
