@@ -321,7 +321,8 @@ def reader(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
         (tmp_path / "examples" / file.name).symlink_to(file)
     sweep = tmp_path / "examples" / "sweep.toml"
     text = sweep.read_text()
-    for several, one in (("[16, 24]", "16"), ('["chain", "loop", "vee"]', '"loop"'), ("[2, 3]", "2")):
+    fewer = {"[16, 24]": "16", '["chain", "loop", "vee"]': '"loop"', "[2, 3]": "2"}
+    for several, one in fewer.items():
         assert several in text
         text = text.replace(several, one)
     sweep.unlink()
