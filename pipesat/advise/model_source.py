@@ -14,7 +14,7 @@ from typing import Final
 from pipesat.advise.bounds import why_nothing_fits
 from pipesat.advise.comparison import Hand
 from pipesat.advise.plan_search import require_possible
-from pipesat.advise.question import Choice, Question
+from pipesat.advise.question import Question
 from pipesat.compare.model_costs import Given
 from pipesat.core.amounts import amount, bytes_of, rate, seconds_of, time_text
 from pipesat.core.errors import BadInput, said_of
@@ -104,7 +104,7 @@ def asked(
         overlap=overlap,
     )
     rate = None if copy_bandwidth is None else copy_rate(copy_bandwidth, layers)
-    choice: Choice = "choose" if memory is not None and layers.recomputable else "never"
+    choice: RecomputeChoice = "choose" if memory is not None and layers.recomputable else "never"
     question = Question(layers, pipeline, (), choice, "makespan", runtime, kept)
     links = "links are taken as free" if free else _links_text(known, latency)
     return replace(question, tokens=known.tokens, copy_rate=rate, links=links)

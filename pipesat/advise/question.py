@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from pipesat.advise.candidates import Candidate, Flags, has_variant, where_needed
 from pipesat.advise.cut_terms import variants
 from pipesat.advise.splits import for_runtime, shapes_to_try
 from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
-from pipesat.core.settings import OneRoutePlacement, Runtime
+from pipesat.core.settings import OneRoutePlacement, RecomputeChoice, Runtime
 from pipesat.layers.devices import Recompute
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import first_recomputed
@@ -33,8 +33,6 @@ from pipesat.runtimes import RUNTIMES
 from pipesat.runtimes.runtime import Runtime as Record
 from pipesat.schedule.schedule import Objective
 
-Choice: TypeAlias = Literal["never", "always", "where-needed", "choose"]
-"""Which stages recompute: none, all that can, those that 1F1B would not fit on, or any."""
 OFFLOAD: Final = "offload"
 """Name of the memory mode in which a stage copies activations to the host."""
 
@@ -71,7 +69,7 @@ class Question:
     layers: Layers
     pipeline: Pipeline
     shapes: tuple[Pipeline, ...] = ()
-    choice: Choice = "never"
+    choice: RecomputeChoice = "never"
     objective: Objective = "makespan"
     runtime: Runtime | None = None
     reserve: int = 0
@@ -143,11 +141,12 @@ class Question:
         """What bounds and proposals are made of: the variants that the choice admits, no others."""
         if self.choice == "never":
             return variants(self.ruled)[0]
-        if self.choice == "always":  # where the runtime's rules have it so, backwards are whole
+        if self.choice == "always":
+            whole = self.shape("chain").recompute_whole
             again = (
                 x
                 if x.recomputed is None
-                else replace(x, costs=x.recomputed, recomputed=None, fused=True)
+                else replace(x, costs=x.recomputed, recomputed=None, fused=x.fused or whole)
                 for x in self.ruled.layers
             )
             return replace(self.ruled, layers=tuple(again))
@@ -164,7 +163,7 @@ class Question:
         return for_runtime(self.layers, [shape], self.runtime)[1][0]
 
     def searched(
-        self, chunks: Sequence[int] = (), choice: Choice | None = None
+        self, chunks: Sequence[int] = (), choice: RecomputeChoice | None = None
     ) -> tuple[Question, dict[str, str]]:
         """Return the question of a search in all placements, and shapes that are left out.
 

@@ -77,7 +77,8 @@ RuleName: TypeAlias = Literal["pair-fifo", "edge-fifo", "group", "rendezvous", "
 """How a communicator runs sends and receives: see ``RULES`` of ``runtimes/hangs/``."""
 RuleChoice: TypeAlias = Literal[RuleName, OnTorch]
 """A rule, or a runtime that has it."""
-RecomputeChoice: TypeAlias = Literal["never", "where-needed", "choose"]
+RecomputeChoice: TypeAlias = Literal["never", "always", "where-needed", "choose"]
+"""Which stages recompute: none, all that can, those that 1F1B would not fit on, or any."""
 
 SHARED: Final = {
     "problem": "The problem (a JSON file).",
