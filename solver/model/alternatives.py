@@ -272,6 +272,10 @@ class PairChoices(Generic[R]):
         """Every choice of x, with its partner and the op that the partner is in it."""
         return self._of_one.get(id(x), [])
 
+    def end_of(self, x: R, length: int) -> cp_model.LinearExpr:
+        """End of x in a variant in which it has this length alone."""
+        return x.end if self.partners(x) else x.start + length
+
     def saved(
         self, stages: Collection[int], length: Callable[[Op], int]
     ) -> list[cp_model.LinearExpr]:

@@ -124,7 +124,7 @@ class OverTime:
 
         ``length`` is that of the first alone, if the conditions say it.
         """
-        end = x.end if length is None else self._end(x, length)
+        end = x.end if length is None else self.choices.end_of(x, length)
         found = self.cp.add(y.start >= end)
         apart = (~pair for pair in self.choices.together(x, y))
         if literals := [*conditions, *apart]:
@@ -202,15 +202,14 @@ class OverTime:
         begin, end = passage.tasks[holding.begin], passage.tasks[holding.end]
         low: Time = begin.start
         if holding.end == "W":
-            low = self._end(begin, holding.offset)
+            low = self.choices.end_of(begin, holding.offset)
         if begin is end and not self.choices.partners(begin):
             return self.cp.new_optional_fixed_size_interval_var(low, holding.length, chosen, "")
-        between, high = self.cp.new_int_var(0, self.latest, ""), self._end(end, holding.length)
+        between, high = (
+            self.cp.new_int_var(0, self.latest, ""),
+            self.choices.end_of(end, holding.length),
+        )
         return self.cp.new_optional_interval_var(low, between, high, chosen, "")
-
-    def _end(self, task: Running, length: int) -> Time:
-        """End of a part in a variant in which it has this length alone."""
-        return task.end if self.choices.partners(task) else task.start + length
 
     def add_end(self, passage: Passage, end: Time) -> None:
         """Let nothing of a passage end later."""

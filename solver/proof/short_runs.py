@@ -26,9 +26,8 @@ from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, proven_bound
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.left_out import first_microbatches, one_by_one, with_microbatches
-from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.model import Model, build_model, model_size
-from pipesat.solver.model.times import KINDS, model_times
+from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Variables, add_variables
 from pipesat.solver.proof.rounds import InRounds, Rounds
 from pipesat.solver.proof.stretches import end_of
@@ -60,8 +59,6 @@ class ShortRuns(InRounds[RunKind]):
         self, problem: Problem, incumbent: Incumbent, *, seed: int, staircase: bool = True
     ) -> None:
         super().__init__(problem, incumbent, seed=seed, staircase=staircase)
-        devices = range(len(problem.devices))
-        self.stairs = staircase and all(staircase_applies(problem, d) for d in devices)
         self.least = with_least_times(problem)
         self.known = RunBounds(self.least, incumbent.objective)
         whole = self.microbatches
@@ -84,7 +81,7 @@ class ShortRuns(InRounds[RunKind]):
         model = makespan_model(few, self.known, upper, staircase=self.staircase)
         if not self._holds(model.variables):
             return False
-        solver, status = self._solve(model.variables, runner)
+        solver, status = self._solve(model.variables, runner, upwards=few is not self.problem)
         if status == cp_model.INFEASIBLE:
             self._refute(upper + 1, f"the makespan of {n} microbatches", upper)
             return False
@@ -111,7 +108,7 @@ class ShortRuns(InRounds[RunKind]):
         v = step_model(few, self.known, upper, staircase=self.staircase)
         if not self._holds(v):
             return False
-        solver, status = self._solve(v, runner)
+        solver, status = self._solve(v, runner, upwards=few is not self.problem)
         if status == cp_model.INFEASIBLE:
             self._refute(upper + 1, f"the step of {n} microbatches", upper)
             return False
@@ -140,22 +137,6 @@ class ShortRuns(InRounds[RunKind]):
         """Stop, and drop what CP-SAT has proven: a checked schedule is better than it allows."""
         self.incumbent.refute(PROOFS, Bound(bound, SOURCE), what, value)
         self.finished = True
-
-    def _solve(
-        self, v: Variables, runner: Runner
-    ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
-        """Solve a model; see :meth:`Runner.solve` for ``dynamic`` and ops of length zero."""
-        dynamic = self.stairs and all(min(v.times.duration[kind]) > 0 for kind in KINDS)
-        solver, status = runner.solve(
-            v.cp,
-            limit=self.rounds.limit,
-            seed=self.seed,
-            strong=self.stairs and not dynamic,
-            dynamic=dynamic,
-            upwards=v.problem is not self.problem,
-        )
-        self.rounds.tried += 1
-        return solver, status
 
 
 def _least_step(problem: Problem, schedule: Schedule, n: int) -> int:
