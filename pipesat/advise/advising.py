@@ -60,7 +60,7 @@ def _searched(
     """Search from what is known; add the best, and what users know on its split."""
     question, deadline, best = trials.question, trials.deadline, best_of(trials.rows)
     chunks = 2 if best is None else max(2, best.shape.stages // question.devices)
-    asked, _ = question.searched(sorted({2, chunks}), choice)
+    asked = question.searched(sorted({2, chunks}), choice)
     seconds = max(LEAST_SECONDS, deadline.left - kept * deadline.limit)
     hear = partial(trials.hear, of_all=choice is None)
     search = Search(asked, options, Deadline(seconds, deadline.stop), hear)

@@ -158,7 +158,7 @@ def flags_below(
     allowed = []
     for stage, part in enumerate(partition):
         a, b = np.array([[part.start]]), np.array([[part.stop]])
-        free = any(layers.layers[k].recomputed is not None for k in part)
+        free = layers.may_recompute(part)
         flags = [False, True] if free else [False]
         if chain and free:
             costs = [stage_bound(own, shape, objective, layers) for own in kinds]

@@ -137,7 +137,7 @@ def require_fit(question: Question) -> None:
     BadInput
         If the layers can be cut for no placement.
     """
-    asked, _ = question.searched()
+    asked = question.searched()
     why_not = {shape: why_nothing_fits(question.layers, shape) for shape in asked.shapes}
     require_possible(asked, {shape: why for shape, why in why_not.items() if why})
 
@@ -168,23 +168,22 @@ def delay_of(latency: int, bandwidth: float | Fraction | str | None, layers: Lay
 
 def hand_of(text: str, layers: Layers, some: Pipeline) -> Hand:
     """Return a layout as a partition; its number of stages says in which shape."""
-    with said_of(text if text.endswith(".json") else ""):
-        if layers.hybrid and not text.endswith(".json"):
-            partition, name = partition_of_pattern(text, layers), text
+    name, in_file = text, text.endswith(".json")
+    with said_of(text if in_file else ""):
+        if in_file:
+            partition = partition_of_names(read_json(Path(text)), layers)
+            if without_letter(layers) is None:
+                name = layout_of_partition(layers, partition).text
+        elif layers.hybrid:
+            partition = partition_of_pattern(text, layers)
         else:
-            name = text
-            if text.endswith(".json"):
-                partition = partition_of_names(read_json(Path(text)), layers)
-                if without_letter(layers) is None:
-                    name = layout_of_partition(layers, partition).text
-            else:
-                found = parse_layout(text, devices=some.devices)
-                partition, name = partition_of_layout(found, layers), found.text
+            found = parse_layout(text, devices=some.devices)
+            partition, name = partition_of_layout(found, layers), found.text
         chunks, rest = divmod(len(partition), some.devices)
         if rest:
             expected = f"expected a multiple of {some.devices}, the devices"
             raise BadInput(f"{len(partition)} stages, {expected}", value=text)
-        shape = replace(some, placement="chain" if chunks == 1 else "loop")
-        shape = shape if chunks == 1 else replace(shape, chunks=chunks)
+        shape = replace(some, placement="loop", chunks=chunks)
+        shape = replace(some, placement="chain") if chunks == 1 else shape
         check_partition(layers, partition, shape.homes)
         return f"layout {name}", shape, partition

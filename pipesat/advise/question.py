@@ -15,7 +15,7 @@ from functools import cached_property
 from math import ceil
 from typing import Final
 
-from pipesat.advise.candidates import Candidate, Flags, has_variant, where_needed
+from pipesat.advise.candidates import Candidate, Flags, where_needed
 from pipesat.advise.cut_terms import variants
 from pipesat.advise.splits import for_runtime, shapes_to_try
 from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
@@ -164,8 +164,8 @@ class Question:
 
     def searched(
         self, chunks: Sequence[int] = (), choice: RecomputeChoice | None = None
-    ) -> tuple[Question, dict[str, str]]:
-        """Return the question of a search in all placements, and shapes that are left out.
+    ) -> Question:
+        """Return the question of a search in all placements that are possible.
 
         A searched order obeys no rules of a runtime that runs its own: it cannot run there.
 
@@ -176,8 +176,8 @@ class Question:
         """
         asked = replace(self, choice=choice or ("choose" if self.may_recompute else "never"))
         asked = asked if self.any_order else replace(asked, runtime=None)
-        shapes, left_out = shapes_to_try(asked.own, asked.shape("chain"), "any", chunks)
-        return replace(asked, shapes=tuple(shapes)), left_out
+        shapes, _ = shapes_to_try(asked.own, asked.shape("chain"), "any", chunks)
+        return replace(asked, shapes=tuple(shapes))
 
     def settled(self, shape: Pipeline, partition: Sequence[range], wanted: Flags = ()) -> Flags:
         """Return the flags that a partition gets if ``wanted`` are proposed.
@@ -192,7 +192,7 @@ class Question:
         else:
             every = (self.choice == "always",) * len(partition)
             pairs = zip(every if any(every) else wanted or every, partition, strict=True)
-            flags = tuple(flag and has_variant(self.layers, part) for flag, part in pairs)
+            flags = tuple(flag and self.layers.may_recompute(part) for flag, part in pairs)
         return flags if any(flags) else ()
 
     def first(self, shape: Pipeline, partition: Sequence[range]) -> Iterator[Flags]:
@@ -215,7 +215,7 @@ class Question:
             for moved in neighbours(self.layers, partition, candidate.shape):
                 yield moved, candidate.recompute
         for stage, part in enumerate(partition):
-            if self.free and has_variant(self.layers, part):
+            if self.free and self.layers.may_recompute(part):
                 yield partition, (*now[:stage], not now[stage], *now[stage + 1 :])
 
     @property

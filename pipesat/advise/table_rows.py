@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final
 
-from pipesat.advise.candidates import Candidate, has_variant
+from pipesat.advise.candidates import Candidate
 from pipesat.advise.orders import SOME_SETTINGS
 from pipesat.advise.question import OFFLOAD, Question
 from pipesat.check.checker import check
@@ -339,7 +339,7 @@ def _why_not_its_own(question: Question, row: Row) -> str:
 
 def _all_again(question: Question, row: Row) -> bool:
     """Whether every stage that can recompute does."""
-    able = [s for s, part in enumerate(row.partition) if has_variant(question.layers, part)]
+    able = [s for s, part in enumerate(row.partition) if question.layers.may_recompute(part)]
     return bool(able) and [*row.again] == able
 
 

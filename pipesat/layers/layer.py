@@ -291,7 +291,11 @@ class Layers:
     @property
     def recomputable(self) -> bool:
         """Whether any layer has a variant with recomputation."""
-        return any(layer.recomputed is not None for layer in self.layers)
+        return self.may_recompute(range(len(self.layers)))
+
+    def may_recompute(self, part: range) -> bool:
+        """Whether a stage of these layers differs when it recomputes."""
+        return any(self.layers[k].recomputed is not None for k in part)
 
     @cached_property
     def sums(self) -> dict[tuple[str, bool], tuple[int, ...]]:
