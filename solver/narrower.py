@@ -123,8 +123,7 @@ class Level:
             return report
         if self.inner is not None and not (mine.proven or mine.clock.over):
             strict = self.inner.incumbent
-            limit = SHARES[mine.problem.order] * mine.clock.left
-            strict.clock = mine.clock.part(limit, stop=lambda: mine.proven)
+            strict.clock = mine.part(SHARES[mine.problem.order])
             under = f"with order {strict.problem.order}: "
             with doing(f"the problem {under[:-2]}"):
                 found = self.inner.improve(search)
@@ -199,7 +198,7 @@ def _search_few(lanes: Lanes, mine: Incumbent) -> SearchReport:
     def stalled() -> bool:
         return own.clock.elapsed - own.found_at > _PATIENCE * mine.clock.limit
 
-    clock = mine.clock.part(_SHARE * mine.clock.left, stop=lambda: mine.proven)
+    clock = mine.part(_SHARE)
     own = mine.narrower(few.problem, clock, offer)
     own.wider = mine
     for bound in takewhile(lambda _: not stalled(), closed_forms(few.problem, mine.objective)):

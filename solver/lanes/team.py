@@ -188,7 +188,7 @@ class Team:
 
         ``ours`` is what lane 0 does instead, if that cannot travel.
         """
-        clock = mine.clock.part(mine.clock.left, stop=lambda: mine.proven)
+        clock = mine.part()
         job = self.hand(mine, work)
         lane = Watched(clock)
         seat = Seat(0, lane.runner, self._others, count=self.most)

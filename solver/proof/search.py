@@ -8,10 +8,10 @@ from typing import TypeAlias
 from pipesat.problem.problem import Problem
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import PROOFS, Runner
-from pipesat.solver.model.times import LARGEST, latest_end, unit_for
+from pipesat.solver.model.times import LARGEST, unit_for
 from pipesat.solver.options import ALL_PARTS, SearchParts
 from pipesat.solver.proof.device_alone import DevicesAlone
-from pipesat.solver.proof.passing_modes import PassingModes
+from pipesat.solver.proof.passing_modes import PassingModes, branching_applies
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs import ShortRuns, is_long
 from pipesat.solver.proof.stretch_search import Stretches
@@ -48,12 +48,12 @@ class ProofSearch:
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes
-            latest = latest_end(problem, incumbent.objective, incumbent.value or 0)
-            if problem.chains_only and latest <= LARGEST:
+            if problem.chains_only and incumbent.latest <= LARGEST:
                 self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
             if problem.chains_only and problem.overlap is None:
                 self.others[_NODES] = PassingModes(problem, incumbent)
-        elif not _proofs_apply(problem, incumbent):
+        elif problem.overlap is not None and unit_for(incumbent.latest) > 1:
+            # of pairs, rounded times prove nothing (docs/proofs/model.md, Pairs)
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
         elif not problem.chains_only:
             pass  # models of devices, and of all of them
@@ -67,7 +67,7 @@ class ProofSearch:
                 self.others["short runs"] = runs
         elif parts.relaxations and problem.overlap is not None and not problem.plain:
             self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
-        elif parts.relaxations and problem.order == "same" and problem.one_stage_per_device:
+        elif parts.relaxations and branching_applies(problem):
             self.others[_NODES] = PassingModes(problem, incumbent)
         number, count = share
         dealt = list(self.others.items())
@@ -119,9 +119,3 @@ def proofs_for(
     found = known or ProofSearch(asked.problem, asked, seed=seed, parts=parts, share=share)
     asked.proofs = found
     return found
-
-
-def _proofs_apply(problem: Problem, incumbent: Incumbent) -> bool:
-    """Whether no times are rounded, or none of them are of pairs (docs/proofs/model.md, Pairs)."""
-    longest = latest_end(problem, incumbent.objective, incumbent.value or 0)
-    return problem.overlap is None or unit_for(longest) == 1

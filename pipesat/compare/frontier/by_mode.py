@@ -39,7 +39,7 @@ def with_choices(problem: Problem) -> dict[str | None, Problem]:
     BadInput
         If it has no modes.
     """
-    names = list(dict.fromkeys(mode.name for stage in problem.stages for mode in stage.modes))
+    names = problem.mode_names
     if not names:
         raise BadInput(
             "the problem has no memory modes: pipesat profile --measure modes measures them",
