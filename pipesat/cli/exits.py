@@ -26,6 +26,7 @@ from pipesat.core.errors import (
     NotValid,
     PipesatError,
     RunFailed,
+    first_of,
 )
 from pipesat.core.text_tables import one_line
 
@@ -178,8 +179,7 @@ def prepared(folder: Path | None) -> Iterator[None]:
 def refuse_contradictions(found: Sequence[str]) -> None:
     """End with 1 if checked schedules have refuted proofs, which were dropped."""
     if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise Contradiction(f"{found[0]}{more}")
+        raise Contradiction(first_of(found))
 
 
 def note(text: str) -> None:

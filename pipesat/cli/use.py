@@ -11,7 +11,6 @@ import click
 from pipesat.cli.commands import command
 from pipesat.cli.derived import settings
 from pipesat.cli.exits import CHECK_FAILED, print_failure, with_options
-from pipesat.core.amounts import exact_text
 from pipesat.core.errors import BadInput, Note, RunFailed
 from pipesat.core.showing import Said, table_of
 
@@ -40,8 +39,8 @@ def check(asked: Asked) -> int:
     """
     from pipesat.cli.asked import read_problem, states
     from pipesat.compare.schedules import schedule_of
-    from pipesat.problem.ops import members
     from pipesat.schedule.metrics import peak_memory
+    from pipesat.schedule.summary import figures_text
 
     if states(asked["schedule"], "assignment"):
         said = "every sequence once, every replica within memory and as long as stated"
@@ -52,9 +51,7 @@ def check(asked: Asked) -> int:
     peaks, said = None, ""
     if not violations:
         peaks = peak_memory(problem, timed)
-        ops = sum(len(members(item)) for row in timed.order for item in row)  # a pair is two
-        times = (exact_text(t, problem.time_unit) for t in (timed.makespan, timed.span))
-        said = "{} ops, makespan {}, span {}".format(ops, *times)
+        said = figures_text(problem, timed)
     document: dict[str, Any] = {"makespan": timed.makespan, "span": timed.span}
     document["peak_memory"] = peaks
     if violations or not asked["runtime"]:
