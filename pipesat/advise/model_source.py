@@ -17,7 +17,7 @@ from pipesat.advise.plan_search import require_possible
 from pipesat.advise.question import Question
 from pipesat.compare.model_costs import Given
 from pipesat.core.amounts import amount, bytes_of, rate, seconds_of, time_text
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import BadInput, require, said_of
 from pipesat.core.settings import RecomputeChoice, Runtime
 from pipesat.core.showing import sentences
 from pipesat.core.strict_json import read_json
@@ -45,12 +45,12 @@ def with_reserve(layers: Layers, reserve: int | None, memory: int | None = None)
         reserve = 0 if memory is None else ceil(RESERVED * memory)
     if memory is not None and reserve > memory:
         raise BadInput(f"expected 0 to {memory}, the memory", where="reserve", value=reserve)
-    if not 0 <= reserve <= _MOST_AMOUNT - layers.reserve:
-        raise BadInput(
-            f"expected 0 or more, with the layers' own {layers.reserve} at most 10^12",
-            where="reserve",
-            value=reserve,
-        )
+    require(
+        0 <= reserve <= _MOST_AMOUNT - layers.reserve,
+        f"expected 0 or more, with the layers' own {layers.reserve} at most 10^12",
+        where="reserve",
+        value=reserve,
+    )
     return replace(layers, reserve=layers.reserve + reserve)
 
 
@@ -77,8 +77,7 @@ def copy_rate(given: float | Fraction | str, layers: Layers) -> Fraction:
             value=given,
         )
     copied = amount(where, given) / each * second
-    if not copied:
-        raise BadInput("expected more than 0", where=where, value=given)
+    require(copied, "expected more than 0", where=where, value=given)
     return copied
 
 

@@ -19,7 +19,7 @@ from pipesat.check.checker import check
 from pipesat.compare.hand_written import baseline, baselines
 from pipesat.core.amounts import seconds_of
 from pipesat.core.claims import ratio
-from pipesat.core.errors import Contradiction, NotApplicable
+from pipesat.core.errors import Contradiction, NotApplicable, require_applicable
 from pipesat.core.showing import ranges
 from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.megatron import OVERLAP, layout_option, refusal
@@ -314,8 +314,10 @@ def options_of(question: Question, row: Row) -> Options:
     if not question.record.takes_layers:
         return Options(version=version)
     layout = layout_of_partition(question.layers, row.partition)
-    if any("m" in stage for stage in layout.stages):
-        raise NotApplicable(f"{question.record.title}'s file has no names for MTP layers")
+    require_applicable(
+        all("m" not in stage for stage in layout.stages),
+        f"{question.record.title}'s file has no names for MTP layers",
+    )
     switch: Checkpointing = "full" if row.setting else "none"
     return Options(layers=layout.counts, checkpointing=switch, version=version)
 

@@ -11,7 +11,7 @@ import click
 from pipesat.cli.commands import command
 from pipesat.cli.derived import settings
 from pipesat.cli.exits import CHECK_FAILED, print_failure, with_options
-from pipesat.core.errors import BadInput, Note, RunFailed
+from pipesat.core.errors import Note, RunFailed, require
 from pipesat.core.showing import Said, table_of
 
 if TYPE_CHECKING:
@@ -161,8 +161,7 @@ def run(asked: Asked) -> int:
 
 def _verify(asked: Asked) -> int:
     """Hold one step of a small transformer against one process."""
-    if not asked["verify"]:
-        raise BadInput("expected a file to write, or --verify", where="--output")
+    require(asked["verify"], "expected a file to write, or --verify", where="--output")
     report: ParityReport = asked.instead(_ALONE).answer()
     asked.show(report, report.document)
     return 0 if report.passed else CHECK_FAILED

@@ -13,7 +13,7 @@ from pipesat.check.checker import check
 from pipesat.compare import result as own
 from pipesat.core.arguments import public
 from pipesat.core.claims import ratio, ratio_to_least
-from pipesat.core.errors import BadInput, NotApplicable, first_of
+from pipesat.core.errors import BadInput, NotApplicable, first_of, require
 from pipesat.core.grouping import firsts
 from pipesat.core.names import hint, named, spelled
 from pipesat.schedule.metrics import bubbles, peak_memory
@@ -175,12 +175,12 @@ def _in_groups(name: str, group: int) -> Published:
     from pipesat.heuristics import BASELINES
     from pipesat.heuristics.interleaved import IN_GROUPS
 
-    if name not in IN_GROUPS:
-        raise BadInput(
-            f"only {' and '.join(IN_GROUPS)} have groups of a size to choose, {name} has none",
-            where="group",
-            value=group,
-        )
+    require(
+        name in IN_GROUPS,
+        f"only {' and '.join(IN_GROUPS)} have groups of a size to choose, {name} has none",
+        where="group",
+        value=group,
+    )
     source = f"{name}, groups of {group}"
     build = partial(IN_GROUPS[name], group=group, source=source)
     return replace(BASELINES[name], build=build)

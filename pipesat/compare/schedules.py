@@ -15,7 +15,7 @@ from pipesat.compare.result import Result
 from pipesat.core.amounts import time_cell, time_text, unit_of_cells
 from pipesat.core.arguments import public
 from pipesat.core.claims import percent
-from pipesat.core.errors import BadInput, NotApplicable, Note
+from pipesat.core.errors import BadInput, NotApplicable, Note, require, require_applicable
 from pipesat.core.grouping import in_rows
 from pipesat.core.settings import RuleChoice
 from pipesat.core.showing import Displayed, Facts, Table, ranges, table_of
@@ -72,11 +72,11 @@ def _read(problem: Problem, given: str | Path) -> Schedule:
 
     path, file = str(given), Path(given)
     if os.path.isdir(path):
-        if not has_file(file, "schedule.json"):
-            raise BadInput(
-                "no schedule.json here, expected the folder of a solve that found a schedule",
-                source=path,
-            )
+        require(
+            has_file(file, "schedule.json"),
+            "no schedule.json here, expected the folder of a solve that found a schedule",
+            source=path,
+        )
         return read_schedule(file / "schedule.json", problem)
     if file.suffix in (".csv", ".py"):
         read = read_order(file, problem)
@@ -328,6 +328,7 @@ def steps(problem: Problem, schedule: Schedule | Result | str | Path) -> Steps:
     from pipesat.runtimes.steps import steps_of
 
     timed = valid_schedule(problem, schedule)
-    if any(timed.copies):
-        raise NotApplicable("steps has no copies yet: this schedule offloads microbatches")
+    require_applicable(
+        not any(timed.copies), "steps has no copies yet: this schedule offloads microbatches"
+    )
     return steps_of(problem, timed)

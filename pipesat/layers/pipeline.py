@@ -10,7 +10,7 @@ from functools import cached_property
 from math import ceil
 from typing import TypeAlias
 
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, require_applicable
 from pipesat.core.settings import OneRoutePlacement
 from pipesat.problem.building import Backward
 from pipesat.problem.costs import one_each
@@ -140,8 +140,7 @@ def in_flight_1f1b(pipeline: Pipeline) -> tuple[int, ...]:
         In a V, which 1F1B does not run on.
     """
     p, m = pipeline.devices, pipeline.microbatches
-    if pipeline.placement == "vee":
-        raise NotApplicable("1F1B does not run in a V")
+    require_applicable(pipeline.placement != "vee", "1F1B does not run in a V")
     v = pipeline.stages // p
     if v == 1:
         return tuple(min(m, p - s) for s in range(p))

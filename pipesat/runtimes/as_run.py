@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pipesat.check.checker import check
 from pipesat.core.claims import plural
-from pipesat.core.errors import Deadlock, NotApplicable
+from pipesat.core.errors import Deadlock, NotApplicable, require_applicable
 from pipesat.problem.ops import Item, Op, Pair, members, with_ops
 from pipesat.problem.plain_problems import without_modes
 from pipesat.problem.problem import Problem
@@ -168,11 +168,11 @@ def _all_or_none(
             timed = time_order(problem, made)
             if not check(problem, timed):
                 found.append((timed.makespan, name, made))
-    if not found:
-        raise NotApplicable(
-            f"{runtime.title} splits all backwards or none, and neither is valid here: solve with "
-            f'target="{runtime.name}" (--for {runtime.name})'
-        )
+    require_applicable(
+        found,
+        f"{runtime.title} splits all backwards or none, and neither is valid here: solve with "
+        f'target="{runtime.name}" (--for {runtime.name})',
+    )
     _, name, made = min(found)
     return made, [f"all backwards {name}, as it splits all or none"]
 

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from pipesat.core.amounts import bytes_of
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, require_applicable
 from pipesat.layers.layout import MegatronLayout, parse_layout
 from pipesat.layers.megatron import (
     CORE_VERSION,
@@ -155,14 +155,16 @@ def export_megatron(_: Runtime, problem: Problem, schedule: Schedule, options: O
     NotApplicable
         If it cannot place the stages, or refuses the groups of an order that is else its own.
     """
-    if len(problem.routes) > 1:
-        raise NotApplicable(f"Megatron-LM runs one route, this problem has {len(problem.routes)}")
+    require_applicable(
+        len(problem.routes) == 1,
+        f"Megatron-LM runs one route, this problem has {len(problem.routes)}",
+    )
     loader, ranks = loader_for(problem), len(problem.devices)
-    if loader.schedule_name not in ("PipelineScheduleSingle", "PipelineScheduleMulti"):
-        raise NotApplicable(
-            "Megatron-LM places stages in a loop (stage s on rank s mod p, equally many per rank), "
-            "this problem does not"
-        )
+    require_applicable(
+        loader.schedule_name in ("PipelineScheduleSingle", "PipelineScheduleMulti"),
+        "Megatron-LM places stages in a loop (stage s on rank s mod p, equally many per rank), "
+        "this problem does not",
+    )
     if ranks == 1 < len(problem.stages):
         raise NotApplicable("Megatron-LM runs several stages per rank on two ranks or more only")
     own, m = own_of(problem, schedule), problem.routes[0].microbatches

@@ -12,7 +12,7 @@ from pydantic import Field
 from pipesat.core.amounts import time_text
 from pipesat.core.claims import against
 from pipesat.core.complaint import validated
-from pipesat.core.errors import BadInput, Deadlock, NotApplicable
+from pipesat.core.errors import BadInput, Deadlock, NotApplicable, require
 from pipesat.core.settings import Target
 from pipesat.core.strict_json import LARGEST_ORDER, Count, StrictModel, decoded, read_text
 from pipesat.problem.ops import Item, Pair, members, parse_item
@@ -143,28 +143,28 @@ def order_in(text: str, source: str) -> OrderModel:
             if isinstance(node, ast.Assign)
             and [ast.unparse(target) for target in node.targets] == [NAME]
         ]
-        if len(found) != 1:
-            raise BadInput(expected, source=source)
+        require(len(found) == 1, expected, source=source)
         document = ast.literal_eval(found[0])
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise BadInput(f"{expected}, a literal", source=source) from None
     model = validated(document, OrderModel, source)
-    if model.runtime not in get_args(Target):
-        raise BadInput(
-            f"expected one of {', '.join(get_args(Target))}",
-            source=source,
-            where="runtime",
-            value=model.runtime,
-        )
+    require(
+        model.runtime in get_args(Target),
+        f"expected one of {', '.join(get_args(Target))}",
+        source=source,
+        where="runtime",
+        value=model.runtime,
+    )
     return model
 
 
 def _require_of(problem: Problem, model: OrderModel, source: str) -> None:
     """Pass if the data are of a pipeline as the problem's."""
-    if len(problem.routes) > 1:
-        raise BadInput(
-            f"this order is of one route, the problem has {len(problem.routes)}", source=source
-        )
+    require(
+        len(problem.routes) == 1,
+        f"this order is of one route, the problem has {len(problem.routes)}",
+        source=source,
+    )
     route = problem.routes[0]
     wanted = {
         "stages": len(route.stages),
@@ -176,13 +176,13 @@ def _require_of(problem: Problem, model: OrderModel, source: str) -> None:
             raise BadInput(
                 f"the problem has {value}", source=source, where=key, value=getattr(model, key)
             )
-    if len(model.rows) != len(problem.devices):
-        raise BadInput(
-            f"expected {len(problem.devices)} rows, one per rank",
-            source=source,
-            where="rows",
-            value=len(model.rows),
-        )
+    require(
+        len(model.rows) == len(problem.devices),
+        f"expected {len(problem.devices)} rows, one per rank",
+        source=source,
+        where="rows",
+        value=len(model.rows),
+    )
     for entry in model.modes:
         stage, microbatch, _ = entry
         if not (0 <= stage < model.stages and 0 <= microbatch < model.microbatches):

@@ -34,7 +34,7 @@ from pipesat.compare.sweep.runs import (
 from pipesat.compare.sweep.spec import Case, Spec, cases_of, problem_of, read_spec
 from pipesat.core.arguments import public
 from pipesat.core.atomic import write_files
-from pipesat.core.errors import BadInput, Contradiction
+from pipesat.core.errors import BadInput, Contradiction, require
 from pipesat.core.settings import Seconds, Within
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.usable_cores import usable_cores
@@ -300,12 +300,12 @@ def sweep(
     if time_limit is not None:
         grids = ({**grid, "time_limit": [time_limit]} for grid in data.grids)
         data = replace(data, grids=tuple(grids))
-    if data.most_cases > max_cases:
-        raise BadInput(
-            f"up to {data.most_cases} cases, expected at most {max_cases}. If you mean it: "
-            f"--processes max_cases={data.most_cases}",
-            source=source,
-        )
+    require(
+        data.most_cases <= max_cases,
+        f"up to {data.most_cases} cases, expected at most {max_cases}. If you mean it: "
+        f"--processes max_cases={data.most_cases}",
+        source=source,
+    )
     home = Path(f"{Path(source or data.name).stem or 'sweep'}.sweep" if folder is None else folder)
     cases = tuple(cases_of(data))
     known = read_rows(home / NAME)

@@ -38,8 +38,9 @@ class DecoderShape:
     vocabulary: int
 
     def __post_init__(self) -> None:
-        if self.style not in ("gpt", "llama"):
-            raise BadInput("expected gpt or llama", where="style", value=self.style)
+        require(
+            self.style in ("gpt", "llama"), "expected gpt or llama", where="style", value=self.style
+        )
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.layers.profile.cut import layers_of_stages
 from pipesat.layers.profile.profile_file import ModelModel, Profile, read_profile
 from pipesat.layers.profile.published import DecoderShape
@@ -210,8 +210,10 @@ def model_of_profile(profile: str | Path | Profile, split: str = "even") -> Laye
     else:
         data, folder = read_profile(profile), Path(profile).resolve().parent
     model = data.model
-    if model.source == "call":
-        raise BadInput("the profiled model was handed over by a Python call: build it there")
+    require(
+        model.source != "call",
+        "the profiled model was handed over by a Python call: build it there",
+    )
     dtype = data.environment.dtype if model.source == "decoder" else model.dtype
     built = profiled_model(model, str(folder), dtype, torch.device("cpu"))
     return replace(built, cut=lambda stages: layers_of_stages(data, stages, split))

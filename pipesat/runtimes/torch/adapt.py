@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pipesat.check.checker import check
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import NotApplicable, require_applicable
 from pipesat.problem.ops import Copy, Item, Op, Pair, members, with_ops
 from pipesat.problem.plain_problems import require_chains
 from pipesat.problem.problem import Problem
@@ -81,10 +81,10 @@ def adapt(problem: Problem, schedule: Schedule, *, exact: bool = False) -> Adapt
 def require_torch_pipeline(problem: Problem, title: str = "torch") -> None:
     """Pass if torch, or another of that name, can run a pipeline of this shape."""
     require_chains(problem, title)
-    if len(problem.routes) > 1:
-        raise NotApplicable(
-            f"{title} runs one route of stages, this problem has {len(problem.routes)}"
-        )
+    require_applicable(
+        len(problem.routes) == 1,
+        f"{title} runs one route of stages, this problem has {len(problem.routes)}",
+    )
     for device, stages in enumerate(problem.stages_on):
         if not stages:
             raise NotApplicable(

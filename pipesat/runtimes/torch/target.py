@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.core.amounts import time_text
 from pipesat.core.claims import against
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.strict_json import decoded
 from pipesat.core.torch_releases import RELEASES, TESTED, Release, release_named
 from pipesat.layers.layout import layout_of_module_names
@@ -222,8 +222,11 @@ def read_framework(
             "layers": None if one.parts is None else layout_of_module_names(one.parts).counts,
         }
         meanings.append(found)
-    if any(other != meanings[0] for other in meanings):
-        raise BadInput("its files do not say the same", value=str(meanings))
+    require(
+        all(other == meanings[0] for other in meanings),
+        "its files do not say the same",
+        value=str(meanings),
+    )
     return meanings[0] | dict(read_torch(_, problem, exported, options, ".csv"))
 
 
