@@ -30,7 +30,7 @@ from pipesat.layers.layout import (
     without_letter,
 )
 from pipesat.layers.megatron import partition_of_pattern
-from pipesat.layers.pipeline import Delay, Pipeline, link_delay, no_delay
+from pipesat.layers.pipeline import Delay, Pipeline, link_delay
 from pipesat.layers.rules import check_partition
 
 _MOST_AMOUNT: Final = 10**12
@@ -99,7 +99,7 @@ def asked(
         devices=devices,
         microbatches=microbatches,
         memory=None if memory is None else memory - kept,
-        delay=no_delay if free else link_delay(latency, known.bandwidth),
+        delay=link_delay(latency, known.bandwidth),
         overlap=overlap,
     )
     rate = None if copy_bandwidth is None else copy_rate(copy_bandwidth, layers)

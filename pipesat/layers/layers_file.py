@@ -185,7 +185,7 @@ def _check_flags(layers: Layers, entry_of: dict[str, int]) -> None:
         )
     for layer in layers.layers:
         inner = layer.role in ("block", "mtp")
-        if bool(layer.hybrid) != (inner and any(other.hybrid for other in layers.layers)):
+        if bool(layer.hybrid) != (inner and layers.hybrid):
             expected = "expected symbols of every block and mtp layer, and of no other one"
             where = f"layers[{entry_of[layer.name]}].hybrid"
             raise BadInput(expected, where=where, value=layer.hybrid)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from pipesat.core.errors import BadInput, require_applicable
 from pipesat.core.settings import OneRoutePlacement
@@ -20,14 +20,12 @@ Delay: TypeAlias = Callable[[int], int]
 """Size units of a transfer -> time units."""
 
 
-def no_delay(_: int) -> int:
-    """Every transfer takes no time."""
-    return 0
-
-
 def link_delay(latency: int, bandwidth: int | Fraction | None = None) -> Delay:
     """Delay of ``latency + ceil(size / bandwidth)``; bandwidth in size units per time unit."""
     return lambda size: latency + (0 if bandwidth is None else ceil(Fraction(size) / bandwidth))
+
+
+_FREE: Final = link_delay(0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +56,7 @@ class Pipeline:
     placement: OneRoutePlacement = "chain"
     chunks: int = CHUNKS
     memory: int | Sequence[int | None] | None = None
-    delay: Delay = no_delay
+    delay: Delay = _FREE
     backward: Backward = "either"
     recompute_whole: bool = False
     buffers: Fraction = Fraction(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pipesat.core.arguments import public, require_once
@@ -120,7 +121,7 @@ def _model(
     path: str | None, config: str | None, given: dict[str, Any], dtype: str
 ) -> dict[str, Any]:
     """What the profile file's ``model`` is to be."""
-    from pipesat.layers.profile.published import DecoderShape, named_shape, shape_document
+    from pipesat.layers.profile.published import DecoderShape, named_shape
 
     if path is not None:
         for where, one in (("config", config), ("shape", given)):
@@ -131,14 +132,14 @@ def _model(
         return {"source": "import", "path": path, "dtype": dtype}
     base = named_shape(config or "tiny")
     length, sequences = given.pop("length", base.length), given.pop("batch", 1)
-    fields = shape_document(base.shape) | given
+    fields = asdict(base.shape) | given
     if "heads" in given and "kv_heads" not in given:
         fields["kv_heads"] = fields["heads"]
     if "width" in given and "feed_forward" not in given:
         fields["feed_forward"] = base.shape.feed_forward * fields["width"] // base.shape.width or 1
     return {
         "source": "decoder",
-        "shape": shape_document(DecoderShape(**fields)),
+        "shape": asdict(DecoderShape(**fields)),
         "length": length,
         "sequences": sequences,
     }

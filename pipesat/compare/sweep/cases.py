@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +34,7 @@ from pipesat.compare.sweep.spec import Case, Spec, cases_of, problem_of, read_sp
 from pipesat.core.arguments import public
 from pipesat.core.atomic import write_files
 from pipesat.core.errors import BadInput, Contradiction, require
+from pipesat.core.folder import json_file
 from pipesat.core.settings import Seconds, Within
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.usable_cores import usable_cores
@@ -106,8 +106,8 @@ def row_of(case: Case, found: Answer) -> SweepRow:
 def _write(spec: Spec, case: Case, folder: Path, schedule: str) -> str:
     """Write problem and schedule, which are there before the row is; return the path for it."""
     home = f"schedules/{case.key[:16]}"
-    problem = json.dumps(problem_of(spec, case).document, indent=1) + "\n"
-    files = {"problem.json": problem.encode(), "schedule.json": schedule.encode()}
+    problem = json_file(problem_of(spec, case).document)
+    files = {"problem.json": problem, "schedule.json": schedule.encode()}
     write_files(folder, {f"{home}/{name}": data for name, data in files.items()})
     return f"{home}/schedule.json"
 

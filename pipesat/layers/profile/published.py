@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from pipesat.core.errors import BadInput, require
 from pipesat.core.names import named
@@ -142,11 +142,6 @@ SHAPES: Final[Mapping[str, NamedShape]] = {
 def named_shape(name: str) -> NamedShape:
     """Look a shape up."""
     return SHAPES[named("config", name, SHAPES)]
-
-
-def shape_document(shape: DecoderShape) -> dict[str, Any]:
-    """Return a shape as a JSON object, for the profile file."""
-    return {field.name: getattr(shape, field.name) for field in fields(shape)}
 
 
 @dataclass(frozen=True, kw_only=True)
