@@ -311,13 +311,12 @@ def _bottleneck(advice: Advised, row: Row) -> Iterator[str]:
     loads = loads_of(row.problem)
     device = max(range(question.devices), key=loads.__getitem__)
     busy = percent(ratio(loads[device], row.makespan), 0)
-    own = [k for stage in row.shape.stages_on[device] for k in row.partition[stage]]
-    heaviest = max(own, key=question.work_of, default=0)
-    work = question.work_of(heaviest)
+    own = question.works_on(device, row.candidate)
+    heaviest, work = max(own, key=lambda one: one[1], default=(0, 0))
     share = percent(ratio(question.microbatches * work, loads[device]), 0)
     label = question.layers.label(heaviest)
     yield f"the bottleneck is rank {device}, busy {busy} of the time, {label} is {share} of that"
-    if work * question.devices > question.work:
+    if question.work_of(heaviest) * row.shape.together > question.work * row.shape.fastest:
         yield "that layer alone is more than an equal share of all work: no split evens it out"
 
 

@@ -21,7 +21,7 @@ from pipesat.advise.splits import for_runtime, shapes_to_try
 from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
 from pipesat.core.settings import OneRoutePlacement, RecomputeChoice, Runtime
 from pipesat.layers.devices import Recompute
-from pipesat.layers.layer import Layers
+from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import neighbours
@@ -246,9 +246,7 @@ class Question:
         recompute = recompute if any(recompute) else ()
         key = shape, partition, recompute, first, offload
         if key not in self.known:
-            layers = self.ruled
-            if first is not None:
-                layers = first_recomputed(layers, partition, first)
+            layers = self._recomputing(partition, first)
             problem = problem_of_split(layers, partition, shape, recompute=recompute)
             if offload:
                 problem = self._offloading(problem, partition)
@@ -280,8 +278,20 @@ class Question:
 
     def work_of(self, layer: int) -> int:
         """Compute of one microbatch in a layer, not recomputed, the least of both ways."""
-        one = self.layers.layers[layer]
-        return one.amount("F") + min(one.amount("BW"), one.amount("B") + one.amount("W"))
+        return _work(self.layers.layers[layer])
+
+    def _recomputing(self, partition: Sequence[range], first: int | None) -> Layers:
+        return self.ruled if first is None else first_recomputed(self.ruled, partition, first)
+
+    def works_on(self, device: int, own: Candidate) -> Iterator[tuple[int, int]]:
+        """Yield each layer of a device and its compute of one microbatch, as it runs there."""
+        layers = self._recomputing(own.partition, own.first)
+        for stage in own.shape.stages_on[device]:
+            again = bool(own.recompute) and own.recompute[stage]
+            whole = own.problem.stages[stage].backward == "fused"
+            there = layers.at(own.shape.speeds[stage]).layers
+            for k in own.partition[stage]:
+                yield k, _work(there[k], again=again, whole=whole)
 
     def words(self, text: str) -> str:
         """Return a text with the words of its runtime: Megatron-LM says VPP 2 to a loop of 2."""
@@ -301,3 +311,9 @@ class Question:
     ) -> str:
         """Show memory in GiB, MiB, ... where its unit is one of bytes: a need is rounded up."""
         return memory_text(value, self.layers.memory_unit, towards, within=within)
+
+
+def _work(layer: Layer, *, again: bool = False, whole: bool = False) -> int:
+    """Compute of one microbatch in a layer: its backward ``whole``, else the least of both ways."""
+    F, B, W, BW = (layer.amount(kind, recompute=again) for kind in ("F", "B", "W", "BW"))
+    return F + (BW if whole else min(BW, B + W))

@@ -161,14 +161,14 @@ class Row:
         return None
 
     def share_of_ideal(self, question: Question) -> float | None:
-        """Time of the layers' own work, shared by all devices evenly, over the makespan.
+        """Time of the layers' own work, shared by all devices by their speed, over the makespan.
 
         ``None`` where ops may run together: then the work is not a sum.
         """
         if question.overlap is not None:
             return None
-        work = question.microbatches * question.work
-        return ratio(work, question.devices * self.makespan)
+        speed, work = self.shape.together, question.microbatches * question.work
+        return ratio(work * speed.denominator, speed.numerator * self.makespan)
 
     def tokens_per_second(self, question: Question) -> float | None:
         """``None`` where the tokens or the unit of time are unknown."""

@@ -73,6 +73,11 @@ class Pipeline:
         """The largest speed: whatever holds of all layers at it holds of all partitions."""
         return max(self.speed, default=Fraction(1))
 
+    @property
+    def together(self) -> Fraction:
+        """The sum of all speeds."""
+        return sum(self.speed, Fraction(0)) or Fraction(self.devices)
+
     @cached_property
     def geometry(self) -> Geometry:
         """Which stage lies on which device."""
