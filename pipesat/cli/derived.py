@@ -32,6 +32,7 @@ import click
 from pipesat.core.arguments import Wanted, entries_of, wanted_of
 from pipesat.core.errors import BadInput
 from pipesat.core.names import hint, named, spelled
+from pipesat.core.settings import PICTURES
 
 _FILES: Final = {
     "Problem": "The problem file (JSON).",
@@ -47,8 +48,6 @@ FILLED: Final = ("listener", "stop", "watch", "note")
 """Parameters that commands fill themselves."""
 AS_JSON: Final = "pipesat.as_json"
 """Whether --json is given, in a context's ``meta``: for options that end a command on their own."""
-PICTURES: Final = ("png", "svg", "pdf")
-"""Options that name a picture's file, and its ending."""
 _NONE = re.compile(r"[;,]? *\(?``None``: ((?:[^.;)]|\.(?=\d))+)\)?")
 _ROLE = re.compile(r":\w+:`~?(?:[\w.]*\.)?(\w+)`")
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from pipesat.cli.derived import PICTURES, Option, with_members
+from pipesat.cli.derived import Option, with_members
 from pipesat.core.errors import (
     BadInput,
     Contradiction,
@@ -28,6 +28,7 @@ from pipesat.core.errors import (
     RunFailed,
     first_of,
 )
+from pipesat.core.settings import PICTURES
 from pipesat.core.text_tables import one_line
 
 CHECK_FAILED = 1

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from pipesat.cli.asked import read_problem, states
 from pipesat.cli.commands import Group, command
-from pipesat.cli.derived import PICTURES, file_option, settings
+from pipesat.cli.derived import file_option, settings
 from pipesat.cli.exits import note
 from pipesat.core.claims import percent
 from pipesat.core.errors import BadInput
+from pipesat.core.settings import PICTURES
 from pipesat.core.showing import Displayed, Facts, Said, Table, table_of
 
 if TYPE_CHECKING:

@@ -175,7 +175,7 @@ def _report(asked: Asked, measured: Measured) -> int:
     measured.timeline.write(asked.output)
     check, problem = measured.check, asked.read["problem"]
     compared = TimelineComparison(problem, compare(problem, measured.timeline))
-    peaks = measured.peaks and [peak.document() for peak in measured.peaks]
+    peaks = measured.peaks and [asdict(peak) for peak in measured.peaks]
     document = compared.said.document() | {
         "timeline": str(asked.output),
         "check": None if check is None else check.document(),

@@ -42,6 +42,8 @@ class Within:
         return f"from {self.least} to {most}{self.hint}"
 
 
+PICTURES: Final = ("png", "svg", "pdf")
+"""Formats of pictures."""
 OneRoutePlacement: TypeAlias = Literal["chain", "loop", "vee"]
 Placement: TypeAlias = Literal[OneRoutePlacement, "bidirectional"]
 """What users type."""

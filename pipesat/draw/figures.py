@@ -38,6 +38,7 @@ from pipesat.core.amounts import (
     significant,
 )
 from pipesat.core.arrays import Floats
+from pipesat.core.settings import PICTURES
 from pipesat.draw.device_rows import UPPER, Rows
 from pipesat.draw.style import (
     CAPACITY,
@@ -108,10 +109,6 @@ def file_of(figure: Figure, kind: str) -> bytes:
     with own_settings():
         figure.savefig(stream, format=kind, dpi=DPI, metadata=about)
     return stream.getvalue()
-
-
-PICTURES: Final = ("png", "svg", "pdf")
-"""Formats of pictures."""
 
 
 def files_of(figure: Figure, name: str) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ from typing import Literal as OneOf
 
 from ortools.sat.python import cp_model
 
-from pipesat.problem.ops import Event, Item, Kind, Op, Pair, Phase
+from pipesat.problem.ops import Event, Item, Kind, Op, Pair
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import MemoryChange, duration, in_order, memory_in_order
 from pipesat.problem.variants import Variant
@@ -87,7 +87,6 @@ class Alternative(NamedTuple):
 Part: TypeAlias = OneOf["F", "B", "W", "O", "L"]
 """What a microbatch does on a stage: F, the backward (B or BW), W, and the copies."""
 
-OPS: Final[tuple[Phase, ...]] = ("F", "B", "W")
 COPIES: Final[tuple[Part, ...]] = ("O", "L")
 _NOTHING: Final = MemoryChange(0, 0)
 

@@ -14,13 +14,12 @@ from typing import Literal as OneOf
 
 from ortools.sat.python import cp_model
 
-from pipesat.problem.ops import Copy, Op, Pair
+from pipesat.problem.ops import PHASES, Copy, Op, Pair
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import duration, in_order, inputs_of
 from pipesat.problem.variants import Variant
 from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
 from pipesat.solver.model.alternatives import (
-    OPS,
     Candidate,
     Literal,
     PairChoices,
@@ -183,7 +182,7 @@ class OverTime:
     def add_device(self, device: int) -> None:
         """Let a device run one item at a time, each channel one copy, within memory over time."""
         own = [one for stage in self.problem.stages_on[device] for one in self.row(stage)]
-        for parts in (OPS, *self.channels(device)):
+        for parts in (PHASES, *self.channels(device)):
             tasks = [one.tasks[part] for one in own for part in parts if part in one.tasks]
             self.cp.add_no_overlap(interval for task in tasks for interval in task.intervals)
         slack = self.problem.devices[device].slack
@@ -282,7 +281,7 @@ def _candidates(
     """All pairs that gain something, in every two modes of their members."""
     if not known:
         return
-    tasks = [one.tasks[part] for one in passages for part in OPS if part in one.tasks]
+    tasks = [one.tasks[part] for one in passages for part in PHASES if part in one.tasks]
     for x, y in combinations(tasks, 2):
         for one, other in product(x.alternatives, y.alternatives):
             if (one.op[:2], other.op[:2]) in known:

@@ -23,11 +23,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipesat.compare.risk.answer import PHASES, Noise, NoisyGain, Spread
+from pipesat.compare.risk.answer import Noise, NoisyGain, Spread
 from pipesat.core.arrays import Floats, Ints
 from pipesat.core.errors import require
 from pipesat.kernels.timing import last_ends
-from pipesat.problem.ops import PHASE_OF, members
+from pipesat.problem.ops import PHASE_OF, PHASES, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import duration
 from pipesat.runtimes.steps import Transfer

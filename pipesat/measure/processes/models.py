@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ from pipesat.layers.profile.profile_file import ModelModel, Profile, read_profil
 from pipesat.layers.profile.published import DecoderShape
 from pipesat.measure.processes.decoder import build_layer, cross_entropy, tokens_and_targets
 from pipesat.measure.processes.job import Job, Shape
-from pipesat.problem.partition import even
+from pipesat.problem.partition import even, partition_of
 
 _SEED = 20_260_802
 _KEYS = ("layers", "microbatch", "loss")
@@ -99,7 +99,7 @@ def transformer(shape: Shape, stages: int) -> LayeredModel:
     model = decoder_model(sizes, shape.batch, shape.length, dtype, device)
     inner = accumulate(blocks[:-1], initial=1)  # the embedding is the first layer
     ends = [0, *[*inner][1:], len(model.names)]
-    return replace(model, cut=lambda _: [range(*pair) for pair in pairwise(ends)])
+    return replace(model, cut=lambda _: partition_of(ends))
 
 
 def own_model(

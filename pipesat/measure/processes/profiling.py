@@ -239,7 +239,6 @@ class Profiler:
 
 def profile_layers(model: LayeredModel, source: dict[str, Any], options: MeasureOptions) -> Profile:
     """Measure a model's kinds of layers, and the stages of every number that is asked for."""
-    require_device(options.device)
     if options.modes and options.checkpoint:
         raise BadInput("checkpointed layers recompute in every mode: leave one out", where="modes")
     if options.stages and max(options.stages) > len(model.names):
