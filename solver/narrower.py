@@ -28,7 +28,7 @@ from pipesat.core.settings import MicrobatchOrder
 from pipesat.problem.plain_problems import memory_varies
 from pipesat.problem.problem import Problem
 from pipesat.schedule.result import Baseline
-from pipesat.schedule.schedule import Schedule, has_pairs
+from pipesat.schedule.schedule import Schedule, pairs_in
 from pipesat.solver.growth.few_microbatches import few_of
 from pipesat.solver.growth.start_along import start_along
 from pipesat.solver.lanes.incumbent import Incumbent, failure_note
@@ -173,7 +173,7 @@ def search_all(
     report = _search_few(lanes, mine)
     if mine.problem.has_modes:
         lanes.hand(mine, starts)
-        usable = (g for g in guides if mine.problem.overlap is not None or not has_pairs(g.order))
+        usable = (g for g in guides if mine.problem.overlap is not None or not pairs_in(g.order))
         report.failed.extend(start_along(mine, [*usable], lanes.options.seed))
     if not (mine.proven or mine.clock.over):
         report.add(lanes.search(mine, starts))

@@ -23,7 +23,7 @@ from pipesat.core.settings import Count, Reference, Seconds, Seed, Tokens
 from pipesat.problem.lengths import microbatches_from_lengths, read_lengths
 from pipesat.problem.plain_problems import require_chains
 from pipesat.schedule.microbatch_order import microbatch_order
-from pipesat.schedule.schedule import Objective, has_pairs
+from pipesat.schedule.schedule import Objective, pairs_in
 from pipesat.schedule.solving import EitherStop
 from pipesat.schedule.timing import retime
 
@@ -233,7 +233,7 @@ def _searched(
     orders = {rule: permutation_by(problem, rule) for rule in fitting}
     takes = {rule: schedule.value(objective) for rule, schedule in fitting.items()}
     start = min((fitting or under.made).values(), key=lambda made: made.value(objective))
-    if not has_pairs(start.order):
+    if not pairs_in(start.order):
         found = best_places(problem, start.order, clock=clock, seed=seed, enough=enough)
         if found is not None:
             orders[BEST] = microbatch_order(problem, found)

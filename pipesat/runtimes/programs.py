@@ -23,7 +23,7 @@ from pipesat.runtimes.options import Options, loader_for, rendered
 from pipesat.runtimes.reading import Meaning, rows_of
 from pipesat.runtimes.runtime import Runtime
 from pipesat.runtimes.torch.companions import ModeRow, modes_of
-from pipesat.schedule.schedule import Exported, Schedule, has_pairs
+from pipesat.schedule.schedule import Exported, Schedule, pairs_in
 from pipesat.schedule.schedule_file import ModeEntries, Modes
 from pipesat.schedule.timing import time_order
 
@@ -216,7 +216,7 @@ def program(header: str, adapter: str, note: str) -> Write:
         title = f"From pipesat, for {runtime.title} {runtime.release}."
         head = "\n".join([title, "", *(f"{c}\n" for c in options.comments), filled(header, words)])
         text = program_text(problem, made, runtime, head, filled(adapter, words))
-        pairs = sum(isinstance(item, Pair) for row in made.order for item in row)
+        pairs = pairs_in(made.order)
         overlap = f", if its {pairs} pairs take what the problem says" if pairs else ""
         now, own = (time_text(one.makespan, problem.time_unit) for one in (made, schedule))
         other = against(made.makespan, schedule.makespan, "the schedule")
@@ -270,6 +270,6 @@ def _words(problem: Problem, schedule: Schedule, options: Options) -> dict[str, 
         "base": "CustomSchedule1F1BV" if v_shape else "CustomScheduleInterleaved1F1B",
         "schedule": "custom_1F1B_V" if v_shape else "custom_interleaved_1F1B",
         "algorithm": "zbv-formatted" if v_shape else chain if chunks == 1 else "1f1b-interleaved",
-        "combined": str(has_pairs(schedule.order)).lower(),
+        "combined": str(pairs_in(schedule.order) > 0).lower(),
         "stem": options.output.stem,
     }

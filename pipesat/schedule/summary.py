@@ -17,7 +17,7 @@ from pipesat.core.claims import percent, ratio, uneven
 from pipesat.problem.ops import Unreadable, members
 from pipesat.problem.problem import Problem
 from pipesat.schedule.metrics import mode_counts, peak_memory, useful_loads
-from pipesat.schedule.schedule import Objective, Schedule
+from pipesat.schedule.schedule import Objective, Schedule, ops_in
 
 
 def records_of(problem: Problem, schedule: Schedule) -> list[dict[str, Any]]:
@@ -42,7 +42,7 @@ def records_of(problem: Problem, schedule: Schedule) -> list[dict[str, Any]]:
 
 def figures_text(problem: Problem, schedule: Schedule) -> str:
     """Say how many ops it has, a pair as two, and how long it is."""
-    ops = sum(len(members(item)) for row in schedule.order for item in row)
+    ops = sum(1 for _ in ops_in(schedule.order))
     makespan, span = (exact_text(t, problem.time_unit) for t in (schedule.makespan, schedule.span))
     return f"{ops} ops, makespan {makespan}, span {span}"
 
