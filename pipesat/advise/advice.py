@@ -367,7 +367,8 @@ def _searched(advice: Advised, row: Row) -> str:
     runs = f" that {question.record.title} runs" if question.any_order else " in any order"
     keeps = " without offloading" if question.may_offload else ""
     what = "layers" if row.candidate.first is not None else "stages"
-    again = f", whichever {what} recompute," if question.may_recompute else ""
+    again = " without recomputation" if question.layers.recomputable else ""
+    again = f", whichever {what} recompute," if question.may_recompute else again
     return f"schedule{runs}{keeps} on any split of {shapes}{again}"
 
 

@@ -105,3 +105,16 @@ def test_a_layer_s_share_of_a_stage_that_recomputes_counts_that() -> None:
     for stage in range(2):
         expected = 2 + (6 if stage in row.again else 4)
         assert [*advice.question.works_on(stage, row.candidate)] == [(stage, expected)]
+
+
+def test_what_is_proven_without_recomputation_says_so() -> None:
+    """Without a limit of memory nothing recomputes, whatever an odd file says of what that takes.
+
+    As it is, rank 1 alone takes 1 + 2 x 4 + 1 = 10. Recomputing, it would take 4.
+    """
+    again = {"F": 1, "B": 0, "W": 0, "held_after_F": 1}
+    one = {"F": 1, "B": 2, "W": 1, "held_after_F": 1, "recompute": again}
+    layers = parse_layers({"format": "pipesat.layers/1", "layers": [one, one]})
+    advice = pipesat.advise(layers, 2, 2, time_limit=1, workers=1)
+    (proof,) = (text for head, text in advice.facts() if head == "Proof")
+    assert "on any split of chain without recomputation" in proof
