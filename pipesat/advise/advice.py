@@ -32,6 +32,7 @@ from pipesat.advise.table_rows import (
 from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.claims import Bound, Standing, Tried, against, change, percent, ratio
 from pipesat.core.showing import Column, Displayed, Facts, Table, sentences, table_document
+from pipesat.layers.stages import RECOMPUTE
 from pipesat.problem.remarks import Remark, documents_of, text_of
 from pipesat.runtimes.knobs import Knob, knobs_table
 
@@ -368,7 +369,9 @@ def _searched(advice: Advised, row: Row) -> str:
     keeps = " without offloading" if question.may_offload else ""
     what = "layers" if row.candidate.first is not None else "stages"
     again = " without recomputation" if question.layers.recomputable else ""
-    again = f", whichever {what} recompute," if question.may_recompute else again
+    if question.may_recompute:  # a runtime that recomputes itself may split backwards all the same
+        whole = " with whole backwards" if RECOMPUTE in (question.record.modes or ()) else ""
+        again = f", whichever {what} recompute{whole},"
     return f"schedule{runs}{keeps} on any split of {shapes}{again}"
 
 

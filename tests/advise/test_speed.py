@@ -118,3 +118,16 @@ def test_what_is_proven_without_recomputation_says_so() -> None:
     advice = pipesat.advise(layers, 2, 2, time_limit=1, workers=1)
     (proof,) = (text for head, text in advice.facts() if head == "Proof")
     assert "on any split of chain without recomputation" in proof
+
+
+def test_what_is_proven_for_elf_speaks_of_whole_backwards_where_stages_recompute() -> None:
+    """ELF recomputes within B, so it splits such backwards, which advise does not try."""
+    again = {"F": 1, "B": 2, "W": 1, "held_after_F": 0}
+    one = {"F": 1, "B": 1, "W": 1, "held_after_F": 1, "recompute": again}
+    layers = parse_layers({"format": "pipesat.layers/1", "layers": [one, one]})
+    for target, said in (("elf", "recompute with whole backwards,"), ("torch", "recompute,")):
+        advice = pipesat.advise(
+            layers, 2, 2, memory=1, reserve=0, target=target, time_limit=1, workers=1
+        )
+        (proof,) = (text for head, text in advice.facts() if head == "Proof")
+        assert f"whichever stages {said}" in proof
