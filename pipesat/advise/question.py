@@ -19,6 +19,7 @@ from pipesat.advise.candidates import Candidate, Flags, where_needed
 from pipesat.advise.cut_terms import variants
 from pipesat.advise.splits import for_runtime, shapes_to_try
 from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
+from pipesat.core.errors import require
 from pipesat.core.settings import OneRoutePlacement, RecomputeChoice, Runtime
 from pipesat.layers.devices import Recompute
 from pipesat.layers.layer import Layer, Layers
@@ -33,6 +34,8 @@ from pipesat.runtimes import RUNTIMES
 from pipesat.runtimes.runtime import Runtime as Record
 from pipesat.schedule.schedule import Objective
 
+_MOST_OPS: Final = 500_000
+"""Of a chain: a schedule of more takes about as long to build and time as an answer may."""
 OFFLOAD: Final = "offload"
 """Name of the memory mode in which a stage copies activations to the host."""
 
@@ -78,6 +81,15 @@ class Question:
     copy_rate: Fraction | None = None
     links: str = ""
     known: dict[tuple[object, ...], Candidate] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        ops = 3 * self.devices * self.microbatches
+        require(
+            ops <= _MOST_OPS,
+            f"{ops:,} ops in a chain of {self.devices} devices, expected at most {_MOST_OPS:,}",
+            where="microbatches",
+            value=self.microbatches,
+        )
 
     @property
     def devices(self) -> int:

@@ -94,9 +94,9 @@ def compare(asked: Asked) -> int:
     if asked.given.keys() & {"noise", "skew", "links", "samples", "baselines"}:
         require(
             len(own) == 1,
-            "expected one where times vary or links queue: a file, a folder or a name",
+            f"{len(own)} schedules, expected one where times vary or links queue: a file, a "
+            "folder or a name",
             where="SCHEDULE",
-            value=len(own),
         )
         asked = asked.instead(_RISK)
         risk: Risk = asked.answer(schedule=own[0])

@@ -166,7 +166,7 @@ def in_words(text: str, problem: Problem) -> tuple[str, Problem, str, int | None
     if said is None or name is None:
         near = hint(text.partition(",")[0], BASELINES)
         expected = f"no such file, and no schedule's name: expected one of {', '.join(BASELINES)}"
-        raise BadInput(expected + near, where="SCHEDULE", value=text)
+        raise BadInput(expected + near, source=text)
     rule = named("SCHEDULE", said[3] or "given", RULES)
     return name, problem, rule, None if said[2] is None else int(said[2])
 

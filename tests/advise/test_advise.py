@@ -879,3 +879,14 @@ def test_the_story_at_70b_has_the_figures_of_the_tool() -> None:
     long, half = (baseline("interleaved-1f1b", made(m)).makespan for m in (128, 64))
     assert f"| 128 | {long:,} | given | given | 20.22 s" in page
     assert f"| 64 | {half:,} | {20.22 * half / long:.2f} s | {20.22 / 2:.2f} s |" in page
+
+
+@pytest.mark.parametrize("function", [pipesat.advise, pipesat.plan])
+def test_more_microbatches_than_can_be_timed_are_refused_at_once(function: Any) -> None:
+    layers = pipesat.read(ROOT / "examples" / "layers-gemma-like.json")
+    with pytest.raises(BadInput) as raised:
+        function(layers, devices=8, microbatches=10**6)
+    assert str(raised.value) == (
+        "microbatches: got 1000000, 24,000,000 ops in a chain of 8 devices, "
+        "expected at most 500,000"
+    )
