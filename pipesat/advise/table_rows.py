@@ -319,7 +319,13 @@ def options_of(question: Question, row: Row) -> Options:
         f"{question.record.title}'s file has no names for MTP layers",
     )
     switch: Checkpointing = "full" if row.setting else "none"
-    return Options(layers=layout.counts, checkpointing=switch, version=version)
+    return Options(
+        layers=layout.counts,
+        checkpointing=switch,
+        version=version,
+        batch=question.layers.batch,
+        tensor_parallel=question.layers.tensor_parallel,
+    )
 
 
 def _why_not_its_own(question: Question, row: Row) -> str:

@@ -67,6 +67,7 @@ class LayersModel(StrictModel):
     estimate: str = ""
     estimate_range: Annotated[list[_Thousandths], Field(min_length=2, max_length=2)] | None = None
     tensor_parallel: Count = 1
+    batch: Count = 1
     reserve: Amount = 0
     static: WeightMemory | None = None
     layers: Annotated[list[LayerModel], Field(min_length=1, max_length=MOST_LAYERS)]
@@ -129,6 +130,7 @@ def _layers(model: LayersModel) -> Layers:
         model.estimate,
         (between[0], between[1]) if between else None,
         model.tensor_parallel,
+        model.batch,
     )
     _check_flags(layers, entry_of)
     return layers

@@ -91,11 +91,10 @@ def group_option(size: int) -> str:
     return f"{GROUP_SIZE}={size}"
 
 
-def tensor_options(size: int) -> list[str]:
-    """Return the options by which so many GPUs share every layer, as estimates assume it."""
-    if size == 1:
-        return []
-    return [f"--tensor-model-parallel-size={size}", "--sequence-parallel"]
+def size_options(shared_by: int, batch: int) -> list[str]:
+    """Return the options of what costs are of: GPUs that share every layer, and sequences."""
+    shared = [f"--tensor-model-parallel-size={shared_by}", "--sequence-parallel"]
+    return shared * (shared_by > 1) + [f"--micro-batch-size={batch}"] * (batch > 1)
 
 
 def recompute_options(first: int | None = None) -> list[str]:

@@ -28,7 +28,7 @@ from pipesat.layers.megatron import (
     group_option,
     recompute_options,
     refusal,
-    tensor_options,
+    size_options,
 )
 from pipesat.problem.ops import members, with_ops
 from pipesat.problem.problem import Problem
@@ -50,8 +50,8 @@ _OFFLOAD: Final = (
     "--delta-offload-bytes-across-pp-ranks",
 )
 _RECOMPUTE: Final = tuple(option.partition("=")[0] for option in recompute_options())
-_TENSOR: Final = tuple(option.partition("=")[0] for option in tensor_options(2))
-_KNOWN: Final = {_RANKS, _LAYOUT, _PATTERN, GROUP_SIZE, *OVERLAP, *_OFFLOAD, *_RECOMPUTE, *_TENSOR}
+_SIZES: Final = tuple(option.partition("=")[0] for option in size_options(2, 2))
+_KNOWN: Final = {_RANKS, _LAYOUT, _PATTERN, GROUP_SIZE, *OVERLAP, *_OFFLOAD, *_RECOMPUTE, *_SIZES}
 
 
 NAME: Final = "interleaved-1f1b"

@@ -890,3 +890,23 @@ def test_more_microbatches_than_can_be_timed_are_refused_at_once(function: Any) 
         "microbatches: got 1000000, 24,000,000 ops in a chain of 8 devices, "
         "expected at most 500,000"
     )
+
+
+def test_configurations_run_the_sequences_and_shares_that_costs_are_of(tmp_path: Path) -> None:
+    layers = estimate_layers("tiny", "h100", length=64, batch=3, tensor_parallel=2)
+    layers.write(tmp_path / "layers.json")  # a file carries both
+    asked: dict[str, Any] = {"devices": 2, "microbatches": 4, "time_limit": 4}
+    for target in ("torchtitan", "automodel"):
+        answer = pipesat.advise(tmp_path / "layers.json", target=target, **asked)
+        answer.save(tmp_path / target)
+    toml = tomllib.loads((tmp_path / "torchtitan" / "schedule.toml").read_text())
+    assert toml["parallelism"]["pipeline_parallel_microbatch_size"] == 3
+    assert toml["parallelism"]["tensor_parallel_degree"] == 2
+    assert toml["training"]["local_batch_size"] == 4 * 3
+    python = (tmp_path / "torchtitan" / "schedule.py").read_text()
+    assert "parallelism.pipeline_parallel_microbatch_size = 3\n" in python
+    assert "training.local_batch_size = 12 " in python
+    assert "parallelism.tensor_parallel_degree = 2\n" in python
+    yaml = (tmp_path / "automodel" / "schedule.yaml").read_text()
+    for line in ("  tp_size: 2\n", "    pp_microbatch_size: 3\n", "    pp_batch_size: 12\n"):
+        assert line in yaml

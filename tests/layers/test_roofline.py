@@ -116,10 +116,11 @@ def test_gpus_share_layers_in_equal_parts() -> None:
 
 def test_advice_and_flags_say_how_layers_are_shared() -> None:
     asked: dict[str, Any] = {"gpu": "h100", "length": 64, "target": "megatron", "time_limit": 4}
-    advice = pipesat.advise("tiny", 2, 4, tensor_parallel=2, **asked)
+    advice = pipesat.advise("tiny", 2, 4, tensor_parallel=2, batch=3, **asked)
     assert "2 GPUs share every layer, with sequence parallelism" in dict(advice.facts())["Doubt"]
     _, flags, *_ = advice.tables()
-    assert {"--tensor-model-parallel-size=2", "--sequence-parallel"} <= {*map(str, flags.lines)}
+    wanted = {"--tensor-model-parallel-size=2", "--sequence-parallel", "--micro-batch-size=3"}
+    assert wanted <= {*map(str, flags.lines)}
     with pytest.raises(pipesat.Infeasible, match="parallelism over more than 1 divides weights"):
         pipesat.advise("llama3-70b", 2, 4, gpu="h100", time_limit=4)
 

@@ -232,8 +232,9 @@ def read_framework(
 
 def _set_for(problem: Problem, options: Options, split: SplitBackwards) -> Iterator[str]:
     """What a framework's fragment sets besides the schedule, or leaves to the framework."""
-    m = problem.routes[0].microbatches
-    yield f"a microbatch is set to one sequence, {m} to the local batch: change both together"
+    each, m = options.batch, problem.routes[0].microbatches
+    size = "one sequence" if each == 1 else f"{each} sequences"
+    yield f"a microbatch is set to {size}, {m * each} to the local batch: change both together"
     if split.any:
         yield (
             "activation checkpointing is switched off there, because backwards are split: leave "
