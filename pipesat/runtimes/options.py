@@ -39,8 +39,8 @@ class Options:
     comments of the configuration and the top of the hazards. ``checkpointing`` is written into a
     framework's configuration; ``None``: off where backwards are split, else its own default.
     ``pattern``: of a hybrid model's layers, for Megatron-LM. ``layout``: what its layout is, where
-    it has MTP layers too; ``flags``: more lines of its file. ``version``: torch's release. ``batch``: sequences of a
-    microbatch. ``tensor_parallel``: GPUs that share every layer.
+    it has MTP layers too; ``flags``: more lines of its file. ``version``: torch's release.
+    ``batch``: sequences of a microbatch. ``tensor_parallel``: GPUs that share every layer.
     """
 
     output: Path = Path("schedule")
