@@ -108,7 +108,8 @@ class Option(click.Option):
                 if key is not None:
                     into = told.setdefault(key, [])
                     into.append(value or "yes" * self.members[key].is_flag)
-                elif place == 0:
+                elif place == 0 or (value and heads is not into and "=" in (self.help or "")):
+                    into = heads  # the value, or a key of its own
                     heads.append(part)
                 else:  # a value may have commas
                     into[-1] += f",{part}"
@@ -117,7 +118,8 @@ class Option(click.Option):
             theirs = {member.name: own if member.multiple else own[-1]} if own else {}
             with self._unknown_key(own):
                 member.handle_parse_result(ctx, theirs, args)
-        mine = {self.name: heads if self.multiple else heads[-1]} if heads else {}
+        keyed = ",".join(heads) if all("=" in one for one in heads) else heads[-1]
+        mine = {self.name: heads if self.multiple else keyed} if heads else {}
         with self._unknown_key(heads):
             return super().handle_parse_result(ctx, mine, args)
 

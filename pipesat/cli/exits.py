@@ -123,8 +123,9 @@ def _said_by(error: click.NoSuchOption) -> str:
         for key, member in host.members.items():
             if given in (key, "".join(word[0] for word in key.split("_"))):
                 value = "" if member.is_flag else f"={(member.metavar or key).upper()}"
-                own = f"{host.make_metavar(context)}," if host.expose_value else ""
-                return f"say {max(host.opts, key=len)} {own}{key}{value}"
+                own = host.make_metavar(context)
+                first = f"{own}," if host.expose_value and "=" not in own else ""
+                return f"say {max(host.opts, key=len)} {first}{key}{value}"
     root: Any = context.find_root().command
     new = root.get_command(context, "problem").get_command(context, "new")
     if params[0].name == "problem" and any(error.option_name in one.opts for one in new.params):

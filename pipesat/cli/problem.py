@@ -190,12 +190,11 @@ def _made_of(derived: Derived) -> Said:
 @command(
     "compare.from_profile:estimate_layers",
     example="pipesat problem estimate --config llama3-8b --gpu h100 -o layers.json",
-    metavars={"config": "NAME", "gpu": "NAME"},
+    metavars={"config": "NAME", "gpu": "NAME", "shape": "KEY=VALUE[,...]"},
     follow={
         "shape": ("length", "batch", "tensor_parallel"),
         "gpu": ("products", "attention", "traffic"),
     },
-    extra=(settings("shape", "Sizes of the run."),),
     output="FILE",
 )
 def estimate(asked: Asked) -> None:

@@ -20,7 +20,12 @@ from pipesat.layers.profile.published import SHAPES, named_gpu, named_shape
 from pipesat.layers.roofline import LIKELY
 
 _MODULE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-SIZES: Final[Mapping[str, int | None]] = {"length": None, "batch": 1, "tensor_parallel": 1}
+SIZES: Final[Mapping[str, Any]] = {
+    "shape": None,
+    "length": None,
+    "batch": 1,
+    "tensor_parallel": 1,
+}
 """In which microbatches a published model runs, unless that is given."""
 
 

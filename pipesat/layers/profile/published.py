@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Final, Literal, TypeAlias
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from pipesat.core.errors import BadInput, require
 from pipesat.core.names import named
+from pipesat.core.settings import Keys
 
 Style: TypeAlias = Literal["gpt", "llama"]
 
@@ -141,7 +142,28 @@ SHAPES: Final[Mapping[str, NamedShape]] = {
 
 def named_shape(name: str) -> NamedShape:
     """Look a shape up."""
-    return SHAPES[named("config", name, SHAPES)]
+    try:
+        return SHAPES[named("config", name, SHAPES)]
+    except BadInput as error:
+        other = f"{error.expected}. Any other is the most similar of these with its own `shape`"
+        raise BadInput(other, where=error.where, value=name) from None
+
+
+SIZES: Final[Keys] = {
+    "style": get_args(Style),
+    **dict.fromkeys(("layers", "width", "heads", "kv_heads", "feed_forward", "vocabulary"), int),
+}
+"""What ``--shape`` may say of a decoder."""
+
+
+def with_sizes(base: DecoderShape, given: Mapping[str, Any]) -> DecoderShape:
+    """Return a shape with other sizes; what follows from them is of the base's proportions."""
+    sizes = asdict(base) | dict(given)
+    if "heads" in given and "kv_heads" not in given:
+        sizes["kv_heads"] = sizes["heads"]
+    if "width" in given and "feed_forward" not in given:
+        sizes["feed_forward"] = base.feed_forward * sizes["width"] // base.width or 1
+    return DecoderShape(**sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
