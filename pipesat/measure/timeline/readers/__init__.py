@@ -76,6 +76,7 @@ def read_trace(paths: Sequence[str | Path], told: TraceStatement) -> Trace:
     files = sorted(  # rank 2 before rank 10
         _files(paths), key=lambda path: [*map(int, re.findall(r"[0-9]{1,18}", path.name))]
     )
+    require(files, "none are given: expected traces of one run, or their folder", where="paths")
     documents = [FileValue(str(path), _content(path)) for path in files]
     formats = [
         next((one for one in FORMATS if one.recognises(document.content)), None)
