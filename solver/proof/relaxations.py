@@ -12,6 +12,7 @@ from itertools import zip_longest
 
 from ortools.sat.python import cp_model
 
+from pipesat.bounds.given_order import heads_and_tails
 from pipesat.core.claims import Bound
 from pipesat.problem.problem import Problem
 from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
@@ -45,6 +46,8 @@ class Relaxations:
         self.all = frozenset(problem.busy)
         begin = first_of(problem, self.all, share) if parts.relaxations else []
         self.pairs = bool(gains(problem))
+        known = problem.chains_only and problem.overlap is None and not problem.has_modes
+        self.line = heads_and_tails(problem, incumbent.objective) if known and begin else None
         self.queue = Attempts(
             self.all,
             begin,
@@ -80,7 +83,13 @@ class Relaxations:
                 target, value - 1
             )  # one that is better, or none: finding one again is hard
         model = build_model(
-            self.problem, incumbent.objective, bound, target, devices, staircase=self.staircase
+            self.problem,
+            incumbent.objective,
+            bound,
+            target,
+            devices,
+            staircase=self.staircase,
+            line=self.line,
         )
         solver, status = runner.solve(
             model.cp,
