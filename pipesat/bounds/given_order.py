@@ -39,8 +39,8 @@ Pieces: TypeAlias = tuple[Ints, Ints]
 def bounds_of_given_order(problem: Problem, objective: Objective) -> list[Bound]:
     """Return each device's bound, in time units; no pairs.
 
-    None without :func:`heads_and_tails`, nor where microbatches are alike and memory does not keep a
-    device from its load.
+    None without :func:`heads_and_tails`; nor where microbatches are alike and memory does not keep
+    a device from its load.
     """
     if problem.order != "given":
         problem, alone = classes_of(problem)
@@ -60,11 +60,14 @@ def bounds_of_given_order(problem: Problem, objective: Objective) -> list[Bound]
 
 
 def heads_and_tails(problem: Problem, objective: Objective) -> Line | None:
-    """Return the least time before each op and after it; no pairs.
+    """Return the least time before each op and after it.
 
-    None where the order is not known, there are several routes, or ops are very many or very long.
+    None where ops may pair, the order is not known, there are several routes, a route is no chain,
+    or ops are very many or very long.
     """
     most = _MOST_STEPS
+    if problem.overlap is not None or not problem.chains_only:
+        return None
     if problem.order != "given":
         problem, alone = classes_of(problem)
         if len(alone) > 1:

@@ -210,17 +210,21 @@ def _add_what_is_left_out(
 
 
 def add_heads_and_tails(
-    v: Variables, line: Line, objective: Objective, value: cp_model.IntVar
+    v: Variables, line: Line, objective: Objective, value: cp_model.IntVar | None
 ) -> None:
-    """Say of each op what is known of the least time before and after it.
+    """Say of each op what is known of the least time before it, and after it up to ``value``.
 
     That counts work and memory of devices that are left out, which lags do not.
     """
     begin: cp_model.LinearExprT = 0
     if objective == "span":
-        begin = v.cp.new_int_var(-v.horizon, v.horizon, "first F of the route")
-        for latest in _begins(v):
-            v.cp.add(begin <= latest)
+        (route,) = v.problem.routes
+        if first := v.tasks["F"][route.stages[0]]:
+            begin = first[0].start
+        else:
+            begin = v.cp.new_int_var(-v.horizon, v.horizon, "first F of the route")
+            for latest in _begins(v):
+                v.cp.add(begin <= latest)
     parts: list[tuple[Phase, Ints, Ints]] = [
         ("F", line.head, line.forward + line.tail),
         ("B", line.head_back, line.backward + line.tail_back),
@@ -230,7 +234,8 @@ def add_heads_and_tails(
         times = zip(heads[place].tolist(), tails[place].tolist(), strict=True)
         for task, (head, tail) in zip(v.tasks[phase][stage], times, strict=True):
             v.cp.add(task.start >= begin + v.times.at_least(head))
-            v.cp.add(task.start + v.times.at_least(tail) <= begin + value)
+            if value is not None:
+                v.cp.add(task.start + v.times.at_least(tail) <= begin + value)
 
 
 def _begins(v: Variables) -> Iterator[cp_model.LinearExpr]:

@@ -39,9 +39,8 @@ class Attempt:
 
 
 def _first(devices: Devices) -> Attempt:
-    """Begin with a device alone, for its optimum, or with several, for a share."""
-    alone = len(devices) == 1
-    return Attempt(devices, 1.0 if alone else None, _FIRST_LIMIT * (1 if alone else _SEVERAL))
+    """Begin with less time for one device than for several."""
+    return Attempt(devices, None, _FIRST_LIMIT * (1 if len(devices) == 1 else _SEVERAL))
 
 
 class Attempts:
@@ -122,6 +121,7 @@ class Attempts:
         self._limit *= _MORE_TIME
         self._size = self._size % max(1, len(self._all) - 1) + 1
         drawn = [self._draw() for _ in range(self._draws)]
+        drawn[:0] = [self._strongest] if self._strongest else []
         if self._rounds % (1 + self._ops // _OPS_PER_ROUND) == 0 or not drawn:
             self._queue.append(Attempt(self._all, 1.0, self._whole * self._limit))
         self._rounds += 1

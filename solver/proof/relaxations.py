@@ -46,8 +46,7 @@ class Relaxations:
         self.all = frozenset(problem.busy)
         begin = first_of(problem, self.all, share) if parts.relaxations else []
         self.pairs = bool(gains(problem))
-        known = problem.chains_only and problem.overlap is None and not problem.has_modes
-        self.line = heads_and_tails(problem, incumbent.objective) if known and begin else None
+        self.line = heads_and_tails(problem, incumbent.objective) if begin else None
         self.queue = Attempts(
             self.all,
             begin,
@@ -144,11 +143,12 @@ def _dealt(every: list[Devices], number: int, count: int) -> list[Devices]:
 
 
 def _tightest_first(problem: Problem, devices: Devices) -> list[int]:
-    """Devices by the number of microbatches that their memory admits."""
+    """Devices by the number of microbatches that their memory admits, from both ends on."""
 
     def admitted(device: int) -> float:
         slack = problem.devices[device].slack
         held = sum(problem.stages[s].held_after_F for s in problem.stages_on[device])
         return math.inf if slack is None or not held else slack / held
 
-    return sorted(devices, key=lambda d: (admitted(d), d))
+    last = max(devices)
+    return sorted(devices, key=lambda d: (admitted(d), min(d, last - d), d))

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.bounds.given_order import heads_and_tails
 from pipesat.bounds.paired import with_least_times
 from pipesat.core.claims import Bound
 from pipesat.problem.ops import Unreadable, members
@@ -24,7 +25,7 @@ from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, proven_bound
-from pipesat.solver.model.constraints import add_constraints
+from pipesat.solver.model.constraints import add_constraints, add_heads_and_tails
 from pipesat.solver.model.left_out import first_microbatches, one_by_one, with_microbatches
 from pipesat.solver.model.model import Model, build_model, model_size
 from pipesat.solver.model.times import model_times
@@ -248,15 +249,18 @@ def makespan_model(few: Problem, known: RunBounds, upper: int, *, staircase: boo
 
     After the start of microbatch k, the n - k last ones take at least f(n - k).
     """
-    n = few.routes[0].microbatches
+    n, line = few.routes[0].microbatches, heads_and_tails(few, known.objective)
     if known.objective == "makespan":
-        model = build_model(few, "makespan", known.makespan(n), upper, staircase=staircase)
+        least = known.makespan(n)
+        model = build_model(few, "makespan", least, upper, staircase=staircase, line=line)
     else:
         v = _model_with_slack(few, upper, staircase=staircase)
         end = end_of(v, "span")
         least, most = v.times.at_least(known.makespan(n)), v.times.at_most(upper)
         v.cp.add_linear_constraint(end, least, most)
         v.cp.add(v.tasks["F"][few.routes[0].stages[0]][0].start == 0)
+        if line is not None:
+            add_heads_and_tails(v, line, "span", end)
         v.cp.minimize(end)
         model = Model(v, end, "makespan", v.times.bound(most + 1))
     starts = _starts_with_known_steps(model.variables, known)
@@ -276,6 +280,8 @@ def step_model(few: Problem, known: RunBounds, upper: int, *, staircase: bool = 
     v = _model_with_slack(few, upper, staircase=staircase)
     times = v.times
     starts = _starts_with_known_steps(v, known)
+    if (line := heads_and_tails(few, "makespan")) is not None:
+        add_heads_and_tails(v, line, "makespan", None)
     v.cp.add(starts[0] == 0)
     v.cp.add_linear_constraint(starts[n], times.at_least(known.steps.of(n)), times.at_most(upper))
     v.cp.minimize(starts[n])
