@@ -216,7 +216,7 @@ def add_heads_and_tails(
 
     That counts work and memory of devices that are left out, which lags do not.
     """
-    begin: cp_model.LinearExprT = 0
+    begin: cp_model.LinearExpr | int = 0
     if objective == "span":
         (route,) = v.problem.routes
         if first := v.tasks["F"][route.stages[0]]:
@@ -231,11 +231,10 @@ def add_heads_and_tails(
     ]
     for (phase, heads, tails), stage in product(parts, v.kept):
         place = v.problem.place_of[stage]
-        times = zip(heads[place].tolist(), tails[place].tolist(), strict=True)
-        for task, (head, tail) in zip(v.tasks[phase][stage], times, strict=True):
-            v.cp.add(task.start >= begin + v.times.at_least(head))
+        for task, head, tail in zip(v.tasks[phase][stage], heads[place], tails[place], strict=True):
+            v.cp.add(task.start - begin >= v.times.at_least(int(head)))
             if value is not None:
-                v.cp.add(task.start + v.times.at_least(tail) <= begin + value)
+                v.cp.add(task.start + v.times.at_least(int(tail)) <= begin + value)
 
 
 def _begins(v: Variables) -> Iterator[cp_model.LinearExpr]:
