@@ -59,7 +59,7 @@ def bounds_of_given_order(problem: Problem, objective: Objective) -> list[Bound]
     ]
 
 
-def heads_and_tails(problem: Problem, objective: Objective) -> Line | None:
+def heads_and_tails(problem: Problem, objective: Objective) -> HeadsAndTails | None:
     """Return the least time before each op and after it.
 
     None where ops may pair, the order is not known, there are several routes, a route is no chain,
@@ -75,7 +75,7 @@ def heads_and_tails(problem: Problem, objective: Objective) -> Line | None:
         problem, most = alone[0], _MOST_STEPS_ALIKE
     if len(problem.routes) > 1 or problem.op_count * max(problem.microbatches) > most:
         return None
-    line = Line(problem, objective)
+    line = HeadsAndTails(problem, objective)
     if line.longest > _EXACT:
         return None
     line.find_heads()
@@ -129,7 +129,7 @@ def least_lateness(jobs: Iterable[tuple[int, int, int]]) -> int:
     return latest
 
 
-class Line:
+class HeadsAndTails:
     """One route's ops, by (place of the stage on the route, microbatch).
 
     A backward is two pieces: its first is as long as the shortest backward, and the ``rest`` is

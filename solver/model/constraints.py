@@ -7,7 +7,7 @@ from itertools import pairwise, product
 
 from ortools.sat.python import cp_model
 
-from pipesat.bounds.given_order import Line
+from pipesat.bounds.given_order import HeadsAndTails
 from pipesat.core.arrays import Ints
 from pipesat.problem.ops import Phase
 from pipesat.schedule.schedule import Objective
@@ -210,7 +210,7 @@ def _add_what_is_left_out(
 
 
 def add_heads_and_tails(
-    v: Variables, line: Line, objective: Objective, value: cp_model.IntVar | None
+    v: Variables, line: HeadsAndTails, objective: Objective, value: cp_model.IntVar | None
 ) -> None:
     """Say of each op what is known of the least time before it, and after it up to ``value``.
 

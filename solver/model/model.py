@@ -8,7 +8,7 @@ from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.bounds.given_order import Line
+from pipesat.bounds.given_order import HeadsAndTails
 from pipesat.problem.ops import Op
 from pipesat.problem.problem import Problem, Stage
 from pipesat.schedule.schedule import Objective, Order
@@ -90,7 +90,7 @@ def build_model(
     devices: Collection[int] | None = None,
     *,
     staircase: bool = True,
-    line: Line | None = None,
+    line: HeadsAndTails | None = None,
 ) -> Model:
     """Model all schedules with an objective between ``lower`` and ``upper`` (time units).
 

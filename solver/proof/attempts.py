@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pipesat.solver.lanes.runner import Share
@@ -16,6 +16,7 @@ _WHOLE = 4.0  # times as much for the whole model
 _WHOLE_OF_SMALL = 20.0  # the same where it alone proves much
 _MORE_TIME = 1.5  # from one round of attempts to the next
 _DRAWS = 3  # relaxations per round
+_PERSISTENCE = 4.0  # times the present limit: the strongest relaxation is asked again for so long
 _MOST_SKIPPED = 100  # attempts in a row that could not help, or were too large
 _LEAST_SHARE, _LARGEST_SHARE = 0.03, 0.5  # of the gap that is to be closed at a time
 _MORE, _LESS = 1.4, 0.7  # its change after a proof, and after an attempt without an outcome
@@ -115,6 +116,10 @@ class Attempts:
             self._strongest = attempt.devices
             if attempt.share != 1.0 and not proven:
                 self._queue.appendleft(attempt)  # it may prove the next share as well
+        elif reach is None and attempt.devices == self._strongest:
+            longer = replace(attempt, limit=2 * attempt.limit)
+            if longer.limit <= _PERSISTENCE * self._limit:
+                self._queue.appendleft(longer)
 
     def _refill(self) -> None:
         """Queue the whole model and larger relaxations, with more time than before."""

@@ -13,7 +13,7 @@ from ortools.sat.python import cp_model
 import pipesat
 from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.bounds.feasibility import sure_order
-from pipesat.bounds.given_order import Line, heads_and_tails
+from pipesat.bounds.given_order import HeadsAndTails, heads_and_tails
 from pipesat.check.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import Infeasible, NotApplicable
@@ -202,7 +202,7 @@ def least_of_model(
     objective: Objective,
     most: int,
     devices: list[int] | None = None,
-    line: Line | None = None,
+    line: HeadsAndTails | None = None,
 ) -> tuple[int | None, Schedule | None]:
     """Value and schedule of the model, or of the relaxation that keeps some devices."""
     model = build_model(problem, objective, 0, most, devices, line=line)
