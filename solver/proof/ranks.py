@@ -38,7 +38,7 @@ from pipesat.solver.model.left_out import lags_before, tail_after
 from pipesat.solver.model.pairing import useful_variants
 
 _MOST = 64  # microbatches
-_WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at first
+WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at first
 _ROOM = 200_000  # states that one step of a device may have at first
 _MOST_ROOM = 1_000_000
 _MORE = 4  # times as many where that was not enough
@@ -153,7 +153,7 @@ class _Ways:
         return True
 
 
-class _Device:
+class Device:
     """A device in schedules of at most ``length``.
 
     Times from the end are measured backwards. By direction, 0 from the beginning and 1 from the
@@ -262,7 +262,7 @@ class Ranks:
         problem = self.problem
         (least,) = least_times_of_each_class(problem)
         stages = problem.routes[0].stages
-        devices = [_Device(problem, least, stage, length) for stage in stages]
+        devices = [Device(problem, least, stage, length) for stage in stages]
         new = set(range(len(devices)))
         up = range(len(devices))
         for place in cycle([*up, *up[-2:0:-1]]):
@@ -272,7 +272,7 @@ class Ranks:
                 continue
             new.remove(place)
             device = devices[place]
-            for width, end in product(_WIDTHS, (0, 1)):
+            for width, end in product(WIDTHS, (0, 1)):
                 yield
                 value = self.incumbent.value
                 if self.incumbent.bound.value > length or value is None or value <= length:

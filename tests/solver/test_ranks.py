@@ -1,0 +1,96 @@
+"""Bounds of chains whose devices know their neighbours' ranks: by an oracle, and one alone."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pipesat.bounds.feasibility import preflight, sure_order
+from pipesat.bounds.paired import least_times_of_each_class
+from pipesat.core.errors import Infeasible
+from pipesat.problem.problem import Problem
+from pipesat.problem.problem_file import parse_problem
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import Runner
+from pipesat.solver.proof import ranks
+from pipesat.solver.proof.ranks import Device, Ranks, ranks_apply
+from tests.oracle.claims import least
+from tests.oracle.generator import MODES, drawn
+from tests.oracle.reading import Document
+from tests.support.optimum import least_end
+
+CLOCK = Clock(math.inf, deterministic=True)
+
+
+def chain(seed: object, **flags: object) -> Document:
+    return drawn(
+        f"ranks {seed}",
+        **{
+            "shapes": ("chain",), "modes": MODES, "microbatches": (2, 5), "devices": (2, 3),
+            "ops": 20, "longest": 5, "memory": ("enough", "tight"), "held": 0.3,
+        } | flags,
+    )  # fmt: skip
+
+
+def incumbent_of(problem: Problem) -> Incumbent | None:
+    """One microbatch after the other, if that fits."""
+    try:
+        preflight(problem)
+    except Infeasible:
+        return None
+    found = Incumbent(problem, "makespan", CLOCK)
+    found.offer(sure_order(problem), "one by one")
+    return found
+
+
+def proven(problem: Problem) -> int | None:
+    """What is proven when all questions have been asked."""
+    incumbent = incumbent_of(problem)
+    if incumbent is None or incumbent.schedule is None:
+        return None
+    proofs = Ranks(problem, incumbent)
+    while not proofs.finished:
+        proofs.step(Runner(CLOCK))
+    return incumbent.bound.value
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("widths", [ranks.WIDTHS, (1,)])
+def test_no_schedule_is_shorter(
+    seed: int, widths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranks, "WIDTHS", widths)
+    document = chain(seed)
+    problem = parse_problem(document)
+    if ranks_apply(problem) and (bound := proven(problem)) is not None:
+        value, _ = least(document, "makespan", None)
+        assert value is not None
+        assert bound <= value
+
+
+def least_alone(problem: Problem, place: int, most: int) -> int | None:
+    """The least length in which a device has a schedule, ``most`` at most."""
+    (short,) = least_times_of_each_class(problem)
+    low, high = 0, most + 1
+    while low < high:
+        length = (low + high) // 2
+        device = Device(problem, short, problem.routes[0].stages[place], length)
+        for end in (0, 1) if device.modes else ():
+            device.follow(end, 1 << 30, 1 << 30, Runner(CLOCK))
+        low, high = (low, length) if device.modes else (length + 1, high)
+    return low if low <= most else None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_device_alone_is_followed_through_all_its_ways(seed: int) -> None:
+    """As long as a model of it says, which has the same head, ways out and back, and tail."""
+    problem = parse_problem(chain(seed))
+    incumbent = incumbent_of(problem) if ranks_apply(problem) else None
+    if incumbent is None or incumbent.value is None:
+        return
+    for place, stage in enumerate(problem.routes[0].stages):
+        device = problem.stages[stage].device
+        expected = least_end(problem, device, incumbent.value, absolute=True)
+        assert least_alone(problem, place, incumbent.value) == expected
