@@ -36,6 +36,9 @@ class Parts(NamedTuple):
         The part after whose end it waits for so long (-1: none), and where states have these times.
     ends
         1 for a backward that no W follows.
+    cell
+        What it adds to a state's cell: states of one have run as many F's, and have as many between
+        F and backward, by variant, and between B and W.
     """
 
     time: Ints
@@ -49,6 +52,7 @@ class Parts(NamedTuple):
     lag: Ints
     column: Ints
     ends: Ints
+    cell: Ints
 
 
 class Limits(NamedTuple):
@@ -58,16 +62,19 @@ class Limits(NamedTuple):
     ----------
     microbatches, slack, waiting
         How many there are, memory for them, and how many may be between F and backward.
+    origin, through
+        The cell of the first state, and what a microbatch that is through adds.
     earliest, latest
         By kind and rank: earliest start and latest end.
     until
-        By numbers of F's, backwards and microbatches done: the latest time by which the device must
-        be free for what is left.
+        By cell: the latest time by which the device must be free for what is left.
     """
 
     microbatches: int
     slack: int
     waiting: int
+    origin: int
+    through: int
     earliest: Ints
     latest: Ints
     until: Ints
@@ -82,6 +89,16 @@ def counted(parts: Parts, state: Ints, total: Ints) -> None:
         total[parts.kind[part]] += state[part]
         if parts.ends[part]:
             total[2] += state[part]
+
+
+@compiled
+def cell_of(parts: Parts, limits: Limits, state: Ints) -> int:
+    """Return the cell of a state."""
+    n = len(parts.time)
+    found = limits.origin + limits.through * state[n + RESOURCES]
+    for part in range(n):
+        found += parts.cell[part] * state[part]
+    return found
 
 
 @compiled
@@ -177,6 +194,7 @@ def followers(parts: Parts, limits: Limits, states: Ints, room: int) -> Ints:
     for number in range(len(states)):
         state = states[number]
         held = 0
+        cell = cell_of(parts, limits, state)
         started = state[n + RESOURCES]
         for part in range(n):
             then = parts.then[part]
@@ -201,7 +219,7 @@ def followers(parts: Parts, limits: Limits, states: Ints, room: int) -> Ints:
                 busy = start + parts.time[part]
                 if busy > limits.latest[kind, rank]:
                     continue
-            if busy > limits.until[total[0], total[1], total[2]]:
+            if busy > limits.until[cell + parts.cell[part]]:
                 continue
             if count == room:
                 return found[:0]
@@ -253,16 +271,16 @@ def best(states: Ints, order: Ints, width: int, most: int) -> tuple[Ints, int]:
 
 
 @compiled
-def noted(parts: Parts, states: Ints, ends: Ints, free: Ints) -> None:
-    """Keep the least end by kind and rank, and when the device is free, by numbers of ops."""
+def noted(parts: Parts, limits: Limits, states: Ints, ends: Ints, free: Ints) -> None:
+    """Keep the least end by kind and rank, and when the device is free at the earliest, by cell."""
     n = len(parts.time)
     total = np.zeros(COPY + 1, np.int64)
     for number in range(len(states)):
         state = states[number]
         counted(parts, state, total)
         end = state[n + RESOURCES + 2]
-        f, b, done = total[0], total[1], total[2]
-        free[f, b, done] = min(free[f, b, done], end)
+        cell = cell_of(parts, limits, state)
+        free[cell] = min(free[cell], end)
         if state[n]:
             kind = parts.kind[state[n] - 1]
             ends[kind, total[kind] - 1] = min(ends[kind, total[kind] - 1], end)

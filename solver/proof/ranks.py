@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from collections import defaultdict
 from itertools import chain, cycle, product
+from math import prod
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -33,16 +35,16 @@ from pipesat.kernels.device_states import (
 from pipesat.problem.problem import Problem
 from pipesat.problem.variants import Variant
 from pipesat.solver.lanes.incumbent import Incumbent
-from pipesat.solver.lanes.runner import PROOFS, Runner
+from pipesat.solver.lanes.runner import Runner, Share
 from pipesat.solver.model.left_out import lags_before, tail_after
 from pipesat.solver.model.pairing import useful_variants
 
-_MOST = 64  # microbatches
+SOURCE = "states of all devices, by rank"
+_MOST, _MOST_CELLS = 64, 4_000_000  # microbatches, and cells of a device
 WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at first
-_ROOM = 200_000  # states that one step of a device may have at first
-_MOST_ROOM = 1_000_000
+_ROOM, _MOST_ROOM = 8_000_000, 32_000_000  # states through which a device is followed
 _MORE = 4  # times as many where that was not enough
-_SECONDS = 2e-6  # of a state, as processor time on one core of 2026
+_SECONDS = 1.3e-6  # of a state, as processor time on one core of 2026
 _CLOSE = 1 / 5000  # of the value: no nearer to a length that is not refuted
 F, B, W = range(3)
 
@@ -90,147 +92,147 @@ def _backwards(variants: _Rows) -> _Rows:
     """The variants as they look from the end: what is held between two parts stays that."""
     found = []
     for row in variants:
-        between = [*(part.then for part in row[:-1]), 0]
-        then = [0, *between[:-1]]
+        then = [0, *(part.then for part in row[:-1])]
         found.append([p._replace(then=x) for p, x in zip(row, then, strict=True)][::-1])
     return found
 
 
-def _table(variants: _Rows, lag: int, waiting: int) -> tuple[Parts, int]:
-    """The parts of all variants as arrays, and how many columns a state has."""
-    flat = list(chain.from_iterable(variants))
-    before, then, since, column, ends = ([NONE] * len(flat) for _ in range(5))
-    columns, number = len(flat) + 2 * RESOURCES + 2, 0
-    for row in variants:
-        own = range(number, number := number + len(row))
-        trip = [n for n in own if flat[n].kind in (F, B)]
-        before[own[0] + 1 : own[-1] + 1], then[own[0] : own[-1]] = own[:-1], own[1:]
-        since[trip[1]], column[trip[1]] = trip[0], columns
-        columns += waiting
-        fused = all(part.kind != W for part in row)
-        for n in own:
-            ends[n] = int(fused and flat[n].kind == B)
-    kind, resource, time, held, after = (ints(x) for x in zip(*flat, strict=True))
-    lags = ints([lag] * len(flat))
-    rows = (ints(x) for x in (before, then, since))
-    return Parts(time, held, after, resource, kind, *rows, lags, ints(column), ints(ends)), columns
+class _Mode:
+    """Variants of a device that may be mixed, in schedules of at most ``length``.
 
+    By direction, 0 from the beginning and 1 from the end: ``until`` by cell when the device must be
+    free for what is left. ``waiting`` is how many fit between F and backward.
+    """
 
-class _Found(NamedTuple):
-    """Least ends by kind and rank, and when the device is free at the earliest, by counts."""
+    def __init__(self, rows: _Rows, microbatches: int, slack: int, lag: int, length: int) -> None:
+        m, self.slack, self.lag, self.length = microbatches, slack, lag, length
+        self.rows, self.microbatches = rows, m
+        held = [min(part.then for part in row if part.kind in (F, COPY)) for row in rows]
+        most = [min(m, slack // one) if one else m for one in held]
+        self.waiting = max(most)
+        sizes = (m + 1, *(one + 1 for one in most), m + 1)
+        self.steps = [prod(sizes[n + 1 :]) for n in range(len(sizes))]
+        times = [{part.kind: part.time for part in row} for row in rows]
+        whole = [own[B] + own.get(W, 0) for own in times]
+        forward, least = min(own[F] for own in times), min(whole)
+        begun, *trips, pending = np.indices(sizes).reshape(len(sizes), -1)
+        there = sum(trips)
+        left = (m - begun) * (forward + least)
+        left += sum(n * time for n, time in zip(trips, whole, strict=True))
+        left += pending * min((own[W] for own in times if W in own), default=0)
+        done = begun * forward + (begun - there - pending) * least
+        done += pending * min((own[B] for own in times if W in own), default=0)
+        self.until = length - left, length - done
 
-    ends: Ints
-    free: Ints
+    def follow(
+        self, end: int, limits: tuple[Ints, Ints], width: int, room: int, runner: Runner
+    ) -> tuple[Ints, bool] | None:
+        """Return the least ends by kind and rank, from one end, and whether no states were merged.
 
-
-class _Ways:
-    """All ways of a device through its states, in some variants; ``exact``: none were merged."""
-
-    def __init__(self, variants: _Rows, lag: int, limits: Limits, width: int) -> None:
-        self.parts, columns = _table(variants, lag, limits.waiting)
-        self.limits, self.width, self.exact = limits, width, True
-        m = limits.microbatches
-        self.ends = np.full((COPY + 1, m), NEVER)
-        self.free = np.full((m + 1, m + 1, m + 1), NEVER)
-        self.free[0, 0, 0] = 0
-        self.states = np.zeros((1, columns), np.int64)
-
-    def follow(self, room: int, runner: Runner) -> bool:
-        """Follow all ways; return whether they were not too many, and there was time."""
-        counts = len(self.parts.time) + RESOURCES + 1
-        while len(self.states):
-            most = len(self.states) * len(self.parts.time)
-            made = followers(self.parts, self.limits, self.states, most)
+        ``None``: there were too many, or time is over. ``NEVER`` where nothing is short enough.
+        """
+        m, parts = self.microbatches, self._parts(end)
+        forwards = self.steps[0]
+        origin, through = (m * forwards, -forwards) if end else (0, forwards)
+        fixed = Limits(m, self.slack, self.waiting, origin, through, *limits, self.until[end])
+        ends, exact = np.full((COPY + 1, m), NEVER), True
+        free = np.full(len(self.until[end]), NEVER)
+        free[origin] = 0
+        counts = len(parts.time) + RESOURCES + 1
+        columns = counts + RESOURCES + 1 + len(self.rows) * self.waiting
+        states = np.zeros((1, columns), np.int64)
+        while len(states):
+            made = followers(parts, fixed, states, len(states) * len(parts.time))
             runner.clock.count(len(made) * _SECONDS)
-            if len(made) > room or runner.clock.over:
-                return False
+            room -= len(made)
+            if room < 0 or runner.clock.over:
+                return None
             times = made[:, counts:]
             order = np.lexsort((times.sum(1), times[:, 0], keys(made, counts)))
-            kept, merged = best(made, order, counts, self.width)
-            self.exact = self.exact and not merged
-            self.states = made[kept]
-            noted(self.parts, self.states, self.ends, self.free)
-        return True
+            kept, merged = best(made, order, counts, width)
+            exact = exact and not merged
+            states = made[kept]
+            noted(parts, fixed, states, ends, free)
+        other = self.until[1 - end]
+        np.minimum(other, self.length - free, out=other)
+        if free[m * forwards - origin] == NEVER:  # nothing comes through
+            ends[:] = NEVER
+        return ends, exact
+
+    def _parts(self, end: int) -> Parts:
+        """The parts of all variants, from one end, as arrays."""
+        rows = _backwards(self.rows) if end else self.rows
+        flat = list(chain.from_iterable(rows))
+        before, then, since, column = ([NONE] * len(flat) for _ in range(4))
+        ends, cell = [0] * len(flat), [0] * len(flat)
+        number, forwards, *trips, pending = 0, *self.steps
+        columns = len(flat) + 2 * RESOURCES + 2
+        for row, trip in zip(rows, trips, strict=True):
+            own = range(number, number := number + len(row))
+            of = {flat[n].kind: n for n in own}
+            before[own[1] : number], then[own[0] : own[-1]] = own[:-1], own[1:]
+            one, two = sorted((of[F], of[B]))
+            since[two], column[two] = one, columns
+            columns += self.waiting
+            ends[of[B]] = int(W not in of)
+            cell[of[F]] = forwards + trip
+            cell[of[B]] = (pending if W in of else 0) - trip
+            if W in of:
+                cell[of[W]] = -pending
+        kind, resource, time, held, after = (ints(x) for x in zip(*flat, strict=True))
+        lags = ints([self.lag] * len(flat))
+        rest = (ints(x) for x in (before, then, since))
+        found = Parts(time, held, after, resource, kind, *rest, lags, ints(column), ints(ends), ints(cell))
+        return found._replace(cell=-found.cell) if end else found
 
 
 class Device:
     """A device in schedules of at most ``length``.
 
-    Times from the end are measured backwards. By direction, 0 from the beginning and 1 from the
-    end: ``earliest`` starts by kind and rank. ``modes`` has the variants that may be mixed, with
-    the times by which the device must be free, by direction too.
+    By direction, 0 from the beginning and 1 from the end, whose times are measured backwards:
+    ``earliest`` starts by kind and rank.
     """
 
     def __init__(self, problem: Problem, least: Problem, stage: int, length: int) -> None:
-        self.microbatches, self.length = problem.microbatches[0], length
+        m, self.length = problem.microbatches[0], length
         device = problem.devices[problem.stages[stage].device]
-        self.slack = UNLIMITED if device.slack is None else device.slack
-        kept = (stage,)
-        (head,) = lags_before(least, kept, stage, "F")
-        (trip,) = lags_before(least, kept, stage, "B")
-        tail = tail_after(least, kept, stage)
-        self.lag = trip.delay
-        self.earliest = tuple(
-            np.full((COPY + 1, self.microbatches), time, np.int64) for time in (head.delay, 0)
-        )
-        self.earliest[1][:2] = tail
-        own = [
-            (variant.mode, _parts(variant, device.copy_channels))
-            for variant in useful_variants(problem, stage)
-        ]
-        mixed = problem.mode_choice == "microbatch"
-        several = dict.fromkeys(0 if mixed else mode for mode, _ in own)
-        self.modes = []
-        for chosen in several:
-            rows = [row for mode, row in own if mixed or mode == chosen]
-            until = self._until(rows)
-            self.modes.append((rows, (until, until.copy())))
-
-    def _until(self, rows: _Rows) -> Ints:
-        """The latest times by which the device must be free for the least work that is left."""
-        times = [{part.kind: part.time for part in row} for row in rows]
-        forward = min(own[F] for own in times)
-        whole = min(own[B] + own.get(W, 0) for own in times)
-        half = min((min(own[B], own[W]) for own in times if W in own), default=0)
-        left = np.arange(self.microbatches, -1, -1)
-        b, done = left[:, None], left[None, :]
-        work = np.minimum(b, done) * whole + abs(b - done) * half
-        found: Ints = self.length - forward * left[:, None, None] - work
-        return found
+        slack = UNLIMITED if device.slack is None else device.slack
+        (head,) = lags_before(least, (stage,), stage, "F")
+        (trip,) = lags_before(least, (stage,), stage, "B")
+        self.earliest = tuple(np.full((COPY + 1, m), time) for time in (head.delay, 0))
+        self.earliest[1][:2] = tail_after(least, (stage,), stage)
+        rows = defaultdict[int, list[Sequence[_Part]]](list)
+        for variant in useful_variants(problem, stage):
+            mode = variant.mode if problem.mode_choice == "stage" else 0
+            rows[mode].append(_parts(variant, device.copy_channels))
+        self.modes = [_Mode(own, m, slack, trip.delay, length) for own in rows.values()]
 
     def follow(self, end: int, width: int, room: int, runner: Runner) -> tuple[Ints, bool] | None:
-        """Return the least ends by kind and rank, from one end, and whether they are exact.
+        """Return the least ends by kind and rank, from one end, and whether no states were merged.
 
         ``None``: not known. Modes in which nothing is that short are left out from now on.
         """
-        m, slack = self.microbatches, self.slack
-        latest = self.length - self.earliest[1 - end][:, ::-1]
-        ends, exact, left = np.full((COPY + 1, m), NEVER), True, []
-        for rows, until in self.modes:
-            held = min(part.then for row in rows for part in row if part.kind in (F, COPY))
-            waiting = min(m, slack // held) if held else m
-            limits = Limits(m, slack, waiting, self.earliest[end], latest, until[end])
-            ways = _Ways(_backwards(rows) if end else rows, self.lag, limits, width)
-            if not ways.follow(room, runner):
-                return None
-            exact = exact and ways.exact
-            if ways.free[-1, -1, -1] < NEVER:
-                other = until[1 - end]
-                np.minimum(other, self.length - ways.free[::-1, ::-1, ::-1], out=other)
-                np.minimum(ends, ways.ends, out=ends)
-                left.append((rows, until))
-        self.modes = left
-        return ends, exact
+        limits = self.earliest[end], self.length - self.earliest[1 - end][:, ::-1]
+        found = [(mode, mode.follow(end, limits, width, room, runner)) for mode in self.modes]
+        known = [(mode, one) for mode, one in found if one is not None]
+        if len(known) < len(found):
+            return None
+        left = [(mode, one) for mode, one in known if one[0][B, -1] < NEVER]
+        self.modes = [mode for mode, _ in left]
+        ends = [one for _, (one, _) in left]
+        return np.min(ends, axis=0, initial=NEVER), all(exact for _, (_, exact) in left)
 
 
 class Ranks:
-    """Asks whether there is a schedule of at most some length, halfway to what is not refuted."""
+    """Asks whether there is a schedule of at most some length, a share of the gap at a time."""
 
     def __init__(self, problem: Problem, incumbent: Incumbent) -> None:
         self.problem, self.incumbent = problem, incumbent
         self.tried, self.finished = 0, False
-        self.possible: int | None = None  # the least length that was not refuted
+        self.share = Share(1 / 16, more_by=2.0)
+        self.possible = NEVER  # the least length that was not refuted
         self.room, self.cut = _ROOM, False
+        self.first = 0  # place of the device that is followed first
         self._asking: Iterator[None] = iter(())
 
     def step(self, runner: Runner) -> None:
@@ -245,56 +247,61 @@ class Ranks:
     def _length(self) -> int | None:
         """The length to ask for next, if any."""
         bound, value = self.incumbent.bound.value, self.incumbent.value
-        if value is None or not self.incumbent.trusts(PROOFS):
+        if value is None or bound >= value or not self.incumbent.trusts(SOURCE):
             return None
-        high = value if self.possible is None else min(self.possible, value)
-        if high - bound > _CLOSE * value:
-            return (bound + high) // 2
-        if high == value and bound < value:
-            return value - 1
-        if not self.cut or self.room >= _MOST_ROOM:
-            return None
-        self.room, self.cut, self.possible = _MORE * self.room, False, None
-        return self._length()
+        high = min(self.possible, value)
+        if high - bound > (_CLOSE * value if high < value else 0):
+            return max(bound, self.share.target(bound, high))
+        if self.cut and self.room < _MOST_ROOM:
+            self.room, self.cut, self.possible = _MORE * self.room, False, NEVER
+            return self._length()
+        return None
 
     def _ask(self, length: int, runner: Runner) -> Iterator[None]:
         """Go up and down the chain as long as something changes; a bound if none is that short."""
-        problem = self.problem
-        (least,) = least_times_of_each_class(problem)
-        stages = problem.routes[0].stages
-        devices = [Device(problem, least, stage, length) for stage in stages]
-        new = set(range(len(devices)))
-        up = range(len(devices))
-        for place in cycle([*up, *up[-2:0:-1]]):
+        (least,) = least_times_of_each_class(self.problem)
+        stages = self.problem.routes[0].stages
+        devices = [Device(self.problem, least, stage, length) for stage in stages]
+        places = range(len(devices))
+        new = set(places)
+        for place in chain([self.first], cycle([*places, *places[-2:0:-1]])):
             if not new:
                 break
             if place not in new:
                 continue
             new.remove(place)
-            device = devices[place]
+            exact = False
             for width, end in product(WIDTHS, (0, 1)):
+                if exact and not end:
+                    break
                 yield
                 value = self.incumbent.value
-                if self.incumbent.bound.value > length or value is None or value <= length:
+                if value is None or not self.incumbent.bound.value <= length < value:
                     return
-                found = device.follow(end, width, self.room, runner)
+                found = devices[place].follow(end, width, self.room, runner)
                 if found is None:
-                    self.cut = True
-                    break
-                if not device.modes:
-                    source = "CP on ranks"
-                    self.incumbent.raise_bound(Bound(length + 1, source), PROOFS)
+                    self.cut, self.first = True, (place + 1) % len(places)
+                    self._not_refuted(length)
+                    return
+                if not devices[place].modes:
+                    self.incumbent.raise_bound(Bound(length + 1, SOURCE))
+                    self.share.refuted()
+                    self.first = place
                     return
                 ends, exact = found
                 for kind, other in ((F, place + 1 - 2 * end), (B, place - 1 + 2 * end)):
-                    if 0 <= other < len(devices):
+                    if other in places:
                         delay = self._delay(kind, stages[place], stages[other], end)
                         times = devices[other].earliest[end][kind]
                         later = np.maximum(times, ends[kind] + delay)
                         if (later > times).any():
                             times[:] = later
                             new.add(other)
-        self.possible = length if self.possible is None else min(length, self.possible)
+        self._not_refuted(length)
+
+    def _not_refuted(self, length: int) -> None:
+        self.possible = min(length, self.possible)
+        self.share.less()
 
     def _delay(self, kind: int, one: int, other: int, end: int) -> int:
         """The delay between the ops of a kind of two stages, seen from one end."""
