@@ -1,8 +1,8 @@
 """All states that one device can be in, step by step: the loops of docs/proofs/search.md, "Ranks".
 
-A *state* is a row of numbers. By kind of part (F, O, L, B, W of one variant): how many microbatches
-in flight have started it. By resource (the device, its channels): the part that runs there, or none.
-How many microbatches are through. Then come times: of the last start, from when each resource is
+A *state* is a row of numbers. By part (F, O, L, B, W of a variant): how many microbatches in flight
+have started it. By resource (the device, its channels): the part that runs there, or none. How many
+microbatches are through. Then come times: of the last start, from when each resource is
 free, and, by microbatch between F and backward, when its backward may start at the earliest.
 A state is no worse than one with the same counts if none of its times is later.
 """
@@ -140,9 +140,7 @@ def start_of(parts: Parts, limits: Limits, state: Ints, part: int, rank: int, he
 
 
 @compiled
-def begin(
-    parts: Parts, limits: Limits, state: Ints, part: int, start: int, total: Ints
-) -> None:
+def begin(parts: Parts, limits: Limits, state: Ints, part: int, start: int, total: Ints) -> None:
     """Let a part start in a state; ``total`` counts it already."""
     n = len(parts.time)
     through = n + RESOURCES
@@ -184,17 +182,18 @@ def begin(
 
 
 @compiled
-def followers(parts: Parts, limits: Limits, states: Ints, room: int) -> Ints:
-    """Return what states become when one part more starts; none if these are more than room."""
+def followers(parts: Parts, limits: Limits, states: Ints, most: int) -> Ints:
+    """Return what states become when one part more starts; none if these are more than most."""
     n = len(parts.time)
     now = n + RESOURCES + 1
-    found = np.empty((room, states.shape[1]), np.int64)
+    found = np.empty((most, states.shape[1]), np.int64)
     total = np.zeros(COPY + 1, np.int64)
     count = 0
     for number in range(len(states)):
         state = states[number]
         held = 0
         cell = cell_of(parts, limits, state)
+        counted(parts, state, total)
         started = state[n + RESOURCES]
         for part in range(n):
             then = parts.then[part]
@@ -205,15 +204,11 @@ def followers(parts: Parts, limits: Limits, states: Ints, room: int) -> Ints:
         for part in range(n):
             if parts.before[part] == NONE and started == limits.microbatches:
                 continue
-            counted(parts, state, total)
             kind = parts.kind[part]
             rank = total[kind]
             start = start_of(parts, limits, state, part, rank, held)
             if start == NEVER:
                 continue
-            total[kind] += 1
-            if parts.ends[part]:
-                total[2] += 1
             busy = max(state[now + 1], start)
             if kind != COPY:
                 busy = start + parts.time[part]
@@ -221,10 +216,12 @@ def followers(parts: Parts, limits: Limits, states: Ints, room: int) -> Ints:
                     continue
             if busy > limits.until[cell + parts.cell[part]]:
                 continue
-            if count == room:
+            if count == most:
                 return found[:0]
             found[count] = state
+            total[kind] += 1
             begin(parts, limits, found[count], part, start, total)
+            total[kind] -= 1
             count += 1
     return found[:count]
 
@@ -242,6 +239,18 @@ def keys(states: Ints, width: int) -> Ints:
 
 
 @compiled
+def alike(one: Ints, other: Ints, width: int) -> bool:
+    """Whether two states agree in their first columns."""
+    return all(one[column] == other[column] for column in range(width))
+
+
+@compiled
+def no_later(one: Ints, other: Ints, width: int) -> bool:
+    """Whether none of the times beyond these columns is later in the first state."""
+    return all(one[column] <= other[column] for column in range(width, len(one)))
+
+
+@compiled
 def best(states: Ints, order: Ints, width: int, most: int) -> tuple[Ints, int]:
     """Return those of ordered states that no other one is as good as; most of them of a key.
 
@@ -251,11 +260,11 @@ def best(states: Ints, order: Ints, width: int, most: int) -> tuple[Ints, int]:
     count = first = merged = 0
     for number in order:
         state = states[number]
-        if count and (states[kept[count - 1], :width] != state[:width]).any():
+        if count and not alike(states[kept[count - 1]], state, width):
             first = count
         beaten = False
         for place in range(first, count):
-            if (states[kept[place], width:] <= state[width:]).all():
+            if no_later(states[kept[place]], state, width):
                 beaten = True
                 break
         if beaten:

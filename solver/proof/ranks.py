@@ -3,17 +3,16 @@
 Every device is followed state by state (:mod:`pipesat.kernels.device_states`), from the beginning
 and from the end, in all schedules of at most some length. What that says of the start and end of
 the k-th F and of the k-th backward is passed on to the devices beside it. If one has no schedule
-left, there is none (docs/proofs/search.md, "Ranks").
+left, there is none (docs/proofs/search.md, "KnownRanks").
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from itertools import chain, cycle, product
 from math import prod
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from pipesat.kernels.device_states import (
     keys,
     noted,
 )
+from pipesat.problem.ops import Phase
 from pipesat.problem.problem import Problem
 from pipesat.problem.variants import Variant
 from pipesat.solver.lanes.incumbent import Incumbent
@@ -42,14 +42,15 @@ from pipesat.solver.model.pairing import useful_variants
 SOURCE = "states of all devices, by rank"
 _MOST, _MOST_CELLS = 64, 4_000_000  # microbatches, and cells of a device
 WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at first
-_ROOM, _MOST_ROOM = 8_000_000, 32_000_000  # states through which a device is followed
+_STATES, _MOST_STATES = 8_000_000, 32_000_000  # states through which a device is followed
 _MORE = 4  # times as many where that was not enough
 _SECONDS = 1.3e-6  # of a state, as processor time on one core of 2026
+_LARGEST = 1 << 50  # amount of memory
 _CLOSE = 1 / 5000  # of the value: no nearer to a length that is not refuted
 F, B, W = range(3)
 
 
-class _Part(NamedTuple):
+class _Step(NamedTuple):
     """A part of a variant; ``held`` while it runs, ``then`` until the next one."""
 
     kind: int
@@ -59,36 +60,54 @@ class _Part(NamedTuple):
     then: int
 
 
+_Variants: TypeAlias = Sequence[Sequence[_Step]]
+
+
 def ranks_apply(problem: Problem) -> bool:
     """Whether it is a chain with one stage per device, alike microbatches and no op of length 0."""
-    return (
-        problem.one_stage_per_device
-        and problem.overlap is None
-        and not problem.has_lists
-        and problem.microbatches[0] <= _MOST
-        and all(
-            part.time
-            for stage in range(len(problem.stages))
-            for variant in useful_variants(problem, stage)
-            for part in _parts(variant, 1)
-        )
-    )
+    alike = problem.one_stage_per_device and problem.overlap is None and not problem.has_lists
+    if not alike or problem.microbatches[0] > _MOST:
+        return False
+    for stage in range(len(problem.stages)):
+        rows = [row for _, row in _rows(problem, stage)]
+        if not all(part.time and part.held <= _LARGEST for row in rows for part in row):
+            return False
+        if prod(_sizes(rows, problem.microbatches[0], _slack(problem, stage))) > _MOST_CELLS:
+            return False
+    return True
 
 
-def _parts(x: Variant, channels: int) -> list[_Part]:
+def _slack(problem: Problem, stage: int) -> int:
+    slack = problem.devices[problem.stages[stage].device].slack
+    return UNLIMITED if slack is None else slack
+
+
+def _rows(problem: Problem, stage: int) -> list[tuple[int, Sequence[_Step]]]:
+    """Mode and parts of each variant of a stage."""
+    channels = problem.devices[problem.stages[stage].device].copy_channels
+    return [(x.mode, _parts(x, channels)) for x in useful_variants(problem, stage)]
+
+
+def _sizes(rows: _Variants, m: int, slack: int) -> list[int]:
+    """How many F's may have run, how many be in flight by variant, and how many W's wait; +1 each.
+
+    What is in flight holds at least what stays on the device.
+    """
+    held = [min(part.then for part in row if part.kind in (F, COPY)) for row in rows]
+    return [m + 1, *(min(m, slack // one) + 1 if one else m + 1 for one in held), m + 1]
+
+
+def _parts(x: Variant, channels: int) -> list[_Step]:
     """What a microbatch runs in a variant, one after the other."""
-    backward = _Part(B, 0, x.backward, x.most, x.after)
-    found = [_Part(F, 0, x.forward, x.held, x.held), backward]
+    backward = _Step(B, 0, x.backward, x.most, x.after)
+    found = [_Step(F, 0, x.forward, x.held, x.held), backward]
     if x.offloads:
-        back = _Part(COPY, channels, x.back, x.held, x.held)
-        found[1:1] = [_Part(COPY, 1, x.out, x.held, x.rest), back]
-    return found + ([_Part(W, 0, x.weight, x.after, 0)] if x.split else [])
+        back = _Step(COPY, channels, x.back, x.held, x.held)
+        found[1:1] = [_Step(COPY, 1, x.out, x.held, x.rest), back]
+    return found + ([_Step(W, 0, x.weight, x.after, 0)] if x.split else [])
 
 
-_Rows: TypeAlias = Sequence[Sequence[_Part]]
-
-
-def _backwards(variants: _Rows) -> _Rows:
+def _backwards(variants: _Variants) -> _Variants:
     """The variants as they look from the end: what is held between two parts stays that."""
     found = []
     for row in variants:
@@ -104,13 +123,13 @@ class _Mode:
     free for what is left. ``waiting`` is how many fit between F and backward.
     """
 
-    def __init__(self, rows: _Rows, microbatches: int, slack: int, lag: int, length: int) -> None:
+    def __init__(
+        self, rows: _Variants, microbatches: int, slack: int, lag: int, length: int
+    ) -> None:
         m, self.slack, self.lag, self.length = microbatches, slack, lag, length
         self.rows, self.microbatches = rows, m
-        held = [min(part.then for part in row if part.kind in (F, COPY)) for row in rows]
-        most = [min(m, slack // one) if one else m for one in held]
-        self.waiting = max(most)
-        sizes = (m + 1, *(one + 1 for one in most), m + 1)
+        sizes = _sizes(rows, m, slack)
+        self.waiting = max(sizes[1:-1]) - 1
         self.steps = [prod(sizes[n + 1 :]) for n in range(len(sizes))]
         times = [{part.kind: part.time for part in row} for row in rows]
         whole = [own[B] + own.get(W, 0) for own in times]
@@ -125,7 +144,7 @@ class _Mode:
         self.until = length - left, length - done
 
     def follow(
-        self, end: int, limits: tuple[Ints, Ints], width: int, room: int, runner: Runner
+        self, end: int, limits: tuple[Ints, Ints], width: int, most: int, runner: Runner
     ) -> tuple[Ints, bool] | None:
         """Return the least ends by kind and rank, from one end, and whether no states were merged.
 
@@ -144,8 +163,8 @@ class _Mode:
         while len(states):
             made = followers(parts, fixed, states, len(states) * len(parts.time))
             runner.clock.count(len(made) * _SECONDS)
-            room -= len(made)
-            if room < 0 or runner.clock.over:
+            most -= len(made)
+            if most < 0 or runner.clock.over:
                 return None
             times = made[:, counts:]
             order = np.lexsort((times.sum(1), times[:, 0], keys(made, counts)))
@@ -180,13 +199,23 @@ class _Mode:
             if W in of:
                 cell[of[W]] = -pending
         kind, resource, time, held, after = (ints(x) for x in zip(*flat, strict=True))
-        lags = ints([self.lag] * len(flat))
-        rest = (ints(x) for x in (before, then, since))
-        found = Parts(time, held, after, resource, kind, *rest, lags, ints(column), ints(ends), ints(cell))
-        return found._replace(cell=-found.cell) if end else found
+        return Parts(
+            time=time,
+            during=held,
+            after=after,
+            resource=resource,
+            kind=kind,
+            before=ints(before),
+            then=ints(then),
+            since=ints(since),
+            lag=ints([self.lag] * len(flat)),
+            column=ints(column),
+            ends=ints(ends),
+            cell=-ints(cell) if end else ints(cell),
+        )
 
 
-class Device:
+class DeviceStates:
     """A device in schedules of at most ``length``.
 
     By direction, 0 from the beginning and 1 from the end, whose times are measured backwards:
@@ -195,25 +224,23 @@ class Device:
 
     def __init__(self, problem: Problem, least: Problem, stage: int, length: int) -> None:
         m, self.length = problem.microbatches[0], length
-        device = problem.devices[problem.stages[stage].device]
-        slack = UNLIMITED if device.slack is None else device.slack
         (head,) = lags_before(least, (stage,), stage, "F")
         (trip,) = lags_before(least, (stage,), stage, "B")
         self.earliest = tuple(np.full((COPY + 1, m), time) for time in (head.delay, 0))
         self.earliest[1][:2] = tail_after(least, (stage,), stage)
-        rows = defaultdict[int, list[Sequence[_Part]]](list)
-        for variant in useful_variants(problem, stage):
-            mode = variant.mode if problem.mode_choice == "stage" else 0
-            rows[mode].append(_parts(variant, device.copy_channels))
+        rows = defaultdict[int, list[Sequence[_Step]]](list)
+        for mode, row in _rows(problem, stage):
+            rows[mode if problem.mode_choice == "stage" else 0].append(row)
+        slack = _slack(problem, stage)
         self.modes = [_Mode(own, m, slack, trip.delay, length) for own in rows.values()]
 
-    def follow(self, end: int, width: int, room: int, runner: Runner) -> tuple[Ints, bool] | None:
+    def follow(self, end: int, width: int, most: int, runner: Runner) -> tuple[Ints, bool] | None:
         """Return the least ends by kind and rank, from one end, and whether no states were merged.
 
         ``None``: not known. Modes in which nothing is that short are left out from now on.
         """
         limits = self.earliest[end], self.length - self.earliest[1 - end][:, ::-1]
-        found = [(mode, mode.follow(end, limits, width, room, runner)) for mode in self.modes]
+        found = [(mode, mode.follow(end, limits, width, most, runner)) for mode in self.modes]
         known = [(mode, one) for mode, one in found if one is not None]
         if len(known) < len(found):
             return None
@@ -223,7 +250,7 @@ class Device:
         return np.min(ends, axis=0, initial=NEVER), all(exact for _, (_, exact) in left)
 
 
-class Ranks:
+class KnownRanks:
     """Asks whether there is a schedule of at most some length, a share of the gap at a time."""
 
     def __init__(self, problem: Problem, incumbent: Incumbent) -> None:
@@ -231,7 +258,7 @@ class Ranks:
         self.tried, self.finished = 0, False
         self.share = Share(1 / 16, more_by=2.0)
         self.possible = NEVER  # the least length that was not refuted
-        self.room, self.cut = _ROOM, False
+        self.most, self.cut = _STATES, False
         self.first = 0  # place of the device that is followed first
         self._asking: Iterator[None] = iter(())
 
@@ -252,8 +279,8 @@ class Ranks:
         high = min(self.possible, value)
         if high - bound > (_CLOSE * value if high < value else 0):
             return max(bound, self.share.target(bound, high))
-        if self.cut and self.room < _MOST_ROOM:
-            self.room, self.cut, self.possible = _MORE * self.room, False, NEVER
+        if self.cut and self.most < _MOST_STATES:
+            self.most, self.cut, self.possible = _MORE * self.most, False, NEVER
             return self._length()
         return None
 
@@ -261,7 +288,7 @@ class Ranks:
         """Go up and down the chain as long as something changes; a bound if none is that short."""
         (least,) = least_times_of_each_class(self.problem)
         stages = self.problem.routes[0].stages
-        devices = [Device(self.problem, least, stage, length) for stage in stages]
+        devices = [DeviceStates(self.problem, least, stage, length) for stage in stages]
         places = range(len(devices))
         new = set(places)
         for place in chain([self.first], cycle([*places, *places[-2:0:-1]])):
@@ -278,7 +305,7 @@ class Ranks:
                 value = self.incumbent.value
                 if value is None or not self.incumbent.bound.value <= length < value:
                     return
-                found = devices[place].follow(end, width, self.room, runner)
+                found = devices[place].follow(end, width, self.most, runner)
                 if found is None:
                     self.cut, self.first = True, (place + 1) % len(places)
                     self._not_refuted(length)
@@ -306,8 +333,9 @@ class Ranks:
     def _delay(self, kind: int, one: int, other: int, end: int) -> int:
         """The delay between the ops of a kind of two stages, seen from one end."""
         before, after = (other, one) if end else (one, other)
-        lags = lags_before(self.problem, (one, other), after, "FB"[kind])
-        return next(lag.delay for lag in lags if lag.stage == before and lag.phase == "FB"[kind])
+        phase: Phase = "B" if kind else "F"
+        lags = lags_before(self.problem, (one, other), after, phase)
+        return next(lag.delay for lag in lags if lag[:2] == (before, phase))
 
 
 _OVER = object()

@@ -12,7 +12,7 @@ from pipesat.solver.model.times import LARGEST, unit_for
 from pipesat.solver.options import ALL_PARTS, SearchParts
 from pipesat.solver.proof.device_alone import DevicesAlone
 from pipesat.solver.proof.passing_modes import PassingModes, branching_applies
-from pipesat.solver.proof.ranks import Ranks, ranks_apply
+from pipesat.solver.proof.ranks import KnownRanks, ranks_apply
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs import ShortRuns, is_long
 from pipesat.solver.proof.stretch_search import Stretches
@@ -20,7 +20,7 @@ from pipesat.solver.proof.stretch_search import Stretches
 _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
 
 _QUESTIONS, _NODES = "questions to a device", "nodes of microbatches that pass"
-_Other: TypeAlias = ShortRuns | Stretches | DevicesAlone | PassingModes | Ranks
+_Other: TypeAlias = ShortRuns | Stretches | DevicesAlone | PassingModes | KnownRanks
 
 
 class ProofSearch:
@@ -51,7 +51,7 @@ class ProofSearch:
             self.relaxations.queue.end("")  # they know no modes
             exact = incumbent.latest <= LARGEST
             if ranks_apply(problem) and incumbent.objective == "makespan" and exact:
-                self.others["questions to a chain of devices"] = Ranks(problem, incumbent)
+                self.others["questions to a chain of devices"] = KnownRanks(problem, incumbent)
             elif problem.chains_only and exact:
                 self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
             if problem.chains_only and problem.overlap is None:

@@ -15,7 +15,7 @@ from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.proof import ranks
-from pipesat.solver.proof.ranks import Device, Ranks, ranks_apply
+from pipesat.solver.proof.ranks import DeviceStates, KnownRanks, ranks_apply
 from tests.oracle.claims import least
 from tests.oracle.generator import MODES, drawn
 from tests.oracle.reading import Document
@@ -24,13 +24,10 @@ from tests.support.optimum import least_end
 CLOCK = Clock(math.inf, deterministic=True)
 
 
-def chain(seed: object, **flags: object) -> Document:
+def chain(seed: object) -> Document:
     return drawn(
-        f"ranks {seed}",
-        **{
-            "shapes": ("chain",), "modes": MODES, "microbatches": (2, 5), "devices": (2, 3),
-            "ops": 20, "longest": 5, "memory": ("enough", "tight"), "held": 0.3,
-        } | flags,
+        f"ranks {seed}", shapes=("chain",), modes=MODES, microbatches=(2, 5), devices=(2, 3),
+        ops=20, longest=5, memory=("enough", "tight"), held=0.3,
     )  # fmt: skip
 
 
@@ -50,7 +47,7 @@ def proven(problem: Problem) -> int | None:
     incumbent = incumbent_of(problem)
     if incumbent is None or incumbent.schedule is None:
         return None
-    proofs = Ranks(problem, incumbent)
+    proofs = KnownRanks(problem, incumbent)
     while not proofs.finished:
         proofs.step(Runner(CLOCK))
     return incumbent.bound.value
@@ -76,7 +73,7 @@ def least_alone(problem: Problem, place: int, most: int) -> int | None:
     low, high = 0, most + 1
     while low < high:
         length = (low + high) // 2
-        device = Device(problem, short, problem.routes[0].stages[place], length)
+        device = DeviceStates(problem, short, problem.routes[0].stages[place], length)
         for end in (0, 1) if device.modes else ():
             device.follow(end, 1 << 30, 1 << 30, Runner(CLOCK))
         low, high = (low, length) if device.modes else (length + 1, high)
