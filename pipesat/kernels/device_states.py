@@ -241,13 +241,19 @@ def keys(states: Ints, width: int) -> Ints:
 @compiled
 def alike(one: Ints, other: Ints, width: int) -> bool:
     """Whether two states agree in their first columns."""
-    return all(one[column] == other[column] for column in range(width))
+    column = 0
+    while column < width and one[column] == other[column]:
+        column += 1
+    return column == width
 
 
 @compiled
 def no_later(one: Ints, other: Ints, width: int) -> bool:
     """Whether none of the times beyond these columns is later in the first state."""
-    return all(one[column] <= other[column] for column in range(width, len(one)))
+    column = width
+    while column < len(one) and one[column] <= other[column]:
+        column += 1
+    return column == len(one)
 
 
 @compiled
