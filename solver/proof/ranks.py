@@ -37,7 +37,7 @@ from pipesat.problem.variants import Variant
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner, Share
 from pipesat.solver.model.left_out import lags_before, tail_after
-from pipesat.solver.model.pairing import useful_variants
+from pipesat.solver.model.pairing import NO_GAINS, useful_variants
 
 SOURCE = "states of all devices, by rank"
 _MOST, _MOST_CELLS = 64, 4_000_000  # microbatches, and cells of a device
@@ -85,7 +85,7 @@ def _slack(problem: Problem, stage: int) -> int:
 def _rows(problem: Problem, stage: int) -> list[tuple[int, Sequence[_Step]]]:
     """Mode and parts of each variant of a stage."""
     channels = problem.devices[problem.stages[stage].device].copy_channels
-    return [(x.mode, _parts(x, channels)) for x in useful_variants(problem, stage)]
+    return [(x.mode, _parts(x, channels)) for x in useful_variants(problem, stage, 0, NO_GAINS)]
 
 
 def _sizes(rows: _Variants, m: int, slack: int) -> list[int]:

@@ -47,12 +47,11 @@ class ProofSearch:
         self.others: dict[str, _Other] = {}  # by what they try
         self.spent = defaultdict[str, float](float)  # of each; relaxations: ""
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
+        if parts.relaxations and incumbent.objective == "makespan" and ranks_apply(problem):
+            self.others["questions to a chain of devices"] = KnownRanks(problem, incumbent)
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes
-            exact = incumbent.latest <= LARGEST
-            if ranks_apply(problem) and incumbent.objective == "makespan" and exact:
-                self.others["questions to a chain of devices"] = KnownRanks(problem, incumbent)
-            elif problem.chains_only and exact:
+            if problem.chains_only and incumbent.latest <= LARGEST and not self.others:
                 self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
             if problem.chains_only and problem.overlap is None:
                 self.others[_NODES] = PassingModes(problem, incumbent)
