@@ -50,7 +50,7 @@ _CLOSE = 1 / 5000  # of the value: no nearer to a length that is not refuted
 F, B, W = range(3)
 
 
-class _Step(NamedTuple):
+class _Leg(NamedTuple):
     """A part of a variant; ``held`` while it runs, ``then`` until the next one."""
 
     kind: int
@@ -60,7 +60,7 @@ class _Step(NamedTuple):
     then: int
 
 
-_Variants: TypeAlias = Sequence[Sequence[_Step]]
+_Variants: TypeAlias = Sequence[Sequence[_Leg]]
 
 
 def ranks_apply(problem: Problem) -> bool:
@@ -82,7 +82,7 @@ def _slack(problem: Problem, stage: int) -> int:
     return UNLIMITED if slack is None else slack
 
 
-def _rows(problem: Problem, stage: int) -> list[tuple[int, Sequence[_Step]]]:
+def _rows(problem: Problem, stage: int) -> list[tuple[int, Sequence[_Leg]]]:
     """Mode and parts of each variant of a stage."""
     channels = problem.devices[problem.stages[stage].device].copy_channels
     return [(x.mode, _parts(x, channels)) for x in useful_variants(problem, stage, 0, NO_GAINS)]
@@ -97,14 +97,14 @@ def _sizes(rows: _Variants, m: int, slack: int) -> list[int]:
     return [m + 1, *(min(m, slack // one) + 1 if one else m + 1 for one in held), m + 1]
 
 
-def _parts(x: Variant, channels: int) -> list[_Step]:
+def _parts(x: Variant, channels: int) -> list[_Leg]:
     """What a microbatch runs in a variant, one after the other."""
-    backward = _Step(B, 0, x.backward, x.most, x.after)
-    found = [_Step(F, 0, x.forward, x.held, x.held), backward]
+    backward = _Leg(B, 0, x.backward, x.most, x.after)
+    found = [_Leg(F, 0, x.forward, x.held, x.held), backward]
     if x.offloads:
-        back = _Step(COPY, channels, x.back, x.held, x.held)
-        found[1:1] = [_Step(COPY, 1, x.out, x.held, x.rest), back]
-    return found + ([_Step(W, 0, x.weight, x.after, 0)] if x.split else [])
+        back = _Leg(COPY, channels, x.back, x.held, x.held)
+        found[1:1] = [_Leg(COPY, 1, x.out, x.held, x.rest), back]
+    return found + ([_Leg(W, 0, x.weight, x.after, 0)] if x.split else [])
 
 
 def _backwards(variants: _Variants) -> _Variants:
@@ -228,7 +228,7 @@ class DeviceStates:
         (trip,) = lags_before(least, (stage,), stage, "B")
         self.earliest = tuple(np.full((COPY + 1, m), time) for time in (head.delay, 0))
         self.earliest[1][:2] = tail_after(least, (stage,), stage)
-        rows = defaultdict[int, list[Sequence[_Step]]](list)
+        rows = defaultdict[int, list[Sequence[_Leg]]](list)
         for mode, row in _rows(problem, stage):
             rows[mode if problem.mode_choice == "stage" else 0].append(row)
         slack = _slack(problem, stage)
