@@ -826,7 +826,13 @@ def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
 def test_a_bound_that_is_far_off_says_what_it_leaves_out(least: int, again: bool) -> None:
     """The number is said in any case: it is the one of advice.json. Beyond 8 % it is coarse."""
     question = SimpleNamespace(
-        runtime="torch", any_order=False, may_offload=False, may_recompute=again, time=time_of
+        runtime="torch",
+        record=SimpleNamespace(modes=()),
+        layers=SimpleNamespace(recomputable=again),
+        any_order=False,
+        may_offload=False,
+        may_recompute=again,
+        time=time_of,
     )
     advice: Any = SimpleNamespace(
         standing=Standing(100, least), not_searched=[], question=question, shapes="chain, vee"
