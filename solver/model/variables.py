@@ -158,7 +158,8 @@ def _task(v: Variables, choice: Choice, phase: Phase) -> Task:
     # one that is absent may have to stand where the last one that is present ends, and a pair may
     # be shorter than its members
     alone = len(task.alternatives) == 1 and task.present is True and v.problem.overlap is None
-    latest = v.horizon - task.alternatives[0].length if alone and phase != "B" else v.horizon
+    own = task.alternatives[0].length if alone and phase != "B" else 0
+    latest = max(0, v.horizon - own)
     task.begin(v.cp, v.cp.new_int_var(0, latest, ""))
     return task
 
