@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipesat.kernels.arrays import NONE, Ints
-from pipesat.kernels.compiled import compiled
+from pipesat.kernels.compiled import compiled, ready
 
 RESOURCES: Final = 3
 COPY: Final = 3
@@ -299,3 +299,14 @@ def noted(parts: Parts, limits: Limits, states: Ints, ends: Ints, free: Ints) ->
         if state[n]:
             kind = parts.kind[state[n] - 1]
             ends[kind, total[kind] - 1] = min(ends[kind, total[kind] - 1], end)
+
+
+def loops_ready(parts: Parts, limits: Limits, states: Ints, ends: Ints, free: Ints) -> bool:
+    """Whether all loops would run at once; those that would not are compiled from now on."""
+    waits = [
+        ready(followers, parts, limits, states, 1),
+        ready(keys, states, 1),
+        ready(best, states, free, 1, 1),
+        ready(noted, parts, limits, states, ends, free),
+    ]
+    return all(waits)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import chain, cycle, product
 from math import prod
 from typing import NamedTuple, TypeAlias
@@ -29,6 +30,7 @@ from pipesat.kernels.device_states import (
     best,
     followers,
     keys,
+    loops_ready,
     noted,
 )
 from pipesat.problem.ops import Phase
@@ -150,16 +152,8 @@ class _Mode:
 
         ``None``: there were too many, or time is over. ``NEVER`` where nothing is short enough.
         """
-        m, parts = self.microbatches, self._parts(end)
-        forwards = self.steps[0]
-        origin, through = (m * forwards, -forwards) if end else (0, forwards)
-        fixed = Limits(m, self.slack, self.waiting, origin, through, *limits, self.until[end])
-        ends, exact = np.full((COPY + 1, m), NEVER), True
-        free = np.full(len(self.until[end]), NEVER)
-        free[origin] = 0
-        counts = len(parts.time) + RESOURCES + 1
-        columns = counts + RESOURCES + 1 + len(self.rows) * self.waiting
-        states = np.zeros((1, columns), np.int64)
+        parts, fixed, states, ends, free = self.begin(end, limits)
+        counts, exact = len(parts.time) + RESOURCES + 1, True
         while len(states):
             made = followers(parts, fixed, states, len(states) * len(parts.time))
             runner.clock.count(len(made) * _SECONDS)
@@ -174,9 +168,23 @@ class _Mode:
             noted(parts, fixed, states, ends, free)
         other = self.until[1 - end]
         np.minimum(other, self.length - free, out=other)
-        if free[m * forwards - origin] == NEVER:  # nothing comes through
+        if free[self.microbatches * self.steps[0] - fixed.origin] == NEVER:  # nothing comes through
             ends[:] = NEVER
         return ends, exact
+
+    def begin(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Limits, Ints, Ints, Ints]:
+        """Return what is followed from one end, the first state, and what is known of the others.
+
+        That is the least ends by kind and rank, and the least times by cell.
+        """
+        m, parts, forwards = self.microbatches, self._parts(end), self.steps[0]
+        origin, through = (m * forwards, -forwards) if end else (0, forwards)
+        fixed = Limits(m, self.slack, self.waiting, origin, through, *limits, self.until[end])
+        free = np.full(len(self.until[end]), NEVER)
+        free[origin] = 0
+        columns = len(parts.time) + 2 * RESOURCES + 2 + len(self.rows) * self.waiting
+        states = np.zeros((1, columns), np.int64)
+        return parts, fixed, states, np.full((COPY + 1, m), NEVER), free
 
     def _parts(self, end: int) -> Parts:
         """The parts of all variants, from one end, as arrays."""
@@ -239,7 +247,7 @@ class DeviceStates:
 
         ``None``: not known. Modes in which nothing is that short are left out from now on.
         """
-        limits = self.earliest[end], self.length - self.earliest[1 - end][:, ::-1]
+        limits = self._limits(end)
         found = [(mode, mode.follow(end, limits, width, most, runner)) for mode in self.modes]
         known = [(mode, one) for mode, one in found if one is not None]
         if len(known) < len(found):
@@ -248,6 +256,13 @@ class DeviceStates:
         self.modes = [mode for mode, _ in left]
         ends = [one for _, (one, _) in left]
         return np.min(ends, axis=0, initial=NEVER), all(exact for _, (_, exact) in left)
+
+    def ready(self) -> bool:
+        """Whether it may be followed at once, with all loops compiled."""
+        return loops_ready(*self.modes[0].begin(0, self._limits(0)))
+
+    def _limits(self, end: int) -> tuple[Ints, Ints]:
+        return self.earliest[end], self.length - self.earliest[1 - end][:, ::-1]
 
 
 class KnownRanks:
@@ -261,6 +276,15 @@ class KnownRanks:
         self.most, self.cut = _STATES, False
         self.first = 0  # place of the device that is followed first
         self._asking: Iterator[None] = iter(())
+
+    @cached_property
+    def _any(self) -> DeviceStates:
+        (least,) = least_times_of_each_class(self.problem)
+        return DeviceStates(self.problem, least, self.problem.routes[0].stages[0], NEVER)
+
+    def ready(self) -> bool:
+        """Whether it can be asked at once: the first run of all compiles loops for some seconds."""
+        return self._any.ready()
 
     def step(self, runner: Runner) -> None:
         """Follow one device from one end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from typing import TypeAlias
 
@@ -20,6 +21,8 @@ from pipesat.solver.proof.stretch_search import Stretches
 _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
 
 _QUESTIONS, _NODES = "questions to a device", "nodes of microbatches that pass"
+_RANKS = "questions to a chain of devices"
+_TICK = 0.05  # seconds between two looks at whether loops are compiled
 _Other: TypeAlias = ShortRuns | Stretches | DevicesAlone | PassingModes | KnownRanks
 
 
@@ -48,7 +51,7 @@ class ProofSearch:
         self.spent = defaultdict[str, float](float)  # of each; relaxations: ""
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
         if parts.relaxations and incumbent.objective == "makespan" and ranks_apply(problem):
-            self.others["questions to a chain of devices"] = KnownRanks(problem, incumbent)
+            self.others[_RANKS] = KnownRanks(problem, incumbent)
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes
             if problem.chains_only and incumbent.latest <= LARGEST and not self.others:
@@ -96,6 +99,10 @@ class ProofSearch:
         """Solve one model, of a relaxation or of another part; who helps tries relaxations only."""
         exhausted = self.relaxations.finished
         waiting = [what for what, part in self.others.items() if not part.finished]
+        if not (runner.clock.deterministic or all(self._ready(what) for what in waiting)):
+            waiting.remove(_RANKS)
+            if exhausted and not waiting:
+                time.sleep(_TICK)
         what = min(waiting, key=self._due, default="")
         if not exhausted and (helping or self._due(what) >= _OTHERS * self.spent[""]):
             what = ""
@@ -103,6 +110,10 @@ class ProofSearch:
             begin = runner.clock.elapsed
             self.others.get(what, self.relaxations).step(runner)
             self.spent[what] += runner.clock.elapsed - begin
+
+    def _ready(self, what: str) -> bool:
+        part = self.others[what]
+        return not isinstance(part, KnownRanks) or part.ready()
 
     def _due(self, what: str) -> float:
         """Time of a part; that of stretches, which see a run's middle, by the run's length."""
