@@ -28,7 +28,7 @@ from pipesat.core.settings import MicrobatchOrder
 from pipesat.problem.plain_problems import memory_varies
 from pipesat.problem.problem import Problem
 from pipesat.schedule.result import Baseline
-from pipesat.schedule.schedule import Schedule, has_pairs
+from pipesat.schedule.schedule import Schedule, pairs_in
 from pipesat.solver.growth.few_microbatches import few_of
 from pipesat.solver.growth.start_along import start_along
 from pipesat.solver.lanes.incumbent import Incumbent, failure_note
@@ -123,8 +123,7 @@ class Level:
             return report
         if self.inner is not None and not (mine.proven or mine.clock.over):
             strict = self.inner.incumbent
-            limit = SHARES[mine.problem.order] * mine.clock.left
-            strict.clock = mine.clock.part(limit, stop=lambda: mine.proven)
+            strict.clock = mine.part(SHARES[mine.problem.order])
             under = f"with order {strict.problem.order}: "
             with doing(f"the problem {under[:-2]}"):
                 found = self.inner.improve(search)
@@ -174,7 +173,7 @@ def search_all(
     report = _search_few(lanes, mine)
     if mine.problem.has_modes:
         lanes.hand(mine, starts)
-        usable = (g for g in guides if mine.problem.overlap is not None or not has_pairs(g.order))
+        usable = (g for g in guides if mine.problem.overlap is not None or not pairs_in(g.order))
         report.failed.extend(start_along(mine, [*usable], lanes.options.seed))
     if not (mine.proven or mine.clock.over):
         report.add(lanes.search(mine, starts))
@@ -199,7 +198,7 @@ def _search_few(lanes: Lanes, mine: Incumbent) -> SearchReport:
     def stalled() -> bool:
         return own.clock.elapsed - own.found_at > _PATIENCE * mine.clock.limit
 
-    clock = mine.clock.part(_SHARE * mine.clock.left, stop=lambda: mine.proven)
+    clock = mine.part(_SHARE)
     own = mine.narrower(few.problem, clock, offer)
     own.wider = mine
     for bound in takewhile(lambda _: not stalled(), closed_forms(few.problem, mine.objective)):

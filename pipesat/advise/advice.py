@@ -32,6 +32,7 @@ from pipesat.advise.table_rows import (
 from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.claims import Bound, Standing, Tried, against, change, percent, ratio
 from pipesat.core.showing import Column, Displayed, Facts, Table, sentences, table_document
+from pipesat.layers.stages import RECOMPUTE
 from pipesat.problem.remarks import Remark, documents_of, text_of
 from pipesat.runtimes.knobs import Knob, knobs_table
 
@@ -311,13 +312,12 @@ def _bottleneck(advice: Advised, row: Row) -> Iterator[str]:
     loads = loads_of(row.problem)
     device = max(range(question.devices), key=loads.__getitem__)
     busy = percent(ratio(loads[device], row.makespan), 0)
-    own = [k for stage in row.shape.stages_on[device] for k in row.partition[stage]]
-    heaviest = max(own, key=question.work_of, default=0)
-    work = question.work_of(heaviest)
+    own = question.works_on(device, row.candidate)
+    heaviest, work = max(own, key=lambda one: one[1], default=(0, 0))
     share = percent(ratio(question.microbatches * work, loads[device]), 0)
     label = question.layers.label(heaviest)
     yield f"the bottleneck is rank {device}, busy {busy} of the time, {label} is {share} of that"
-    if work * question.devices > question.work:
+    if question.work_of(heaviest) * row.shape.together > question.work * row.shape.fastest:
         yield "that layer alone is more than an equal share of all work: no split evens it out"
 
 
@@ -368,7 +368,10 @@ def _searched(advice: Advised, row: Row) -> str:
     runs = f" that {question.record.title} runs" if question.any_order else " in any order"
     keeps = " without offloading" if question.may_offload else ""
     what = "layers" if row.candidate.first is not None else "stages"
-    again = f", whichever {what} recompute," if question.may_recompute else ""
+    again = " without recomputation" if question.layers.recomputable else ""
+    if question.may_recompute:  # a runtime that recomputes itself may split backwards all the same
+        whole = " with whole backwards" if RECOMPUTE in (question.record.modes or ()) else ""
+        again = f", whichever {what} recompute{whole},"
     return f"schedule{runs}{keeps} on any split of {shapes}{again}"
 
 

@@ -32,7 +32,7 @@ from pipesat.layers.megatron import (
     OVERLAP_WANTS,
     layout_text_of,
     recompute_options,
-    tensor_options,
+    size_options,
 )
 from pipesat.runtimes import EXPORTERS
 from pipesat.runtimes.options import Options
@@ -135,7 +135,7 @@ def megatron_export(question: Question, row: Row) -> Exported:
     """Return what Megatron-LM is handed for a row that it runs."""
     published = published_in(row.name)
     lines = [f"# {row.name}: {published}"] if published else []
-    lines += tensor_options(question.layers.tensor_parallel)
+    lines += size_options(question.layers.tensor_parallel, question.layers.batch)
     if row.shape.stages > question.devices:
         each = row.shape.stages // question.devices
         lines.append(f"# {each} stages per rank (VPP), groups of {row.group or question.devices}")

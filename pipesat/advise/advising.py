@@ -10,12 +10,13 @@ from pipesat.advise.advice_table import shown_rows
 from pipesat.advise.candidates import SETTLED, Candidate
 from pipesat.advise.hand_written_rows import Trials, hand_written_of
 from pipesat.advise.plan_search import Search
-from pipesat.advise.question import Choice, Question
+from pipesat.advise.question import Question
 from pipesat.advise.splits import balanced_partition
 from pipesat.advise.table_rows import SEARCHED, Row, best_of, credited, plain_of, rank, row_of
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.progress import doing
+from pipesat.core.settings import RecomputeChoice
 from pipesat.schedule.solving import LEAST_SECONDS, Deadline, Listener
 from pipesat.solver.options import SolveOptions
 
@@ -54,12 +55,12 @@ def advised(
 
 
 def _searched(
-    trials: Trials, options: SolveOptions, kept: float, choice: Choice | None = None
+    trials: Trials, options: SolveOptions, kept: float, choice: RecomputeChoice | None = None
 ) -> Search:
     """Search from what is known; add the best, and what users know on its split."""
     question, deadline, best = trials.question, trials.deadline, best_of(trials.rows)
     chunks = 2 if best is None else max(2, best.shape.stages // question.devices)
-    asked, _ = question.searched(sorted({2, chunks}), choice)
+    asked = question.searched(sorted({2, chunks}), choice)
     seconds = max(LEAST_SECONDS, deadline.left - kept * deadline.limit)
     hear = partial(trials.hear, of_all=choice is None)
     search = Search(asked, options, Deadline(seconds, deadline.stop), hear)

@@ -25,7 +25,7 @@ from pipesat.advise.cut_terms import (
 )
 from pipesat.core.arrays import Ints
 from pipesat.core.claims import Bound
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import NotApplicable, require
 from pipesat.layers.devices import smallest_largest, why_no_split_fits
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import (
@@ -65,8 +65,10 @@ def stage_bound(
         speed: Amounts(at_speed(layers, pipeline, speed), pipeline) for speed in {*pipeline.speeds}
     }
     cuts, most = CutTerms(around or layers, pipeline), max(x.largest for x in amounts.values())
-    if 8 * pipeline.microbatches * max(most, int(cuts.static[-1])) >= LARGEST_COST:
-        raise BadInput("the layers' sum is too large to add up exactly: choose a coarser unit")
+    require(
+        8 * pipeline.microbatches * max(most, int(cuts.static[-1])) < LARGEST_COST,
+        "the layers' sum is too large to add up exactly: choose a coarser unit",
+    )
 
     def cost(a: Ints, b: Ints, stage: int) -> Ints:
         own = amounts[pipeline.speeds[stage]]
@@ -158,7 +160,7 @@ def flags_below(
     allowed = []
     for stage, part in enumerate(partition):
         a, b = np.array([[part.start]]), np.array([[part.stop]])
-        free = any(layers.layers[k].recomputed is not None for k in part)
+        free = layers.may_recompute(part)
         flags = [False, True] if free else [False]
         if chain and free:
             costs = [stage_bound(own, shape, objective, layers) for own in kinds]

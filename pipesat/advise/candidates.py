@@ -112,11 +112,6 @@ class Candidate:
             self.bound = bound
 
 
-def has_variant(layers: Layers, part: range) -> bool:
-    """Whether a stage of these layers differs when it recomputes."""
-    return any(layers.layers[k].recomputed is not None for k in part)
-
-
 def usual_in_flight(shape: Pipeline) -> tuple[int, ...]:
     """Microbatches per stage that a schedule without idle time holds: 1F1B's; ZB-V's in a V."""
     if shape.placement == "vee":

@@ -24,7 +24,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from pipesat.advise.candidates import Flags, has_variant, usual_in_flight
+from pipesat.advise.candidates import Flags, usual_in_flight
 from pipesat.advise.orders import KNOWN, SCHEDULES
 from pipesat.advise.plan_tables import works_of
 from pipesat.advise.question import Question
@@ -320,7 +320,7 @@ class Trials:
         """
         question, own = self.question, (name, group, shape, partition)
         yield (none := self.measured(*own))
-        able = tuple(has_variant(question.layers, part) for part in partition)
+        able = tuple(question.layers.may_recompute(part) for part in partition)
         if not question.may_recompute or not any(able):
             return
         yield (every := self.measured(*own, able))
@@ -370,7 +370,7 @@ class Trials:
         NotApplicable
             If it does not exist there.
         """
-        every = tuple(has_variant(self.question.layers, part) for part in partition)
+        every = tuple(self.question.layers.may_recompute(part) for part in partition)
         ends = [
             self.question.candidate(shape, partition, f, first=first).problem
             for f in ((), *([every] if any(flags) else []))

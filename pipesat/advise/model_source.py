@@ -14,10 +14,10 @@ from typing import Final
 from pipesat.advise.bounds import why_nothing_fits
 from pipesat.advise.comparison import Hand
 from pipesat.advise.plan_search import require_possible
-from pipesat.advise.question import Choice, Question
+from pipesat.advise.question import Question
 from pipesat.compare.model_costs import Given
 from pipesat.core.amounts import amount, bytes_of, rate, seconds_of, time_text
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import BadInput, require, said_of
 from pipesat.core.settings import RecomputeChoice, Runtime
 from pipesat.core.showing import sentences
 from pipesat.core.strict_json import read_json
@@ -30,7 +30,7 @@ from pipesat.layers.layout import (
     without_letter,
 )
 from pipesat.layers.megatron import partition_of_pattern
-from pipesat.layers.pipeline import Delay, Pipeline, link_delay, no_delay
+from pipesat.layers.pipeline import Delay, Pipeline, link_delay
 from pipesat.layers.rules import check_partition
 
 _MOST_AMOUNT: Final = 10**12
@@ -45,12 +45,12 @@ def with_reserve(layers: Layers, reserve: int | None, memory: int | None = None)
         reserve = 0 if memory is None else ceil(RESERVED * memory)
     if memory is not None and reserve > memory:
         raise BadInput(f"expected 0 to {memory}, the memory", where="reserve", value=reserve)
-    if not 0 <= reserve <= _MOST_AMOUNT - layers.reserve:
-        raise BadInput(
-            f"expected 0 or more, with the layers' own {layers.reserve} at most 10^12",
-            where="reserve",
-            value=reserve,
-        )
+    require(
+        0 <= reserve <= _MOST_AMOUNT - layers.reserve,
+        f"expected 0 or more, with the layers' own {layers.reserve} at most 10^12",
+        where="reserve",
+        value=reserve,
+    )
     return replace(layers, reserve=layers.reserve + reserve)
 
 
@@ -77,8 +77,7 @@ def copy_rate(given: float | Fraction | str, layers: Layers) -> Fraction:
             value=given,
         )
     copied = amount(where, given) / each * second
-    if not copied:
-        raise BadInput("expected more than 0", where=where, value=given)
+    require(copied, "expected more than 0", where=where, value=given)
     return copied
 
 
@@ -100,11 +99,11 @@ def asked(
         devices=devices,
         microbatches=microbatches,
         memory=None if memory is None else memory - kept,
-        delay=no_delay if free else link_delay(latency, known.bandwidth),
+        delay=link_delay(latency, known.bandwidth),
         overlap=overlap,
     )
     rate = None if copy_bandwidth is None else copy_rate(copy_bandwidth, layers)
-    choice: Choice = "choose" if memory is not None and layers.recomputable else "never"
+    choice: RecomputeChoice = "choose" if memory is not None and layers.recomputable else "never"
     question = Question(layers, pipeline, (), choice, "makespan", runtime, kept)
     links = "links are taken as free" if free else _links_text(known, latency)
     return replace(question, tokens=known.tokens, copy_rate=rate, links=links)
@@ -137,7 +136,7 @@ def require_fit(question: Question) -> None:
     BadInput
         If the layers can be cut for no placement.
     """
-    asked, _ = question.searched()
+    asked = question.searched()
     why_not = {shape: why_nothing_fits(question.layers, shape) for shape in asked.shapes}
     require_possible(asked, {shape: why for shape, why in why_not.items() if why})
 
@@ -168,23 +167,22 @@ def delay_of(latency: int, bandwidth: float | Fraction | str | None, layers: Lay
 
 def hand_of(text: str, layers: Layers, some: Pipeline) -> Hand:
     """Return a layout as a partition; its number of stages says in which shape."""
-    with said_of(text if text.endswith(".json") else ""):
-        if layers.hybrid and not text.endswith(".json"):
-            partition, name = partition_of_pattern(text, layers), text
+    name, in_file = text, text.endswith(".json")
+    with said_of(text if in_file else ""):
+        if in_file:
+            partition = partition_of_names(read_json(Path(text)), layers)
+            if without_letter(layers) is None:
+                name = layout_of_partition(layers, partition).text
+        elif layers.hybrid:
+            partition = partition_of_pattern(text, layers)
         else:
-            name = text
-            if text.endswith(".json"):
-                partition = partition_of_names(read_json(Path(text)), layers)
-                if without_letter(layers) is None:
-                    name = layout_of_partition(layers, partition).text
-            else:
-                found = parse_layout(text, devices=some.devices)
-                partition, name = partition_of_layout(found, layers), found.text
+            found = parse_layout(text, devices=some.devices)
+            partition, name = partition_of_layout(found, layers), found.text
         chunks, rest = divmod(len(partition), some.devices)
         if rest:
             expected = f"expected a multiple of {some.devices}, the devices"
             raise BadInput(f"{len(partition)} stages, {expected}", value=text)
-        shape = replace(some, placement="chain" if chunks == 1 else "loop")
-        shape = shape if chunks == 1 else replace(shape, chunks=chunks)
+        shape = replace(some, placement="loop", chunks=chunks)
+        shape = replace(some, placement="chain") if chunks == 1 else shape
         check_partition(layers, partition, shape.homes)
         return f"layout {name}", shape, partition

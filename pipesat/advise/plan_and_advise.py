@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.amounts import factor, in_unit, one_in_unit, rate
 from pipesat.core.arguments import public, require_once
@@ -177,6 +177,7 @@ def advise(
     microbatches: Microbatches,
     *,
     gpu: str | None = None,
+    shape: str | Mapping[str, Any] | None = None,
     length: Tokens | None = None,
     batch: Tokens = 1,
     tensor_parallel: Tokens = 1,
@@ -212,6 +213,9 @@ def advise(
     gpu
         For a published model: a100, h100, h200, b200, l40s or mi300x. Memory and links are its own
         if they are not given.
+    shape
+        For a published model: sizes of it and its run that differ, as layers=64,width=5120: style
+        (gpt or llama), layers, width, heads, kv_heads, feed_forward, vocabulary.
     length
         For a published model: tokens per sequence; ``None``: the model's.
     batch
@@ -281,7 +285,7 @@ def advise(
             value=tokens,
         )
     whole = Deadline(min(QUICK, time_limit) if quick else time_limit, EitherStop(stop))
-    sizes = {"length": length, "batch": batch, "tensor_parallel": tensor_parallel}
+    sizes = {"shape": shape, "length": length, "batch": batch, "tensor_parallel": tensor_parallel}
     known = given(model, gpu, sizes)
     if known.layers.estimate and note is not None:
         note(f"pipesat: all costs are an estimate: {known.layers.estimate}")

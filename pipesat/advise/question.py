@@ -13,15 +13,16 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
-from pipesat.advise.candidates import Candidate, Flags, has_variant, where_needed
+from pipesat.advise.candidates import Candidate, Flags, where_needed
 from pipesat.advise.cut_terms import variants
 from pipesat.advise.splits import for_runtime, shapes_to_try
 from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
-from pipesat.core.settings import OneRoutePlacement, Runtime
+from pipesat.core.errors import require
+from pipesat.core.settings import OneRoutePlacement, RecomputeChoice, Runtime
 from pipesat.layers.devices import Recompute
-from pipesat.layers.layer import Layers
+from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import neighbours
@@ -33,8 +34,8 @@ from pipesat.runtimes import RUNTIMES
 from pipesat.runtimes.runtime import Runtime as Record
 from pipesat.schedule.schedule import Objective
 
-Choice: TypeAlias = Literal["never", "always", "where-needed", "choose"]
-"""Which stages recompute: none, all that can, those that 1F1B would not fit on, or any."""
+_MOST_OPS: Final = 500_000
+"""Of a chain: a schedule of more takes about as long to build and time as an answer may."""
 OFFLOAD: Final = "offload"
 """Name of the memory mode in which a stage copies activations to the host."""
 
@@ -71,7 +72,7 @@ class Question:
     layers: Layers
     pipeline: Pipeline
     shapes: tuple[Pipeline, ...] = ()
-    choice: Choice = "never"
+    choice: RecomputeChoice = "never"
     objective: Objective = "makespan"
     runtime: Runtime | None = None
     reserve: int = 0
@@ -80,6 +81,15 @@ class Question:
     copy_rate: Fraction | None = None
     links: str = ""
     known: dict[tuple[object, ...], Candidate] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        ops = 3 * self.devices * self.microbatches
+        require(
+            ops <= _MOST_OPS,
+            f"{ops:,} ops in a chain of {self.devices} devices, expected at most {_MOST_OPS:,}",
+            where="microbatches",
+            value=self.microbatches,
+        )
 
     @property
     def devices(self) -> int:
@@ -143,11 +153,12 @@ class Question:
         """What bounds and proposals are made of: the variants that the choice admits, no others."""
         if self.choice == "never":
             return variants(self.ruled)[0]
-        if self.choice == "always":  # where the runtime's rules have it so, backwards are whole
+        if self.choice == "always":
+            whole = self.shape("chain").recompute_whole
             again = (
                 x
                 if x.recomputed is None
-                else replace(x, costs=x.recomputed, recomputed=None, fused=True)
+                else replace(x, costs=x.recomputed, recomputed=None, fused=x.fused or whole)
                 for x in self.ruled.layers
             )
             return replace(self.ruled, layers=tuple(again))
@@ -164,9 +175,9 @@ class Question:
         return for_runtime(self.layers, [shape], self.runtime)[1][0]
 
     def searched(
-        self, chunks: Sequence[int] = (), choice: Choice | None = None
-    ) -> tuple[Question, dict[str, str]]:
-        """Return the question of a search in all placements, and shapes that are left out.
+        self, chunks: Sequence[int] = (), choice: RecomputeChoice | None = None
+    ) -> Question:
+        """Return the question of a search in all placements that are possible.
 
         A searched order obeys no rules of a runtime that runs its own: it cannot run there.
 
@@ -177,8 +188,8 @@ class Question:
         """
         asked = replace(self, choice=choice or ("choose" if self.may_recompute else "never"))
         asked = asked if self.any_order else replace(asked, runtime=None)
-        shapes, left_out = shapes_to_try(asked.own, asked.shape("chain"), "any", chunks)
-        return replace(asked, shapes=tuple(shapes)), left_out
+        shapes, _ = shapes_to_try(asked.own, asked.shape("chain"), "any", chunks)
+        return replace(asked, shapes=tuple(shapes))
 
     def settled(self, shape: Pipeline, partition: Sequence[range], wanted: Flags = ()) -> Flags:
         """Return the flags that a partition gets if ``wanted`` are proposed.
@@ -193,7 +204,7 @@ class Question:
         else:
             every = (self.choice == "always",) * len(partition)
             pairs = zip(every if any(every) else wanted or every, partition, strict=True)
-            flags = tuple(flag and has_variant(self.layers, part) for flag, part in pairs)
+            flags = tuple(flag and self.layers.may_recompute(part) for flag, part in pairs)
         return flags if any(flags) else ()
 
     def first(self, shape: Pipeline, partition: Sequence[range]) -> Iterator[Flags]:
@@ -216,7 +227,7 @@ class Question:
             for moved in neighbours(self.layers, partition, candidate.shape):
                 yield moved, candidate.recompute
         for stage, part in enumerate(partition):
-            if self.free and has_variant(self.layers, part):
+            if self.free and self.layers.may_recompute(part):
                 yield partition, (*now[:stage], not now[stage], *now[stage + 1 :])
 
     @property
@@ -247,9 +258,7 @@ class Question:
         recompute = recompute if any(recompute) else ()
         key = shape, partition, recompute, first, offload
         if key not in self.known:
-            layers = self.ruled
-            if first is not None:
-                layers = first_recomputed(layers, partition, first)
+            layers = self._recomputing(partition, first)
             problem = problem_of_split(layers, partition, shape, recompute=recompute)
             if offload:
                 problem = self._offloading(problem, partition)
@@ -281,8 +290,20 @@ class Question:
 
     def work_of(self, layer: int) -> int:
         """Compute of one microbatch in a layer, not recomputed, the least of both ways."""
-        one = self.layers.layers[layer]
-        return one.amount("F") + min(one.amount("BW"), one.amount("B") + one.amount("W"))
+        return _work(self.layers.layers[layer])
+
+    def _recomputing(self, partition: Sequence[range], first: int | None) -> Layers:
+        return self.ruled if first is None else first_recomputed(self.ruled, partition, first)
+
+    def works_on(self, device: int, own: Candidate) -> Iterator[tuple[int, int]]:
+        """Yield each layer of a device and its compute of one microbatch, as it runs there."""
+        layers = self._recomputing(own.partition, own.first)
+        for stage in own.shape.stages_on[device]:
+            again = bool(own.recompute) and own.recompute[stage]
+            whole = own.problem.stages[stage].backward == "fused"
+            there = layers.at(own.shape.speeds[stage]).layers
+            for k in own.partition[stage]:
+                yield k, _work(there[k], again=again, whole=whole)
 
     def words(self, text: str) -> str:
         """Return a text with the words of its runtime: Megatron-LM says VPP 2 to a loop of 2."""
@@ -302,3 +323,9 @@ class Question:
     ) -> str:
         """Show memory in GiB, MiB, ... where its unit is one of bytes: a need is rounded up."""
         return memory_text(value, self.layers.memory_unit, towards, within=within)
+
+
+def _work(layer: Layer, *, again: bool = False, whole: bool = False) -> int:
+    """Compute of one microbatch in a layer: its backward ``whole``, else the least of both ways."""
+    F, B, W, BW = (layer.amount(kind, recompute=again) for kind in ("F", "B", "W", "BW"))
+    return F + (BW if whole else min(BW, B + W))

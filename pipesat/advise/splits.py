@@ -12,7 +12,7 @@ from operator import add
 
 import numpy as np
 
-from pipesat.core.errors import BadInput, NotApplicable, said_of
+from pipesat.core.errors import BadInput, NotApplicable, require, said_of
 from pipesat.core.settings import OneRoutePlacement
 from pipesat.core.strict_json import MOST_STAGES
 from pipesat.layers.devices import check_cuttable, smallest_largest
@@ -180,8 +180,7 @@ def even_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
     follows the last one (MTP layers, a head). With fewer free blocks than stages, all layers count.
     """
     stages, count = shape.stages, len(layers)
-    if count < stages:
-        raise BadInput(f"{stages} stages, but only {count} layers", where="stages")
+    require(count >= stages, f"{stages} stages, but only {count} layers", where="stages")
     free = range(layers.first_stage_until, layers.last_stage_from)
     together = [*accumulate((k if may else 0 for k, may in enumerate(layers.may_cut)), max)]
     blocks = (together[k] for k in free if layers.layers[k].role == "block")

@@ -12,14 +12,14 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final
 
-from pipesat.advise.candidates import Candidate, has_variant
+from pipesat.advise.candidates import Candidate
 from pipesat.advise.orders import SOME_SETTINGS
 from pipesat.advise.question import OFFLOAD, Question
 from pipesat.check.checker import check
 from pipesat.compare.hand_written import baseline, baselines
 from pipesat.core.amounts import seconds_of
 from pipesat.core.claims import ratio
-from pipesat.core.errors import Contradiction, NotApplicable
+from pipesat.core.errors import Contradiction, NotApplicable, require_applicable
 from pipesat.core.showing import ranges
 from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.megatron import OVERLAP, layout_option, refusal
@@ -161,14 +161,14 @@ class Row:
         return None
 
     def share_of_ideal(self, question: Question) -> float | None:
-        """Time of the layers' own work, shared by all devices evenly, over the makespan.
+        """Time of the layers' own work, shared by all devices by their speed, over the makespan.
 
         ``None`` where ops may run together: then the work is not a sum.
         """
         if question.overlap is not None:
             return None
-        work = question.microbatches * question.work
-        return ratio(work, question.devices * self.makespan)
+        speed, work = self.shape.together, question.microbatches * question.work
+        return ratio(work * speed.denominator, speed.numerator * self.makespan)
 
     def tokens_per_second(self, question: Question) -> float | None:
         """``None`` where the tokens or the unit of time are unknown."""
@@ -314,10 +314,18 @@ def options_of(question: Question, row: Row) -> Options:
     if not question.record.takes_layers:
         return Options(version=version)
     layout = layout_of_partition(question.layers, row.partition)
-    if any("m" in stage for stage in layout.stages):
-        raise NotApplicable(f"{question.record.title}'s file has no names for MTP layers")
+    require_applicable(
+        all("m" not in stage for stage in layout.stages),
+        f"{question.record.title}'s file has no names for MTP layers",
+    )
     switch: Checkpointing = "full" if row.setting else "none"
-    return Options(layers=layout.counts, checkpointing=switch, version=version)
+    return Options(
+        layers=layout.counts,
+        checkpointing=switch,
+        version=version,
+        batch=question.layers.batch,
+        tensor_parallel=question.layers.tensor_parallel,
+    )
 
 
 def _why_not_its_own(question: Question, row: Row) -> str:
@@ -339,7 +347,7 @@ def _why_not_its_own(question: Question, row: Row) -> str:
 
 def _all_again(question: Question, row: Row) -> bool:
     """Whether every stage that can recompute does."""
-    able = [s for s, part in enumerate(row.partition) if has_variant(question.layers, part)]
+    able = [s for s, part in enumerate(row.partition) if question.layers.may_recompute(part)]
     return bool(able) and [*row.again] == able
 
 

@@ -19,7 +19,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from pipesat.bounds.graphs import one_at_a_time, peaks_one_at_a_time, require_memory
@@ -101,17 +101,10 @@ def certain_activations(problem: Problem) -> list[int]:
     ]
 
 
-def further_need(chunks: Sequence[ChunkHolding], up: int, down: int) -> int:
-    """Most memory that a microbatch will yet take on a device beyond what it holds there.
-
-    ``chunks`` are its holdings on the device's chunks in route order; it has run the forwards of
-    the first ``up`` of them and has the backwards of the first ``down`` still to come.
-    """
-    most = held = 0
-    for activation, excess in chunks[:down]:
-        held += activation
-        most = max(most, held + excess)
-    return max(0, most - sum(chunk.activation for chunk in chunks[: min(up, down)]))
+def _most_held(chunks: Sequence[ChunkHolding]) -> int:
+    """Most that a microbatch holds on a device; ``chunks`` are its holdings there, in order."""
+    held = accumulate(chunk.activation for chunk in chunks)
+    return max(own + chunk.excess for own, chunk in zip(held, chunks, strict=True))
 
 
 @public
@@ -164,7 +157,7 @@ def _smallest_capacities(problem: Problem) -> list[Need]:
     def slack(route: int, chunks: Sequence[int]) -> int:
         stages = [problem.stages[stage] for stage in chunks]
         if all(stage.F and stage.shortest_backward for stage in stages):
-            return further_need([held[s] for s in chunks], 0, len(chunks))
+            return _most_held([held[s] for s in chunks])
         return need_alone(problem, own[route][stages[0].device])
 
     return _needs(problem, slack)
@@ -196,7 +189,7 @@ def capacities_by_order(problem: Problem) -> list[Need]:
 
 def _capacities_by_order(problem: Problem) -> list[Need]:
     held = holdings(problem)
-    return _needs(problem, lambda _, own: further_need([held[s] for s in own], 0, len(own)))
+    return _needs(problem, lambda _, own: _most_held([held[s] for s in own]))
 
 
 @public

@@ -39,22 +39,16 @@ Pieces: TypeAlias = tuple[Ints, Ints]
 def bounds_of_given_order(problem: Problem, objective: Objective) -> list[Bound]:
     """Return each device's bound, in time units; no pairs.
 
-    None where the order is not known, there are several routes, or ops are very many or very long;
-    nor where microbatches are alike and memory does not keep a device from its load.
+    None without :func:`heads_and_tails`; nor where microbatches are alike and memory does not keep
+    a device from its load.
     """
-    most = _MOST_STEPS
     if problem.order != "given":
         problem, alone = classes_of(problem)
         if len(alone) > 1 or not _memory_slows_down(alone[0]):
             return []
-        problem, most = alone[0], _MOST_STEPS_ALIKE
-    if len(problem.routes) > 1 or problem.op_count * max(problem.microbatches) > most:
+    line = heads_and_tails(problem, objective)
+    if line is None:
         return []
-    line = _Line(problem, objective)
-    if line.longest > _EXACT:
-        return []
-    line.find_heads()
-    line.find_tails()
     return [
         Bound(
             least_lateness(line.on_device_of(places[0])),
@@ -63,6 +57,30 @@ def bounds_of_given_order(problem: Problem, objective: Objective) -> list[Bound]
         for device, places in enumerate(line.places_on)
         if places
     ]
+
+
+def heads_and_tails(problem: Problem, objective: Objective) -> HeadsAndTails | None:
+    """Return the least time before each op and after it.
+
+    None where ops may pair, the order is not known, there are several routes, a route is no chain,
+    or ops are very many or very long.
+    """
+    most = _MOST_STEPS
+    if problem.overlap is not None or not problem.chains_only:
+        return None
+    if problem.order != "given":
+        problem, alone = classes_of(problem)
+        if len(alone) > 1:
+            return None
+        problem, most = alone[0], _MOST_STEPS_ALIKE
+    if len(problem.routes) > 1 or problem.op_count * max(problem.microbatches) > most:
+        return None
+    line = HeadsAndTails(problem, objective)
+    if line.longest > _EXACT:
+        return None
+    line.find_heads()
+    line.find_tails()
+    return line
 
 
 def _memory_slows_down(problem: Problem) -> bool:
@@ -111,7 +129,7 @@ def least_lateness(jobs: Iterable[tuple[int, int, int]]) -> int:
     return latest
 
 
-class _Line:
+class HeadsAndTails:
     """One route's ops, by (place of the stage on the route, microbatch).
 
     A backward is two pieces: its first is as long as the shortest backward, and the ``rest`` is

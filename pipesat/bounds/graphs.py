@@ -21,7 +21,7 @@ from pipesat.core.errors import Infeasible
 from pipesat.problem.ops import Event, Item, Kind, Op, Phase
 from pipesat.problem.problem import Problem, once
 from pipesat.problem.rules import inputs_of, last_stages, leads_to, memory_in_order
-from pipesat.problem.variants import Variant, variants
+from pipesat.problem.variants import variants
 from pipesat.schedule.schedule import Order
 
 
@@ -68,7 +68,7 @@ def _certainly_held(
     for stage in route.stages:
         own = variants(problem, stage, last)
         of_each = (variants(problem, stage, one) for one in {*passing.classes})
-        least = max(min(map(_held_while_it_runs, every)) for every in of_each)
+        least = max(min(one.surely_held for one in every) for every in of_each)
         yield problem.stages[stage].device, least, (stage,)
         if problem.after[stage] or not problem.stages[stage].has_backward:
             continue
@@ -88,11 +88,6 @@ def _certainly_held(
                 for of_class in passing.classes
             )
             yield device, held, there
-
-
-def _held_while_it_runs(variant: Variant) -> int:
-    """Most that a microbatch holds while F or its backward runs: an instant holds nothing."""
-    return max(variant.held if variant.forward else 0, variant.most if variant.backward else 0)
 
 
 @once

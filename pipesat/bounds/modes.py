@@ -120,8 +120,7 @@ class Counts:
 
     def fits(self, x: Variant) -> bool:
         """Whether there is memory for a variant while its own F, or its backward, runs."""
-        held = max(x.held if x.forward else 0, x.most if x.backward else 0)
-        return self.terms.memory is None or held <= self.terms.memory
+        return self.terms.memory is None or x.surely_held <= self.terms.memory
 
     @cached_property
     def takes_time(self) -> bool:

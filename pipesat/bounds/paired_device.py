@@ -84,6 +84,12 @@ class RunGroup:
     stated: bool
 
 
+def held_by_kind(data: Stage) -> dict[Kind, int]:
+    """Return what an op of each kind holds while it runs."""
+    a, w, x = data.held_after_F, data.held_after_B, data.held_in_backward
+    return {"F": a, "B": max(a, w, x), "BW": max(a, x), "W": w}
+
+
 def left(data: Stage) -> int:
     """Return what a microbatch surely holds between F and backward, copied out or not."""
     return data.offload.held if data.offload else data.held_after_F
@@ -235,11 +241,7 @@ class PairedDevice:
 
     def _fits(self, *pair: _Member) -> bool:
         """Whether there is memory for what two ops hold while they run."""
-        held = 0
-        for group, kind in pair:
-            data = group.data
-            a, w, x = data.held_after_F, data.held_after_B, data.held_in_backward
-            held += {"F": a, "B": max(a, w, x), "W": w, "BW": max(a, x)}[kind]
+        held = sum(held_by_kind(group.data)[kind] for group, kind in pair)
         slack = self.problem.devices[self.device].slack
         return slack is None or held <= slack
 

@@ -26,6 +26,7 @@ from pipesat.bounds.paired_device import (
     Runs,
     Ways,
     by_op,
+    held_by_kind,
     left,
     one_class,
 )
@@ -117,13 +118,11 @@ class AreaRow:
             for groups in level.by_stage():
                 row += self._stay(groups) * level.step
         for group, data in count.data.items():
-            a, w, x = data.held_after_F, data.held_after_B, data.held_in_backward
-            row += times[group, "F"] * (a - left(data))
-            row += times[group, "B"] * (max(a, w, x) - left(data))
-            row += times[group, "BW"] * (max(a, x) - left(data))
-            row += times[group, "W"] * w
+            for kind, held in held_by_kind(data).items():  # W comes after what is left is freed
+                row += times[group, kind] * (held - (left(data) if kind != "W" else 0))
             if data.offload is not None:
-                copied = (data.offload.time_out + data.offload.time_in) * (a - left(data))
+                times_of_both = data.offload.time_out + data.offload.time_in
+                copied = times_of_both * (data.held_after_F - left(data))
                 row += count.of([group], count.phases, "F") * copied
         return row
 

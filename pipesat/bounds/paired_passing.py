@@ -17,7 +17,15 @@ from pipesat.bounds.device_terms import Crossing
 from pipesat.bounds.devices import way_of
 from pipesat.bounds.own_ways import pass_of
 from pipesat.bounds.paired import MOST_RUNS, least_times_of_each_class
-from pipesat.bounds.paired_device import Item, PairedDevice, RunGroup, Runs, left, runs_on
+from pipesat.bounds.paired_device import (
+    Item,
+    PairedDevice,
+    RunGroup,
+    Runs,
+    held_by_kind,
+    left,
+    runs_on,
+)
 from pipesat.core.claims import Bound
 from pipesat.core.grouping import grouped
 from pipesat.problem.ops import KINDS, Kind
@@ -315,10 +323,8 @@ class _PairedPassing:
             held += (now[group, "F"] - now[group, "B"] - now[group, "BW"]) * rest
             held += (now[group, "B"] - now[group, "W"]) * w
         for (group, kind), row in run.items():
-            data, w = group.data, group.data.held_after_B
-            a, rest, more = data.held_after_F, left(data), data.held_in_backward
-            most = {"F": a, "B": max(a, w, more) - rest, "BW": max(a, more) - rest, "W": 0}
-            held += row * most[kind]
+            before = {"F": 0, "W": group.data.held_after_B}.get(kind, left(group.data))
+            held += row * (held_by_kind(group.data)[kind] - before)
         self.programme.at_most(held, slack)
 
     def _hold(self, home: PairedDevice, one: int, following: int, ops: Sequence[int]) -> None:

@@ -8,16 +8,21 @@ periods are no less than one of them stays.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, combinations_with_replacement
+from itertools import accumulate
 from operator import add
 from typing import NamedTuple
 
 from pipesat.bounds.counting import Programme, WeightedSum
 from pipesat.bounds.feasibility import certain_activations
+from pipesat.bounds.memory_counts import in_whole_microbatches, with_slacks_in_use
 from pipesat.bounds.modes import Counts
 from pipesat.bounds.paired import least_times_of_each_class, with_least_times
+from pipesat.bounds.paired_device import PairedDevice
+from pipesat.bounds.paired_memory import delays_between
 from pipesat.core.claims import Bound
 from pipesat.problem.ops import OpKind
 from pipesat.problem.plain_problems import least_problem
@@ -62,6 +67,9 @@ def steady_bounds(problem: Problem, objective: Objective) -> Iterator[Steady]:
     (one,) = least_times_of_each_class(problem)
     shown = problem if problem.overlap is None else with_least_times(least_problem(problem))
     stages, certain = problem.routes[0].stages, certain_activations(one)
+    if problem.overlap is not None:
+        name = "closed form: load and memory with pairs of all devices, in the long run"
+        yield Steady(_all_devices(with_slacks_in_use(least_problem(problem))), 0, 0, name)
     first = one.stages[stages[0]]
     through = first.F + round_trip(one, stages[0]) + first.least_backward_work
     for device, own in problem.busy.items():
@@ -111,13 +119,11 @@ def _rate(problem: Problem, counts: Counts) -> Fraction:
         Fraction(sum(min(amounts[n] for n in own) for own in groups), capacity)
         for amounts, capacity in taken
     )
-    if problem.overlap is None and len(counted) == len(groups):
+    if len(counted) == len(groups):
         return known
     used = [
         (WeightedSum(zip(share, amounts, strict=True)), capacity) for amounts, capacity in taken
     ]
-    if problem.overlap is not None:
-        used.append((_paired(problem, counts, rows, share), 1))
     period = rows.variable(1, sum(sum(each.values()) for each, _ in used))  # all shares are 1
     for own in groups:
         rows.equals({share[n]: 1 for n in own}, 1)
@@ -126,25 +132,42 @@ def _rate(problem: Problem, counts: Counts) -> Fraction:
     return max(known, rows.relaxed_rate())
 
 
-def _paired(problem: Problem, counts: Counts, rows: Programme, share: list[int]) -> WeightedSum:
-    """Return the time of a device's items, alone and pairs, which run all ops of the shares."""
-    least, overlap = least_problem(problem), problem.overlap
-    assert overlap is not None  # noqa: S101
-    runs: dict[OpKind, WeightedSum] = {}
-    for number, (_, stage, variant, _) in zip(share, counts.counted, strict=True):
-        for kind in ("F", "B", "W") if variant.split else ("F", "BW"):
-            runs.setdefault((stage, kind), WeightedSum())[number] = -1
-    alone = {op: int(getattr(least.stages[op[0]], op[1])) for op in runs}
-    items: list[tuple[tuple[OpKind, ...], int]] = [((op,), time) for op, time in alone.items()]
-    for pair in combinations_with_replacement(runs, 2):
-        time = overlap.time(*pair, *(alone[op] for op in pair))
-        items += [] if time is None else [(pair, time)]
-    busy = WeightedSum()
-    for members, time in items:
-        number = rows.variable(0, 1)
-        busy[number] = time
-        for op in members:
-            runs[op] += {number: 1}
-    for count in runs.values():
-        rows.equals(count, 0)
-    return busy
+def _all_devices(problem: Problem) -> Fraction:
+    """Least time per microbatch in which all devices run their ops, alone and in pairs, and hold.
+
+    Shares of all microbatches run in each item; who is held waits for the items on its way.
+    """
+    (route,) = problem.routes
+    problem = replace(problem, routes=(replace(route, microbatches=2),))  # two may pair
+    rows, times = Programme(), defaultdict[OpKind, WeightedSum](WeightedSum)
+    homes = {device: PairedDevice(problem, device, alike=False) for device in problem.busy}
+    alone = sum(home.one_after_the_other for home in homes.values())
+    period = rows.variable(1, alone + delays_between(problem, route.stages))
+    for device, home in homes.items():
+        free, runs = WeightedSum({period: 1}), defaultdict[OpKind, WeightedSum](WeightedSum)
+        for item, time in home.items.items():
+            share = rows.variable(0, 1)
+            free[share] = -time
+            for group, kind in item:
+                runs[group.stage, kind] += {share: 1}
+                times[group.stage, kind] += {share: time}
+        rows.at_least(free, 0)
+        for stage in problem.stages_on[device]:
+            rows.equals(runs[stage, "F"], 1)
+            rows.equals(runs[stage, "B"] + runs[stage, "BW"], 1)
+            rows.equals(runs[stage, "B"] - runs[stage, "W"], 0)
+    for device in homes:
+        for counted in (problem, *in_whole_microbatches(problem, device)):
+            slack = counted.devices[device].slack or 0
+            free, least = WeightedSum({period: slack}), 0
+            for stage in problem.stages_on[device] if slack else ():
+                onward = route.stages[problem.place_of[stage] :]
+                data, held = counted.stages[stage], certain_activations(counted)[stage]
+                a, w, x = data.held_after_F, data.held_after_B, data.held_in_backward
+                least += held * delays_between(problem, onward)
+                for later in onward:
+                    free -= (times[later, "F"] + times[later, "B"] + times[later, "BW"]) * held
+                free -= times[stage, "B"] * (max(a, w, x) - a)
+                free -= times[stage, "BW"] * (max(a, x) - a) + times[stage, "W"] * w
+            rows.at_least(free, least)
+    return rows.relaxed_rate()

@@ -12,7 +12,7 @@ from pipesat.cli.asked import listing
 from pipesat.cli.commands import command
 from pipesat.cli.derived import Argument
 from pipesat.cli.exits import note
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
@@ -92,12 +92,12 @@ def compare(asked: Asked) -> int:
     beside = [path for path in asked["schedules"] if _is_problem(path)]
     own = [path for path in asked["schedules"] if path not in beside]
     if asked.given.keys() & {"noise", "skew", "links", "samples", "baselines"}:
-        if len(own) != 1:
-            raise BadInput(
-                "expected one where times vary or links queue: a file, a folder or a name",
-                where="SCHEDULE",
-                value=len(own),
-            )
+        require(
+            len(own) == 1,
+            f"{len(own)} schedules, expected one where times vary or links queue: a file, a "
+            "folder or a name",
+            where="SCHEDULE",
+        )
         asked = asked.instead(_RISK)
         risk: Risk = asked.answer(schedule=own[0])
         asked.show(risk, risk.document)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import command
-from pipesat.cli.derived import settings
 from pipesat.cli.exits import CHECK_FAILED, note
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ _LONGEST_WRITING = 6.0
     metavars={
         "model": "MODEL",
         "gpu": "NAME",
+        "shape": "KEY=VALUE[,...]",
         "memory": "CAP",
         "reserve": "AMOUNT",
         "bandwidth": "X",
@@ -43,7 +43,6 @@ _LONGEST_WRITING = 6.0
         "latency": ("bandwidth",),
         "target": ("version",),
     },
-    extra=(settings("shape", "Sizes of a published model."),),
     output="DIR",
 )
 def advise(asked: Asked) -> int:

@@ -32,6 +32,7 @@ import click
 from pipesat.core.arguments import Wanted, entries_of, wanted_of
 from pipesat.core.errors import BadInput
 from pipesat.core.names import hint, named, spelled
+from pipesat.core.settings import PICTURES
 
 _FILES: Final = {
     "Problem": "The problem file (JSON).",
@@ -47,8 +48,6 @@ FILLED: Final = ("listener", "stop", "watch", "note")
 """Parameters that commands fill themselves."""
 AS_JSON: Final = "pipesat.as_json"
 """Whether --json is given, in a context's ``meta``: for options that end a command on their own."""
-PICTURES: Final = ("png", "svg", "pdf")
-"""Options that name a picture's file, and its ending."""
 _NONE = re.compile(r"[;,]? *\(?``None``: ((?:[^.;)]|\.(?=\d))+)\)?")
 _ROLE = re.compile(r":\w+:`~?(?:[\w.]*\.)?(\w+)`")
 
@@ -109,7 +108,8 @@ class Option(click.Option):
                 if key is not None:
                     into = told.setdefault(key, [])
                     into.append(value or "yes" * self.members[key].is_flag)
-                elif place == 0:
+                elif place == 0 or (value and heads is not into and "=" in (self.help or "")):
+                    into = heads  # the value, or a key of its own
                     heads.append(part)
                 else:  # a value may have commas
                     into[-1] += f",{part}"
@@ -118,7 +118,8 @@ class Option(click.Option):
             theirs = {member.name: own if member.multiple else own[-1]} if own else {}
             with self._unknown_key(own):
                 member.handle_parse_result(ctx, theirs, args)
-        mine = {self.name: heads if self.multiple else heads[-1]} if heads else {}
+        keyed = ",".join(heads) if all("=" in one for one in heads) else heads[-1]
+        mine = {self.name: heads if self.multiple else keyed} if heads else {}
         with self._unknown_key(heads):
             return super().handle_parse_result(ctx, mine, args)
 

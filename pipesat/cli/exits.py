@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from pipesat.cli.derived import PICTURES, Option, with_members
+from pipesat.cli.derived import Option, with_members
 from pipesat.core.errors import (
     BadInput,
     Contradiction,
@@ -26,7 +26,9 @@ from pipesat.core.errors import (
     NotValid,
     PipesatError,
     RunFailed,
+    first_of,
 )
+from pipesat.core.settings import PICTURES
 from pipesat.core.text_tables import one_line
 
 CHECK_FAILED = 1
@@ -121,8 +123,9 @@ def _said_by(error: click.NoSuchOption) -> str:
         for key, member in host.members.items():
             if given in (key, "".join(word[0] for word in key.split("_"))):
                 value = "" if member.is_flag else f"={(member.metavar or key).upper()}"
-                own = f"{host.make_metavar(context)}," if host.expose_value else ""
-                return f"say {max(host.opts, key=len)} {own}{key}{value}"
+                own = host.make_metavar(context)
+                first = f"{own}," if host.expose_value and "=" not in own else ""
+                return f"say {max(host.opts, key=len)} {first}{key}{value}"
     root: Any = context.find_root().command
     new = root.get_command(context, "problem").get_command(context, "new")
     if params[0].name == "problem" and any(error.option_name in one.opts for one in new.params):
@@ -178,8 +181,7 @@ def prepared(folder: Path | None) -> Iterator[None]:
 def refuse_contradictions(found: Sequence[str]) -> None:
     """End with 1 if checked schedules have refuted proofs, which were dropped."""
     if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise Contradiction(f"{found[0]}{more}")
+        raise Contradiction(first_of(found))
 
 
 def note(text: str) -> None:

@@ -16,6 +16,7 @@ from pipesat.cli.terminal import print_answer
 from pipesat.core.amounts import readable, rounded_down, rounded_up
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Said, table_of
+from pipesat.problem.ops import KINDS
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
@@ -171,7 +172,7 @@ def _made_of(derived: Derived) -> Said:
     """Say what the numbers consist of."""
     stages = [
         {"stage": number, "layers": f"{stage.layers.start} to {stage.layers.stop - 1}"}
-        | {kind: round(getattr(stage, kind)) for kind in ("F", "B", "W", "BW")}
+        | {kind: round(getattr(stage, kind)) for kind in KINDS}
         | {kind: readable(getattr(stage, kind)) for kind in ("held_after_F", "held_after_B")}
         for number, stage in enumerate(derived.stages)
     ]
@@ -189,12 +190,11 @@ def _made_of(derived: Derived) -> Said:
 @command(
     "compare.from_profile:estimate_layers",
     example="pipesat problem estimate --config llama3-8b --gpu h100 -o layers.json",
-    metavars={"config": "NAME", "gpu": "NAME"},
+    metavars={"config": "NAME", "gpu": "NAME", "shape": "KEY=VALUE[,...]"},
     follow={
         "shape": ("length", "batch", "tensor_parallel"),
         "gpu": ("products", "attention", "traffic"),
     },
-    extra=(settings("shape", "Sizes of the run."),),
     output="FILE",
 )
 def estimate(asked: Asked) -> None:

@@ -14,12 +14,13 @@ import click
 
 from pipesat.cli.asked import read_problem
 from pipesat.cli.commands import command
-from pipesat.cli.derived import PICTURES, Argument, Option, file_option
+from pipesat.cli.derived import Argument, Option, file_option
 from pipesat.cli.exits import note, refuse_contradictions
 from pipesat.cli.terminal import console, print_json
 from pipesat.core.amounts import memory_text, rounded, rounded_down, time_text
 from pipesat.core.arguments import require_once
 from pipesat.core.errors import BadInput
+from pipesat.core.settings import PICTURES
 from pipesat.core.showing import Displayed, Said, table_of
 from pipesat.core.text_tables import one_line
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipesat.core.amounts import memory_text, rounded_down, rounded_up, time_text
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Displayed, Said, table_of
+from pipesat.problem.ops import KINDS
 from pipesat.problem.remarks import text_of
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _layer_rows(layers: Layers) -> Iterator[dict[str, Any]]:
         yield {
             "layers": str(begin) if end - begin == 1 else f"{begin} to {end - 1}",
             "name": layer.name if end - begin == 1 else f"{layer.name} to {each[end - 1].name}",
-            **{kind: layer.amount(kind) for kind in ("F", "B", "W", "BW")},
+            **{kind: layer.amount(kind) for kind in KINDS},
             "static": layers.static[begin],
             **{kind: layer.amount(kind) for kind in ("held_after_F", "held_after_B")},
             "output": layer.output,

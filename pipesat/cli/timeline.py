@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from pipesat.cli.asked import read_problem, states
 from pipesat.cli.commands import Group, command
-from pipesat.cli.derived import PICTURES, file_option, settings
+from pipesat.cli.derived import file_option, settings
 from pipesat.cli.exits import note
 from pipesat.core.claims import percent
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
+from pipesat.core.settings import PICTURES
 from pipesat.core.showing import Displayed, Facts, Said, Table, table_of
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ def _import_of(asked: Asked) -> int:
     from pipesat.measure.timeline.trace import import_traces
 
     problem, *paths = asked["paths"]
+    require(paths, "traces of its run are missing: give them after it", source=str(problem))
     if asked.output is None:
         raise BadInput("expected a file to write", where="--output")
     others = (asked.given.keys() & asked.parameters.keys()) - {"paths", "skip"}

@@ -11,8 +11,7 @@ import click
 from pipesat.cli.commands import command
 from pipesat.cli.derived import settings
 from pipesat.cli.exits import CHECK_FAILED, print_failure, with_options
-from pipesat.core.amounts import exact_text
-from pipesat.core.errors import BadInput, Note, RunFailed
+from pipesat.core.errors import Note, RunFailed, require
 from pipesat.core.showing import Said, table_of
 
 if TYPE_CHECKING:
@@ -40,8 +39,8 @@ def check(asked: Asked) -> int:
     """
     from pipesat.cli.asked import read_problem, states
     from pipesat.compare.schedules import schedule_of
-    from pipesat.problem.ops import members
     from pipesat.schedule.metrics import peak_memory
+    from pipesat.schedule.summary import figures_text
 
     if states(asked["schedule"], "assignment"):
         said = "every sequence once, every replica within memory and as long as stated"
@@ -52,9 +51,7 @@ def check(asked: Asked) -> int:
     peaks, said = None, ""
     if not violations:
         peaks = peak_memory(problem, timed)
-        ops = sum(len(members(item)) for row in timed.order for item in row)  # a pair is two
-        times = (exact_text(t, problem.time_unit) for t in (timed.makespan, timed.span))
-        said = "{} ops, makespan {}, span {}".format(ops, *times)
+        said = figures_text(problem, timed)
     document: dict[str, Any] = {"makespan": timed.makespan, "span": timed.span}
     document["peak_memory"] = peaks
     if violations or not asked["runtime"]:
@@ -164,8 +161,7 @@ def run(asked: Asked) -> int:
 
 def _verify(asked: Asked) -> int:
     """Hold one step of a small transformer against one process."""
-    if not asked["verify"]:
-        raise BadInput("expected a file to write, or --verify", where="--output")
+    require(asked["verify"], "expected a file to write, or --verify", where="--output")
     report: ParityReport = asked.instead(_ALONE).answer()
     asked.show(report, report.document)
     return 0 if report.passed else CHECK_FAILED
@@ -179,7 +175,7 @@ def _report(asked: Asked, measured: Measured) -> int:
     measured.timeline.write(asked.output)
     check, problem = measured.check, asked.read["problem"]
     compared = TimelineComparison(problem, compare(problem, measured.timeline))
-    peaks = measured.peaks and [peak.document() for peak in measured.peaks]
+    peaks = measured.peaks and [asdict(peak) for peak in measured.peaks]
     document = compared.said.document() | {
         "timeline": str(asked.output),
         "check": None if check is None else check.document(),

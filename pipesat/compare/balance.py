@@ -16,14 +16,14 @@ from pipesat.compare.order_rows import BEST, MicrobatchOrders, OrderRow
 from pipesat.core.amounts import share
 from pipesat.core.arguments import public
 from pipesat.core.atomic import digest
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, require
 from pipesat.core.names import named
 from pipesat.core.progress import doing
 from pipesat.core.settings import Count, Reference, Seconds, Seed, Tokens
 from pipesat.problem.lengths import microbatches_from_lengths, read_lengths
 from pipesat.problem.plain_problems import require_chains
 from pipesat.schedule.microbatch_order import microbatch_order
-from pipesat.schedule.schedule import Objective, has_pairs
+from pipesat.schedule.schedule import Objective, pairs_in
 from pipesat.schedule.solving import EitherStop
 from pipesat.schedule.timing import retime
 
@@ -100,14 +100,13 @@ def balance(
         from pipesat.compare.replicas.dealt import dealt
 
         names = schedules or ["1f1b"]
-        if len(names) > 1:
-            raise BadInput("expected one, with replicas", where="schedules", value=names)
-        if objective != "makespan":
-            raise BadInput(
-                "expected makespan with replicas: they end together",
-                where="objective",
-                value=objective,
-            )
+        require(len(names) <= 1, "expected one, with replicas", where="schedules", value=names)
+        require(
+            objective == "makespan",
+            "expected makespan with replicas: they end together",
+            where="objective",
+            value=objective,
+        )
         require_chains(problem, "balance")
         return dealt(
             problem,
@@ -125,11 +124,11 @@ def balance(
 
     require_chains(problem, "balance")
     free = replace(_with_lengths(problem, lengths, reference, quadratic, source), order="free")
-    if not free.has_lists:
-        raise BadInput(
-            "all are alike, so their order changes nothing: give their `lengths`, with `reference`",
-            where="microbatches",
-        )
+    require(
+        free.has_lists,
+        "all are alike, so their order changes nothing: give their `lengths`, with `reference`",
+        where="microbatches",
+    )
     preflight(free)
     give_up = lambda: not deterministic and clock.over  # noqa: E731
     made = list(_under_rules(free, _named(schedules), objective, give_up))
@@ -183,8 +182,7 @@ def _with_lengths(
         return problem
     if reference is None:
         raise BadInput("expected the length that the stages' costs are of", where="reference")
-    if len(problem.routes) > 1:
-        raise BadInput("expected a problem with one route", where="lengths")
+    require(len(problem.routes) == 1, "expected a problem with one route", where="lengths")
     listed = microbatches_from_lengths(lengths, reference, quadratic, source=source)
     try:
         return problem.with_microbatches(listed)
@@ -235,7 +233,7 @@ def _searched(
     orders = {rule: permutation_by(problem, rule) for rule in fitting}
     takes = {rule: schedule.value(objective) for rule, schedule in fitting.items()}
     start = min((fitting or under.made).values(), key=lambda made: made.value(objective))
-    if not has_pairs(start.order):
+    if not pairs_in(start.order):
         found = best_places(problem, start.order, clock=clock, seed=seed, enough=enough)
         if found is not None:
             orders[BEST] = microbatch_order(problem, found)

@@ -28,6 +28,7 @@ from pipesat.problem.problem import Problem
 from pipesat.schedule.metrics import measure
 from pipesat.schedule.result import Baseline, Improvement
 from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.summary import over_text
 from pipesat.schedule.timing import retime
 
 _CAUSES = {"input": "for inputs", "memory": "for memory", "unforced": "without need"}
@@ -64,6 +65,9 @@ class Comparison:
     def above(self, row: ScheduleRow) -> str:
         """Say how far a row is above the best, and above the optimum at most."""
         result, value, bound = self.result, row.value(self.result.objective), self.result.bound
+        if not row.valid:
+            over = row.schedule and over_text(self.problem, row.schedule)
+            return f"does not fit into memory: {over or row.why_not}"
         above = excess(value, result.value, row.name)
         if result.standing.proven:
             return f"{percent(above)} above the optimum{self._why(row)}" if above else "optimal"
@@ -105,15 +109,16 @@ def comparison_of(
 ) -> Comparison:
     """Make every baseline of a result's problem; the best of all is the answer.
 
-    ``given`` has valid schedules of a user, by name, ``made`` the baselines if not all. The rows'
-    ratios to the best are those within the comparison.
+    ``given`` has a user's schedules, by name, ``made`` the baselines if not all. The rows' ratios
+    to the best are those within the comparison.
     """
     problem, objective = result.problem, result.objective
     made = hand_written_for(problem, result.target, objective) if made is None else made
     valid = [row.schedule for row in made if row.schedule is not None and row.valid]
     result = with_hand_written(result, valid)
     given = given or {}
-    result = with_given(result, [retime(problem, s, objective, name) for name, s in given.items()])
+    timed = [retime(problem, schedule, objective, name) for name, schedule in given.items()]
+    result = with_given(result, [schedule for schedule in timed if not check(problem, schedule)])
     rows = with_ratios([*made, *rows_of_own(made, given, problem), solver_row(result)], result)
     placed = tuple(replace(row, placement=placement) for row in rows)
     return Comparison(placement, problem, result, placed, given)

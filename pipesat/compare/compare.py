@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from pipesat.check.checker import check
+from pipesat.check.checker import check, require_valid
 from pipesat.compare.best_known import (
     Comparison,
     comparison_of,
@@ -25,7 +25,7 @@ from pipesat.compare.hand_written import (
     hand_written_for,
 )
 from pipesat.compare.result import Result
-from pipesat.compare.schedules import valid_schedule
+from pipesat.compare.schedules import name_of, schedule_of
 from pipesat.compare.solve import solve
 from pipesat.core.amounts import time_text
 from pipesat.core.arguments import public
@@ -256,7 +256,8 @@ def compare(
         the answer: the solver's row has it too.
     schedules
         Yours, by names of your choice: each has a row, for its order timed as all others are. The
-        search starts from them too, and one that is better than what it found is the answer.
+        search starts from them too, and one that is better than what it found is the answer. One
+        that needs more memory has its row, and no more.
     search
         ``False``: the hand-written schedules alone, none is compared with a search.
     placements
@@ -277,7 +278,7 @@ def compare(
     NotApplicable
         If other placements are asked for, and devices do not hold exactly one stage of one route.
     NotValid
-        If the checker refuses one of ``schedules``.
+        If one of ``schedules`` breaks another rule than a capacity.
     BadInput
         If no one states that the stages divide, or they do not; if problems ``beside`` differ in
         devices, microbatches or units.
@@ -298,7 +299,7 @@ def compare(
             seed=seed,
             target=target,
             version=version,
-            schedules=own.values(),
+            schedules=[one for one in own.values() if not check(placed, one)],
             listener=named(listener, placement),
             stop=stop,
         )
@@ -365,16 +366,25 @@ def _given(
     schedules: Mapping[str, Schedule | Result | str | Path],
     target: str | None,
 ) -> dict[str, Schedule]:
-    """Check a user's schedules, and name them as the source of what comes of them."""
-    given: dict[str, Schedule] = {
-        name: replace(valid_schedule(problem, schedule), source=name)
-        for name, schedule in schedules.items()
-    }
-    for name, schedule in given.items():
-        if all(check(way, schedule) for way in problems_for(problem, target)):
+    """Check a user's schedules, and name them as the source of what comes of them.
+
+    Memory alone makes none invalid: like a hand-written one, it is compared as over capacity.
+    """
+    given: dict[str, Schedule] = {}
+    for name, schedule in schedules.items():
+        timed = schedule_of(problem, schedule)
+        if _wrong(problem, timed):
+            require_valid(problem, timed, name_of(schedule))
+        given[name] = replace(timed, source=name)
+        if all(_wrong(way, timed) for way in problems_for(problem, target)):
             raise BadInput(
                 f"{target} does not run this order as it is: compare what `export` makes of it",
                 where="schedules",
                 value=name,
             )
     return given
+
+
+def _wrong(problem: Problem, schedule: Schedule) -> bool:
+    """Whether a schedule breaks another rule than a capacity."""
+    return any(violation.rule != "memory" for violation in check(problem, schedule))

@@ -18,6 +18,7 @@ from pipesat.core.settings import (
     Part,
     Ratio,
     Tokens,
+    keyed,
 )
 from pipesat.layers.profile.modes import MODES, ModeChoice, ModeName
 from pipesat.layers.profile.static import training_of
@@ -162,6 +163,7 @@ def estimate_layers(
     config: str,
     gpu: str,
     *,
+    shape: str | Mapping[str, Any] | None = None,
     length: Tokens | None = None,
     batch: Tokens = 1,
     tensor_parallel: Tokens = 1,
@@ -180,6 +182,9 @@ def estimate_layers(
         A published model's shape (pipesat profile --list lists them).
     gpu
         a100, h100, h200, b200, l40s or mi300x.
+    shape
+        Sizes of the model and its run that differ, as layers=64,width=5120: style (gpt or llama),
+        layers, width, heads, kv_heads, feed_forward, vocabulary.
     length
         Tokens per sequence; ``None``: the model's.
     batch
@@ -199,20 +204,21 @@ def estimate_layers(
     BadInput
         If there is no such model or GPU, or a value is out of range.
     """
-    from pipesat.layers.profile.published import named_gpu, named_shape
+    from pipesat.layers.profile.published import SIZES, named_gpu, named_shape, with_sizes
     from pipesat.layers.roofline import Efficiency, ModelRun, estimated_layers
     from pipesat.layers.rules import require_amounts
 
-    named, device = named_shape(config), named_gpu(gpu)
+    named, device, sizes = named_shape(config), named_gpu(gpu), keyed("shape", shape, SIZES)
+    changed = f" with {', '.join(f'{key}={size}' for key, size in sizes.items())}" * bool(sizes)
     layers = estimated_layers(
-        named.shape,
+        with_sizes(named.shape, sizes),
         device,
         ModelRun(
             length=named.length if length is None else length,
             batch=batch,
             tensor_parallel=tensor_parallel,
         ),
-        name=f"{config} on {gpu}",
+        name=f"{config}{changed} on {gpu}",
         efficiency=Efficiency(products, attention, traffic),
     )
     with said_of(f"{config} on {gpu}: made into layers"):

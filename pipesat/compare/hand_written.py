@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pipesat.check.checker import Violation, check
+from pipesat.check.checker import check
 from pipesat.compare import result as own
 from pipesat.core.arguments import public
 from pipesat.core.claims import ratio, ratio_to_least
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, first_of, require
 from pipesat.core.grouping import firsts
 from pipesat.core.names import hint, named, spelled
 from pipesat.schedule.metrics import bubbles, peak_memory
@@ -92,14 +92,9 @@ def row_of(
         bubble={"makespan": bubbles(problem, earliest)[0], "span": bubbles(problem, by_span)[1]},
         peak_memory=peak_memory(problem, earliest),
         valid=not violations,
-        why_not=_summary(violations) if violations else None,
+        why_not=first_of([one.message for one in violations]) if violations else None,
         schedule=own.Schedule.of_problem(replace(timed, source=name), problem),
     )
-
-
-def _summary(violations: list[Violation]) -> str:
-    first = violations[0].message
-    return first if len(violations) == 1 else f"{first} (and {len(violations) - 1} more)"
 
 
 def with_ratios(rows: Iterable[ScheduleRow], result: Solution) -> list[ScheduleRow]:
@@ -171,7 +166,7 @@ def in_words(text: str, problem: Problem) -> tuple[str, Problem, str, int | None
     if said is None or name is None:
         near = hint(text.partition(",")[0], BASELINES)
         expected = f"no such file, and no schedule's name: expected one of {', '.join(BASELINES)}"
-        raise BadInput(expected + near, where="SCHEDULE", value=text)
+        raise BadInput(expected + near, source=text)
     rule = named("SCHEDULE", said[3] or "given", RULES)
     return name, problem, rule, None if said[2] is None else int(said[2])
 
@@ -180,12 +175,12 @@ def _in_groups(name: str, group: int) -> Published:
     from pipesat.heuristics import BASELINES
     from pipesat.heuristics.interleaved import IN_GROUPS
 
-    if name not in IN_GROUPS:
-        raise BadInput(
-            f"only {' and '.join(IN_GROUPS)} have groups of a size to choose, {name} has none",
-            where="group",
-            value=group,
-        )
+    require(
+        name in IN_GROUPS,
+        f"only {' and '.join(IN_GROUPS)} have groups of a size to choose, {name} has none",
+        where="group",
+        value=group,
+    )
     source = f"{name}, groups of {group}"
     build = partial(IN_GROUPS[name], group=group, source=source)
     return replace(BASELINES[name], build=build)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pipesat.compare.from_profile import estimate_layers
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.progress import doing
 from pipesat.core.strict_json import read_json
 from pipesat.layers.from_profile import layers_of_document, layers_of_profile
@@ -20,7 +20,12 @@ from pipesat.layers.profile.published import SHAPES, named_gpu, named_shape
 from pipesat.layers.roofline import LIKELY
 
 _MODULE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-SIZES: Final[Mapping[str, int | None]] = {"length": None, "batch": 1, "tensor_parallel": 1}
+SIZES: Final[Mapping[str, Any]] = {
+    "shape": None,
+    "length": None,
+    "batch": 1,
+    "tensor_parallel": 1,
+}
 """In which microbatches a published model runs, unless that is given."""
 
 
@@ -62,8 +67,11 @@ def given(model: Layers | Profile | str | Path, gpu: str | None, sizes: Mapping[
 
 def _of_file(path: str | Path) -> Given:
     if not os.path.exists(path):
-        if str(path) in SHAPES:
-            raise BadInput("a published model needs a GPU to estimate its costs for", where="gpu")
+        require(
+            str(path) not in SHAPES,
+            "a published model needs a GPU to estimate its costs for",
+            where="gpu",
+        )
         if _MODULE.fullmatch(str(path)):
             raise BadInput(
                 f"a model is measured first: pipesat profile --model {path} -o profile.json, then "
@@ -73,11 +81,11 @@ def _of_file(path: str | Path) -> Given:
             )
     document = read_json(Path(path))
     kind = document.get("format") if isinstance(document, dict) else None
-    if kind == "pipesat.problem/1":
-        raise BadInput(
-            "a problem is cut already: pipesat compare answers for it, advise takes layers",
-            source=str(path),
-        )
+    require(
+        kind != "pipesat.problem/1",
+        "a problem is cut already: pipesat compare answers for it, advise takes layers",
+        source=str(path),
+    )
     return Given(layers_of_document(document, Path(path)))
 
 

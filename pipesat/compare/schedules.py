@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -15,10 +15,11 @@ from pipesat.compare.result import Result
 from pipesat.core.amounts import time_cell, time_text, unit_of_cells
 from pipesat.core.arguments import public
 from pipesat.core.claims import percent
-from pipesat.core.errors import BadInput, NotApplicable, Note
+from pipesat.core.errors import BadInput, NotApplicable, Note, require, require_applicable
 from pipesat.core.grouping import in_rows
 from pipesat.core.settings import RuleChoice
 from pipesat.core.showing import Displayed, Facts, Table, ranges, table_of
+from pipesat.schedule import schedule as plain
 from pipesat.schedule.metrics import Metrics, measure
 from pipesat.schedule.summary import modes_text, over_text, units_of
 
@@ -39,7 +40,9 @@ _AS_TEXT = "An order as text is a .csv: a line per rank, as 0F0,0F1,0B0"
 
 
 @public
-def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> own.Schedule:
+def schedule_of(
+    problem: Problem, given: Schedule | Result | str | Path | Sequence[Sequence[str]]
+) -> own.Schedule:
     """Return the schedule of a problem that is meant, not yet checked; it may exceed memory.
 
     Parameters
@@ -49,7 +52,8 @@ def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> own.
         (``.csv``) with what lies beside it, of another runtime's order (``.py``, read as data), or
         of the folder that a solve has written; or the name
         of a hand-written schedule as the rows of :func:`pipesat.compare` have it: ``1f1b``,
-        ``1f1b, descending``, ``interleaved-1f1b, groups of 4``.
+        ``1f1b, descending``, ``interleaved-1f1b, groups of 4``. Or an order, a list of ops as
+        ``"0F0"`` per device: each starts as early as it can.
 
     Raises
     ------
@@ -57,12 +61,18 @@ def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> own.
         If there is no such name or file, or it cannot be read.
     NotApplicable
         If the hand-written schedule does not exist for this problem.
+    Deadlock
+        If the ops of an order wait for each other, or for one that it lacks.
     """
+    from pipesat.schedule.schedule_file import schedule_in_order
+
     if isinstance(given, Result):
         if given.schedule is None:
             raise BadInput(f"the result has no schedule: it is {given.status}")
         given = given.schedule
-    made = _read(problem, given) if isinstance(given, str | Path) else given
+    if isinstance(given, str | Path):
+        given = _read(problem, given)
+    made = given if isinstance(given, plain.Schedule) else schedule_in_order(problem, given)
     return own.Schedule.of_problem(made, problem)
 
 
@@ -72,11 +82,11 @@ def _read(problem: Problem, given: str | Path) -> Schedule:
 
     path, file = str(given), Path(given)
     if os.path.isdir(path):
-        if not has_file(file, "schedule.json"):
-            raise BadInput(
-                "no schedule.json here, expected the folder of a solve that found a schedule",
-                source=path,
-            )
+        require(
+            has_file(file, "schedule.json"),
+            "no schedule.json here, expected the folder of a solve that found a schedule",
+            source=path,
+        )
         return read_schedule(file / "schedule.json", problem)
     if file.suffix in (".csv", ".py"):
         read = read_order(file, problem)
@@ -98,7 +108,9 @@ def _read(problem: Problem, given: str | Path) -> Schedule:
         raise NotApplicable(f"{path} does not apply: {error}") from None
 
 
-def valid_schedule(problem: Problem, schedule: Schedule | Result | str | Path) -> own.Schedule:
+def valid_schedule(
+    problem: Problem, schedule: Schedule | Result | str | Path | Sequence[Sequence[str]]
+) -> own.Schedule:
     """Return a schedule that keeps every rule of a problem.
 
     Parameters
@@ -328,6 +340,7 @@ def steps(problem: Problem, schedule: Schedule | Result | str | Path) -> Steps:
     from pipesat.runtimes.steps import steps_of
 
     timed = valid_schedule(problem, schedule)
-    if any(timed.copies):
-        raise NotApplicable("steps has no copies yet: this schedule offloads microbatches")
+    require_applicable(
+        not any(timed.copies), "steps has no copies yet: this schedule offloads microbatches"
+    )
     return steps_of(problem, timed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -15,7 +14,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.progress import doing
 from pipesat.core.settings import Seconds, Seed, Target, Workers
 from pipesat.schedule.schedule import Objective
-from pipesat.schedule.solving import EitherStop, study
+from pipesat.schedule.solving import Deadline, EitherStop, study
 
 if TYPE_CHECKING:
     from pipesat.compare.result import Result
@@ -99,7 +98,7 @@ def _best_way(ways: Sequence[Problem], options: SolveOptions) -> Solution:
     """Solve a choice between problems, each for its share of the time."""
     from pipesat.solver import solve as search
 
-    expires = time.monotonic() + options.time_limit
+    deadline = Deadline(options.time_limit, options.stop)
     found: list[Solution] = []
 
     def heard(improvement: Improvement) -> None:
@@ -108,7 +107,7 @@ def _best_way(ways: Sequence[Problem], options: SolveOptions) -> Solution:
 
     with study():
         for number, way in enumerate(ways):
-            left = max(expires - time.monotonic(), _LEAST_SECONDS) / (len(ways) - number)
+            left = max(deadline.left, _LEAST_SECONDS) / (len(ways) - number)
             share = options.time_limit / len(ways) if options.deterministic else left
             with doing(_way(way)):
                 found.append(search(way, replace(options, time_limit=share, listener=heard)))

@@ -172,7 +172,8 @@ def _of_unit(where: str, given: int | str, unit: str, *, limit: bool, free: bool
     if re.fullmatch("[0-9]{1,13}", word):
         return int(word)
     each = bytes_of(unit)
-    plain = f"a whole number{f' in {unit}' if unit else ', as no memory unit is stated'}"
+    stated = f" in {unit}" if unit else ", as no memory unit is stated: give each its unit, or none"
+    plain = f"a whole number{stated}"
     if each is None:
         raise BadInput(f"expected {plain}", where=where, value=given)
     size = _measured(word.lower(), _BYTES) if word[:1].isdecimal() else None
@@ -246,7 +247,7 @@ def factor(where: str, text: str) -> tuple[int, int]:
 
 
 def share(where: str, given: float | Fraction | str, most: int = 1) -> Fraction:
-    """Return a share from 0 to ``most``: ``5%``, ``0.05``, or a number.
+    """Return a share: ``5%``, ``0.05``, or a number; above 1, up to ``most``, in percent alone.
 
     Raises
     ------
@@ -259,8 +260,8 @@ def share(where: str, given: float | Fraction | str, most: int = 1) -> Fraction:
     else:
         value = Fraction(str(given)) if isfinite(given) else Fraction(-1)
     require(
-        0 <= value <= most,
-        f"expected a share from 0 to {most}, or a percentage as in 5%",
+        0 <= value <= (most if "%" in str(given) else 1),
+        "expected a share from 0 to 1, or a percentage as in 5%",
         where=where,
         value=given,
     )

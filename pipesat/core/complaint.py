@@ -66,7 +66,8 @@ def _complaint(
     """
     found = error.errors(include_url=False)
     first = min(found, key=_weight)
-    path, kind, context = first["loc"], first["type"], first.get("ctx", {})
+    kind, context = first["type"], first.get("ctx", {})
+    path = tuple(step for step in first["loc"] if not str(step).startswith("list["))  # of a union
     where = path_text((*below, *path))
     if kind == "extra_forbidden":
         beside = [one for one in found if one["loc"][:-1] == path[:-1] and one["type"] == "missing"]
@@ -101,7 +102,17 @@ def _right(problem: ErrorDetails, model: type[BaseModel]) -> str:
     if kind.startswith(("int", "float", "finite", "greater", "less")):
         null = " or null" if NoneType in annotation else ""
         return f"{'an integer' if int in annotation else 'a number'}{_range(annotation)}{null}"
-    return _PLAIN.get(kind, problem["msg"])
+    keys = [key for one in annotation if isinstance(one, type) for key in _keys_of(one)]
+    return _PLAIN.get(kind, problem["msg"]) + f" with {', '.join(keys)}" * bool(keys)
+
+
+def _keys_of(model: type) -> list[str]:
+    """Return the keys that an object has to have, or else those that it may have."""
+    if not issubclass(model, BaseModel):
+        return []
+    fields = model.model_fields.items()
+    needed = [field.alias or name for name, field in fields if field.is_required()]
+    return needed or [field.alias or name for name, field in fields]
 
 
 def _range(annotation: Sequence[Any]) -> str:

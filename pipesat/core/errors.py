@@ -62,6 +62,11 @@ def require(
         raise BadInput(expected, source=source, where=where, value=value)
 
 
+def first_of(found: Sequence[object]) -> str:
+    """Say the first of some complaints, and how many more there are."""
+    return f"{found[0]} (and {len(found) - 1} more)" if len(found) > 1 else str(found[0])
+
+
 class NotApplicable(PipesatError):
     """A hand-written schedule cannot be built for this problem; the message is the reason."""
 
@@ -112,9 +117,7 @@ class NotValid(PipesatError):
     """
 
     def __init__(self, message: str, violations: Sequence[object]) -> None:
-        first = f": {violations[0]}" if violations else ""
-        more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
-        super().__init__(f"{message}{first}{more}")
+        super().__init__(f"{message}: {first_of(violations)}" if violations else message)
         self.message = message
         self.violations = tuple(violations)
 

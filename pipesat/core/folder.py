@@ -171,8 +171,8 @@ def _write(
         for name, known in before.items()
         if known is not None and name not in now and not was_read(folder / name)
     }
-    text = json.dumps({"format": FORMAT, "files": now}, indent=1) + "\n"
-    write_files(folder, {**files, LIST: text.encode()}, {**gone, **(remove or {})})
+    contents = json_file({"format": FORMAT, "files": now})
+    write_files(folder, {**files, LIST: contents}, {**gone, **(remove or {})})
 
 
 def _read(folder: Path) -> dict[str, str | None]:

@@ -42,6 +42,8 @@ class Within:
         return f"from {self.least} to {most}{self.hint}"
 
 
+PICTURES: Final = ("png", "svg", "pdf")
+"""Formats of pictures."""
 OneRoutePlacement: TypeAlias = Literal["chain", "loop", "vee"]
 Placement: TypeAlias = Literal[OneRoutePlacement, "bidirectional"]
 """What users type."""
@@ -77,7 +79,8 @@ RuleName: TypeAlias = Literal["pair-fifo", "edge-fifo", "group", "rendezvous", "
 """How a communicator runs sends and receives: see ``RULES`` of ``runtimes/hangs/``."""
 RuleChoice: TypeAlias = Literal[RuleName, OnTorch]
 """A rule, or a runtime that has it."""
-RecomputeChoice: TypeAlias = Literal["never", "where-needed", "choose"]
+RecomputeChoice: TypeAlias = Literal["never", "always", "where-needed", "choose"]
+"""Which stages recompute: none, all that can, those that 1F1B would not fit on, or any."""
 
 SHARED: Final = {
     "problem": "The problem (a JSON file).",

@@ -38,6 +38,7 @@ from pipesat.core.amounts import (
     significant,
 )
 from pipesat.core.arrays import Floats
+from pipesat.core.settings import PICTURES
 from pipesat.draw.device_rows import UPPER, Rows
 from pipesat.draw.style import (
     CAPACITY,
@@ -108,10 +109,6 @@ def file_of(figure: Figure, kind: str) -> bytes:
     with own_settings():
         figure.savefig(stream, format=kind, dpi=DPI, metadata=about)
     return stream.getvalue()
-
-
-PICTURES: Final = ("png", "svg", "pdf")
-"""Formats of pictures."""
 
 
 def files_of(figure: Figure, name: str) -> dict[str, bytes]:
@@ -209,15 +206,19 @@ def label(
 ) -> None:
     """Write numbers into boxes of one colour: in the first lettering that fits nearly all.
 
+    Those that it does not fit have the first of the later ones that fits them.
     ``centres`` are in data units, ``space`` has width and height in points.
     """
     digits = np.char.str_len(numbers.astype(str))
     fits = {lettering: lettering.fits(digits, space) for lettering in LETTERINGS}
     best = max(fits, key=lambda lettering: min(fits[lettering].mean(), _NEARLY_ALL))
-    fitting = fits[best]
-    if fitting.mean() > _ENOUGH:
+    if fits[best].mean() > _ENOUGH:
+        own = LETTERINGS[LETTERINGS.index(best) :]
+        first = np.argmax([*map(fits.__getitem__, own), np.ones(len(numbers), bool)], axis=0)
+        fitting = first < len(own)
+        each = zip(numbers[fitting].tolist(), first[fitting].tolist(), strict=True)
         letters = PathCollection(
-            [_outline(str(number), best) for number in numbers[fitting].tolist()],
+            [_outline(str(number), own[place]) for number, place in each],
             offsets=centres[fitting],
             offset_transform=axes.transData,
             transform=axes.figure.dpi_scale_trans,

@@ -73,20 +73,27 @@ class Compiled:
             _here.interprets = before
 
     def _compile(self, arguments: tuple[Any, ...]) -> None:
-        """Compile it for such arguments; come back before that, if they are of few numbers.
+        """Compile it for such arguments; come back before that, if they are of few numbers."""
+        compiling = self._begun(arguments)
+        small = self.meanwhile and _most(arguments) <= _LARGEST
+        compiling.join(max(0.0, self._soon - time.monotonic()) if small else None)
+        if self._failure is not None:
+            raise self._failure
 
-        All that may take long, numba's own import too, is done in a thread.
-        """
+    def _begun(self, arguments: tuple[Any, ...]) -> threading.Thread:
+        """Return the thread for all that may take long, numba's own import too."""
         with _starting:
             if self._compiling is None:
                 self._soon = time.monotonic() + _WAIT
                 self._compiling = threading.Thread(target=self._make, args=arguments, daemon=True)
                 self._compiling.start()
                 _end_before_python(self._compiling)
-        small = self.meanwhile and _most(arguments) <= _LARGEST
-        self._compiling.join(max(0.0, self._soon - time.monotonic()) if small else None)
-        if self._failure is not None:
-            raise self._failure
+        return self._compiling
+
+    def ready(self, *arguments: Any) -> bool:
+        """Whether a call for such arguments runs at once; if not, it is being compiled from now."""
+        here = self._ready is not None or _here.interprets or _process.interprets
+        return here or not self._begun(arguments).is_alive()
 
     def _make(self, *arguments: Any) -> None:
         for _ in range(2):  # numba may go through what another thread changes: a RuntimeError
@@ -196,6 +203,11 @@ os.register_at_fork(
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function of module level that numba can compile; it lets other threads run."""
     return cast("Callable[P, R]", Compiled(function, meanwhile=False))
+
+
+def ready(loop: Callable[P, Any], *arguments: P.args, **_: P.kwargs) -> bool:
+    """Whether a loop would run at once for such arguments; if not, it is compiled from now on."""
+    return cast("Compiled", loop).ready(*arguments)
 
 
 def compiled_meanwhile(function: Callable[P, R]) -> Callable[P, R]:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipesat.kernels.arrays import NONE, Ints
-from pipesat.kernels.compiled import compiled
+from pipesat.kernels.compiled import compiled, ready
 
 RESOURCES: Final = 3
 COPY: Final = -1
@@ -357,3 +357,14 @@ def noted(parts: Parts, limits: Limits, states: Ints, ends: Ints) -> Ints:
             row = parts.row[state[n] - 1]
             ends[row, total[row] - 1] = min(ends[row, total[row] - 1], end)
     return found
+
+
+def loops_ready(parts: Parts, limits: Limits, states: Ints, ends: Ints) -> bool:
+    """Whether all loops would run at once; those that would not are compiled from now on."""
+    waits = [
+        ready(followers, parts, limits, states, 1),
+        ready(keys, states, 1),
+        ready(best, states, limits.microbatches, 1, 1),
+        ready(noted, parts, limits, states, ends),
+    ]
+    return all(waits)

@@ -74,6 +74,7 @@ def layers_of_profile(
         memory_unit=units.memory_unit,
         size_unit="B",
         reserve=units.amount(transient + run.reserve),
+        batch=next(iter(profile.microbatch.input.shape), 1),
     )
 
 

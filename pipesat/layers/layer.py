@@ -185,6 +185,7 @@ class Layers:
     weights, gradients and optimizer take together. ``estimate`` says where the costs come from if
     no one has measured them, ``estimate_range`` between which thousandths of the stated times they
     may really lie. ``tensor_parallel`` GPUs share every layer: costs and amounts are of one.
+    A microbatch has ``batch`` sequences, one if it is not known.
     """
 
     layers: tuple[Layer, ...]
@@ -197,6 +198,7 @@ class Layers:
     estimate: str = ""
     estimate_range: tuple[int, int] | None = None
     tensor_parallel: int = 1
+    batch: int = 1
 
     def __len__(self) -> int:
         return len(self.layers)
@@ -207,8 +209,9 @@ class Layers:
         for key in ("name", "estimate", "time_unit", "memory_unit", "size_unit", "reserve"):
             if value := getattr(self, key):
                 document[key] = value
-        if self.tensor_parallel > 1:
-            document["tensor_parallel"] = self.tensor_parallel
+        for key in ("tensor_parallel", "batch"):
+            if (count := getattr(self, key)) > 1:
+                document[key] = count
         if self.estimate_range is not None:
             document["estimate_range"] = [*self.estimate_range]
         if self.recipe is not None:
@@ -291,7 +294,11 @@ class Layers:
     @property
     def recomputable(self) -> bool:
         """Whether any layer has a variant with recomputation."""
-        return any(layer.recomputed is not None for layer in self.layers)
+        return self.may_recompute(range(len(self.layers)))
+
+    def may_recompute(self, part: range) -> bool:
+        """Whether a stage of these layers differs when it recomputes."""
+        return any(self.layers[k].recomputed is not None for k in part)
 
     @cached_property
     def sums(self) -> dict[tuple[str, bool], tuple[int, ...]]:

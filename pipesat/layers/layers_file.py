@@ -67,6 +67,7 @@ class LayersModel(StrictModel):
     estimate: str = ""
     estimate_range: Annotated[list[_Thousandths], Field(min_length=2, max_length=2)] | None = None
     tensor_parallel: Count = 1
+    batch: Count = 1
     reserve: Amount = 0
     static: WeightMemory | None = None
     layers: Annotated[list[LayerModel], Field(min_length=1, max_length=MOST_LAYERS)]
@@ -129,6 +130,7 @@ def _layers(model: LayersModel) -> Layers:
         model.estimate,
         (between[0], between[1]) if between else None,
         model.tensor_parallel,
+        model.batch,
     )
     _check_flags(layers, entry_of)
     return layers
@@ -185,7 +187,7 @@ def _check_flags(layers: Layers, entry_of: dict[str, int]) -> None:
         )
     for layer in layers.layers:
         inner = layer.role in ("block", "mtp")
-        if bool(layer.hybrid) != (inner and any(other.hybrid for other in layers.layers)):
+        if bool(layer.hybrid) != (inner and layers.hybrid):
             expected = "expected symbols of every block and mtp layer, and of no other one"
             where = f"layers[{entry_of[layer.name]}].hybrid"
             raise BadInput(expected, where=where, value=layer.hybrid)

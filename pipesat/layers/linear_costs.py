@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 
 from pipesat.core.arrays import Ints
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.problem.split import LARGEST_COST
@@ -177,8 +177,10 @@ def _least_allowed(
 def summed(values: Iterable[int]) -> Ints:
     """Return 0, v0, v0 + v1, ..."""
     listed = list(values)
-    if sum(listed) >= LARGEST_COST:
-        raise BadInput("the layers' sum is too large to add up exactly: choose a coarser unit")
+    require(
+        sum(listed) < LARGEST_COST,
+        "the layers' sum is too large to add up exactly: choose a coarser unit",
+    )
     return np.concatenate([[0], np.cumsum(np.array(listed, dtype=np.int64))]).astype(np.int64)
 
 

@@ -28,7 +28,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Final
 
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, require, require_applicable
 from pipesat.core.showing import ranges
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import layout_of_partition, parse_layout, partition_of_layout
@@ -91,11 +91,10 @@ def group_option(size: int) -> str:
     return f"{GROUP_SIZE}={size}"
 
 
-def tensor_options(size: int) -> list[str]:
-    """Return the options by which so many GPUs share every layer, as estimates assume it."""
-    if size == 1:
-        return []
-    return [f"--tensor-model-parallel-size={size}", "--sequence-parallel"]
+def size_options(shared_by: int, batch: int) -> list[str]:
+    """Return the options of what costs are of: GPUs that share every layer, and sequences."""
+    shared = [f"--tensor-model-parallel-size={shared_by}", "--sequence-parallel"]
+    return shared * (shared_by > 1) + [f"--micro-batch-size={batch}"] * (batch > 1)
 
 
 def recompute_options(first: int | None = None) -> list[str]:
@@ -155,10 +154,13 @@ def pattern_of_partition(layers: Layers, partition: Sequence[range]) -> str:
     """
     stages = [[layers.layers[k] for k in part] for part in partition]
     mtp = [layer.hybrid for stage in stages for layer in stage if layer.role == "mtp"]
-    if any(layer.role == "mtp" for stage in stages[:-1] for layer in stage):
-        raise NotApplicable("Megatron-LM's hybrid pattern has MTP layers on the last stage alone")
-    if len(set(mtp)) > 1:
-        raise NotApplicable("Megatron-LM's hybrid pattern has MTP layers that are all alike")
+    require_applicable(
+        all(layer.role != "mtp" for stage in stages[:-1] for layer in stage),
+        "Megatron-LM's hybrid pattern has MTP layers on the last stage alone",
+    )
+    require_applicable(
+        len(set(mtp)) <= 1, "Megatron-LM's hybrid pattern has MTP layers that are all alike"
+    )
     main = ("".join(x.hybrid for x in stage if x.role == "block") for stage in stages)
     return "/".join(["|".join(main), *mtp])
 
@@ -182,8 +184,10 @@ def layout_text_of(layers: Layers, partition: Sequence[range], devices: int | No
             back = partition_of_layout(parse_layout(text, devices=devices), layers)
     except BadInput as error:
         raise NotApplicable(f"Megatron-LM refuses its layout: {error}") from None
-    if [*map(len, back)] != [*map(len, partition)]:
-        raise NotApplicable(f"Megatron-LM would cut otherwise by its layout {text}")
+    require_applicable(
+        [*map(len, back)] == [*map(len, partition)],
+        f"Megatron-LM would cut otherwise by its layout {text}",
+    )
     return text
 
 
@@ -205,8 +209,11 @@ def partition_of_pattern(text: str, layers: Layers) -> tuple[range, ...]:
     The embedding is on the first stage, also where that has no block.
     """
     whole = pattern_of_partition(layers, (range(len(layers)),))
-    if checked(text).replace("|", "") != whole:
-        raise BadInput(f"expected the layers {whole}, parted by |", value=text)
+    require(
+        checked(text).replace("|", "") == whole,
+        f"expected the layers {whole}, parted by |",
+        value=text,
+    )
     lengths = [len(stage) for stage in text.partition("/")[0].split("|")]
     ends = {0: next((k for k, layer in enumerate(layers.layers) if layer.role == "block"), 0)}
     for k, layer in enumerate(layers.layers):
@@ -229,12 +236,12 @@ def cut_pattern(text: str, stages: int, counts: Sequence[int] | None) -> str:
             )
         ends = [0, *accumulate(counts)]
         main = "|".join(main[a:b] for a, b in pairwise(ends))
-    if main.count("|") != stages - 1:
-        raise BadInput(
-            f"expected {stages} stages, parted by |: or say `layers`, symbols per stage",
-            where="pattern",
-            value=text,
-        )
+    require(
+        main.count("|") == stages - 1,
+        f"expected {stages} stages, parted by |: or say `layers`, symbols per stage",
+        where="pattern",
+        value=text,
+    )
     return f"{main}{slash}{mtp}"
 
 
@@ -247,10 +254,10 @@ def checked(text: str) -> str:
             where="pattern",
             value=text,
         )
-    if any("*" in part and {"D", "+"} & {*part} for part in parts):
-        raise BadInput(
-            "expected attention (*) or latent attention (D, +): Megatron-LM has no model with both",
-            where="pattern",
-            value=text,
-        )
+    require(
+        not any("*" in part and {"D", "+"} & {*part} for part in parts),
+        "expected attention (*) or latent attention (D, +): Megatron-LM has no model with both",
+        where="pattern",
+        value=text,
+    )
     return text

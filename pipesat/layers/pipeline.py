@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, require_applicable
 from pipesat.core.settings import OneRoutePlacement
 from pipesat.problem.building import Backward
 from pipesat.problem.costs import one_each
@@ -20,14 +20,12 @@ Delay: TypeAlias = Callable[[int], int]
 """Size units of a transfer -> time units."""
 
 
-def no_delay(_: int) -> int:
-    """Every transfer takes no time."""
-    return 0
-
-
 def link_delay(latency: int, bandwidth: int | Fraction | None = None) -> Delay:
     """Delay of ``latency + ceil(size / bandwidth)``; bandwidth in size units per time unit."""
     return lambda size: latency + (0 if bandwidth is None else ceil(Fraction(size) / bandwidth))
+
+
+_FREE: Final = link_delay(0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +56,7 @@ class Pipeline:
     placement: OneRoutePlacement = "chain"
     chunks: int = CHUNKS
     memory: int | Sequence[int | None] | None = None
-    delay: Delay = no_delay
+    delay: Delay = _FREE
     backward: Backward = "either"
     recompute_whole: bool = False
     buffers: Fraction = Fraction(0)
@@ -74,6 +72,11 @@ class Pipeline:
     def fastest(self) -> Fraction:
         """The largest speed: whatever holds of all layers at it holds of all partitions."""
         return max(self.speed, default=Fraction(1))
+
+    @property
+    def together(self) -> Fraction:
+        """The sum of all speeds."""
+        return sum(self.speed, Fraction(0)) or Fraction(self.devices)
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -140,8 +143,7 @@ def in_flight_1f1b(pipeline: Pipeline) -> tuple[int, ...]:
         In a V, which 1F1B does not run on.
     """
     p, m = pipeline.devices, pipeline.microbatches
-    if pipeline.placement == "vee":
-        raise NotApplicable("1F1B does not run in a V")
+    require_applicable(pipeline.placement != "vee", "1F1B does not run in a V")
     v = pipeline.stages // p
     if v == 1:
         return tuple(min(m, p - s) for s in range(p))

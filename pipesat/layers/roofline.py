@@ -181,6 +181,7 @@ def _layers(
             f"{shared if n > 1 else ''}"
         ),
         tensor_parallel=n,
+        batch=run.batch,
     )
 
 

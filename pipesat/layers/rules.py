@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise, product
 from typing import TYPE_CHECKING
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.problem.partition import partition_of
@@ -41,14 +41,17 @@ def check_partition(layers: Layers, partition: Sequence[range], homes: Sequence[
     homes
         Device of every stage.
     """
-    if len(partition) != len(homes):
-        raise BadInput(f"{len(partition)} stages, expected {len(homes)}", where="stages")
-    if [layer for part in partition for layer in part] != [*range(len(layers))]:
-        raise BadInput(
-            f"expected layers 0 to {len(layers) - 1} in order, each on one stage",
-            where="stages",
-            value=[*partition],
-        )
+    require(
+        len(partition) == len(homes),
+        f"{len(partition)} stages, expected {len(homes)}",
+        where="stages",
+    )
+    require(
+        [layer for part in partition for layer in part] == [*range(len(layers))],
+        f"expected layers 0 to {len(layers) - 1} in order, each on one stage",
+        where="stages",
+        value=[*partition],
+    )
     stage_of = [stage for stage, part in enumerate(partition) for _ in part]
     last = len(partition) - 1
     for number, (layer, stage) in enumerate(zip(layers.layers, stage_of, strict=True)):
@@ -80,20 +83,20 @@ def check_partition(layers: Layers, partition: Sequence[range], homes: Sequence[
 
 def check_counts(layers: Layers, stages: int) -> None:
     """Pass if there are layers, and places to cut between them, for so many stages."""
-    if len(layers) < stages:
-        raise BadInput(
-            f"{stages} stages, but only {len(layers)} layers: expected at most one stage "
-            "per layer, on fewer devices or with fewer chunks",
-            where="stages",
-        )
+    require(
+        len(layers) >= stages,
+        f"{stages} stages, but only {len(layers)} layers: expected at most one stage "
+        "per layer, on fewer devices or with fewer chunks",
+        where="stages",
+    )
     first, last = max(layers.first_stage_until, 1), min(layers.last_stage_from, len(layers) - 1)
     places = [k for k in range(first, last + 1) if layers.may_cut[k]]
-    if len(places) < stages - 1:
-        raise BadInput(
-            f"{stages} stages need {stages - 1} cuts, but first, last and with_next leave "
-            f"{len(places)} places for them",
-            where="stages",
-        )
+    require(
+        len(places) >= stages - 1,
+        f"{stages} stages need {stages - 1} cuts, but first, last and with_next leave "
+        f"{len(places)} places for them",
+        where="stages",
+    )
 
 
 def cut_masks(layers: Layers, stages: int) -> Mask:

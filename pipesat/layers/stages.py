@@ -69,7 +69,7 @@ def problem_with_recompute(
     own = zip(partition, plain.stages, pipeline.speeds, strict=True)
     for part, stage, speed in own:
         modes: tuple[Mode, ...] = ()
-        if any(layers.layers[k].recomputed is not None for k in part):
+        if layers.may_recompute(part):
             amounts, backward = _costs(layers, part, pipeline, speed, again=True)
             modes = (Mode(RECOMPUTE, tuple(amounts.items()), backward),)
         stages.append(replace(stage, modes=modes))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
 from pipesat.core.progress import doing
 from pipesat.core.settings import Count, Keys, RunSteps, Seconds, Steps, Workers, keyed
+from pipesat.layers.profile.published import SIZES
 
 if TYPE_CHECKING:
     from pipesat.layers.profile.profile_file import Profile
@@ -110,8 +112,7 @@ def profile(
 
 
 _KEYS: Final[Keys] = {
-    "style": ("gpt", "llama"),
-    **dict.fromkeys(("layers", "width", "heads", "kv_heads", "feed_forward", "vocabulary"), int),
+    **SIZES,
     **dict.fromkeys(("length", "batch"), int),
 }
 
@@ -120,7 +121,7 @@ def _model(
     path: str | None, config: str | None, given: dict[str, Any], dtype: str
 ) -> dict[str, Any]:
     """What the profile file's ``model`` is to be."""
-    from pipesat.layers.profile.published import DecoderShape, named_shape, shape_document
+    from pipesat.layers.profile.published import named_shape, with_sizes
 
     if path is not None:
         for where, one in (("config", config), ("shape", given)):
@@ -131,14 +132,9 @@ def _model(
         return {"source": "import", "path": path, "dtype": dtype}
     base = named_shape(config or "tiny")
     length, sequences = given.pop("length", base.length), given.pop("batch", 1)
-    fields = shape_document(base.shape) | given
-    if "heads" in given and "kv_heads" not in given:
-        fields["kv_heads"] = fields["heads"]
-    if "width" in given and "feed_forward" not in given:
-        fields["feed_forward"] = base.shape.feed_forward * fields["width"] // base.shape.width or 1
     return {
         "source": "decoder",
-        "shape": shape_document(DecoderShape(**fields)),
+        "shape": asdict(with_sizes(base.shape, given)),
         "length": length,
         "sequences": sequences,
     }

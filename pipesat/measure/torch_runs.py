@@ -14,7 +14,6 @@ from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.core.progress import doing
 from pipesat.core.settings import RunSteps, Seconds
-from pipesat.problem.ops import Pair
 from pipesat.problem.rules import kept
 
 if TYPE_CHECKING:
@@ -199,6 +198,7 @@ def torch_job(
     from pipesat.runtimes.torch.csv_file import torch_csv
     from pipesat.runtimes.torch.hazards import makespan_in_turn
     from pipesat.schedule.metrics import peak_memory
+    from pipesat.schedule.schedule import pairs_in
     from pipesat.schedule.timing import time_order
 
     shape.require(len(problem.stages))
@@ -209,7 +209,7 @@ def torch_job(
     now, entering = adapted.schedule, adapted.entering
     if problem.has_lists:
         notes.append("microbatches differ in the problem: the model has one shape")
-    if pairs := sum(isinstance(item, Pair) for row in now.order for item in row):
+    if pairs := pairs_in(now.order):
         said = partial(time_text, unit=problem.time_unit)
         stock = said(makespan_in_turn(adapted.problem, now.order))
         notes.append(

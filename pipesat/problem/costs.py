@@ -71,19 +71,21 @@ def activations_of_1f1b(problem: Problem) -> int:
     """Return the most activation memory that 1F1B holds on a device.
 
     It is ``max over d of min(p - d, m) * held_after_F``, as 1F1B has that many microbatches in
-    flight on device d (Narayanan et al., SC 2021, section 2.2). The stages are those of the first
-    route, joined evenly to one per device. Other routes count as replicas of it, with their
-    microbatches.
+    flight on device d (Narayanan et al., SC 2021, section 2.2), and what a backward holds above
+    that while it runs. The stages are those of the first route, joined evenly to one per device.
+    Other routes count as replicas of it, with their microbatches.
     """
     require(
         not problem.has_lists,
         "a share of 1F1B's peak needs microbatches that are alike: give a capacity",
         where="memory",
     )
-    held = [problem.stages[stage].held_after_F for stage in problem.routes[0].stages]
+    stages = [problem.stages[stage] for stage in problem.routes[0].stages]
     m, p = sum(route.microbatches for route in problem.routes), len(problem.devices)
-    sums = [sum(held[part.start : part.stop]) for part in even(len(held), p)]
-    return max(min(p - d, m) * amount for d, amount in enumerate(sums))
+    held = [stage.held_after_F for stage in stages]
+    more = [max(0, stage.held_in_backward - stage.held_after_F) for stage in stages]
+    parts = enumerate(even(len(held), p))
+    return max(min(p - d, m) * sum(held[k] for k in x) + max(more[k] for k in x) for d, x in parts)
 
 
 def capacities_of(problem: Problem, share: Fraction) -> list[int]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from pipesat.core.errors import BadInput, NotApplicable, require
+from pipesat.core.errors import BadInput, NotApplicable, require, require_applicable
 from pipesat.core.grouping import in_rows
 from pipesat.core.settings import OneRoutePlacement, Placement
 from pipesat.problem.problem import Problem
@@ -143,8 +143,7 @@ def ranks_of(problem: Problem, name: Placement) -> Ranks:
     """
     p, homes = len(problem.devices), _homes(problem)
     if name == "bidirectional":
-        if len(problem.routes) != 2:
-            raise NotApplicable("needs a bidirectional placement")
+        require_applicable(len(problem.routes) == 2, "needs a bidirectional placement")
     elif len(problem.routes) > 1:
         raise NotApplicable("needs a single route")
     elif name != "chain" and (len(homes) % p or sorted(homes[:p]) != list(range(p))):

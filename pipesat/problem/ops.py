@@ -24,6 +24,8 @@ CopyKind: TypeAlias = Literal["O", "L"]
 Phase: TypeAlias = Literal["F", "B", "W"]
 """What an op completes: B and BW both complete the phase ``B`` (the input gradient is there)."""
 
+PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
+
 PHASE_OF: Final[dict[Kind, Phase]] = {"F": "F", "B": "B", "BW": "B", "W": "W"}
 
 

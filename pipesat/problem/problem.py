@@ -612,6 +612,11 @@ class Problem:
         """Whether some stage has memory modes."""
         return any(stage.modes for stage in self.stages)
 
+    @property
+    def mode_names(self) -> list[str]:
+        """Names of all modes but keep, in the order in which they are first stated."""
+        return list(dict.fromkeys(mode.name for stage in self.stages for mode in stage.modes))
+
     @cached_property
     def within_memory(self) -> str:
         """The condition of what is said of all schedules; empty if nothing limits memory."""

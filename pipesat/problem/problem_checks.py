@@ -91,7 +91,12 @@ def checked(problem: Problem) -> Problem:
         If there are too many ops, a list of microbatches has pairs by time, a class names stages
         that it may not name, or what it scales is too large.
     """
-    require(problem.op_count <= MOST_OPS, f"{problem.op_count} ops, expected at most {MOST_OPS}")
+    require(
+        problem.op_count <= MOST_OPS,
+        f"{problem.op_count} ops, expected at most {MOST_OPS}",
+        where="microbatches",
+        value=sum(route.microbatches for route in problem.routes),
+    )
     if problem.has_lists:
         _check_times_of_pairs(problem)
         _check_classes(problem)

@@ -16,7 +16,7 @@ from pipesat.problem.problem import Mode, Offload, Overlap
 from pipesat.problem.stage import AMOUNTS, KEEP
 
 MOST_MODES = 16
-_ABSENT: Any = None
+ABSENT: Any = None
 """Of a key that may be left out, but not be null."""
 
 
@@ -40,8 +40,8 @@ class ModeModel(AmountsModel):  # type: ignore[misc]
     """One entry of ``modes``."""
 
     name: str
-    backward: Backward = _ABSENT
-    offload: OffloadModel = _ABSENT
+    backward: Backward = ABSENT
+    offload: OffloadModel = ABSENT
 
 
 def stated_in(model: BaseModel) -> tuple[tuple[str, int], ...]:

@@ -30,6 +30,7 @@ from pipesat.problem.microbatch_list import MOST_CLASSES, routes_in
 from pipesat.problem.problem import FORMAT, Device, Edges, Link, Problem, Route, Stage
 from pipesat.problem.problem_checks import checked
 from pipesat.problem.problem_entries import (
+    ABSENT,
     MOST_MODES,
     AmountsModel,
     ModeModel,
@@ -77,17 +78,13 @@ _Microbatches: TypeAlias = Annotated[
 _MOST_EDGES: Final = 65_536
 
 
-_ABSENT: Any = None
-"""Of a key that may be left out, but not be null."""
-
-
 class RouteModel(StrictModel):
     """One entry of ``routes``."""
 
     stages: Annotated[list[Amount], Field(min_length=1)]
     microbatches: _Microbatches
-    edges: list[Annotated[list[Amount], Field(min_length=2, max_length=2)]] = _ABSENT
-    slices: Annotated[int, Field(ge=2, le=MOST)] = _ABSENT
+    edges: list[Annotated[list[Amount], Field(min_length=2, max_length=2)]] = ABSENT
+    slices: Annotated[int, Field(ge=2, le=MOST)] = ABSENT
 
 
 class EdgeModel(StrictModel):

@@ -63,6 +63,11 @@ class Variant(NamedTuple):
         """Memory that is free between the copies."""
         return self.held - self.rest
 
+    @property
+    def surely_held(self) -> int:
+        """Most that is held while F or the backward runs: an instant holds nothing."""
+        return max(self.held if self.forward else 0, self.most if self.backward else 0)
+
 
 def variant_of(amounts: Stage, mode: int = 0, *, split: bool) -> Variant:
     """Return the variant of a stage's amounts in a mode, for a class."""

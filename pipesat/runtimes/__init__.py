@@ -8,12 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from pipesat.core.amounts import exact_text
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.folder import json_file
 from pipesat.core.names import named, spelled
 from pipesat.core.torch_releases import release_for
-from pipesat.problem.ops import members
 from pipesat.problem.problem import Problem
 from pipesat.runtimes import adapters, frameworks, megatron, reading
 from pipesat.runtimes.knobs import FORMAT as KNOBS_FORMAT
@@ -106,12 +104,10 @@ def _export_trace(problem: Problem, schedule: Schedule) -> Exported:
 def _export_schedule(problem: Problem, schedule: Schedule) -> Exported:
     """Return a schedule file."""
     from pipesat.schedule.schedule_file import schedule_bytes  # pydantic, which no help needs
+    from pipesat.schedule.summary import figures_text
 
-    ops = sum(len(members(item)) for row in schedule.order for item in row)  # a pair is two
-    times = (exact_text(t, problem.time_unit) for t in (schedule.makespan, schedule.span))
-    told = "{} ops, makespan {}, span {}".format(ops, *times)
-    means = reading.schedule_means(schedule)
-    return Exported(schedule_bytes(problem, schedule), notes=(told,), means=means)
+    notes, means = (figures_text(problem, schedule),), reading.schedule_means(schedule)
+    return Exported(schedule_bytes(problem, schedule), notes=notes, means=means)
 
 
 def _export_order(problem: Problem, schedule: Schedule) -> Exported:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pipesat.check.checker import check
 from pipesat.core.claims import plural
-from pipesat.core.errors import Deadlock, NotApplicable
+from pipesat.core.errors import Deadlock, NotApplicable, require_applicable
 from pipesat.problem.ops import Item, Op, Pair, members, with_ops
 from pipesat.problem.plain_problems import without_modes
 from pipesat.problem.problem import Problem
@@ -16,7 +16,7 @@ from pipesat.problem.rules import in_order, pair_time
 from pipesat.runtimes.runtime import Runtime
 from pipesat.runtimes.torch.adapt import each, whole_first_backward
 from pipesat.schedule.microbatch_order import in_number_order
-from pipesat.schedule.schedule import Order, Schedule
+from pipesat.schedule.schedule import Order, Schedule, ops_in
 from pipesat.schedule.timing import time_order
 
 
@@ -48,7 +48,7 @@ def as_run(problem: Problem, schedule: Schedule, runtime: Runtime) -> AsRun:
     order, count = _without_pairs(problem, order, runtime, first)
     if count:
         changes.append(f"{count} {plural(count, 'pair')} that it does not run as one put in turn")
-    if runtime.first_whole and any(op[:2] == (first, "B") for op in _ops(order)):
+    if runtime.first_whole and any(op[:2] == (first, "B") for op in ops_in(order)):
         whole = _whole_first(problem, order, first)
         if whole != order:  # not so where each W follows its B already
             order = whole
@@ -75,18 +75,14 @@ def as_run(problem: Problem, schedule: Schedule, runtime: Runtime) -> AsRun:
     return AsRun(now, tuple(changes))
 
 
-def _ops(order: Order) -> Iterator[Op]:
-    return (op for row in order for item in row for op in members(item))
-
-
 def _ws_by_number(order: Order, runtime: Runtime) -> Order:
     """Let the k-th W of every stage be that of its k-th B, which has ended by then, if need be."""
     if "W" not in runtime.number_order:
         return order
     split: dict[int, Iterator[int]] = {}
-    for op in _ops(order):
+    for op in ops_in(order):
         if op.kind == "B" and op.stage not in split:
-            same = (o.microbatch for o in _ops(order) if o[:2] == op[:2])
+            same = (o.microbatch for o in ops_in(order) if o[:2] == op[:2])
             split[op.stage] = iter([*same])
 
     def named(op: Op) -> Op:
@@ -98,7 +94,7 @@ def _ws_by_number(order: Order, runtime: Runtime) -> Order:
 def _require_by_number(order: Order, runtime: Runtime) -> None:
     """Pass if every stage runs by number what the runtime runs so."""
     last: dict[tuple[int, str], int] = {}
-    for op in _ops(order):
+    for op in ops_in(order):
         key = op.stage, op.event[1]
         if key[1] in runtime.number_order and op.microbatch < last.get(key, -1):
             says = f'solve with target="{runtime.name}" (--for {runtime.name})'
@@ -168,11 +164,11 @@ def _all_or_none(
             timed = time_order(problem, made)
             if not check(problem, timed):
                 found.append((timed.makespan, name, made))
-    if not found:
-        raise NotApplicable(
-            f"{runtime.title} splits all backwards or none, and neither is valid here: solve with "
-            f'target="{runtime.name}" (--for {runtime.name})'
-        )
+    require_applicable(
+        found,
+        f"{runtime.title} splits all backwards or none, and neither is valid here: solve with "
+        f'target="{runtime.name}" (--for {runtime.name})',
+    )
     _, name, made = min(found)
     return made, [f"all backwards {name}, as it splits all or none"]
 
@@ -186,7 +182,7 @@ def _whole(item: Item) -> list[Item]:
 
 def is_split(order: Order) -> bool:
     """Whether any backward is split."""
-    return any(op.kind == "B" for op in _ops(order))
+    return any(op.kind == "B" for op in ops_in(order))
 
 
 def by_place(problem: Problem, order: Order) -> Order:

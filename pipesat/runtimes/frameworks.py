@@ -67,7 +67,10 @@ _TOML: Final = """\
 pipeline_parallel_degree = {{ ranks }}
 pipeline_parallel_schedule = {{ name | text }}  # gives the placement
 pipeline_parallel_schedule_csv = {{ csv | text }}  # {{ order }}
-pipeline_parallel_microbatch_size = 1
+pipeline_parallel_microbatch_size = {{ batch }}
+{% if tensor_parallel > 1 %}
+tensor_parallel_degree = {{ tensor_parallel }}
+{% endif %}
 {% if split.any %}
 fsdp_reshard_after_forward = "never"  # else split backwards lose gradients
 {% endif %}
@@ -82,7 +85,7 @@ module_fqns_per_model_part = [
 {% endif %}
 
 [training]
-local_batch_size = {{ m }}  # {{ m }} times the microbatch size
+local_batch_size = {{ m * batch }}  # {{ m }} times the microbatch size
 {% if checkpointing %}
 
 {% if split.any %}
@@ -115,8 +118,11 @@ def with_pipeline_schedule(config):
     config.parallelism.pipeline_parallel_schedule = {{ name | repr }}  # gives the placement
     # {{ order }}
     config.parallelism.pipeline_parallel_schedule_csv = {{ csv | repr }}
-    config.parallelism.pipeline_parallel_microbatch_size = 1
-    config.training.local_batch_size = {{ m }}  # {{ m }} times the microbatch size
+    config.parallelism.pipeline_parallel_microbatch_size = {{ batch }}
+    config.training.local_batch_size = {{ m * batch }}  # {{ m }} times the microbatch size
+{% if tensor_parallel > 1 %}
+    config.parallelism.tensor_parallel_degree = {{ tensor_parallel }}
+{% endif %}
 {% if parts %}
     # {{ told }}
     # module names are those of torchtitan's decoders in that version
@@ -177,6 +183,8 @@ def _filled(
         digest=problem.sha256[:12],
         ranks=len(problem.devices),
         m=problem.routes[0].microbatches,
+        batch=options.batch,
+        tensor_parallel=options.tensor_parallel,
         name=name,
         csv=options.csv,
         comments=options.comments,
@@ -245,6 +253,9 @@ _YAML: Final = """\
 distributed:
   strategy: "fsdp2"
   pp_size: {{ ranks }}
+{% if tensor_parallel > 1 %}
+  tp_size: {{ tensor_parallel }}
+{% endif %}
 {% if split.any %}
   # The order splits backwards: checkpointing would multiply their cost, and so would
   # compiling: leave compile off too. Of weights that FSDP reshards after a forward,
@@ -258,8 +269,8 @@ distributed:
     pp_schedule: {{ name | text }}
     # {{ order }}
     pp_schedule_csv: {{ csv | text }}
-    pp_microbatch_size: 1
-    pp_batch_size: {{ m }}
+    pp_microbatch_size: {{ batch }}
+    pp_batch_size: {{ m * batch }}
     scale_grads_in_schedule: false
 {% if parts %}
     # {{ told }}

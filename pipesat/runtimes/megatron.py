@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from pipesat.core.amounts import bytes_of
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, require_applicable
 from pipesat.layers.layout import MegatronLayout, parse_layout
 from pipesat.layers.megatron import (
     CORE_VERSION,
@@ -28,7 +28,7 @@ from pipesat.layers.megatron import (
     group_option,
     recompute_options,
     refusal,
-    tensor_options,
+    size_options,
 )
 from pipesat.problem.ops import members, with_ops
 from pipesat.problem.problem import Problem
@@ -50,8 +50,8 @@ _OFFLOAD: Final = (
     "--delta-offload-bytes-across-pp-ranks",
 )
 _RECOMPUTE: Final = tuple(option.partition("=")[0] for option in recompute_options())
-_TENSOR: Final = tuple(option.partition("=")[0] for option in tensor_options(2))
-_KNOWN: Final = {_RANKS, _LAYOUT, _PATTERN, GROUP_SIZE, *OVERLAP, *_OFFLOAD, *_RECOMPUTE, *_TENSOR}
+_SIZES: Final = tuple(option.partition("=")[0] for option in size_options(2, 2))
+_KNOWN: Final = {_RANKS, _LAYOUT, _PATTERN, GROUP_SIZE, *OVERLAP, *_OFFLOAD, *_RECOMPUTE, *_SIZES}
 
 
 NAME: Final = "interleaved-1f1b"
@@ -155,14 +155,16 @@ def export_megatron(_: Runtime, problem: Problem, schedule: Schedule, options: O
     NotApplicable
         If it cannot place the stages, or refuses the groups of an order that is else its own.
     """
-    if len(problem.routes) > 1:
-        raise NotApplicable(f"Megatron-LM runs one route, this problem has {len(problem.routes)}")
+    require_applicable(
+        len(problem.routes) == 1,
+        f"Megatron-LM runs one route, this problem has {len(problem.routes)}",
+    )
     loader, ranks = loader_for(problem), len(problem.devices)
-    if loader.schedule_name not in ("PipelineScheduleSingle", "PipelineScheduleMulti"):
-        raise NotApplicable(
-            "Megatron-LM places stages in a loop (stage s on rank s mod p, equally many per rank), "
-            "this problem does not"
-        )
+    require_applicable(
+        loader.schedule_name in ("PipelineScheduleSingle", "PipelineScheduleMulti"),
+        "Megatron-LM places stages in a loop (stage s on rank s mod p, equally many per rank), "
+        "this problem does not",
+    )
     if ranks == 1 < len(problem.stages):
         raise NotApplicable("Megatron-LM runs several stages per rank on two ranks or more only")
     own, m = own_of(problem, schedule), problem.routes[0].microbatches

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, require
 from pipesat.core.torch_releases import release_named
 from pipesat.problem.geometry import Geometry
 from pipesat.problem.problem import Problem
@@ -40,6 +40,7 @@ class Options:
     framework's configuration; ``None``: off where backwards are split, else its own default.
     ``pattern``: of a hybrid model's layers, for Megatron-LM. ``layout``: what its layout is, where
     it has MTP layers too; ``flags``: more lines of its file. ``version``: torch's release.
+    ``batch``: sequences of a microbatch. ``tensor_parallel``: GPUs that share every layer.
     """
 
     output: Path = Path("schedule")
@@ -51,19 +52,23 @@ class Options:
     layout: str | None = None
     flags: tuple[str, ...] = ()
     version: str | None = None
+    batch: int = 1
+    tensor_parallel: int = 1
 
     def __post_init__(self) -> None:
         release_named(self.version)
-        if not self.remark.isprintable():
-            raise BadInput(
-                "expected one line of printable characters", where="remark", value=self.remark
-            )
-        if self.checkpointing not in (None, *CHECKPOINTING):
-            raise BadInput(
-                f"expected {' or '.join(CHECKPOINTING)}",
-                where="checkpointing",
-                value=self.checkpointing,
-            )
+        require(
+            self.remark.isprintable(),
+            "expected one line of printable characters",
+            where="remark",
+            value=self.remark,
+        )
+        require(
+            self.checkpointing in (None, *CHECKPOINTING),
+            f"expected {' or '.join(CHECKPOINTING)}",
+            where="checkpointing",
+            value=self.checkpointing,
+        )
 
     @property
     def comments(self) -> list[str]:
@@ -84,8 +89,9 @@ class Options:
     def csv(self) -> str:
         """Name of the CSV beside the file, as a text that can stand in any configuration."""
         text = self.output.with_suffix(".csv").name
-        if not text.isprintable():
-            raise BadInput("expected a path of printable characters", where="path", value=text)
+        require(
+            text.isprintable(), "expected a path of printable characters", where="path", value=text
+        )
         return text
 
     def layers_of(self, problem: Problem) -> tuple[int, ...] | None:
@@ -100,11 +106,11 @@ class Options:
                 expected = f"expected a multiple of {stages}, the stages, or one number per stage"
                 raise BadInput(f"{layers[0]} layers in all, {expected}", where="layers")
             layers = (each,) * stages
-        if len(layers) != stages:
-            raise BadInput(
-                f"{len(layers)} numbers, expected {stages}, one per stage, or their sum",
-                where="layers",
-            )
+        require(
+            len(layers) == stages,
+            f"{len(layers)} numbers, expected {stages}, one per stage, or their sum",
+            where="layers",
+        )
         if not 1 <= sum(layers) <= MOST_LAYERS:
             raise BadInput(
                 f"{sum(layers)} layers in all, expected from 1 to {MOST_LAYERS}", where="layers"

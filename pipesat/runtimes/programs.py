@@ -12,7 +12,7 @@ from pydantic import Field
 from pipesat.core.amounts import time_text
 from pipesat.core.claims import against
 from pipesat.core.complaint import validated
-from pipesat.core.errors import BadInput, Deadlock, NotApplicable
+from pipesat.core.errors import BadInput, Deadlock, NotApplicable, require
 from pipesat.core.settings import Target
 from pipesat.core.strict_json import LARGEST_ORDER, Count, StrictModel, decoded, read_text
 from pipesat.problem.ops import Item, Pair, members, parse_item
@@ -23,7 +23,7 @@ from pipesat.runtimes.options import Options, loader_for, rendered
 from pipesat.runtimes.reading import Meaning, rows_of
 from pipesat.runtimes.runtime import Runtime
 from pipesat.runtimes.torch.companions import ModeRow, modes_of
-from pipesat.schedule.schedule import Exported, Schedule, has_pairs
+from pipesat.schedule.schedule import Exported, Schedule, pairs_in
 from pipesat.schedule.schedule_file import ModeEntries, Modes
 from pipesat.schedule.timing import time_order
 
@@ -143,28 +143,28 @@ def order_in(text: str, source: str) -> OrderModel:
             if isinstance(node, ast.Assign)
             and [ast.unparse(target) for target in node.targets] == [NAME]
         ]
-        if len(found) != 1:
-            raise BadInput(expected, source=source)
+        require(len(found) == 1, expected, source=source)
         document = ast.literal_eval(found[0])
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise BadInput(f"{expected}, a literal", source=source) from None
     model = validated(document, OrderModel, source)
-    if model.runtime not in get_args(Target):
-        raise BadInput(
-            f"expected one of {', '.join(get_args(Target))}",
-            source=source,
-            where="runtime",
-            value=model.runtime,
-        )
+    require(
+        model.runtime in get_args(Target),
+        f"expected one of {', '.join(get_args(Target))}",
+        source=source,
+        where="runtime",
+        value=model.runtime,
+    )
     return model
 
 
 def _require_of(problem: Problem, model: OrderModel, source: str) -> None:
     """Pass if the data are of a pipeline as the problem's."""
-    if len(problem.routes) > 1:
-        raise BadInput(
-            f"this order is of one route, the problem has {len(problem.routes)}", source=source
-        )
+    require(
+        len(problem.routes) == 1,
+        f"this order is of one route, the problem has {len(problem.routes)}",
+        source=source,
+    )
     route = problem.routes[0]
     wanted = {
         "stages": len(route.stages),
@@ -176,13 +176,13 @@ def _require_of(problem: Problem, model: OrderModel, source: str) -> None:
             raise BadInput(
                 f"the problem has {value}", source=source, where=key, value=getattr(model, key)
             )
-    if len(model.rows) != len(problem.devices):
-        raise BadInput(
-            f"expected {len(problem.devices)} rows, one per rank",
-            source=source,
-            where="rows",
-            value=len(model.rows),
-        )
+    require(
+        len(model.rows) == len(problem.devices),
+        f"expected {len(problem.devices)} rows, one per rank",
+        source=source,
+        where="rows",
+        value=len(model.rows),
+    )
     for entry in model.modes:
         stage, microbatch, _ = entry
         if not (0 <= stage < model.stages and 0 <= microbatch < model.microbatches):
@@ -216,7 +216,7 @@ def program(header: str, adapter: str, note: str) -> Write:
         title = f"From pipesat, for {runtime.title} {runtime.release}."
         head = "\n".join([title, "", *(f"{c}\n" for c in options.comments), filled(header, words)])
         text = program_text(problem, made, runtime, head, filled(adapter, words))
-        pairs = sum(isinstance(item, Pair) for row in made.order for item in row)
+        pairs = pairs_in(made.order)
         overlap = f", if its {pairs} pairs take what the problem says" if pairs else ""
         now, own = (time_text(one.makespan, problem.time_unit) for one in (made, schedule))
         other = against(made.makespan, schedule.makespan, "the schedule")
@@ -270,6 +270,6 @@ def _words(problem: Problem, schedule: Schedule, options: Options) -> dict[str, 
         "base": "CustomSchedule1F1BV" if v_shape else "CustomScheduleInterleaved1F1B",
         "schedule": "custom_1F1B_V" if v_shape else "custom_interleaved_1F1B",
         "algorithm": "zbv-formatted" if v_shape else chain if chunks == 1 else "1f1b-interleaved",
-        "combined": str(has_pairs(schedule.order)).lower(),
+        "combined": str(pairs_in(schedule.order) > 0).lower(),
         "stem": options.output.stem,
     }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from pipesat.core.errors import BadInput, Fault, PipesatError
+from pipesat.core.errors import BadInput, Fault, PipesatError, require
 from pipesat.core.strict_json import decoded, parse_json
 from pipesat.problem.ops import PHASE_OF, Op, members
 from pipesat.problem.problem import Problem
@@ -79,8 +79,11 @@ def read_order(problem: Problem, exported: Exported, _: Options) -> Meaning:
     found = json.loads(exported.data)
     orders = [found] if len(problem.routes) == 1 else found
     for order, route in zip(orders, problem.routes, strict=True):
-        if sorted(order) != [*range(route.microbatches)]:
-            raise BadInput("expected every microbatch once", value=order)
+        require(
+            sorted(order) == [*range(route.microbatches)],
+            "expected every microbatch once",
+            value=order,
+        )
     return {"microbatches": orders}
 
 

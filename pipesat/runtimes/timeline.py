@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from pipesat.check.checker import check
 from pipesat.core.arguments import public
 from pipesat.core.atomic import write_file
-from pipesat.core.errors import BadInput, Deadlock
+from pipesat.core.errors import BadInput, Deadlock, require
 from pipesat.problem.ops import Copy, Item, Op, with_ops
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import duration, offload_of
@@ -233,8 +233,7 @@ def require_order_of(problem: Problem, timeline: Timeline) -> None:
     )
     judged = TrainingStep(tuple(rows)).schedule(1.0)
     for violation in check(problem, judged):
-        if violation.rule in _OF_AN_ORDER:
-            raise BadInput(violation.message, where="steps[0]")
+        require(violation.rule not in _OF_AN_ORDER, violation.message, where="steps[0]")
     try:
         linearize(problem, first.order)
     except Deadlock as error:

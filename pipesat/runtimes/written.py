@@ -13,7 +13,7 @@ from typing import Any
 
 from pipesat.check.checker import require_valid
 from pipesat.core.atomic import digest, prepare_folder, remove_empty, require_writable
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 from pipesat.core.folder import add_files
 from pipesat.core.strict_json import LARGEST_ORDER, read_bytes
 from pipesat.problem.problem import Problem
@@ -90,12 +90,12 @@ def _not_imported(to: str, names: Iterable[str]) -> Iterator[str]:
 def files_beside(made: Exported, path: Path) -> dict[str, bytes]:
     """Return what belongs beside a file, by name."""
     beside = {path.with_suffix(suffix).name: text for suffix, text in made.beside.items()}
-    if path.name in beside:
-        raise BadInput(
-            "this name is needed for a file beside it: choose another suffix",
-            where="path",
-            value=path.name,
-        )
+    require(
+        path.name not in beside,
+        "this name is needed for a file beside it: choose another suffix",
+        where="path",
+        value=path.name,
+    )
     return beside
 
 

@@ -140,10 +140,9 @@ def pair_counts(schedule: Schedule) -> dict[str, int]:
 
 def mode_counts(problem: Problem, schedule: Schedule) -> dict[str, int]:
     """How many (stage, microbatch) run in which mode, as in ``{"keep": 30, "offload": 2}``."""
-    names = dict.fromkeys(mode.name for stage in problem.stages for mode in stage.modes)
-    counts = dict.fromkeys([KEEP, *names], 0)
+    counts = dict.fromkeys([KEEP, *problem.mode_names], 0)
     counts[KEEP] = sum(problem.microbatches)
-    if names:
+    if problem.has_modes:
         for (stage, _), mode in schedule.modes.items():
             counts[problem.stages[stage].modes[mode - 1].name] += 1
             counts[KEEP] -= 1

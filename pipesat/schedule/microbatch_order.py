@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from pipesat.problem.ops import Op, members, with_ops
 from pipesat.problem.problem import Problem, Route
-from pipesat.schedule.schedule import Order, Schedule
+from pipesat.schedule.schedule import Order, Schedule, with_each_op
 
 Permutation: TypeAlias = Sequence[Sequence[int]]
 
@@ -97,8 +97,4 @@ def in_number_order(schedule: Schedule) -> Schedule:
     def named(op: Op) -> Op:
         return op._replace(microbatch=name[op._replace(kind="B") if op.kind == "W" else op])
 
-    rows = tuple(
-        tuple(timed._replace(item=with_ops(timed.item, named)) for timed in row)  # type: ignore[arg-type]
-        for row in schedule.devices
-    )
-    return replace(schedule, devices=rows)
+    return with_each_op(schedule, named)

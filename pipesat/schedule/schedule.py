@@ -49,9 +49,14 @@ Order: TypeAlias = tuple[tuple[Item, ...], ...]
 """Per device, the items in execution order."""
 
 
-def has_pairs(order: Order) -> bool:
-    """Whether some items are pairs."""
-    return any(isinstance(item, Pair) for row in order for item in row)
+def pairs_in(order: Order) -> int:
+    """How many items are pairs."""
+    return sum(isinstance(item, Pair) for row in order for item in row)
+
+
+def ops_in(order: Order) -> Iterator[Op]:
+    """Yield the ops of all devices, those of a pair one after the other."""
+    return (op for row in order for item in row for op in members(item))
 
 
 class Timed(NamedTuple):
@@ -142,14 +147,11 @@ class Schedule:
             If its ops run in several modes, or an item is unreadable.
         """
         found: dict[tuple[int, int], int] = {}
-        for row in self.order:
-            for item in row:
-                for op in members(item):
-                    mode = found.setdefault((op.stage, op.microbatch), op.mode)
-                    if mode != op.mode:
-                        raise ValueError(
-                            f"microbatch {op.microbatch} runs in several modes on stage {op.stage}"
-                        )
+        for op in ops_in(self.order):
+            if found.setdefault((op.stage, op.microbatch), op.mode) != op.mode:
+                raise ValueError(
+                    f"microbatch {op.microbatch} runs in several modes on stage {op.stage}"
+                )
         return {key: mode for key, mode in sorted(found.items()) if mode}
 
     def value(self, objective: Objective) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
@@ -20,6 +21,7 @@ from pipesat.problem.problem import Problem
 from pipesat.problem.rules import in_order
 from pipesat.problem.stage import KEEP
 from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
+from pipesat.schedule.timing import time_order
 
 FORMAT = "pipesat.schedule/1"
 
@@ -34,9 +36,11 @@ ModeEntries: TypeAlias = Annotated[
     Says("a list of [stage, microbatch, mode], two integers and a mode's name"),
 ]
 Rows: TypeAlias = list[list[tuple[StrictStr, Time, Time]]]
+Order: TypeAlias = list[list[StrictStr]]
 _TIMES: Final = "a string, times integers of at most 10^18"
 Modes: TypeAlias = Mapping[tuple[int, int], int]
 """Modes of the (stage, microbatch) that are not kept."""
+_KEPT: Final[Modes] = {}
 
 
 class ScheduleModel(BaseModel):
@@ -45,9 +49,13 @@ class ScheduleModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     format: Literal["pipesat.schedule/1"]
-    problem_sha256: Annotated[StrictStr, Says("the problem's digest, a string")]
+    problem_sha256: Annotated[StrictStr, Says("the problem's digest, a string")] = ""
     source: StrictStr = ""
-    devices: Annotated[Rows, Says(f"one list per device of [op, start, end], op {_TIMES}")]
+    devices: Annotated[
+        Rows | Order,
+        Field(union_mode="left_to_right"),
+        Says(f"one list per device, of [op, start, end] or of ops alone, op {_TIMES}"),
+    ]
     modes: ModeEntries = []
     copies: Annotated[Rows, Says(f"one list per device of [copy, start, end], copy {_TIMES}")] = []
 
@@ -107,28 +115,68 @@ def read_schedule(path: str | Path, problem: Problem) -> Schedule:
 
 def schedule_of_document(document: object, problem: Problem, source: str) -> Schedule:
     """Return what a schedule file says; see :func:`read_schedule`."""
+    if isinstance(document, list):  # an order alone
+        document = {"format": FORMAT, "devices": document}
     with said_of(source):
         return _schedule(validated(document, ScheduleModel, source), problem)
 
 
 def _schedule(model: ScheduleModel, problem: Problem) -> Schedule:
+    untimed = isinstance(next(chain.from_iterable(model.devices), None), str)
     require(
-        model.problem_sha256 == problem.sha256,
+        model.problem_sha256 or untimed,
+        "this key is required and missing, as ops have times",
+        where="problem_sha256",
+    )
+    require(
+        model.problem_sha256 in (problem.sha256, ""),
         f"a schedule of another problem, expected the digest {problem.sha256} "
         f"of {problem.name or 'the given problem'}",
         where="problem_sha256",
         value=model.problem_sha256,
     )
     modes = modes_of_entry(model.modes, problem)
-    items = {text: _item(problem, modes, text) for row in model.devices for text, _, _ in row}
-    rows = tuple(
-        tuple(Timed(items[text], start, end) for text, start, end in row) for row in model.devices
-    )
+    if untimed:
+        require(not model.copies, "expected none, as ops have no times", where="copies")
+        return schedule_in_order(problem, cast(Order, model.devices), model.source, modes)
+    timed = cast(Rows, model.devices)
+    items = {text: _item(problem, modes, text) for row in timed for text, _, _ in row}
+    rows = tuple(tuple(Timed(items[text], start, end) for text, start, end in row) for row in timed)
     copies = tuple(
         tuple(TimedCopy(_parsed(parse_copy, text), start, end) for text, start, end in row)
         for row in model.copies
     )
     return Schedule(rows, model.source, copies if any(copies) else ())
+
+
+def schedule_in_order(
+    problem: Problem, order: Sequence[Sequence[str]], source: str = "", modes: Modes = _KEPT
+) -> Schedule:
+    """Return the schedule that runs each device's ops in this order, each as early as it can be.
+
+    Raises
+    ------
+    BadInput
+        If a text is no op, or names a stage, device or pair that the problem does not have.
+    Deadlock
+        If its ops wait for each other, or for an op that the order lacks.
+    """
+    items: dict[str, Item] = {}
+    for device, row in enumerate(order):
+        for place, text in enumerate(row):
+            item = _item(problem, modes, text)
+            if isinstance(item, Unreadable):
+                raise BadInput(
+                    "expected an op, <stage><F|B|W|BW><microbatch>, or a pair as (0F2+7BW0)",
+                    where=f"devices[{device}][{place}]",
+                    value=text,
+                )
+            items[text] = item
+    rows = tuple(tuple(items[text] for text in row) for row in order)
+    try:
+        return time_order(problem, rows, source=source)
+    except ValueError as error:
+        raise BadInput(str(error), where="devices") from None
 
 
 def modes_of_entry(listed: Sequence[ModeEntry], problem: Problem) -> dict[tuple[int, int], int]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipesat.core.amounts import (
     bytes_of,
+    exact_text,
     in_whole_units,
     memory_text,
     rounded_down,
@@ -16,7 +17,7 @@ from pipesat.core.claims import percent, ratio, uneven
 from pipesat.problem.ops import Unreadable, members
 from pipesat.problem.problem import Problem
 from pipesat.schedule.metrics import mode_counts, peak_memory, useful_loads
-from pipesat.schedule.schedule import Objective, Schedule
+from pipesat.schedule.schedule import Objective, Schedule, ops_in
 
 
 def records_of(problem: Problem, schedule: Schedule) -> list[dict[str, Any]]:
@@ -37,6 +38,13 @@ def records_of(problem: Problem, schedule: Schedule) -> list[dict[str, Any]]:
         if not isinstance(timed.item, Unreadable)
         for op in members(timed.item)
     ]
+
+
+def figures_text(problem: Problem, schedule: Schedule) -> str:
+    """Say how many ops it has, a pair as two, and how long it is."""
+    ops = sum(1 for _ in ops_in(schedule.order))
+    makespan, span = (exact_text(t, problem.time_unit) for t in (schedule.makespan, schedule.span))
+    return f"{ops} ops, makespan {makespan}, span {span}"
 
 
 def modes_text(problem: Problem, schedule: Schedule) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, product
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from ortools.sat.python import cp_model
 
@@ -22,10 +22,9 @@ from pipesat.problem.variants import Key
 from pipesat.schedule.schedule import Objective, Order
 from pipesat.solver.growth.assign import in_items, in_modes
 from pipesat.solver.lanes.runner import FOUND, Runner
-from pipesat.solver.model.alternatives import Literal, conjunction
+from pipesat.solver.model.alternatives import Literal, Sum, conjunction
 from pipesat.solver.model.times import latest_end
 
-_LEAST: Final = -(1 << 62)
 _Term: TypeAlias = tuple[int, cp_model.IntVar]
 
 
@@ -130,9 +129,10 @@ class ModesAlong:
                 most[run.chosen] += run.most - plain.most
                 more[run.chosen] += run.net - plain.net
             most, more = (Counter({k: c for k, c in each.items() if c}) for each in (most, more))
-            if sum(c for c in most.values() if c > 0) > slack - first - plain.most:
-                taken = _total((c, literal) for literal, c in most.items())
-                self.cp.add_linear_constraint(taken, _LEAST, slack - first - plain.most)
+            taken = Sum(first + plain.most)
+            for literal, change in most.items():
+                taken.add(change, literal)
+            taken.at_most(self.cp, slack, True)
             first += plain.net
 
     def _note_ends(self, start: cp_model.IntVar, runs: Sequence[_Run]) -> None:

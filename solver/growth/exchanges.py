@@ -16,7 +16,7 @@ from pipesat.core.arrays import Ints
 from pipesat.kernels.arrays import UNLIMITED
 from pipesat.kernels.permutations import AT_ONCE, improve, value_of
 from pipesat.problem.problem import Problem
-from pipesat.schedule.schedule import Order, Schedule, has_pairs
+from pipesat.schedule.schedule import Order, Schedule, pairs_in
 from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.anneal import Annealing
 from pipesat.solver.growth.exchange_times import PermutedOrder
@@ -48,7 +48,7 @@ def permuted_schedules(
     """
     chance = np.random.default_rng(seed)
     loose = bool(gains(problem))  # annealing alone sees what pairs do
-    orders = [start.order for start in starts if not (loose or has_pairs(start.order))]
+    orders = [start.order for start in starts if not (loose or pairs_in(start.order))]
     found = [*starts] if loose else []
     for number, order in enumerate(orders):
         part = clock.part(min(_ROUND, _QUICK * clock.left / (len(orders) - number)))

@@ -37,11 +37,6 @@ class Start(NamedTuple):
     source: str
 
 
-def mode_names(problem: Problem) -> list[str]:
-    """Names of all modes but keep, in the order in which they are first stated."""
-    return list(dict.fromkeys(mode.name for stage in problem.stages for mode in stage.modes))
-
-
 def mode_number(problem: Problem, stage: int, name: str) -> int:
     """Number of a stage's mode of this name; 0 if it has none."""
     names = [mode.name for mode in problem.stages[stage].modes]
@@ -83,7 +78,7 @@ _Making: TypeAlias = Callable[[Start], Start | None]
 
 def _makings(problem: Problem) -> Iterator[_Making]:
     """Yield what may be made of a guide, the usually best first."""
-    names = mode_names(problem)
+    names = problem.mode_names
     if problem.mode_choice == "stage":
         yield from (partial(_per_stage, problem, name, None, _ALL) for name in names)
         yield from (partial(_all_in, problem, name) for name in names)

@@ -41,7 +41,7 @@ def start_along(incumbent: Incumbent, guides: Sequence[Schedule], seed: int) -> 
 
 def _start_along(incumbent: Incumbent, guides: Sequence[Schedule], seed: int) -> None:
     problem = incumbent.problem
-    clock = incumbent.clock.part(_STARTS * incumbent.clock.left, stop=lambda: incumbent.proven)
+    clock = incumbent.part(_STARTS)
     best: list[tuple[int, Order]] = []
     reached: dict[str, int] = {}  # least length by the guide's source
 
@@ -62,7 +62,7 @@ def _start_along(incumbent: Incumbent, guides: Sequence[Schedule], seed: int) ->
         length = _offer(problem, incumbent, start)
         if length is not None:
             best = [(length, start.order), *best[: _PACKED - 1]]
-    clock = incumbent.clock.part(_PACKING * incumbent.clock.left, stop=lambda: incumbent.proven)
+    clock = incumbent.part(_PACKING)
 
     def offer(packed: Order) -> int | None:
         clock.count_ops(problem.op_count, checked=True)
@@ -77,7 +77,7 @@ def _modelled(
 ) -> Iterator[Start]:
     """Yield guides in their best modes by a model, those first of which most has come."""
     problem, objective = incumbent.problem, incumbent.objective
-    clock = incumbent.clock.part(_MODELS * incumbent.clock.left, stop=lambda: incumbent.proven)
+    clock = incumbent.part(_MODELS)
     runner, least = Runner(clock), _PER_OP * problem.op_count / CONSTRAINTS_PER_SECOND
     known = by_length(problem, guides)
     known.sort(key=lambda one: reached.get(one[1].source, math.inf))

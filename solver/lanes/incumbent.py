@@ -22,6 +22,7 @@ from pipesat.schedule.schedule import Objective, Order, Schedule
 from pipesat.schedule.solving import Listener
 from pipesat.schedule.timing import retime, time_order
 from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.model.times import latest_end
 
 
 def failure_note(what: str, error: BaseException) -> str:
@@ -106,6 +107,15 @@ class Incumbent:
     def asked(self) -> Incumbent:
         """That of the problem that was asked for: itself, unless it is a narrower one's."""
         return self if self.wider is None else self.wider.asked
+
+    @property
+    def latest(self) -> int:
+        """When everything has ended, at the latest, in a schedule that is no longer."""
+        return latest_end(self.problem, self.objective, self.value or 0)
+
+    def part(self, share: float = 1.0) -> Clock:
+        """Start a clock of a share of the time left, which ends once this is proven, too."""
+        return self.clock.part(share * self.clock.left, stop=lambda: self.proven)
 
     def offer(self, order: Order, source: str) -> int | None:
         """Time an order for the objective, check it, and keep it if it is the best.

@@ -249,7 +249,7 @@ class _Lane:
     def _do(self, begin: Begin, chain: list[tuple[Incumbent, Clock]]) -> None:
         for mine, clock in chain:  # not when the job came: the one before it may have gone on
             mine.clock = clock
-        lane = Watched(mine.clock.part(mine.clock.left, lambda: mine.proven))
+        lane = Watched(mine.part())
         seat = Seat(begin.number, lane.runner, lambda: 1, count=begin.of)
         notes: list[str] = []
         failed = lane.run(lambda: notes.extend(begin.work(seat, mine)))

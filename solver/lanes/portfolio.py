@@ -30,10 +30,11 @@ from pipesat.solver.lanes.runner import Runner, Watched
 from pipesat.solver.lanes.team import SearchReport, Team
 from pipesat.solver.lanes.turns import Turn, take_turns
 from pipesat.solver.model.pairing import gains
-from pipesat.solver.model.times import LARGEST, latest_end, unit_for
+from pipesat.solver.model.times import LARGEST, unit_for
 from pipesat.solver.options import SearchParts, SolveOptions
 from pipesat.solver.proof.choices import SOURCE as CHOICES
 from pipesat.solver.proof.choices import Choices
+from pipesat.solver.proof.passing_modes import branching_applies
 from pipesat.solver.proof.search import ProofSearch, proofs_for
 from pipesat.solver.proof.whole import WHOLE, Whole, whole_applies
 from pipesat.solver.windows.window_search import WindowSearch, windows_apply
@@ -99,23 +100,12 @@ class Lane:
         self.told += [found] if asked else []
         return found
 
-    @property
-    def branches(self) -> bool:
-        """Whether proofs branch over those that pass: with more time they raise the bound."""
-        asked = self.incumbent.asked.problem
-        return asked.order == "same" and asked.one_stage_per_device and not self.paired
-
     @cached_property
     def windows_apply(self) -> bool:
         """Whether windows apply; where there are modes, they round no times."""
         problem, incumbent = self.problem, self.incumbent
-        exact = not problem.has_modes or unit_for(self.latest) == 1
+        exact = not problem.has_modes or unit_for(incumbent.latest) == 1
         return self.parts.windows and exact and windows_apply(problem, incumbent)
-
-    @cached_property
-    def latest(self) -> int:
-        """End of the latest op in any model."""
-        return latest_end(self.problem, self.incumbent.objective, self.incumbent.value or 0)
 
     @cached_property
     def reliable(self) -> bool:
@@ -165,13 +155,14 @@ def _windows(lane: Lane) -> Step | None:
 def _other_ways(lane: Lane) -> Step | None:
     """Exchanges, growth and packing; where ops may pair, windows that begin from other starts."""
     number = lane.seat.number
+    branches = branching_applies(lane.incumbent.asked.problem)
     ways = OtherWays(
         lane.incumbent,
         lane.starts,
         lane.seat.runner(),
         seed=lane.seed + number,
         parts=lane.parts,
-        exchanges=_LESS if lane.proves and lane.branches else _EXCHANGES,
+        exchanges=_LESS if lane.proves and branches else _EXCHANGES,
     ).all()
     windows, near = lane.windows, _near(lane.incumbent, lane.starts)
     if lane.paired and near and windows is not None:
@@ -231,7 +222,7 @@ def _choices(lane: Lane) -> Step | None:
 
 
 def _whole(lane: Lane) -> Step | None:
-    applies = lane.windows_apply and whole_applies(lane.problem, lane.latest)
+    applies = lane.windows_apply and whole_applies(lane.problem, lane.incumbent.latest)
     if lane.seat.number or not applies:
         return None
     found = Whole(lane.problem, lane.incumbent, runner=lane.seat.runner(), seed=lane.seed)
@@ -317,8 +308,7 @@ def alone(
     incumbent: Incumbent, starts: Sequence[Schedule], seed: int, parts: SearchParts
 ) -> list[str]:
     """Search with one lane, beside all others; return what failed."""
-    clock = incumbent.clock.part(incumbent.clock.left, stop=lambda: incumbent.proven)
-    lane = Watched(clock)
+    lane = Watched(incumbent.part())
     return lane.run(Lane(Seat(0, lane.runner), incumbent, starts, seed, parts).search)
 
 

@@ -123,22 +123,19 @@ class Team:
         self._lock = threading.RLock()
         self._begun = self._closed = False
 
-    def begin(self, *, now: bool = False) -> None:
+    def begin(self) -> None:
         """Take or start the other lanes, once; each takes up what is being searched.
 
-        Starts none before ``HEAD_START``, unless ``now``.
+        Starts none before ``HEAD_START``.
         """
         if self._begun or self._closed or self.most == 1:
             return
-        if not (now or _SPARE or self.asked.clock.seconds > HEAD_START):
-            return
-        self._begun = True
-        if now:
-            self._fill()
-        else:  # no one who looks at the clock waits for the start of a process
-            threading.Thread(target=self._fill, name="start of lanes", daemon=True).start()
+        if _SPARE or self.asked.clock.seconds > HEAD_START:
+            self._begun = True
+            # no one who looks at the clock waits for the start of a process
+            threading.Thread(target=self.fill, name="start of lanes", daemon=True).start()
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
         """Take lanes of the study, or start some, as many as fit into memory."""
         each = _LANE_MEMORY + _PER_OP * self.asked.problem.op_count
         left = memory_left()
@@ -191,7 +188,7 @@ class Team:
 
         ``ours`` is what lane 0 does instead, if that cannot travel.
         """
-        clock = mine.clock.part(mine.clock.left, stop=lambda: mine.proven)
+        clock = mine.part()
         job = self.hand(mine, work)
         lane = Watched(clock)
         seat = Seat(0, lane.runner, self._others, count=self.most)

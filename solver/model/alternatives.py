@@ -14,7 +14,7 @@ from typing import Literal as OneOf
 
 from ortools.sat.python import cp_model
 
-from pipesat.problem.ops import Event, Item, Kind, Op, Pair, Phase
+from pipesat.problem.ops import Event, Item, Kind, Op, Pair
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import MemoryChange, duration, in_order, memory_in_order
 from pipesat.problem.variants import Variant
@@ -87,7 +87,6 @@ class Alternative(NamedTuple):
 Part: TypeAlias = OneOf["F", "B", "W", "O", "L"]
 """What a microbatch does on a stage: F, the backward (B or BW), W, and the copies."""
 
-OPS: Final[tuple[Phase, ...]] = ("F", "B", "W")
 COPIES: Final[tuple[Part, ...]] = ("O", "L")
 _NOTHING: Final = MemoryChange(0, 0)
 
@@ -271,6 +270,10 @@ class PairChoices(Generic[R]):
     def partners(self, x: R) -> list[tuple[PairChoice[R], R, Op]]:
         """Every choice of x, with its partner and the op that the partner is in it."""
         return self._of_one.get(id(x), [])
+
+    def end_of(self, x: R, length: int) -> cp_model.LinearExpr:
+        """End of x in a variant in which it has this length alone."""
+        return x.end if self.partners(x) else x.start + length
 
     def saved(
         self, stages: Collection[int], length: Callable[[Op], int]

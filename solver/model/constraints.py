@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 from ortools.sat.python import cp_model
 
+from pipesat.bounds.given_order import HeadsAndTails
+from pipesat.core.arrays import Ints
 from pipesat.problem.ops import Phase
 from pipesat.schedule.schedule import Objective
 from pipesat.solver.model.left_out import lags_before, tail_after
@@ -205,6 +207,34 @@ def _add_what_is_left_out(
         elif v.problem.chains_only and len(v.problem.routes) == 1 and not _reaches_kept(v, stage):
             for begin in _begins(v):
                 v.cp.add(end - begin <= value)
+
+
+def add_heads_and_tails(
+    v: Variables, line: HeadsAndTails, objective: Objective, value: cp_model.IntVar | None
+) -> None:
+    """Say of each op what is known of the least time before it, and after it up to ``value``.
+
+    That counts work and memory of devices that are left out, which lags do not.
+    """
+    begin: cp_model.LinearExpr | int = 0
+    if objective == "span":
+        (route,) = v.problem.routes
+        if first := v.tasks["F"][route.stages[0]]:
+            begin = first[0].start
+        else:
+            begin = v.cp.new_int_var(-v.horizon, v.horizon, "first F of the route")
+            for latest in _begins(v):
+                v.cp.add(begin <= latest)
+    parts: list[tuple[Phase, Ints, Ints]] = [
+        ("F", line.head, line.forward + line.tail),
+        ("B", line.head_back, line.backward + line.tail_back),
+    ]
+    for (phase, heads, tails), stage in product(parts, v.kept):
+        place = v.problem.place_of[stage]
+        for task, head, tail in zip(v.tasks[phase][stage], heads[place], tails[place], strict=True):
+            v.cp.add(task.start - begin >= v.times.at_least(int(head)))
+            if value is not None:
+                v.cp.add(task.start + v.times.at_least(int(tail)) <= begin + value)
 
 
 def _begins(v: Variables) -> Iterator[cp_model.LinearExpr]:

@@ -55,6 +55,7 @@ def stairs(a: int, w: int, slack: int, forward: int) -> list[tuple[int, int]]:
     """Minimal pairs (weight gradients ended, backwards ended) before forward number ``forward``.
 
     Empty if no pair with at most ``forward`` backwards fits; ``[(0, 0)]`` if nothing is needed.
+    With w = 0, as where backwards are fused, weight gradients free nothing: there is one stair.
     """
     result: list[tuple[int, int]] = []
     for j in range(forward + 1):
@@ -69,7 +70,7 @@ def stairs(a: int, w: int, slack: int, forward: int) -> list[tuple[int, int]]:
             continue
         if not result or b < result[-1][1]:
             result.append((j, b))
-        if b == j:
+        if b == j or not w:
             break
     return result
 
@@ -83,7 +84,7 @@ def add_memory_by_staircase(v: Variables, device: int) -> None:
     if not a or slack is None:
         return
     for k, forward in enumerate(v.tasks["F"][number]):
-        steps = stairs(a, w, slack, k) if weights else _fused_stairs(a, slack, k)
+        steps = stairs(a, w, slack, k)
         if not steps:
             v.cp.add_bool_or([])  # no memory for this forward at all
             return
@@ -104,11 +105,6 @@ def add_memory_by_staircase(v: Variables, device: int) -> None:
                 v.cp.add(forward.start >= task.end).only_enforce_if(choice)
             choices.append(choice)
         v.cp.add_exactly_one(choices)
-
-
-def _fused_stairs(a: int, slack: int, forward: int) -> list[tuple[int, int]]:
-    b = max(0, forward + 1 - slack // a)
-    return [(0, b)] if b <= forward else []
 
 
 def add_memory_by_order(v: Variables, device: int) -> None:

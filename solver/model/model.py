@@ -8,11 +8,16 @@ from typing import cast
 
 from ortools.sat.python import cp_model
 
+from pipesat.bounds.given_order import HeadsAndTails
 from pipesat.problem.ops import Op
 from pipesat.problem.problem import Problem, Stage
 from pipesat.schedule.schedule import Objective, Order
 from pipesat.solver.model.alternatives import Literal, joined
-from pipesat.solver.model.constraints import add_constraints, add_objective
+from pipesat.solver.model.constraints import (
+    add_constraints,
+    add_heads_and_tails,
+    add_objective,
+)
 from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import latest_end, model_times
@@ -85,11 +90,12 @@ def build_model(
     devices: Collection[int] | None = None,
     *,
     staircase: bool = True,
+    line: HeadsAndTails | None = None,
 ) -> Model:
     """Model all schedules with an objective between ``lower`` and ``upper`` (time units).
 
     With ``devices``, a relaxation: only their ops, all other devices never busy. Without
-    ``staircase``, order literals count the memory of every device.
+    ``staircase``, order literals count the memory of every device. ``line`` has heads and tails.
     """
     cp = cp_model.CpModel()
     longest = latest_end(problem, objective, upper)
@@ -100,6 +106,8 @@ def build_model(
     variables = add_variables(cp, problem, times, horizon, devices)
     add_constraints(variables, staircase=staircase)
     value = add_objective(variables, objective, times.at_least(lower), most)
+    if line is not None:
+        add_heads_and_tails(variables, line, objective, value)
     return Model(variables, value, objective, times.bound(most + 1, objective))
 
 

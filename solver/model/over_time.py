@@ -14,13 +14,12 @@ from typing import Literal as OneOf
 
 from ortools.sat.python import cp_model
 
-from pipesat.problem.ops import Copy, Op, Pair
+from pipesat.problem.ops import PHASES, Copy, Op, Pair
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import duration, in_order, inputs_of
 from pipesat.problem.variants import Variant
 from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
 from pipesat.solver.model.alternatives import (
-    OPS,
     Candidate,
     Literal,
     PairChoices,
@@ -124,7 +123,7 @@ class OverTime:
 
         ``length`` is that of the first alone, if the conditions say it.
         """
-        end = x.end if length is None else self._end(x, length)
+        end = x.end if length is None else self.choices.end_of(x, length)
         found = self.cp.add(y.start >= end)
         apart = (~pair for pair in self.choices.together(x, y))
         if literals := [*conditions, *apart]:
@@ -183,7 +182,7 @@ class OverTime:
     def add_device(self, device: int) -> None:
         """Let a device run one item at a time, each channel one copy, within memory over time."""
         own = [one for stage in self.problem.stages_on[device] for one in self.row(stage)]
-        for parts in (OPS, *self.channels(device)):
+        for parts in (PHASES, *self.channels(device)):
             tasks = [one.tasks[part] for one in own for part in parts if part in one.tasks]
             self.cp.add_no_overlap(interval for task in tasks for interval in task.intervals)
         slack = self.problem.devices[device].slack
@@ -202,15 +201,14 @@ class OverTime:
         begin, end = passage.tasks[holding.begin], passage.tasks[holding.end]
         low: Time = begin.start
         if holding.end == "W":
-            low = self._end(begin, holding.offset)
+            low = self.choices.end_of(begin, holding.offset)
         if begin is end and not self.choices.partners(begin):
             return self.cp.new_optional_fixed_size_interval_var(low, holding.length, chosen, "")
-        between, high = self.cp.new_int_var(0, self.latest, ""), self._end(end, holding.length)
+        between, high = (
+            self.cp.new_int_var(0, self.latest, ""),
+            self.choices.end_of(end, holding.length),
+        )
         return self.cp.new_optional_interval_var(low, between, high, chosen, "")
-
-    def _end(self, task: Running, length: int) -> Time:
-        """End of a part in a variant in which it has this length alone."""
-        return task.end if self.choices.partners(task) else task.start + length
 
     def add_end(self, passage: Passage, end: Time) -> None:
         """Let nothing of a passage end later."""
@@ -283,7 +281,7 @@ def _candidates(
     """All pairs that gain something, in every two modes of their members."""
     if not known:
         return
-    tasks = [one.tasks[part] for one in passages for part in OPS if part in one.tasks]
+    tasks = [one.tasks[part] for one in passages for part in PHASES if part in one.tasks]
     for x, y in combinations(tasks, 2):
         for one, other in product(x.alternatives, y.alternatives):
             if (one.op[:2], other.op[:2]) in known:

@@ -71,9 +71,7 @@ def least_time(problem: Problem, op: Op) -> int:
     return found_before
 
 
-def useful_variants(
-    problem: Problem, stage: int, of_class: int = 0, known: Gains = NO_GAINS
-) -> list[Variant]:
+def useful_variants(problem: Problem, stage: int, of_class: int, known: Gains) -> list[Variant]:
     """Variants of a stage for a class, without BW where it is never the better choice.
 
     It may be by itself, or in a pair that gains (``known``). Elsewhere B and then W in its place

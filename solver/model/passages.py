@@ -8,14 +8,15 @@ from typing import NamedTuple
 
 from ortools.sat.python import cp_model
 
+from pipesat.problem.ops import PHASES
 from pipesat.problem.variants import Variant
-from pipesat.solver.model.alternatives import COPIES, OPS, Choice, Literal, Part, Running, has
+from pipesat.solver.model.alternatives import COPIES, Choice, Literal, Part, Running, has
 
 
 def lengths(variant: Variant) -> dict[Part, int]:
     """Time of each part that a variant has."""
     times = variant.forward, variant.backward, variant.weight, variant.out, variant.back
-    parts = zip((*OPS, *COPIES), times, strict=True)
+    parts = zip((*PHASES, *COPIES), times, strict=True)
     return {part: time for part, time in parts if has(variant, part)}
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from pipesat.problem.ops import Kind, Op, Phase
+from pipesat.problem.ops import KINDS, Kind, Op, Phase
 from pipesat.problem.problem import Link, Problem, Route
 from pipesat.problem.rules import duration, link_delay, one_of_each
 from pipesat.problem.stage import HELD
@@ -20,7 +20,6 @@ from pipesat.schedule.schedule import Objective
 from pipesat.solver.model.pairing import gains
 
 _DIRECTIONS: tuple[Phase, ...] = ("F", "B")
-KINDS: tuple[Kind, ...] = ("F", "B", "W", "BW")
 LARGEST = 1 << 30
 """Largest number that a time in a model may take, in its units: the horizon."""
 

@@ -102,9 +102,9 @@ class Variables:
         ]
 
 
-def splits(problem: Problem, stage: int, known: Gains, of_class: int = 0) -> bool | None:
-    """Whether a stage's backwards of a class are split; ``None``: the model chooses for each."""
-    found = {variant.split for variant in useful_variants(problem, stage, of_class, known)}
+def splits(problem: Problem, stage: int, known: Gains) -> bool | None:
+    """Whether all of a stage's alike backwards are split; ``None``: the model chooses for each."""
+    found = {variant.split for variant in useful_variants(problem, stage, 0, known)}
     return None if len(found) > 1 else True in found
 
 
@@ -142,7 +142,8 @@ def add_variables(
             own = choices if there[part] else []
             of_stages.append([_task(v, choice, part) for choice in own])
     v.turns = add_turns(cp, problem)
-    add_pairs(v, known)
+    tasks = [task for stages in v.tasks.values() for row in stages for task in row]
+    v.pairs = add_pair_choices(cp, _candidates(v, known), tasks, lambda _: horizon)
     return v
 
 
@@ -157,20 +158,14 @@ def _task(v: Variables, choice: Choice, phase: Phase) -> Task:
     # one that is absent may have to stand where the last one that is present ends, and a pair may
     # be shorter than its members
     alone = len(task.alternatives) == 1 and task.present is True and v.problem.overlap is None
-    latest = v.horizon - task.alternatives[0].length if alone and phase != "B" else v.horizon
+    own = task.alternatives[0].length if alone and phase != "B" else 0
+    latest = max(0, v.horizon - own)
     task.begin(v.cp, v.cp.new_int_var(0, latest, ""))
     return task
 
 
-def add_pairs(v: Variables, known: Gains) -> None:
-    """Create a literal for every pair that gains something and may be in some schedule."""
-    if not known:
-        return
-    tasks = [task for stages in v.tasks.values() for row in stages for task in row]
-    v.pairs = add_pair_choices(v.cp, _candidates(v, known), tasks, lambda _: v.horizon)
-
-
 def _candidates(v: Variables, known: Gains) -> Iterator[Candidate[Task]]:
+    """Yield every pair that gains something and may be in some schedule."""
     problem = v.problem
     for one, other in known:
         if one > other or one[0] not in v.kept:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pipesat.solver.lanes.runner import Share
@@ -16,6 +16,7 @@ _WHOLE = 4.0  # times as much for the whole model
 _WHOLE_OF_SMALL = 20.0  # the same where it alone proves much
 _MORE_TIME = 1.5  # from one round of attempts to the next
 _DRAWS = 3  # relaxations per round
+_PERSISTENCE = 4.0  # times the present limit: the strongest relaxation is asked again for so long
 _MOST_SKIPPED = 100  # attempts in a row that could not help, or were too large
 _LEAST_SHARE, _LARGEST_SHARE = 0.03, 0.5  # of the gap that is to be closed at a time
 _MORE, _LESS = 1.4, 0.7  # its change after a proof, and after an attempt without an outcome
@@ -39,9 +40,8 @@ class Attempt:
 
 
 def _first(devices: Devices) -> Attempt:
-    """Begin with a device alone, for its optimum, or with several, for a share."""
-    alone = len(devices) == 1
-    return Attempt(devices, 1.0 if alone else None, _FIRST_LIMIT * (1 if alone else _SEVERAL))
+    """Begin with less time for one device than for several."""
+    return Attempt(devices, None, _FIRST_LIMIT * (1 if len(devices) == 1 else _SEVERAL))
 
 
 class Attempts:
@@ -116,12 +116,17 @@ class Attempts:
             self._strongest = attempt.devices
             if attempt.share != 1.0 and not proven:
                 self._queue.appendleft(attempt)  # it may prove the next share as well
+        elif reach is None and attempt.devices == self._strongest:
+            longer = replace(attempt, limit=2 * attempt.limit)
+            if longer.limit <= _PERSISTENCE * self._limit:
+                self._queue.appendleft(longer)
 
     def _refill(self) -> None:
         """Queue the whole model and larger relaxations, with more time than before."""
         self._limit *= _MORE_TIME
         self._size = self._size % max(1, len(self._all) - 1) + 1
         drawn = [self._draw() for _ in range(self._draws)]
+        drawn[:0] = [self._strongest] if self._strongest else []
         if self._rounds % (1 + self._ops // _OPS_PER_ROUND) == 0 or not drawn:
             self._queue.append(Attempt(self._all, 1.0, self._whole * self._limit))
         self._rounds += 1

@@ -16,6 +16,12 @@ _SECONDS = 0.06  # that a node takes, for clocks that do not look
 _MOST = 2000  # nodes: each keeps up to 0.2 MiB
 
 
+def branching_applies(problem: Problem) -> bool:
+    """Whether branching over those that pass raises the bound with more time, without modes."""
+    same = problem.order == "same" and problem.one_stage_per_device
+    return same and problem.overlap is None
+
+
 class PassingModes:
     """Raises the bound of the strongest argument of :mod:`pipesat.bounds.passing`."""
 

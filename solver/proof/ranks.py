@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from copy import copy
+from functools import cached_property
 from itertools import chain, count, cycle, product
 from math import prod
 from typing import Final, NamedTuple, TypeAlias
@@ -30,17 +31,17 @@ from pipesat.kernels.device_states import (
     best,
     followers,
     keys,
+    loops_ready,
     noted,
 )
 from pipesat.problem.ops import Phase
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import link_delay
 from pipesat.problem.variants import Variant
-from pipesat.schedule.schedule import Objective
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner, Share
 from pipesat.solver.model.left_out import lags_before, tail_after
-from pipesat.solver.model.pairing import useful_variants
+from pipesat.solver.model.pairing import NO_GAINS, useful_variants
 
 SOURCE = "states of all devices, by rank"
 _MOST, _MOST_MODES = 64, 32  # microbatches of a route; ways to choose modes that are told apart
@@ -58,7 +59,7 @@ F, B, W = range(3)
 _PHASES: Final[tuple[tuple[int, Phase], ...]] = (F, "F"), (B, "B")
 
 
-class _Step(NamedTuple):
+class _Leg(NamedTuple):
     """A part of a variant; ``held`` while it runs, ``then`` until the next one."""
 
     kind: int
@@ -68,32 +69,32 @@ class _Step(NamedTuple):
     then: int
 
 
-_Variants: TypeAlias = Sequence[Sequence[_Step]]
+_Variants: TypeAlias = Sequence[Sequence[_Leg]]
 
 
-def ranks_apply(problem: Problem, objective: Objective = "makespan") -> bool:
+def ranks_apply(problem: Problem) -> bool:
     """Whether its routes are chains of alike microbatches, and no op has length 0."""
     alike = problem.chains_only and problem.overlap is None and not problem.has_lists
-    if objective != "makespan" or not alike or max(problem.microbatches) > _MOST:
+    if not alike or max(problem.microbatches) > _MOST:
         return False
     rows = [row for stage in range(len(problem.stages)) for _, row in _rows(problem, stage)]
     return all(part.time and part.held <= _LARGEST for row in rows for part in row)
 
 
-def _rows(problem: Problem, stage: int) -> list[tuple[int, Sequence[_Step]]]:
+def _rows(problem: Problem, stage: int) -> list[tuple[int, Sequence[_Leg]]]:
     """Mode and parts of each variant of a stage."""
     channels = problem.devices[problem.stages[stage].device].copy_channels
-    return [(x.mode, _parts(x, channels)) for x in useful_variants(problem, stage)]
+    return [(x.mode, _parts(x, channels)) for x in useful_variants(problem, stage, 0, NO_GAINS)]
 
 
-def _parts(x: Variant, channels: int) -> list[_Step]:
+def _parts(x: Variant, channels: int) -> list[_Leg]:
     """What a microbatch runs in a variant, one after the other."""
-    backward = _Step(B, 0, x.backward, x.most, x.after)
-    found = [_Step(F, 0, x.forward, x.held, x.held), backward]
+    backward = _Leg(B, 0, x.backward, x.most, x.after)
+    found = [_Leg(F, 0, x.forward, x.held, x.held), backward]
     if x.offloads:
-        back = _Step(COPY, channels, x.back, x.held, x.held)
-        found[1:1] = [_Step(COPY, 1, x.out, x.held, x.rest), back]
-    return found + ([_Step(W, 0, x.weight, x.after, 0)] if x.split else [])
+        back = _Leg(COPY, channels, x.back, x.held, x.held)
+        found[1:1] = [_Leg(COPY, 1, x.out, x.held, x.rest), back]
+    return found + ([_Leg(W, 0, x.weight, x.after, 0)] if x.split else [])
 
 
 def _backwards(variants: _Variants) -> _Variants:
@@ -124,7 +125,12 @@ class _Mode:
     """
 
     def __init__(
-        self, rows: Sequence[_Variants], counts: Ints, slack: int, queues: list[_RankWait], length: int
+        self,
+        rows: Sequence[_Variants],
+        counts: Ints,
+        slack: int,
+        queues: list[_RankWait],
+        length: int,
     ) -> None:
         self.rows, self.counts, self.slack, self.length = rows, counts, slack, length
         most = [
@@ -151,10 +157,8 @@ class _Mode:
 
         ``None``: there were too many, or time is over. ``NEVER`` where nothing is short enough.
         """
-        parts, fixed = self._parts(end, limits)
-        ends, exact = np.full(limits[0].shape, NEVER), True
-        counts = len(parts.time) + RESOURCES + len(self.rows) + len(self.queues)
-        states = np.zeros((1, counts + RESOURCES + 1 + sum(self.places)), np.int64)
+        parts, fixed, states, ends = self.begin(end, limits)
+        counts, exact = len(parts.time) + RESOURCES + len(self.rows) + len(self.queues), True
         found = [np.array([[fixed.origin], [0]])]
         while len(states):
             made = followers(parts, fixed, states, len(states) * len(parts.time))
@@ -174,9 +178,16 @@ class _Mode:
         self.until[1 - end] = _both(self.until[1 - end], (cells, self.length - free))
         return ends, exact
 
+    def begin(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Limits, Ints, Ints]:
+        """Return what is followed from one end, the first state, and no end by row and rank."""
+        parts, fixed = self._parts(end, limits)
+        columns = len(parts.time) + 2 * RESOURCES + 1 + len(self.rows) + len(self.queues)
+        states = np.zeros((1, columns + sum(self.places)), np.int64)
+        return parts, fixed, states, np.full(limits[0].shape, NEVER)
+
     def _parts(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Limits]:
         """The parts of all variants, from one end, as arrays, and what bounds their states."""
-        flat, stages, numbered = list[_Step](), list[int](), list[list[dict[int, int]]]()
+        flat, stages, numbered = list[_Leg](), list[int](), list[list[dict[int, int]]]()
         before, then = list[int](), list[int]()
         for stage, own in enumerate(self.rows):
             numbered.append([])
@@ -252,7 +263,7 @@ class _Mode:
         return parts, fixed
 
 
-def _most(row: Sequence[_Step], m: int, slack: int) -> int:
+def _most(row: Sequence[_Leg], m: int, slack: int) -> int:
     """How many microbatches of a variant may be in flight: each holds at least what stays."""
     one = min(part.then for part in row if part.kind in (F, COPY))
     return min(m, slack // one) if one else m
@@ -290,7 +301,7 @@ class DeviceStates:
             (trip,) = lags_before(least, (stage,), stage, "B")
             self.earliest[0, 3 * n : 3 * n + 3] = head.delay
             self.earliest[1, 3 * n : 3 * n + 2] = tail_after(least, (stage,), stage)
-            own = range(len(useful_variants(problem, stage)))
+            own = range(len(_rows(problem, stage)))
             queues += [_RankWait(n, F, n, B, trip.delay, variant) for variant in own]
             for kind, phase in _PHASES:
                 (lag,) = lags_before(least, self.stages, stage, phase)
@@ -299,7 +310,7 @@ class DeviceStates:
         self.longest = [0] * (3 * len(self.stages))
         choices = list[list[_Variants]]()
         for n, stage in enumerate(self.stages):
-            by_mode = defaultdict[int, list[Sequence[_Step]]](list)
+            by_mode = defaultdict[int, list[Sequence[_Leg]]](list)
             for mode, row in _rows(problem, stage):
                 by_mode[mode if problem.mode_choice == "stage" else 0].append(row)
                 for part in row:
@@ -318,20 +329,26 @@ class DeviceStates:
 
         ``None``: not known. Modes in which nothing is that short are left out from now on.
         """
-        latest = np.full(self.earliest[0].shape, NONE)
-        for row in range(len(latest) - 1):
-            m = self.counts[row // 3]
-            latest[row, :m] = self.length - self.earliest[1 - end, row, :m][::-1]
-        limits = self.earliest[end], latest
+        limits = self._limits(end)
         found = [(mode, mode.follow(end, limits, width, most, runner)) for mode in self.modes]
         known = [(mode, one) for mode, one in found if one is not None]
         if len(known) < len(found):
             return None
         self.modes = [mode for mode, one in known if one[0].min() < NEVER]
         ends = [one for _, one in known if one[0].min() < NEVER]
-        return np.min([x for x, _ in ends], axis=0, initial=NEVER) if ends else latest, all(
-            exact for _, exact in ends
-        )
+        least = np.min([x for x, _ in ends], axis=0, initial=NEVER) if ends else limits[1]
+        return least, all(exact for _, exact in ends)
+
+    def ready(self) -> bool:
+        """Whether it may be followed at once, with all loops compiled."""
+        return loops_ready(*self.modes[0].begin(0, self._limits(0)))
+
+    def _limits(self, end: int) -> tuple[Ints, Ints]:
+        latest = np.full(self.earliest[0].shape, NONE)
+        for row in range(len(latest) - 1):
+            m = self.counts[row // 3]
+            latest[row, :m] = self.length - self.earliest[1 - end, row, :m][::-1]
+        return self.earliest[end], latest
 
     def copy(self) -> DeviceStates:
         """A device of which as much is known."""
@@ -374,6 +391,15 @@ class KnownRanks:
         self.first = len(problem.busy) - 1  # place of the device that is followed first
         self.spent = 0.0  # of a question
         self._asking: Iterator[None] = iter(())
+
+    @cached_property
+    def _any(self) -> DeviceStates:
+        (least,) = least_times_of_each_class(self.problem)
+        return DeviceStates(self.problem, least, next(iter(self.problem.busy)), NEVER)
+
+    def ready(self) -> bool:
+        """Whether it can be asked at once: the first run of all compiles loops for some seconds."""
+        return self._any.ready()
 
     def step(self, runner: Runner) -> None:
         """Follow one device from one end."""

@@ -12,6 +12,7 @@ from itertools import zip_longest
 
 from ortools.sat.python import cp_model
 
+from pipesat.bounds.given_order import heads_and_tails
 from pipesat.core.claims import Bound
 from pipesat.problem.problem import Problem
 from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
@@ -45,6 +46,7 @@ class Relaxations:
         self.all = frozenset(problem.busy)
         begin = first_of(problem, self.all, share) if parts.relaxations else []
         self.pairs = bool(gains(problem))
+        self.line = heads_and_tails(problem, incumbent.objective) if begin else None
         self.queue = Attempts(
             self.all,
             begin,
@@ -80,7 +82,13 @@ class Relaxations:
                 target, value - 1
             )  # one that is better, or none: finding one again is hard
         model = build_model(
-            self.problem, incumbent.objective, bound, target, devices, staircase=self.staircase
+            self.problem,
+            incumbent.objective,
+            bound,
+            target,
+            devices,
+            staircase=self.staircase,
+            line=self.line,
         )
         solver, status = runner.solve(
             model.cp,
@@ -135,11 +143,12 @@ def _dealt(every: list[Devices], number: int, count: int) -> list[Devices]:
 
 
 def _tightest_first(problem: Problem, devices: Devices) -> list[int]:
-    """Devices by the number of microbatches that their memory admits."""
+    """Devices by the number of microbatches that their memory admits, from both ends on."""
 
     def admitted(device: int) -> float:
         slack = problem.devices[device].slack
         held = sum(problem.stages[s].held_after_F for s in problem.stages_on[device])
         return math.inf if slack is None or not held else slack / held
 
-    return sorted(devices, key=lambda d: (admitted(d), d))
+    last = max(devices)
+    return sorted(devices, key=lambda d: (admitted(d), min(d, last - d), d))

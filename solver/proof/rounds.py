@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from ortools.sat.python import cp_model
+
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Schedule
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import PROOFS, Runner
+from pipesat.solver.model.memory import staircase_applies
+from pipesat.solver.model.variables import Variables
 
 _FIRST_LIMIT = 1.0  # seconds for one model
 _MORE_TIME = 3.0  # times as much from one round to the next
@@ -80,6 +84,7 @@ class InRounds(Generic[KindT]):
     ) -> None:
         self.problem, self.incumbent, self.seed = problem, incumbent, seed
         self.staircase = staircase
+        self.stairs = staircase and all(staircase_applies(problem, d) for d in problem.busy)
         self.microbatches = problem.routes[0].microbatches
         self.finished = False
 
@@ -96,6 +101,22 @@ class InRounds(Generic[KindT]):
     def _settle(self, kind: KindT, n: int, runner: Runner) -> bool:
         """Learn about a part, and return whether all is known of it that matters."""
         raise NotImplementedError
+
+    def _solve(
+        self, v: Variables, runner: Runner, *, linear: bool = True, upwards: bool = False
+    ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
+        """Solve a model; see :meth:`Runner.solve` for ``dynamic`` and ops of length zero."""
+        dynamic = self.stairs and all(map(min, v.times.duration.values()))
+        self.rounds.tried += 1
+        return runner.solve(
+            v.cp,
+            limit=self.rounds.limit,
+            seed=self.seed,
+            strong=self.stairs and not dynamic,
+            dynamic=dynamic,
+            linear=linear,
+            upwards=upwards,
+        )
 
     @property
     def tried(self) -> int:

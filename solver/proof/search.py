@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from typing import TypeAlias
 
 from pipesat.problem.problem import Problem
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import PROOFS, Runner
-from pipesat.solver.model.times import LARGEST, latest_end, unit_for
+from pipesat.solver.model.times import LARGEST, unit_for
 from pipesat.solver.options import ALL_PARTS, SearchParts
 from pipesat.solver.proof.device_alone import DevicesAlone
-from pipesat.solver.proof.passing_modes import PassingModes
+from pipesat.solver.proof.passing_modes import PassingModes, branching_applies
 from pipesat.solver.proof.ranks import KnownRanks, ranks_apply
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs import ShortRuns, is_long
@@ -20,6 +21,8 @@ from pipesat.solver.proof.stretch_search import Stretches
 _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
 
 _QUESTIONS, _NODES = "questions to a device", "nodes of microbatches that pass"
+_RANKS = "questions to a chain of devices"
+_TICK = 0.05  # seconds between two looks at whether loops are compiled
 _Other: TypeAlias = ShortRuns | Stretches | DevicesAlone | PassingModes | KnownRanks
 
 
@@ -47,16 +50,16 @@ class ProofSearch:
         self.others: dict[str, _Other] = {}  # by what they try
         self.spent = defaultdict[str, float](float)  # of each; relaxations: ""
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
-        if parts.relaxations and ranks_apply(problem, incumbent.objective):
-            self.others["questions to a chain of devices"] = KnownRanks(problem, incumbent)
+        if parts.relaxations and incumbent.objective == "makespan" and ranks_apply(problem):
+            self.others[_RANKS] = KnownRanks(problem, incumbent)
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes
-            latest = latest_end(problem, incumbent.objective, incumbent.value or 0)
-            if problem.chains_only and latest <= LARGEST and not self.others:
+            if problem.chains_only and incumbent.latest <= LARGEST and not self.others:
                 self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
             if problem.chains_only and problem.overlap is None:
                 self.others[_NODES] = PassingModes(problem, incumbent)
-        elif not _proofs_apply(problem, incumbent):
+        elif problem.overlap is not None and unit_for(incumbent.latest) > 1:
+            # of pairs, rounded times prove nothing (docs/proofs/model.md, Pairs)
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
         elif not problem.chains_only:
             pass  # models of devices, and of all of them
@@ -70,7 +73,7 @@ class ProofSearch:
                 self.others["short runs"] = runs
         elif parts.relaxations and problem.overlap is not None and not problem.plain:
             self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
-        elif parts.relaxations and problem.order == "same" and problem.one_stage_per_device:
+        elif parts.relaxations and branching_applies(problem):
             self.others[_NODES] = PassingModes(problem, incumbent)
         number, count = share
         dealt = list(self.others.items())
@@ -96,6 +99,10 @@ class ProofSearch:
         """Solve one model, of a relaxation or of another part; who helps tries relaxations only."""
         exhausted = self.relaxations.finished
         waiting = [what for what, part in self.others.items() if not part.finished]
+        if not (runner.clock.deterministic or all(self._ready(what) for what in waiting)):
+            waiting.remove(_RANKS)
+            if exhausted and not waiting:
+                time.sleep(_TICK)
         what = min(waiting, key=self._due, default="")
         if not exhausted and (helping or self._due(what) >= _OTHERS * self.spent[""]):
             what = ""
@@ -103,6 +110,10 @@ class ProofSearch:
             begin = runner.clock.elapsed
             self.others.get(what, self.relaxations).step(runner)
             self.spent[what] += runner.clock.elapsed - begin
+
+    def _ready(self, what: str) -> bool:
+        part = self.others[what]
+        return not isinstance(part, KnownRanks) or part.ready()
 
     def _due(self, what: str) -> float:
         """Time of a part; that of stretches, which see a run's middle, by the run's length."""
@@ -122,9 +133,3 @@ def proofs_for(
     found = known or ProofSearch(asked.problem, asked, seed=seed, parts=parts, share=share)
     asked.proofs = found
     return found
-
-
-def _proofs_apply(problem: Problem, incumbent: Incumbent) -> bool:
-    """Whether no times are rounded, or none of them are of pairs (docs/proofs/model.md, Pairs)."""
-    longest = latest_end(problem, incumbent.objective, incumbent.value or 0)
-    return problem.overlap is None or unit_for(longest) == 1

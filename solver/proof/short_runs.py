@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.bounds.given_order import heads_and_tails
 from pipesat.bounds.paired import with_least_times
 from pipesat.core.claims import Bound
 from pipesat.problem.ops import Unreadable, members
@@ -24,11 +25,10 @@ from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, proven_bound
-from pipesat.solver.model.constraints import add_constraints
+from pipesat.solver.model.constraints import add_constraints, add_heads_and_tails
 from pipesat.solver.model.left_out import first_microbatches, one_by_one, with_microbatches
-from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.model import Model, build_model, model_size
-from pipesat.solver.model.times import KINDS, model_times
+from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Variables, add_variables
 from pipesat.solver.proof.rounds import InRounds, Rounds
 from pipesat.solver.proof.stretches import end_of
@@ -60,8 +60,6 @@ class ShortRuns(InRounds[RunKind]):
         self, problem: Problem, incumbent: Incumbent, *, seed: int, staircase: bool = True
     ) -> None:
         super().__init__(problem, incumbent, seed=seed, staircase=staircase)
-        devices = range(len(problem.devices))
-        self.stairs = staircase and all(staircase_applies(problem, d) for d in devices)
         self.least = with_least_times(problem)
         self.known = RunBounds(self.least, incumbent.objective)
         whole = self.microbatches
@@ -84,7 +82,7 @@ class ShortRuns(InRounds[RunKind]):
         model = makespan_model(few, self.known, upper, staircase=self.staircase)
         if not self._holds(model.variables):
             return False
-        solver, status = self._solve(model.variables, runner)
+        solver, status = self._solve(model.variables, runner, upwards=few is not self.problem)
         if status == cp_model.INFEASIBLE:
             self._refute(upper + 1, f"the makespan of {n} microbatches", upper)
             return False
@@ -111,7 +109,7 @@ class ShortRuns(InRounds[RunKind]):
         v = step_model(few, self.known, upper, staircase=self.staircase)
         if not self._holds(v):
             return False
-        solver, status = self._solve(v, runner)
+        solver, status = self._solve(v, runner, upwards=few is not self.problem)
         if status == cp_model.INFEASIBLE:
             self._refute(upper + 1, f"the step of {n} microbatches", upper)
             return False
@@ -140,22 +138,6 @@ class ShortRuns(InRounds[RunKind]):
         """Stop, and drop what CP-SAT has proven: a checked schedule is better than it allows."""
         self.incumbent.refute(PROOFS, Bound(bound, SOURCE), what, value)
         self.finished = True
-
-    def _solve(
-        self, v: Variables, runner: Runner
-    ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
-        """Solve a model; see :meth:`Runner.solve` for ``dynamic`` and ops of length zero."""
-        dynamic = self.stairs and all(min(v.times.duration[kind]) > 0 for kind in KINDS)
-        solver, status = runner.solve(
-            v.cp,
-            limit=self.rounds.limit,
-            seed=self.seed,
-            strong=self.stairs and not dynamic,
-            dynamic=dynamic,
-            upwards=v.problem is not self.problem,
-        )
-        self.rounds.tried += 1
-        return solver, status
 
 
 def _least_step(problem: Problem, schedule: Schedule, n: int) -> int:
@@ -267,15 +249,18 @@ def makespan_model(few: Problem, known: RunBounds, upper: int, *, staircase: boo
 
     After the start of microbatch k, the n - k last ones take at least f(n - k).
     """
-    n = few.routes[0].microbatches
+    n, line = few.routes[0].microbatches, heads_and_tails(few, known.objective)
     if known.objective == "makespan":
-        model = build_model(few, "makespan", known.makespan(n), upper, staircase=staircase)
+        least = known.makespan(n)
+        model = build_model(few, "makespan", least, upper, staircase=staircase, line=line)
     else:
         v = _model_with_slack(few, upper, staircase=staircase)
         end = end_of(v, "span")
         least, most = v.times.at_least(known.makespan(n)), v.times.at_most(upper)
         v.cp.add_linear_constraint(end, least, most)
         v.cp.add(v.tasks["F"][few.routes[0].stages[0]][0].start == 0)
+        if line is not None:
+            add_heads_and_tails(v, line, "span", end)
         v.cp.minimize(end)
         model = Model(v, end, "makespan", v.times.bound(most + 1))
     starts = _starts_with_known_steps(model.variables, known)
@@ -295,6 +280,8 @@ def step_model(few: Problem, known: RunBounds, upper: int, *, staircase: bool = 
     v = _model_with_slack(few, upper, staircase=staircase)
     times = v.times
     starts = _starts_with_known_steps(v, known)
+    if (line := heads_and_tails(few, "makespan")) is not None:
+        add_heads_and_tails(v, line, "makespan", None)
     v.cp.add(starts[0] == 0)
     v.cp.add_linear_constraint(starts[n], times.at_least(known.steps.of(n)), times.at_most(upper))
     v.cp.minimize(starts[n])

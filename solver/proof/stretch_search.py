@@ -18,7 +18,6 @@ from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner
 from pipesat.solver.model.left_out import with_microbatches
-from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.model import model_size
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import model_times
@@ -82,7 +81,7 @@ class Stretches(InRounds[Part]):
     ) -> None:
         super().__init__(problem, incumbent, seed=seed, staircase=staircase)
         self.first = problem.routes[0].stages[0]
-        self.all = frozenset(d for d, stages in enumerate(problem.stages_on) if stages)
+        self.all = frozenset(problem.busy)
         self.steps_first = self.microbatches > _VERY_LONG * len(problem.devices)
         device = problem.stages[self.first].device
         under_way = _most_under_way(problem, self._schedule())
@@ -95,9 +94,6 @@ class Stretches(InRounds[Part]):
             min(under_way, _MOST_BEFORE * len(problem.stages)),
             late_stage(problem, incumbent.objective) if late else (),
         )
-        self.stairs = staircase and all(staircase_applies(problem, d) for d in self.all)
-        every = model_times(problem, 0).duration.values()
-        self.dynamic = self.stairs and all(min(lengths) > 0 for lengths in every)
         self.known = KnownStretches(-self.debt.most(problem))
         self.known.learn("last", 1, -self.debt.most_late)
         longer = _longer_and_longer(self.microbatches)
@@ -201,15 +197,7 @@ class Stretches(InRounds[Part]):
             )
             if model is None:
                 return None
-            solver, status = runner.solve(
-                model.variables.cp,
-                limit=self.rounds.limit,
-                seed=self.seed,
-                strong=self.stairs and not self.dynamic,
-                dynamic=self.dynamic,
-                linear=False,
-            )
-            self.rounds.tried += 1
+            solver, status = self._solve(model.variables, runner, linear=False)
             if status == cp_model.INFEASIBLE:
                 self.known.learn(part, n, model.beyond)
                 bound = Bound(self.known.whole(self.microbatches), SOURCE)

@@ -112,25 +112,25 @@ def stretch_model(
 
 def _debt(v: Variables, debt: Debt, now: cp_model.IntVar, k: int) -> cp_model.LinearExpr:
     """Count what has not begun when microbatch k enters, of those before it."""
-    terms: list[cp_model.LinearExprT] = [0]
-    for task in (t for t in v.on_device(debt.device) if k - debt.before <= t.microbatch < k):
-        for one in task.alternatives:
-            if not one.length or one.chosen is False:
-                continue
-            waits = v.cp.new_bool_var("")
-            v.cp.add(task.start >= now).only_enforce_if(waits)
-            begun: list[cp_model.LiteralT] = [~waits]
-            if not isinstance(one.chosen, bool):
-                v.cp.add_implication(waits, one.chosen)
-                begun.append(one.chosen)
-            v.cp.add(task.start < now).only_enforce_if(begun)
-            terms.append(one.length * waits)
+    counted = [
+        (task, one.length, one.chosen)
+        for task in v.on_device(debt.device)
+        for one in task.alternatives
+        if k - debt.before <= task.microbatch < k and one.length and one.chosen is not False
+    ]
     for stage, amount in debt.late:
-        for task in v.tasks["F"][stage][max(0, k - debt.before) : k]:
-            waits = v.cp.new_bool_var("")
-            v.cp.add(task.start >= now).only_enforce_if(waits)
-            v.cp.add(task.start < now).only_enforce_if(~waits)
-            terms.append(amount // v.times.unit * waits)
+        late = v.tasks["F"][stage][max(0, k - debt.before) : k]
+        counted += [(task, amount // v.times.unit, True) for task in late]
+    terms: list[cp_model.LinearExprT] = [0]
+    for task, amount, chosen in counted:
+        waits = v.cp.new_bool_var("")
+        v.cp.add(task.start >= now).only_enforce_if(waits)
+        begun: list[cp_model.LiteralT] = [~waits]
+        if not isinstance(chosen, bool):
+            v.cp.add_implication(waits, chosen)
+            begun.append(chosen)
+        v.cp.add(task.start < now).only_enforce_if(begun)
+        terms.append(amount * waits)
     return cp_model.LinearExpr.sum(terms)
 
 

@@ -218,9 +218,8 @@ class Nodes:
                 if slot.item is None and slot.done[1] == "W":
                     yield Wait(self.of[slot.op.stage, "B", slot.op.microbatch], slot)
             for one, two in row.neighbours():
-                if one.present is True and two.present is True:
-                    together = row.may_be_together(one.op)
-                    yield Wait(one, two, -one.least if together else 0)
+                together = row.may_be_together(one.op)
+                yield Wait(one, two, -one.least if together else 0)
 
     def _settle(self, waits: list[Wait]) -> None:
         """Tighten limits and sequences (:func:`pipesat.kernels.windows.settle`)."""

@@ -151,18 +151,14 @@ class _OverTime:
         if first is not None:
             begin = first.start
             if holding.end == "W":
-                begin = self._end(first, holding.offset)
+                begin = self.segment.pairs.end_of(first, holding.offset)
         elif (number := self._number(key, holding.begin)) in self.past:
             begin = self.graph.end(number) if holding.end == "W" else self.graph.start[number]
         if last is not None:
-            end = self._end(last, holding.length)
+            end = self.segment.pairs.end_of(last, holding.length)
         elif (number := self._number(key, holding.end)) in self.past:
             end = self.graph.end(number)
         return _Times(begin, end)
-
-    def _end(self, slot: Slot, length: int) -> cp_model.LinearExpr:
-        """End of a slot in a variant in which it has this length alone."""
-        return slot.end if self.segment.pairs.partners(slot) else slot.start + length
 
     def _hold(self, key: Key, holding: Holding, chosen: Literal) -> None:
         """Add an interval in which something is held, if its variant is chosen."""
@@ -207,11 +203,7 @@ class _SegmentBefore(Before[Slot]):
     def __init__(self, segment: Segment) -> None:
         super().__init__(segment.cp, segment.pairs)
         self.position = {id(slot): n for n, slot in enumerate(segment.slots)}
-        self.previous = {
-            id(after): before
-            for before, after in segment.neighbours()
-            if before.present is True and after.present is True
-        }
+        self.previous = {id(after): before for before, after in segment.neighbours()}
         self.first = segment.first.tolist()
 
     def fixed(self, x: Slot, event: Slot) -> Literal | None:

@@ -123,19 +123,18 @@ class FreeRow:
         """Yield places of two slots of which the first ends before the second starts."""
         place = {id(slot): at for at, slot in enumerate(self.slots)}
         for one, two in self.neighbours():
-            if one.present is True and two.present is True:
-                yield place[id(one)], place[id(two)]
+            yield place[id(one)], place[id(two)]
 
     def chain_of(self, slot: Slot) -> tuple[object, ...]:
         """Name what keeps its order: copies in one direction do."""
         return (slot.done[1],)
 
     def neighbours(self) -> Iterator[tuple[Slot, Slot]]:
-        """Yield every two neighbours of a chain."""
+        """Yield every two neighbours of a chain that are there, whatever is chosen."""
         last: dict[tuple[object, ...], Slot] = {}
         for slot in self.slots:
             name = self.chain_of(slot)
-            if name in last:
+            if name in last and last[name].present is True and slot.present is True:
                 yield last[name], slot
             last[name] = slot
 
@@ -323,11 +322,7 @@ class Segment(FreeRow):
         By stage and phase order, and by each microbatch's way; what these imply is left out.
         """
         last: dict[tuple[int, str, int], int] = {}
-        before = {
-            id(two): one
-            for one, two in self.neighbours()
-            if one.present is True and two.present is True
-        }
+        before = {id(two): one for one, two in self.neighbours()}
         place = {id(plan): at for at, plan in enumerate(self.slots)}
         for at, plan in enumerate(self.slots):
             op, phase = plan.op, PHASE_OF[plan.op.kind]

@@ -19,7 +19,7 @@ from pipesat.problem.ops import Copy, Item, Op, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.variants import Key
 from pipesat.schedule.schedule import Order, Schedule, Timed, TimedCopy
-from pipesat.solver.model.alternatives import COPIES, Literal, joined
+from pipesat.solver.model.alternatives import COPIES, joined
 from pipesat.solver.model.pairing import NO_GAINS, Gains
 from pipesat.solver.windows.graph import Done, Graph, between, channel_of
 from pipesat.solver.windows.limits import Nodes
@@ -105,13 +105,12 @@ class Window:
                 backward = slots[slot.done[0], "B", slot.done[2]]
                 self.cp.add(slot.start >= backward.end).only_enforce_if(slot.present)
         for before, after in row.neighbours():
-            if before.present is True and after.present is True:
-                if together := row.pairs.together(before, after):
-                    order = self.cp.add(after.start >= before.end)
-                    order.only_enforce_if([~pair for pair in together])
-                    self.cp.add(after.start >= before.start)
-                elif before.high > after.low:
-                    self.cp.add(after.start >= before.end)
+            if together := row.pairs.together(before, after):
+                order = self.cp.add(after.start >= before.end)
+                order.only_enforce_if([~pair for pair in together])
+                self.cp.add(after.start >= before.start)
+            elif before.high > after.low:
+                self.cp.add(after.start >= before.end)
         for one, two in row.found():
             self.cp.add(two.start >= one.end)
 
@@ -152,9 +151,11 @@ class Window:
                 continue
             keys = []
             for place, slot in enumerate(segment.slots):
-                if _holds(solver, slot.present):
+                if solver.boolean_value(slot.present):
                     begin, end = solver.value(slot.start), solver.value(slot.end)
-                    op = next(one.op for one in slot.alternatives if _holds(solver, one.chosen))
+                    op = next(
+                        one.op for one in slot.alternatives if solver.boolean_value(one.chosen)
+                    )
                     keys.append((begin, end, place, op))
             row = [op for *_, op in sorted(keys, key=lambda key: key[:3])]
             partner = segment.pairs.found(solver.value, lambda slot: slot.op.event)
@@ -168,7 +169,7 @@ class Window:
         times = {
             slot.done: (solver.value(slot.start), solver.value(slot.end))
             for slot in slots
-            if _holds(solver, slot.present)
+            if solver.boolean_value(slot.present)
         }
         ends = [graph.end(item) for item in range(len(graph.start))]
         for item, node in self.nodes.of_item.items():
@@ -226,7 +227,3 @@ def _in_mode(item: Item, modes: Mapping[Key, int]) -> Item:
     if isinstance(item, Op) and item.kind == "F":
         return item._replace(mode=modes.get(item[::2], item.mode))
     return item
-
-
-def _holds(solver: cp_model.CpSolver, literal: Literal) -> bool:
-    return literal if isinstance(literal, bool) else bool(solver.value(literal))

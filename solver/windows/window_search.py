@@ -14,7 +14,7 @@ from pipesat.solver.lanes.clock import WINDOW_OPS_PER_SECOND
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, Runner
 from pipesat.solver.model.pairing import gains
-from pipesat.solver.model.times import latest_end, rounded, unit_for
+from pipesat.solver.model.times import rounded, unit_for
 from pipesat.solver.windows.choose import Chooser, WindowKind, draw_segments, kinds_for
 from pipesat.solver.windows.graph import Graph, graph_of
 from pipesat.solver.windows.slots import Freedom
@@ -53,9 +53,8 @@ class WindowSearch:
         seed: int,
         wanders: bool = False,
     ) -> None:
-        longest = latest_end(problem, incumbent.objective, incumbent.value or 0)
         self.problem, self.incumbent, self.runner = problem, incumbent, runner
-        self.rounded = rounded(problem, unit_for(longest))
+        self.rounded = rounded(problem, unit_for(incumbent.latest))
         self.gains = gains(self.rounded)
         self.harder = bool(self.gains) or problem.has_modes  # they have optional intervals
         self.limit = _LIMIT_OF_HARDER if self.harder else _LIMIT

@@ -826,7 +826,13 @@ def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
 def test_a_bound_that_is_far_off_says_what_it_leaves_out(least: int, again: bool) -> None:
     """The number is said in any case: it is the one of advice.json. Beyond 8 % it is coarse."""
     question = SimpleNamespace(
-        runtime="torch", any_order=False, may_offload=False, may_recompute=again, time=time_of
+        runtime="torch",
+        record=SimpleNamespace(modes=()),
+        layers=SimpleNamespace(recomputable=again),
+        any_order=False,
+        may_offload=False,
+        may_recompute=again,
+        time=time_of,
     )
     advice: Any = SimpleNamespace(
         standing=Standing(100, least), not_searched=[], question=question, shapes="chain, vee"
@@ -879,3 +885,34 @@ def test_the_story_at_70b_has_the_figures_of_the_tool() -> None:
     long, half = (baseline("interleaved-1f1b", made(m)).makespan for m in (128, 64))
     assert f"| 128 | {long:,} | given | given | 20.22 s" in page
     assert f"| 64 | {half:,} | {20.22 * half / long:.2f} s | {20.22 / 2:.2f} s |" in page
+
+
+@pytest.mark.parametrize("function", [pipesat.advise, pipesat.plan])
+def test_more_microbatches_than_can_be_timed_are_refused_at_once(function: Any) -> None:
+    layers = pipesat.read(ROOT / "examples" / "layers-gemma-like.json")
+    with pytest.raises(BadInput) as raised:
+        function(layers, devices=8, microbatches=10**6)
+    assert str(raised.value) == (
+        "microbatches: got 1000000, 24,000,000 ops in a chain of 8 devices, "
+        "expected at most 500,000"
+    )
+
+
+def test_configurations_run_the_sequences_and_shares_that_costs_are_of(tmp_path: Path) -> None:
+    layers = estimate_layers("tiny", "h100", length=64, batch=3, tensor_parallel=2)
+    layers.write(tmp_path / "layers.json")  # a file carries both
+    asked: dict[str, Any] = {"devices": 2, "microbatches": 4, "time_limit": 4}
+    for target in ("torchtitan", "automodel"):
+        answer = pipesat.advise(tmp_path / "layers.json", target=target, **asked)
+        answer.save(tmp_path / target)
+    toml = tomllib.loads((tmp_path / "torchtitan" / "schedule.toml").read_text())
+    assert toml["parallelism"]["pipeline_parallel_microbatch_size"] == 3
+    assert toml["parallelism"]["tensor_parallel_degree"] == 2
+    assert toml["training"]["local_batch_size"] == 4 * 3
+    python = (tmp_path / "torchtitan" / "schedule.py").read_text()
+    assert "parallelism.pipeline_parallel_microbatch_size = 3\n" in python
+    assert "training.local_batch_size = 12 " in python
+    assert "parallelism.tensor_parallel_degree = 2\n" in python
+    yaml = (tmp_path / "automodel" / "schedule.yaml").read_text()
+    for line in ("  tp_size: 2\n", "    pp_microbatch_size: 3\n", "    pp_batch_size: 12\n"):
+        assert line in yaml

@@ -75,3 +75,59 @@ def test_the_even_split_gives_fast_devices_more() -> None:
 def test_what_a_speed_may_not_be(wrong: Any) -> None:
     with pytest.raises(BadInput, match="speed"):
         speed_of(wrong, 2)
+
+
+def test_a_layer_s_share_and_the_ideal_are_of_times_on_its_device() -> None:
+    """Rank 1 is half as fast: its one layer takes 4 + 4 + 4, all of the rank's load.
+
+    Work of 4 x 12 at speeds that sum up to 1.5 takes 32. An even share for the fast rank is 8 of
+    12, so neither layer of 6 is more than every share.
+    """
+    one = {"F": 2, "B": 2, "W": 2}
+    layers = parse_layers({"format": "pipesat.layers/1", "layers": [one, one]})
+    advice = pipesat.advise(layers, 2, 4, speed=["1", "0.5"], time_limit=1, workers=1)
+    assert advice.chosen is not None
+    (limit,) = (text for head, text in advice.facts() if head == "Limit")
+    assert limit.startswith("the bottleneck is rank 1")
+    assert limit.endswith("layer 1 is 100 % of that")
+    assert advice.chosen.share_of_ideal(advice.question) == 32 / advice.chosen.makespan
+
+
+def test_a_layer_s_share_of_a_stage_that_recomputes_counts_that() -> None:
+    """Alone: F = 2 and BW = 4. With its activations computed again: 2 and 2 + 4."""
+    again = {"F": 2, "B": 4, "W": 2, "held_after_F": 1}
+    layer = {"F": 2, "B": 2, "W": 2, "held_after_F": 9, "recompute": again}
+    layers = parse_layers({"format": "pipesat.layers/1", "layers": [layer, layer]})
+    advice = pipesat.advise(layers, 2, 4, memory=9, reserve=0, time_limit=1, workers=1)
+    row = advice.chosen
+    assert row is not None
+    assert row.again
+    for stage in range(2):
+        expected = 2 + (6 if stage in row.again else 4)
+        assert [*advice.question.works_on(stage, row.candidate)] == [(stage, expected)]
+
+
+def test_what_is_proven_without_recomputation_says_so() -> None:
+    """Without a limit of memory nothing recomputes, whatever an odd file says of what that takes.
+
+    As it is, rank 1 alone takes 1 + 2 x 4 + 1 = 10. Recomputing, it would take 4.
+    """
+    again = {"F": 1, "B": 0, "W": 0, "held_after_F": 1}
+    one = {"F": 1, "B": 2, "W": 1, "held_after_F": 1, "recompute": again}
+    layers = parse_layers({"format": "pipesat.layers/1", "layers": [one, one]})
+    advice = pipesat.advise(layers, 2, 2, time_limit=1, workers=1)
+    (proof,) = (text for head, text in advice.facts() if head == "Proof")
+    assert "on any split of chain without recomputation" in proof
+
+
+def test_what_is_proven_for_elf_speaks_of_whole_backwards_where_stages_recompute() -> None:
+    """ELF recomputes within B, so it splits such backwards, which advise does not try."""
+    again = {"F": 1, "B": 2, "W": 1, "held_after_F": 0}
+    one = {"F": 1, "B": 1, "W": 1, "held_after_F": 1, "recompute": again}
+    layers = parse_layers({"format": "pipesat.layers/1", "layers": [one, one]})
+    for target, said in (("elf", "recompute with whole backwards,"), ("torch", "recompute,")):
+        advice = pipesat.advise(
+            layers, 2, 2, memory=1, reserve=0, target=target, time_limit=1, workers=1
+        )
+        (proof,) = (text for head, text in advice.facts() if head == "Proof")
+        assert f"whichever stages {said}" in proof

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipesat.bounds.closed_form import closed_form_bounds
-from pipesat.bounds.given_order import _Line, bounds_of_given_order, least_lateness
+from pipesat.bounds.given_order import HeadsAndTails, bounds_of_given_order, least_lateness
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import FORMAT, parse_problem
 from pipesat.schedule.schedule import Objective
@@ -57,7 +57,7 @@ def test_jobs_with_heads_and_tails(jobs: list[tuple[int, int, int]], least: int)
 def test_what_comes_after_a_backward_are_those_of_later_microbatches() -> None:
     entries = [{"name": "a", "count": 1}, {"name": "b", "count": 1, "time": [2, 1]}]
     listed = document(uniform(1, 1, F=1, B=2, W=3), microbatches=entries, order="given")
-    line = _Line(parse_problem(listed), "makespan")
+    line = HeadsAndTails(parse_problem(listed), "makespan")
     line.find_tails()
     assert line.tail_back.tolist() == [[3 + 4 + 6, 6]]  # W of a, B and W of b
 

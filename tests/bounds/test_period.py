@@ -102,6 +102,22 @@ def test_a_backward_that_is_shorter_in_a_pair() -> None:
     assert with_least_times(problem).resulting(0).BW == 1
 
 
+def test_what_pairs_hold_for_longer() -> None:
+    """F = BW = 2 in pairs of 3 on two devices, the first with memory for three microbatches.
+
+    If a share x of all ops pairs, a device takes 4 - x and three stay for 8 + 4 x: 4 - x = 24 / 7.
+    """
+    stages = [
+        {"device": d, "F": 2, "B": 1, "W": 1, "backward": "fused", "held_after_F": 1}
+        for d in range(2)
+    ]
+    pairs = [{"ops": [f"{s}F", f"{s}BW"], "time": 3} for s in range(2)]
+    document = {"devices": [{"memory": 3}] * 2, "stages": stages, "overlap": {"pairs": pairs}}
+    assert (least := least_period(document)) is not None
+    problem = parse_problem({"format": "pipesat.problem/1", "microbatches": 8} | document)
+    assert best(problem) == Fraction(24, 7) <= least
+
+
 def test_who_has_a_period() -> None:
     assert has_period(chain(4, 16))
     assert not has_period(chain(4, 15))

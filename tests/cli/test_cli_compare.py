@@ -17,6 +17,7 @@ from pipesat.compare.best_known import Comparison, with_given
 from pipesat.compare.compare import compare
 from pipesat.compare.hand_written import ScheduleRow, against_best
 from pipesat.compare.result import Result
+from pipesat.compare.schedules import schedule_of
 from pipesat.core.claims import Bound
 from pipesat.core.showing import Column, Table
 from pipesat.core.showing import table_of as table_of_records
@@ -166,6 +167,28 @@ def test_what_is_no_schedule_of_the_problem_is_refused(cli: Run, save: Any, tmp_
     outcome = cli("compare", path, mine)
     assert outcome.code == 1
     assert "is not a valid schedule" in outcome.err
+
+
+def test_a_schedule_of_ones_own_that_needs_more_memory_has_its_row(
+    cli: Run, save: Any, tmp_path: Path
+) -> None:
+    # 1F1B holds 4 on the first of 4 devices, here are 3; its order is of any capacity
+    tight, order = chain(4, 8, held=(1, 1), cap=3), schedule_of(chain(4, 8), "1f1b").order
+    mine = save([[str(op) for op in row] for row in order], "mine.json")
+    path = save(tight)
+    outcome = cli("compare", path, mine, "--time-limit", 1)
+    assert outcome.code == 0
+    text = " ".join(outcome.out.split())
+    assert "mine.json: does not fit into memory: 4 of 3 on device 0, the fullest device" in text
+    for searched in (True, False):
+        table = compare(tight, schedules={"mine": mine}, search=searched, time_limit=1)
+        row = table["mine"]
+        assert (row.valid, row.makespan, row.peak_memory) == (False, 33, [4, 3, 2, 1])
+        assert "over its capacity of 3" in (row.why_not or "")
+        assert table.best is not None
+        assert table.best.valid
+    exact = cli("compare", save(chain(4, 8, held=(1, 1), cap=4)), mine, "--time-limit", 1)
+    assert "mine.json: 22.22 % above the optimum" in " ".join(exact.out.split())  # 33 / 27
 
 
 # The text

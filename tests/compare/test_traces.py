@@ -18,6 +18,7 @@ from pipesat.heuristics import BASELINES
 from pipesat.measure.timeline.readers import read_trace
 from pipesat.measure.timeline.readers.rows import TraceStatement
 from pipesat.measure.timeline.steps import steps_of
+from pipesat.measure.timeline.trace import import_traces
 from pipesat.measure.timeline.trace_costs import TraceCosts
 from pipesat.measure.timeline.trace_problem import predict
 from pipesat.measure.trace_answer import TraceAnswer
@@ -25,7 +26,10 @@ from pipesat.measure.traces import compare_timeline, import_trace
 from pipesat.problem.ops import members
 from pipesat.problem.problem_file import parse_problem, read_problem
 from pipesat.schedule.schedule_file import read_schedule
+from tests.conftest import Run
 from tests.support import traced
+from tests.support.outcomes import one_bad_line
+from tests.support.problems import chain
 from tests.support.traced import Traced, made_up
 
 
@@ -690,3 +694,13 @@ def test_spoilt_files_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
             said.append(str(error))
     assert 0 < len(said) < 100
     assert [text for text in said if "\n" in text] == []
+
+
+def test_no_traces_at_all_are_said_to_be_missing(
+    cli: Run, save: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = save(chain(2, 2), "p.json")
+    outcome = cli("timeline", "import", path, "-o", tmp_path / "t.json")
+    one_bad_line(outcome, "p.json: traces of its run are missing: give them after it")
+    with pytest.raises(BadInput, match="paths: none are given: expected traces of one run"):
+        import_traces(chain(2, 2), [])

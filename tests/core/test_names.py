@@ -43,7 +43,10 @@ def test_names_and_keys_on_the_command_line(cli: Run, save, tmp_path: Path, monk
     assert cli(*estimate, "--shape", "Tensor-Parallel=4").code == 0
     for shape in ("tensor_parallel=4,sequence=4096", "sequence=4096"):
         outcome = cli(*estimate, "--shape", shape)
-        one_bad_line(outcome, "--shape: unknown key: got 'sequence', expected one of length, batch")
+        one_bad_line(outcome, "--shape: got 'sequence=4096', expected KEY=VALUE of style, layers")
+    one_bad_line(
+        cli(*estimate, "--shape", "lenght=8"), "unknown key: got 'lenght', expected one of"
+    )
     words = ("plan", "l.json", "--devices", 2, "--microbatches", 2)
     one_bad_line(cli(*words, "--memory", "9GiB,reserv=1GiB"), "'reserv', expected one of reserve;")
 

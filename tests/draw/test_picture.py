@@ -7,9 +7,17 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 from pipesat.draw.device_rows import Fold, fold_of, rows_of
-from pipesat.draw.figures import amount_text, file_of, unit_of_memory, unit_of_time
+from pipesat.draw.figures import (
+    LEAST,
+    amount_text,
+    file_of,
+    label,
+    unit_of_memory,
+    unit_of_time,
+)
 from pipesat.draw.gantt import gantt_figure
 from pipesat.draw.style import MEANING, fill
 from pipesat.draw.text import text_grid
@@ -352,3 +360,20 @@ def test_classes_are_in_the_legend_and_named_in_an_svg() -> None:
     root = ET.fromstring(file_of(drawn, "svg"))
     assert {g.get("id") for g in root.iter(f"{SVG}g")} >= {"F forward, class long"}
     assert [title.text for title in root.iter(f"{SVG}title")] == ["classes & more"]
+
+
+def test_every_number_that_some_lettering_fits_is_written() -> None:
+    # 19 wide boxes of one colour, and one that only the smallest upright letters fit
+    figure = Figure()
+    axes = figure.subplots()
+    numbers, centres = np.arange(10, 30), np.column_stack([np.arange(20.0), np.zeros(20)])
+    space = np.tile([40.0, 20.0], (20, 1))
+    space[7] = 1.0 + 0.64 * LEAST * 2, 20.0
+    label(axes, numbers, "#ffffff", centres, space)
+    (letters,) = axes.collections
+    assert len(letters.get_paths()) == len(letters.get_offsets()) == 20
+    heights = [path.get_extents().height for path in letters.get_paths()]
+    assert heights[7] < min(heights[:7] + heights[8:])
+    space[7] = 1.0, 1.0  # nothing fits: it stays without
+    label(axes, numbers, "#ffffff", centres, space)
+    assert len(axes.collections[1].get_paths()) == 19

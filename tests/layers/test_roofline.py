@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from pipesat.layers.roofline import (
     range_of_estimate,
 )
 from pipesat.layers.stages import problem_of_split
+from tests.conftest import Run
 
 GPT = DecoderShape(
     style="gpt", layers=2, width=64, heads=4, kv_heads=4, feed_forward=256, vocabulary=100
@@ -116,10 +119,11 @@ def test_gpus_share_layers_in_equal_parts() -> None:
 
 def test_advice_and_flags_say_how_layers_are_shared() -> None:
     asked: dict[str, Any] = {"gpu": "h100", "length": 64, "target": "megatron", "time_limit": 4}
-    advice = pipesat.advise("tiny", 2, 4, tensor_parallel=2, **asked)
+    advice = pipesat.advise("tiny", 2, 4, tensor_parallel=2, batch=3, **asked)
     assert "2 GPUs share every layer, with sequence parallelism" in dict(advice.facts())["Doubt"]
     _, flags, *_ = advice.tables()
-    assert {"--tensor-model-parallel-size=2", "--sequence-parallel"} <= {*map(str, flags.lines)}
+    wanted = {"--tensor-model-parallel-size=2", "--sequence-parallel", "--micro-batch-size=3"}
+    assert wanted <= {*map(str, flags.lines)}
     with pytest.raises(pipesat.Infeasible, match="parallelism over more than 1 divides weights"):
         pipesat.advise("llama3-70b", 2, 4, gpu="h100", time_limit=4)
 
@@ -170,3 +174,25 @@ def test_what_makes_no_sense_is_refused() -> None:
         estimate_layers("tiny", "h100", batch=0)
     with pytest.raises(BadInput, match="a100, h100"):
         named_gpu("abacus")
+
+
+def test_another_model_is_a_published_one_with_its_own_sizes(cli: Run, tmp_path: Path) -> None:
+    sizes = {"layers": 32, "width": 4096, "heads": 32, "kv_heads": 8, "feed_forward": 14336}
+    sizes["vocabulary"] = 128256  # of llama3-8b
+    ours = estimate_layers("llama2-70b", "h100", shape=sizes, length=8192)
+    there = estimate_layers("llama3-8b", "h100")
+    assert replace(ours, name="") == replace(there, name="")
+    assert ours.name.startswith("llama2-70b with layers=32, width=4096,")
+    words = ",".join(f"{key}={size}" for key, size in sizes.items())
+    for number, shape in enumerate((f"length=8192,{words}", f"{words},length=8192")):
+        path = tmp_path / f"{number}.json"
+        asked = ("--config", "llama2-70b", "--gpu", "h100", "--shape", shape, "-o", path)
+        assert cli("problem", "estimate", *asked).code == 0
+        assert pipesat.read(path) == ours
+    with pytest.raises(BadInput, match="most similar of these with its own `shape`"):
+        estimate_layers("qwen2.5-32b", "h100")
+    with pytest.raises(BadInput, match=r"shape: got 'layers=3', only a published model"):
+        pipesat.advise(tmp_path / "0.json", 2, 4, shape="layers=3")
+    small = {"layers": 2, "width": 64, "heads": 2}  # feed_forward 352 x 64 / 128
+    advice = pipesat.advise("tiny", 2, 4, gpu="h100", shape=small, time_limit=4)
+    assert [layer.name for layer in advice.question.layers.layers][1:-1] == ["block 0", "block 1"]

@@ -13,6 +13,7 @@ from ortools.sat.python import cp_model
 import pipesat
 from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.bounds.feasibility import sure_order
+from pipesat.bounds.given_order import HeadsAndTails, heads_and_tails
 from pipesat.check.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import Infeasible, NotApplicable
@@ -180,6 +181,10 @@ def wrong_of_model(document: Document, objective: Objective) -> Iterator[str]:
     value, schedule = least_of_model(problem, objective, longest)
     if value != best:
         yield f"the model has {value}, the oracle {best}"
+    line = heads_and_tails(problem, objective)
+    narrow, _ = least_of_model(problem, objective, longest, line=line)
+    if narrow != best:
+        yield f"with heads and tails the model has {narrow}, the oracle {best}"
     if schedule is not None:
         yield from map(str, check(problem, schedule))
         if schedule.value(objective) != value:
@@ -187,16 +192,20 @@ def wrong_of_model(document: Document, objective: Objective) -> Iterator[str]:
     used = [device for device, stages in enumerate(problem.stages_on) if stages]
     few = (kept for size in range(1, len(used)) for kept in combinations(used, size))
     for devices in few if best is not None else ():
-        alone, _ = least_of_model(problem, objective, longest, [*devices])
+        alone, _ = least_of_model(problem, objective, longest, [*devices], line)
         if alone is None or alone > (best or 0):
             yield f"devices {devices} alone have {alone}, the oracle {best}"
 
 
 def least_of_model(
-    problem: Problem, objective: Objective, most: int, devices: list[int] | None = None
+    problem: Problem,
+    objective: Objective,
+    most: int,
+    devices: list[int] | None = None,
+    line: HeadsAndTails | None = None,
 ) -> tuple[int | None, Schedule | None]:
     """Value and schedule of the model, or of the relaxation that keeps some devices."""
-    model = build_model(problem, objective, 0, most, devices)
+    model = build_model(problem, objective, 0, most, devices, line=line)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     status = solver.solve(model.cp)

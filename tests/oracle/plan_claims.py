@@ -18,7 +18,7 @@ from unittest.mock import patch
 from tests.oracle.plans import Case, Choice, Shape
 
 PLACEMENTS = ("chain", "vee", "loop", "any")
-RECOMPUTE = ("never", "where-needed", "choose")
+RECOMPUTE = ("never", "always", "where-needed", "choose")
 _STAGES = {"chain": 1, "vee": 2, "loop": 2, "any": 1}
 _MOST_PROBLEMS = 40  # that one case is made of
 

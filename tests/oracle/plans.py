@@ -117,7 +117,10 @@ class Case:
                 any(self.layers[k]["recompute"] for k in range(bounds[s], bounds[s + 1]))
                 for s in range(len(counts))
             ]
-            yield from product(*((False, True) if one else (False,) for one in free))
+            if self.recompute == "always":
+                yield tuple(free)
+            else:
+                yield from product(*((False, True) if one else (False,) for one in free))
 
     def choices(self, shape: Shape) -> Iterator[Choice]:
         """All problems of a shape."""

@@ -214,7 +214,8 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: Problem.chain(2, 4, **UNIT, memory="much"),
-        "Problem.chain: memory: got 'much', expected a whole number, as no memory unit is stated",
+        "Problem.chain: memory: got 'much', expected a whole number, as no memory unit is stated: "
+        "give each its unit, or none",
     ),
     (
         lambda: Problem.chain(2, [{"name": "a", "count": 2}], **UNIT, memory="1f1b"),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pipesat
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.settings import Placement
 from pipesat.problem.costs import Costs, activations_of_1f1b, cut
@@ -68,6 +69,21 @@ def test_activations_of_1f1b() -> None:
     assert activations_of_1f1b(Problem.chain(3, 2, **UNIT, held_after_F=5)) == 10
     # stages of a loop are joined to one per device: 2 * (4 + 7) and 5 + 1
     assert activations_of_1f1b(Problem.loop(2, 8, **UNIT, held_after_F=[4, 7, 5, 1])) == 22
+    # what a backward holds above that, once: 3 * 4 + 5, 2 * 7, 1 * 5
+    chain = Problem.chain(3, 8, **UNIT, held_after_F=[4, 7, 5], held_in_backward=[9, 6, 5])
+    assert activations_of_1f1b(chain) == 17
+
+
+@pytest.mark.parametrize("more", [0, 1, 5])
+def test_1f1b_runs_in_its_own_memory_and_not_in_less(more: int) -> None:
+    own = Problem.chain(
+        2, 3, **UNIT, held_after_F=[2, 1], held_in_backward=[2 + more, 1], memory="1f1b"
+    )
+    (capacity, _) = (device.memory for device in own.devices)
+    assert capacity is not None
+    assert pipesat.check(own, pipesat.schedule_of(own, "1f1b")) == []
+    less = own.with_memory(capacity - 1)
+    assert pipesat.check(less, pipesat.schedule_of(less, "1f1b")) != []
 
 
 @pytest.mark.parametrize(

@@ -393,7 +393,15 @@ def test_most_ops(backward: str, ops: int) -> None:
     most = 4_000_000 // ops  # microbatches on the one stage
     assert parse_problem(stage(backward=backward) | {"microbatches": most}).op_count == ops * most
     error = complaint(stage(backward=backward) | {"microbatches": most + 1})
-    assert f"{ops * (most + 1)} ops, expected at most 4000000" in str(error)
+    count = f"problem: microbatches: got {most + 1}, {ops * (most + 1)} ops"
+    assert str(error) == f"{count}, expected at most 4000000"
+
+
+def test_an_object_is_asked_for_with_its_keys() -> None:
+    error = complaint(small(comm=-1))
+    assert str(error) == "problem: comm: got -1, expected an object with default, edges"
+    error = complaint(small(stages=[7]))  # those that it has to have
+    assert str(error) == "problem: stages[0]: got 7, expected an object with device, F, B, W"
 
 
 @pytest.mark.slow

@@ -415,7 +415,10 @@ def test_pictures_and_tables_too(
             "problem from-profile F --devices 2 --microbatches 2 --memory reserve=999999TiB",
             "--memory reserve: got '999999TiB', expected at most 1000000000000000 bytes",
         ),
-        ("frontier P --within 10001", "--within: got '10001', expected a share from 0 to 10000"),
+        (
+            "frontier P --within 5",
+            "--within: got '5', expected a share from 0 to 1, or a percentage",
+        ),
         ("compare P S --noise 101%", "--noise: got '101%', expected a share from 0 to 1"),
     ],
 )

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesat.check.checker import check
-from pipesat.core.errors import BadInput
+from pipesat.compare.schedules import schedule_of
+from pipesat.core.errors import BadInput, Deadlock
 from pipesat.heuristics.list_scheduling import list_scheduling
 from pipesat.problem.ops import Copy, Op, Pair, Unreadable
 from pipesat.problem.problem import Problem
@@ -96,7 +97,7 @@ def test_an_unreadable_op_is_left_to_the_checker(save: Save) -> None:
 @pytest.mark.parametrize(
     ("changed", "where", "expected"),
     [
-        ([], "", "a JSON object"),
+        (7, "", "a JSON object"),
         (document(format=None), "format", "required"),
         (document(format="pipesat.schedule/2"), "format", FORMAT),
         (dict(ALONE.document), "format", FORMAT),
@@ -214,3 +215,66 @@ def test_copies_are_lists_of_three(save: Save) -> None:
     path = save(document(WITH_MODES, devices=[[], []], copies=[[["0O0", 2.5, 4]], []]))
     with pytest.raises(BadInput, match=r"one list per device of \[copy, start, end\]"):
         read_schedule(path, WITH_MODES)
+
+
+TWO = chain(2, 2)  # F = B = W = 1
+LISTED = [["0F0", "0F1", "0BW0", "0BW1"], ["1F0", "1BW0", "1F1", "1BW1"]]
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_an_order_alone_is_timed_and_is_of_any_problem_with_its_ops(
+    save: Save, as_list: bool
+) -> None:
+    path = save(LISTED if as_list else {"format": FORMAT, "source": "mine", "devices": LISTED})
+    # 1F1B of 2 devices and 2 microbatches: (2 + 1) (F + BW), twice that with times twice as long
+    for times, expected in ((1, 9), (2, 18)):
+        problem = chain(2, 2, F=times, B=times, W=times)
+        schedule = read_schedule(path, problem)
+        assert schedule.makespan == expected
+        assert check(problem, schedule) == []
+        assert schedule_of(problem, LISTED).devices == schedule.devices
+    assert schedule.source == ("" if as_list else "mine")
+
+
+def test_an_order_is_run_in_its_modes_and_with_its_pairs(save: Save) -> None:
+    stage = {"device": 0, "F": 1, "B": 1, "W": 1, "held_after_F": 4}
+    modes = [{"name": "recompute", "backward": "fused", "BW": 3, "held_after_F": 1}]
+    paired = {"FB": [1, 2]}
+    problem = parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "microbatches": 2,
+            "devices": [{}],
+            "stages": [stage | {"modes": modes}],
+            "overlap": paired,
+        }
+    )
+    order = {"format": FORMAT, "devices": [["0F0", "(0F1+0BW0)", "0BW1"]]}
+    # 1, then half of 1 + 2 rounded up, then 2, or 3 if it recomputes
+    assert read_schedule(save(order), problem).makespan == 1 + 2 + 2
+    assert read_schedule(save(order | {"modes": [[0, 1, "recompute"]]}), problem).makespan == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"devices": [["0F0"], ["1X0"]]}, "devices[1][0]: got '1X0', expected an op, <stage>"),
+        ({"devices": [["0F0"]]}, "devices: the order has 1 device lists, the problem 2 devices"),
+        ({"devices": [["0F0", "7F0"], []]}, "devices: 7F0: there is no stage 7"),
+        ({"devices": [["0F0", ["0F1", 1, 2]], []]}, "devices[0][0]: got '0F0', expected one list"),
+        ({"devices": [[["0F0", 0, 1]], []]}, "problem_sha256: this key is required and missing"),
+        ({"problem_sha256": "0"}, "problem_sha256: got '0', a schedule of another problem"),
+        ({"copies": [[["0O0", 0, 1]], []]}, "copies: expected none, as ops have no times"),
+    ],
+)
+def test_wrong_orders_are_named(save: Save, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        read_schedule(save({"format": FORMAT, "devices": LISTED} | changes), TWO)
+    assert f": {words}" in str(raised.value)
+
+
+def test_an_order_that_cannot_run_names_what_waits_for_what() -> None:
+    with pytest.raises(Deadlock, match="1F1 on device 1 waits for 0F1, which the order does not"):
+        schedule_of(TWO, [["0F0", "0BW0", "0BW1"], LISTED[1]])
+    with pytest.raises(Deadlock, match="1F1, which stands behind 1BW1 on device 1"):
+        schedule_of(TWO, [LISTED[0], ["1F0", "1BW0", "1BW1", "1F1"]])

@@ -397,7 +397,7 @@ def test_a_pair_takes_what_the_runtime_makes_of_it(to: str, makespan: int, tmp_p
     assert any(f"runs it {makespan}, of this schedule 21" in note for note in exported.notes)
     assert (exported.changed != "") == (makespan != 21)
     assert import_order(tmp_path / "x.py", problem).schedule.makespan == makespan
-    found = solve(problem, target=to, time_limit=5, workers=1)  # type: ignore[arg-type]
+    found = solve(problem, target=to, deterministic=True, time_limit=5)  # type: ignore[arg-type]
     assert (found.status, found.value) == ("optimal", makespan)
     assert found.schedule is not None
     assert export(problem, found, to).changed == ""

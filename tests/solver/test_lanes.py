@@ -83,7 +83,7 @@ def started(problem: Problem) -> Incumbent:
 def test_many_lanes_share_one_search(problem: Problem) -> None:
     incumbent = started(problem)
     team = Team(incumbent, LANES)
-    team.begin(now=True)
+    team.fill()
     try:
         done = portfolio.Lanes(team, SolveOptions()).search(incumbent, [])
     finally:
@@ -119,7 +119,7 @@ def test_two_lanes_run_at_the_same_time() -> None:
         seen.append(mine.value)
         return []
 
-    team.begin(now=True)
+    team.fill()
     pids = [member.child.process.pid for member in team.members.values()]
     try:
         report = team.run(incumbent, answers, ours)
@@ -192,7 +192,7 @@ def test_where_no_process_can_be_started_one_lane_searches(
 
     monkeypatch.setattr("pipesat.child.start", refuse)
     team, incumbent = team_of(lanes=3)
-    team.begin(now=True)
+    team.fill()
     report = team.run(incumbent, offers_and_stays, lambda *_: ["lane 0 did it all"])
     team.close()
     assert report.notes == ["lane 0 did it all"]
@@ -210,7 +210,7 @@ def test_there_are_as_many_lanes_as_memory_admits(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("pipesat.child.start", start)
     monkeypatch.setattr("pipesat.solver.lanes.team.memory_left", lambda: 300 << 20)
     team, _ = team_of(lanes=4)
-    team.begin(now=True)
+    team.fill()
     assert started == []
     assert team.notes == ["1 of 4 lanes: there are 300 MiB of memory, and a lane may take 400 MiB"]
 
@@ -232,7 +232,7 @@ def test_short_and_deterministic_solves_have_one_lane(
     monkeypatch.setattr("pipesat.child.start", fail)
     incumbent = Incumbent(PROBLEM, "makespan", Clock(seconds, deterministic))
     team = Team(incumbent, 4)
-    team.begin(now=True)
+    team.fill()
     assert team.members == {}
 
 
@@ -331,7 +331,7 @@ def test_lanes_serve_the_next_solve_of_a_study() -> None:
     with study():
         for _ in range(2):
             team, incumbent = team_of()
-            team.begin(now=True)
+            team.fill()
             until(lambda: team.members[1].ready)  # noqa: B023
             report = team.run(incumbent, offers_and_ends, waits_for_the_best)
             assert report.notes == ["waited", "offered"]

@@ -71,7 +71,7 @@ def begun(*, report: Callable[[list[int]], Any] = print) -> Team:
     team, incumbent = team_of()
     value = schedules()[-1].makespan
     team.hand(incumbent, offers_and_stays)
-    team.begin(now=True)
+    team.fill()
     until(lambda: incumbent.value == value)
     report([member.child.process.pid for member in team.members.values()])
     return team

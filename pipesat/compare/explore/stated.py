@@ -9,7 +9,7 @@ from typing import Any, Final
 from pipesat.compare.model_costs import SIZES, given
 from pipesat.core.amounts import rate
 from pipesat.core.arguments import public
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.settings import Amount, Chunks, Devices, OneRoutePlacement
 from pipesat.core.strict_json import read_json
 from pipesat.layers.devices import smallest_largest
@@ -102,10 +102,11 @@ def problem_of(stated: Mapping[str, Any]) -> Problem:
         found = Problem.from_document(base)
         for key, value in said.items():
             found = getattr(found, f"with_{key}")(value)
-    if found.op_count > MOST_OPS:
-        raise BadInput(
-            f"{found.op_count:,} ops, expected at most {MOST_OPS:,}", where="microbatches"
-        )
+    require(
+        found.op_count <= MOST_OPS,
+        f"{found.op_count:,} ops, expected at most {MOST_OPS:,}",
+        where="microbatches",
+    )
     return found
 
 

@@ -16,7 +16,7 @@ from pipesat.compare.frontier.curve import Curve
 from pipesat.compare.frontier.points import Frontier
 from pipesat.core.amounts import memory_text, time_text
 from pipesat.core.claims import Standing, against
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 from pipesat.core.showing import Facts, Table, table_of
 from pipesat.problem.ops import Op
 from pipesat.problem.problem import Problem
@@ -39,12 +39,12 @@ def with_choices(problem: Problem) -> dict[str | None, Problem]:
     BadInput
         If it has no modes.
     """
-    names = list(dict.fromkeys(mode.name for stage in problem.stages for mode in stage.modes))
-    if not names:
-        raise BadInput(
-            "the problem has no memory modes: pipesat profile --measure modes measures them",
-            where="by_mode",
-        )
+    names = problem.mode_names
+    require(
+        names,
+        "the problem has no memory modes: pipesat profile --measure modes measures them",
+        where="by_mode",
+    )
     choices = [(), *((name,) for name in names)] + ([tuple(names)] if len(names) > 1 else [])
     return {" or ".join(kept) or KEEP: _allowing(problem, kept) for kept in choices}
 

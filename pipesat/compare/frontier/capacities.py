@@ -61,8 +61,8 @@ class Scale1F1B:
     """Caps in units of 1F1B's memory, the field's measure: ``cap = static + x * activations``.
 
     ``activations`` is the most that 1F1B holds on a device if the layers are cut into one stage
-    per device, ``max over d of min(p - d, m) * held_after_F``; ``static`` is the largest static
-    part of any device, so that the same x means the same slack on the fullest.
+    per device (:func:`~pipesat.problem.costs.activations_of_1f1b`); ``static`` is the largest
+    static part of any device, so that the same x means the same slack on the fullest.
     """
 
     static: int

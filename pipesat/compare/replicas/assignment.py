@@ -99,8 +99,7 @@ class Assignment(Displayed):
             raise BadInput(
                 "expected what balance returned: a file has no problem", where="problems"
             )
-        if not self.replicas:
-            raise BadInput(self._none_fits, where="problems")
+        require(self.replicas, self._none_fits, where="problems")
         if about is not None:
             lists = (
                 microbatches_of_packs(

@@ -14,7 +14,7 @@ from pipesat.compare.replicas.dealing_rules import RULES
 from pipesat.compare.replicas.exchanges import ExchangeRounds, by_shares
 from pipesat.compare.replicas.replay import Replay, costs_of_lengths, problem_of, require_exact
 from pipesat.core.arrays import Floats, Ints
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, require, require_applicable
 from pipesat.core.names import named
 from pipesat.heuristics import BASELINES
 from pipesat.problem.lengths import Factors
@@ -104,8 +104,7 @@ class Dealer:
         best, _ = best_of_rules(load, shares)
         left = iter(range(rounds))
         best = searched(best, np.random.default_rng(seed), lambda: next(left, None) is None)
-        if not best.fits:
-            raise NotApplicable("no deal was found that fits into memory and tokens")
+        require_applicable(best.fits, "no deal was found that fits into memory and tokens")
         return best
 
 
@@ -146,16 +145,15 @@ def replay_of(problem: Problem, name: str, microbatches: int) -> Replay:
         If it does not apply, or puts ops in another order where microbatches take other times.
     """
     name = named("schedule", name, BASELINES)
-    if len(problem.routes) > 1:
-        raise BadInput("expected a problem with one route", where="routes")
+    require(len(problem.routes) == 1, "expected a problem with one route", where="routes")
     route = Route(problem.routes[0].stages, microbatches)
     plain = replace(without_modes(problem), routes=(route,), order="free")
     order = BASELINES[name](plain).order
     unlike = costs_of_lengths(plain, [1 + n * 7 % 5 for n in range(microbatches)], 4, 0)
-    if BASELINES[name](problem_of(plain, unlike)).order != order:
-        raise NotApplicable(
-            f"{name}: its order depends on what microbatches take, so replicas would differ"
-        )
+    require_applicable(
+        BASELINES[name](problem_of(plain, unlike)).order == order,
+        f"{name}: its order depends on what microbatches take, so replicas would differ",
+    )
     try:
         return Replay(plain, order)
     except NotApplicable as error:

@@ -15,7 +15,7 @@ import numpy as np
 
 from pipesat.compare.replicas.deal import Load
 from pipesat.core.arrays import Ints
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import NotApplicable, require_applicable
 from pipesat.core.grouping import in_rows
 
 Replicas: TypeAlias = list[list[list[int]]]
@@ -99,8 +99,7 @@ def torchtitan(load: Load) -> Replicas:
     packs: list[list[int]] = [[] for _ in range(load.count)]
     for sequence in _descending(lengths).tolist():
         at = int((left >= lengths[sequence]).argmax())
-        if left[at] < lengths[sequence]:
-            raise NotApplicable("it needs more microbatches")
+        require_applicable(left[at] >= lengths[sequence], "it needs more microbatches")
         left[at] -= lengths[sequence]
         packs[at].append(sequence)
     squares = (lengths.astype(float) ** 2).tolist()

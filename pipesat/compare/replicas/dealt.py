@@ -24,7 +24,7 @@ from pipesat.compare.replicas.least_times import bound_of_any, bound_of_schedule
 from pipesat.compare.replicas.replay import costs_of_lengths, costs_of_list
 from pipesat.core.arrays import Ints
 from pipesat.core.atomic import digest
-from pipesat.core.errors import BadInput, Contradiction, Infeasible
+from pipesat.core.errors import BadInput, Contradiction, Infeasible, require
 from pipesat.core.progress import doing
 from pipesat.problem.lengths import microbatches_from_lengths
 from pipesat.problem.microbatch_list import MOST_CLASSES
@@ -53,8 +53,7 @@ def dealt(
     seed: int,
 ) -> Assignment:
     """Return the best assignment found of sequences, or of the problem's own list, to replicas."""
-    if len(problem.routes) > 1:
-        raise BadInput("expected a problem with one route", where="routes")
+    require(len(problem.routes) == 1, "expected a problem with one route", where="routes")
     costs, places = _costs(problem, lengths, reference, quadratic, replicas, tokens)
     replay = replay_of(problem, schedule, places)
     given = [1] * len(costs) if lengths is None else lengths

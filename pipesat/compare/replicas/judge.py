@@ -11,7 +11,7 @@ from pipesat.check.checker import check
 from pipesat.compare.replicas.assignment import Assignment, parse_assignment
 from pipesat.core.arrays import Ints
 from pipesat.core.atomic import digest
-from pipesat.core.errors import BadInput, Violation, said_of
+from pipesat.core.errors import BadInput, Violation, require, said_of
 from pipesat.core.strict_json import LARGEST_RUN, read_json
 from pipesat.problem.lengths import read_lengths
 from pipesat.problem.problem import Problem
@@ -44,16 +44,18 @@ def check_assignment(
     deal = parse_assignment(read_json(schedule, LARGEST_RUN), str(schedule))
     lengths = read_lengths(lengths) if isinstance(lengths, Path) else lengths
     with said_of(str(schedule)):
-        if deal.problem_sha256 != problem.sha256:
-            raise BadInput(
-                f"expected {problem.sha256}, the digest of the problem",
-                where="problem_sha256",
-                value=deal.problem_sha256,
-            )
-        if deal.schedule not in BASELINES:
-            raise BadInput(
-                f"expected one of {', '.join(BASELINES)}", where="schedule", value=deal.schedule
-            )
+        require(
+            deal.problem_sha256 == problem.sha256,
+            f"expected {problem.sha256}, the digest of the problem",
+            where="problem_sha256",
+            value=deal.problem_sha256,
+        )
+        require(
+            deal.schedule in BASELINES,
+            f"expected one of {', '.join(BASELINES)}",
+            where="schedule",
+            value=deal.schedule,
+        )
     return [*_violations(problem, deal, _costs(problem, deal, lengths), lengths or ())]
 
 

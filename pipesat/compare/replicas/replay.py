@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from pipesat.core.arrays import Floats, Ints
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, require
 from pipesat.core.grouping import in_rows
 from pipesat.core.settings import MOST_AMOUNT
 from pipesat.kernels.replicas import RouteOps, ends_in_cases, excess_in_cases
@@ -206,8 +206,10 @@ def require_exact(costs: Ints) -> None:
     BadInput
         If they do not.
     """
-    if float(costs.sum(dtype=float)) > _LARGEST:
-        raise BadInput("times and memory of all sequences together pass 2^59: use larger units")
+    require(
+        float(costs.sum(dtype=float)) <= _LARGEST,
+        "times and memory of all sequences together pass 2^59: use larger units",
+    )
 
 
 def problem_of(problem: Problem, costs: Ints) -> Problem:

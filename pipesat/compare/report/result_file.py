@@ -14,7 +14,7 @@ from pipesat.compare.result import Result
 from pipesat.core.amounts import exactly
 from pipesat.core.claims import Bound, Period, Standing
 from pipesat.core.complaint import validated
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.folder import has_file, listed
 from pipesat.core.settings import Target
 from pipesat.core.showing import Displayed, Facts, Table
@@ -111,11 +111,11 @@ def result_folders(folder: Path) -> Iterator[tuple[str, Path]]:
         names = [name for name in there if os.path.isfile(folder / name)]
     paths = [PurePath(name) for name in names]
     inner = {p.parent.name for p in paths if p.name == "problem.json" and len(p.parts) <= 2}
-    if not inner:
-        raise BadInput(
-            "no problem.json here: expected a folder that pipesat solve -o or compare -o wrote",
-            source=str(folder),
-        )
+    require(
+        inner,
+        "no problem.json here: expected a folder that pipesat solve -o or compare -o wrote",
+        source=str(folder),
+    )
     if "" in inner:
         yield "", folder
         return
@@ -142,13 +142,13 @@ def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Resu
             f"expected at most the value {value}", source=source, where="lower_bound", value=bound
         )
     status = Standing(value, bound, value is None and model.status == "infeasible").status
-    if model.status != status:
-        raise BadInput(
-            f"expected {status}, as value and lower_bound say",
-            source=source,
-            where="status",
-            value=model.status,
-        )
+    require(
+        model.status == status,
+        f"expected {status}, as value and lower_bound say",
+        source=source,
+        where="status",
+        value=model.status,
+    )
     found = Solution(
         problem=problem,
         status=model.status,

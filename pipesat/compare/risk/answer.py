@@ -17,13 +17,12 @@ from pipesat.core.claims import difference, percent
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import Seed, Within
 from pipesat.core.showing import Displayed, Facts, Table, table_of
-from pipesat.problem.ops import Phase
+from pipesat.problem.ops import PHASES, Phase
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Objective, Order, Schedule
 
 OURS: Final = "schedule"
 """Name of one that is given as a value, not by its file or name."""
-PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
 NOISE: Final = "5%"
 Samples: TypeAlias = Annotated[int, Within(1, 100_000)]
 Baselines: TypeAlias = Annotated[int, Within(0, 1000)]

@@ -23,11 +23,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipesat.compare.risk.answer import PHASES, Noise, NoisyGain, Spread
+from pipesat.compare.risk.answer import Noise, NoisyGain, Spread
 from pipesat.core.arrays import Floats, Ints
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 from pipesat.kernels.timing import last_ends
-from pipesat.problem.ops import PHASE_OF, members
+from pipesat.problem.ops import PHASE_OF, PHASES, members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import duration
 from pipesat.runtimes.steps import Transfer
@@ -74,8 +74,7 @@ def sample_values(
     """
     for network in networks:
         longest = sum(network.duration) + sum(d for own in network.inputs for _, d in own)
-        if longest >= _EXACT:
-            raise BadInput("the times add up to 2^53 units or more: use a coarser unit")
+        require(longest < _EXACT, "the times add up to 2^53 units or more: use a coarser unit")
     parts = [*product(range(len(problem.stages)), PHASES)]  # of ops that vary alike
     counts = np.repeat(problem.microbatches, len(PHASES))
     device = np.repeat([problem.stages[stage].device for stage, _ in parts], counts)

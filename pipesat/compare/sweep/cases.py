@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +33,8 @@ from pipesat.compare.sweep.runs import (
 from pipesat.compare.sweep.spec import Case, Spec, cases_of, problem_of, read_spec
 from pipesat.core.arguments import public
 from pipesat.core.atomic import write_files
-from pipesat.core.errors import BadInput, Contradiction
+from pipesat.core.errors import BadInput, Contradiction, require
+from pipesat.core.folder import json_file
 from pipesat.core.settings import Seconds, Within
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.usable_cores import usable_cores
@@ -106,8 +106,8 @@ def row_of(case: Case, found: Answer) -> SweepRow:
 def _write(spec: Spec, case: Case, folder: Path, schedule: str) -> str:
     """Write problem and schedule, which are there before the row is; return the path for it."""
     home = f"schedules/{case.key[:16]}"
-    problem = json.dumps(problem_of(spec, case).document, indent=1) + "\n"
-    files = {"problem.json": problem.encode(), "schedule.json": schedule.encode()}
+    problem = json_file(problem_of(spec, case).document)
+    files = {"problem.json": problem, "schedule.json": schedule.encode()}
     write_files(folder, {f"{home}/{name}": data for name, data in files.items()})
     return f"{home}/schedule.json"
 
@@ -300,12 +300,12 @@ def sweep(
     if time_limit is not None:
         grids = ({**grid, "time_limit": [time_limit]} for grid in data.grids)
         data = replace(data, grids=tuple(grids))
-    if data.most_cases > max_cases:
-        raise BadInput(
-            f"up to {data.most_cases} cases, expected at most {max_cases}. If you mean it: "
-            f"--processes max_cases={data.most_cases}",
-            source=source,
-        )
+    require(
+        data.most_cases <= max_cases,
+        f"up to {data.most_cases} cases, expected at most {max_cases}. If you mean it: "
+        f"--processes max_cases={data.most_cases}",
+        source=source,
+    )
     home = Path(f"{Path(source or data.name).stem or 'sweep'}.sweep" if folder is None else folder)
     cases = tuple(cases_of(data))
     known = read_rows(home / NAME)

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pipesat.core.atomic import complaining, prepare_folder, write_file
 from pipesat.core.claims import Standing, require_best
 from pipesat.core.complaint import Says, validated
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.strict_json import StrictModel, parse_json
 
 FORMAT: Final = "pipesat.sweep-row/1"
@@ -95,8 +95,7 @@ def _read(path: Path) -> tuple[dict[str, SweepRow], bytes]:
         source = f"{path}:{number}"
         row = parse_json(line.decode(errors="surrogateescape"), source)
         key = validated(row, SweepRowModel, source).key
-        if key in rows:
-            raise BadInput("this key has a row already", source=source, where="key")
+        require(key not in rows, "this key has a row already", source=source, where="key")
         rows[key] = row
     head = rest.rstrip(b"\0")
     if not (head.startswith(_HEAD) or _HEAD.startswith(head)):

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pipesat import child
 from pipesat.core.atomic import complaining
-from pipesat.core.errors import BadInput, NotApplicable, RunFailed
+from pipesat.core.errors import BadInput, NotApplicable, RunFailed, require
 from pipesat.problem.problem import Problem
 
 _TICK: Final = 0.2  # seconds between two looks at whether the sweep ends
@@ -147,12 +147,12 @@ def ray_cluster(address: str, workers: int, over: threading.Event) -> Iterator[P
     try:
         nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
         largest = int(max(nodes, default=0))
-        if largest < workers:
-            raise BadInput(
-                f"expected at most {largest}, the CPUs of the cluster's largest node",
-                where="run.workers",
-                value=workers,
-            )
+        require(
+            largest >= workers,
+            f"expected at most {largest}, the CPUs of the cluster's largest node",
+            where="run.workers",
+            value=workers,
+        )
         yield Place(sum(int(cpus) // workers for cpus in nodes), run)
     finally:
         ray.shutdown()

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pipesat.compare.from_profile import problem_from_profile
 from pipesat.core.amounts import amount
 from pipesat.core.complaint import Says
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import BadInput, require, said_of
 from pipesat.core.strict_json import MOST, Amount, Count, StrictModel
 from pipesat.layers.profile.cut import Statistic
 from pipesat.layers.profile.profile_file import read_links, read_profile
@@ -106,8 +106,9 @@ def from_numbers(name: str, model: NumbersModel) -> Source:
         told[key] = told[key][0] if len(told[key]) == 1 else told[key]
 
     def problem(axes: Axes) -> Problem:
-        if axes["backward"] == "auto":
-            raise BadInput("only a profile can tell", where="backward", value="auto")
+        require(
+            axes["backward"] != "auto", "only a profile can tell", where="backward", value="auto"
+        )
         shape = ("placement", "devices", "microbatches", "chunks", "comm", "backward", "split")
         given = told | {key: axes[key] for key in shape if axes[key] is not None}
         with said_of(f"costs.{name}"):

@@ -30,7 +30,7 @@ from pipesat.compare.sweep.sources import (
     from_profile,
 )
 from pipesat.core.complaint import validated
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, require
 from pipesat.core.settings import MOST_SECONDS, Placement, Target
 from pipesat.core.strict_json import MOST_DEVICES, Amount, Count, StrictModel, read_text
 from pipesat.problem.problem import Problem
@@ -146,8 +146,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"not TOML: {error}", source=source) from None
-    if not document.get("grid"):
-        raise BadInput("an empty sweep, expected a table [grid] with axes", source=source)
+    require(
+        document.get("grid"), "an empty sweep, expected a table [grid] with axes", source=source
+    )
     return document
 
 
@@ -175,8 +176,7 @@ def _grid(
 
 
 def _check_grid_of_costs(model: GridModel, costs: list[str], where: str) -> None:
-    if not costs:
-        raise BadInput("expected a table [costs.NAME], or an axis problem", source=where)
+    require(costs, "expected a table [costs.NAME], or an axis problem", source=where)
     for number, name in enumerate(model.costs or []):
         if name not in costs:
             raise BadInput(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 from pipesat.layers.profile.costs_file import (
     MeasuredCostsModel,
     OffloadModel,
@@ -73,12 +73,12 @@ def layers_of_stages(profile: Profile, stages: int, split: str = "even") -> tupl
     from pipesat.problem.split import balanced  # numpy is slow to import
 
     count = len(profile.layers)
-    if stages > count:
-        raise BadInput(
-            f"the profile has {count} layers, expected at most as many",
-            where="stages",
-            value=stages,
-        )
+    require(
+        stages <= count,
+        f"the profile has {count} layers, expected at most as many",
+        where="stages",
+        value=stages,
+    )
     if split == "even":
         return even(count, stages)
     costs = map(profile.costs_of, range(count))

@@ -7,7 +7,6 @@ were measured as a whole; other slices are sums of their layers.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +18,7 @@ from pipesat.core.arguments import public
 from pipesat.core.atomic import write_file
 from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput, said_of
+from pipesat.core.folder import json_file
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.strict_json import StrictModel, read_json
 from pipesat.layers.profile.costs_file import (
@@ -250,7 +250,7 @@ def read_links(path: str | Path) -> LinksModel:
 
 def write_document(path: Path, model: BaseModel) -> None:
     """Write a profile, or links, all or nothing."""
-    write_file(path, (json.dumps(model.model_dump(), indent=1) + "\n").encode())
+    write_file(path, json_file(model.model_dump()))
 
 
 def delay_of(links: LinksModel, size: int) -> float:

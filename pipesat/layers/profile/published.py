@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, TypeAlias
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from pipesat.core.errors import BadInput, require
 from pipesat.core.names import named
+from pipesat.core.settings import Keys
 
 Style: TypeAlias = Literal["gpt", "llama"]
 
@@ -38,8 +39,9 @@ class DecoderShape:
     vocabulary: int
 
     def __post_init__(self) -> None:
-        if self.style not in ("gpt", "llama"):
-            raise BadInput("expected gpt or llama", where="style", value=self.style)
+        require(
+            self.style in ("gpt", "llama"), "expected gpt or llama", where="style", value=self.style
+        )
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -140,12 +142,28 @@ SHAPES: Final[Mapping[str, NamedShape]] = {
 
 def named_shape(name: str) -> NamedShape:
     """Look a shape up."""
-    return SHAPES[named("config", name, SHAPES)]
+    try:
+        return SHAPES[named("config", name, SHAPES)]
+    except BadInput as error:
+        other = f"{error.expected}. Any other is the most similar of these with its own `shape`"
+        raise BadInput(other, where=error.where, value=name) from None
 
 
-def shape_document(shape: DecoderShape) -> dict[str, Any]:
-    """Return a shape as a JSON object, for the profile file."""
-    return {field.name: getattr(shape, field.name) for field in fields(shape)}
+SIZES: Final[Keys] = {
+    "style": get_args(Style),
+    **dict.fromkeys(("layers", "width", "heads", "kv_heads", "feed_forward", "vocabulary"), int),
+}
+"""What ``--shape`` may say of a decoder."""
+
+
+def with_sizes(base: DecoderShape, given: Mapping[str, Any]) -> DecoderShape:
+    """Return a shape with other sizes; what follows from them is of the base's proportions."""
+    sizes = asdict(base) | dict(given)
+    if "heads" in given and "kv_heads" not in given:
+        sizes["kv_heads"] = sizes["heads"]
+    if "width" in given and "feed_forward" not in given:
+        sizes["feed_forward"] = base.feed_forward * sizes["width"] // base.width or 1
+    return DecoderShape(**sizes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Final
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.settings import Keys, keyed
 from pipesat.runtimes.torch.companions import ModeRow, read_mode_rows, require_rows_of
 from pipesat.runtimes.torch.csv_file import rows_of_csv
@@ -52,25 +52,25 @@ def order_of_csv(text: str, modes: str = "") -> TorchOrder:
     source = "torch csv"
     cells = rows_of_csv(text, source)
     rows = tuple(tuple(action for cell in row for action in cell) for row in cells)
-    if not 1 <= len(rows) <= MOST_RANKS:
-        raise BadInput(
-            f"this starts one local process per rank, for 1 to {MOST_RANKS} ranks",
-            source=source,
-            where="ranks",
-            value=len(rows),
-        )
+    require(
+        1 <= len(rows) <= MOST_RANKS,
+        f"this starts one local process per rank, for 1 to {MOST_RANKS} ranks",
+        source=source,
+        where="ranks",
+        value=len(rows),
+    )
     for rank, row in enumerate(rows):
         if not row:
             raise BadInput(f"rank {rank} has no stage, torch needs one at least", source=source)
     stages_on = tuple(tuple(sorted({action.stage for action in row})) for row in rows)
     placed = sorted(stage for stages in stages_on for stage in stages)
-    if placed != list(range(len(placed))):
-        raise BadInput(
-            "expected every stage from 0 on one rank",
-            source=source,
-            where="stages",
-            value=stages_on,
-        )
+    require(
+        placed == list(range(len(placed))),
+        "expected every stage from 0 on one rank",
+        source=source,
+        where="stages",
+        value=stages_on,
+    )
     listed = read_mode_rows(modes, "memory modes") if modes else ()
     require_rows_of(listed, (action for row in rows for action in row), "memory modes")
     microbatches = 1 + max(action.microbatch for row in rows for action in row)
@@ -98,14 +98,15 @@ class Shape:
 
     def require(self, stages: int) -> None:
         """Pass if the shape can be built for so many stages."""
-        if len(self.blocks) not in {1, stages}:
-            raise BadInput(
-                f"{len(self.blocks)} numbers of blocks, expected {stages}, one per stage, or one "
-                "for all",
-                where="shape",
-            )
-        if not sum(self.blocks):
-            raise BadInput("expected at least one of the blocks", where="shape", value="blocks=0")
+        require(
+            len(self.blocks) in {1, stages},
+            f"{len(self.blocks)} numbers of blocks, expected {stages}, one per stage, or one "
+            "for all",
+            where="shape",
+        )
+        require(
+            sum(self.blocks), "expected at least one of the blocks", where="shape", value="blocks=0"
+        )
         if self.width % self.heads:
             raise BadInput(
                 f"expected a multiple of the {self.heads} heads",

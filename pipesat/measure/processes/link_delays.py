@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import distributed
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.layers.profile.costs_file import samples_document
 from pipesat.layers.profile.profile_file import LINKS_FORMAT, LinksModel, write_document
 from pipesat.measure.processes.connection import connected, local_rank
@@ -86,12 +86,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--backend", choices=["gloo", "nccl"], default="gloo")
     parser.add_argument("--bytes", type=int, nargs="+", default=list(SIZES))
     options = parser.parse_args(arguments)
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
-        raise BadInput("expected two ranks at least: start it with torchrun")
+    require(
+        int(os.environ.get("WORLD_SIZE", "1")) >= 2,
+        "expected two ranks at least: start it with torchrun",
+    )
     device = torch.device("cpu")
     if options.backend == "nccl":
-        if not torch.cuda.is_available():
-            raise BadInput("nccl needs CUDA devices, and torch finds none", where="backend")
+        require(
+            torch.cuda.is_available(),
+            "nccl needs CUDA devices, and torch finds none",
+            where="backend",
+        )
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
     with connected(_TIMEOUT, options.backend):

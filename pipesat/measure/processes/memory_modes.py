@@ -25,7 +25,7 @@ from torch import nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 from pipesat.core.strict_json import LARGEST_ORDER, read_text
 from pipesat.core.torch_releases import TESTED
 from pipesat.layers.profile.costs_file import samples_document
@@ -53,11 +53,11 @@ class MemoryModes:
         """
         if not self.rows:
             return base
-        if not hasattr(base, _FORWARD):
-            raise BadInput(
-                f"torch {torch.__version__} has no {base.__name__}.{_FORWARD}, which memory modes "
-                f"need. They were tested with torch {TESTED}"
-            )
+        require(
+            hasattr(base, _FORWARD),
+            f"torch {torch.__version__} has no {base.__name__}.{_FORWARD}, which memory modes "
+            f"need. They were tested with torch {TESTED}",
+        )
         modes = self
 
         class StageWithModes(base):

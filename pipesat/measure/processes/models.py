@@ -9,20 +9,20 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.layers.profile.cut import layers_of_stages
 from pipesat.layers.profile.profile_file import ModelModel, Profile, read_profile
 from pipesat.layers.profile.published import DecoderShape
 from pipesat.measure.processes.decoder import build_layer, cross_entropy, tokens_and_targets
 from pipesat.measure.processes.job import Job, Shape
-from pipesat.problem.partition import even
+from pipesat.problem.partition import even, partition_of
 
 _SEED = 20_260_802
 _KEYS = ("layers", "microbatch", "loss")
@@ -99,7 +99,7 @@ def transformer(shape: Shape, stages: int) -> LayeredModel:
     model = decoder_model(sizes, shape.batch, shape.length, dtype, device)
     inner = accumulate(blocks[:-1], initial=1)  # the embedding is the first layer
     ends = [0, *[*inner][1:], len(model.names)]
-    return replace(model, cut=lambda _: [range(*pair) for pair in pairwise(ends)])
+    return replace(model, cut=lambda _: partition_of(ends))
 
 
 def own_model(
@@ -210,8 +210,10 @@ def model_of_profile(profile: str | Path | Profile, split: str = "even") -> Laye
     else:
         data, folder = read_profile(profile), Path(profile).resolve().parent
     model = data.model
-    if model.source == "call":
-        raise BadInput("the profiled model was handed over by a Python call: build it there")
+    require(
+        model.source != "call",
+        "the profiled model was handed over by a Python call: build it there",
+    )
     dtype = data.environment.dtype if model.source == "decoder" else model.dtype
     built = profiled_model(model, str(folder), dtype, torch.device("cpu"))
     return replace(built, cut=lambda stages: layers_of_stages(data, stages, split))

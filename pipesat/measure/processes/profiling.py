@@ -5,6 +5,7 @@ Only a child process of the command line, or a caller that has torch anyway, imp
 
 from __future__ import annotations
 
+import gc
 import importlib.metadata
 import os
 import platform
@@ -238,7 +239,6 @@ class Profiler:
 
 def profile_layers(model: LayeredModel, source: dict[str, Any], options: MeasureOptions) -> Profile:
     """Measure a model's kinds of layers, and the stages of every number that is asked for."""
-    require_device(options.device)
     if options.modes and options.checkpoint:
         raise BadInput("checkpointed layers recompute in every mode: leave one out", where="modes")
     if options.stages and max(options.stages) > len(model.names):
@@ -247,7 +247,7 @@ def profile_layers(model: LayeredModel, source: dict[str, Any], options: Measure
             where="stages",
             value=max(options.stages),
         )
-    with _threads(options.threads):
+    with _threads(options.threads), _collecting_little():
         boundaries = walk(model)
         profiler = Profiler(model, options, boundaries)
         kinds = {
@@ -318,6 +318,19 @@ def _threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def _collecting_little() -> Iterator[None]:
+    """Spare the collector what is there: collecting after every sample gets cheap."""
+    frozen = gc.get_freeze_count()
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        if not frozen:  # else all that the caller froze would thaw, too
+            gc.unfreeze()
 
 
 def _environment(

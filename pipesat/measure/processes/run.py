@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pipesat.core.errors import BadInput, RunFailed
+from pipesat.core.errors import BadInput, RunFailed, require
 from pipesat.core.showing import Displayed, Facts
 from pipesat.measure.processes.answers import Check, DevicePeak, device_peaks
 from pipesat.measure.processes.forks import Call
@@ -107,8 +107,7 @@ def check_parity(
         for csv, text in zip(orders, texts, strict=True)
     ]
     ranks = {len(job.order.rows) for job in jobs}
-    if len(ranks) != 1:
-        raise BadInput("expected orders for one number of ranks", value=sorted(ranks))
+    require(len(ranks) == 1, "expected orders for one number of ranks", value=sorted(ranks))
     found = _on_local_ranks(jobs, timeout, stop)
     reports = []
     for job, documents, check in zip(jobs, found.documents, found.checks, strict=True):
@@ -194,8 +193,7 @@ def run_this_rank(problem: Problem, job: Job, *, timeout: float) -> Measured | N
 
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     wanted = len(job.order.rows)
-    if wanted != ranks:
-        raise BadInput(f"torchrun started {ranks} ranks, expected {wanted}, one per device")
+    require(wanted == ranks, f"torchrun started {ranks} ranks, expected {wanted}, one per device")
     if job.device == "cuda" and not torch.cuda.is_available():
         raise BadInput("no GPU that torch can use is there", where="device", value=job.device)
     backend = "nccl" if job.device == "cuda" else "gloo"

@@ -141,8 +141,6 @@ def measure(subject: Subject, *, samples: int, warmup: int) -> dict[str, Any]:
     no_split = _why_not(subject)
     split: list[Ops] = [] if no_split else [subject.split]
     times: dict[str, list[float]] = defaultdict(list)
-    gc.collect()
-    gc.freeze()  # what is there now stays there: collecting after every sample gets cheap
     try:
         for number in range(warmup + samples):
             for ops in (*split, subject.whole):
@@ -151,7 +149,6 @@ def measure(subject: Subject, *, samples: int, warmup: int) -> dict[str, Any]:
                         times[kind].append(duration if subject.trains or kind == "F" else 0.0)
         held = _memory(subject, split)
     finally:
-        gc.unfreeze()
         subject.forget_gradients()
     costs = {kind: samples_document(times[kind]) for kind in KINDS if kind in times}
     return costs | {"no_split": no_split} | held

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from pipesat.core.arguments import public
-from pipesat.core.errors import BadInput, NotApplicable, said_of
+from pipesat.core.errors import NotApplicable, require, require_applicable, said_of
 from pipesat.core.grouping import grouped
 from pipesat.core.strict_json import MOST
 from pipesat.measure.timeline.observed import CostKey, LinkKey, cost_key, delays_seen, gaps_of
@@ -53,11 +53,11 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
     """
     if problem.has_modes:
         raise NotApplicable("refit cannot take memory modes into account yet")
-    if timeline.source == TOY_SOURCE:
-        raise NotApplicable(
-            "the timeline is of a toy model, whose times are not those of the model that is to "
-            "be trained: run it with --model"
-        )
+    require_applicable(
+        timeline.source != TOY_SOURCE,
+        "the timeline is of a toy model, whose times are not those of the model that is to "
+        "be trained: run it with --model",
+    )
     notes: list[str] = []
     busy, after = _busy(problem, timeline)
     whole = with_idle_keys(problem)
@@ -208,6 +208,5 @@ def costs_of(
 
 def units(value: float, where: str) -> int:
     """Round a time to whole units."""
-    if value > MOST:
-        raise BadInput("more than 10^12 time units", where=where, value=value)
+    require(value <= MOST, "more than 10^12 time units", where=where, value=value)
     return round(value)

@@ -15,7 +15,7 @@ from operator import attrgetter
 from statistics import median
 from typing import Final, TypeAlias
 
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import BadInput, require, said_of
 from pipesat.core.grouping import grouped, in_rows
 from pipesat.measure.timeline.readers.rows import Trace, TraceRow
 from pipesat.problem.geometry import ONE_ROUTE, Geometry
@@ -185,8 +185,7 @@ def _with_iterations(trace: Trace) -> Iterator[TraceRow]:
         yield from trace.rows
         return
     cuts = {key: _cuts(rows) for key, rows in ranks.items()}
-    if not all(cuts.values()):
-        raise BadInput("no forward of a rank is in it, expected those of all ranks")
+    require(all(cuts.values()), "no forward of a rank is in it, expected those of all ranks")
     begun = max(ranks[key][starts[0]].start for key, starts in cuts.items())
     equal = len({len(starts) for starts in cuts.values()}) == 1
     for key, starts in cuts.items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipesat.core.arguments import public
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import BadInput, require, said_of
 from pipesat.core.settings import Steps as Skip
 from pipesat.measure.timeline.readers import read_trace
 from pipesat.measure.timeline.readers.rows import TraceStatement
@@ -60,11 +60,12 @@ def import_traces(
     require_torch_pipeline(problem, "a trace's run")
     found = skipped(steps_of(read_trace(paths, TraceStatement())), skip)
     with said_of(found.trace.source):
-        if not found.trace.measured:
-            raise BadInput("it has no times of a run: import it without a problem")
+        require(found.trace.measured, "it has no times of a run: import it without a problem")
         homes = tuple(problem.stages[stage].device for stage in problem.routes[0].stages)
-        if found.homes != homes:
-            raise BadInput(f"its stages are on ranks {[*found.homes]}, the problem's on {[*homes]}")
+        require(
+            found.homes == homes,
+            f"its stages are on ranks {[*found.homes]}, the problem's on {[*homes]}",
+        )
         timeline = timeline_of(problem, found, found.steps[typical(found)], found.steps)
         if (longest := max(timeline.makespans)) > MOST_US:
             text = f"a step of {longest:g} us, expected at most {MOST_US:g}"
@@ -87,10 +88,12 @@ def _notes(problem: Problem, found: WholeSteps) -> Iterator[str]:
 def skipped(found: WholeSteps, skip: int) -> WholeSteps:
     """Return the steps without the first ones."""
     numbers = sorted({step.iteration for step in found.steps})
-    if skip >= len(numbers):
-        raise BadInput(
-            f"the trace has {len(numbers)} whole steps after its warm-up", where="skip", value=skip
-        )
+    require(
+        skip < len(numbers),
+        f"the trace has {len(numbers)} whole steps after its warm-up",
+        where="skip",
+        value=skip,
+    )
     kept = set(numbers[skip:])
     return replace(found, steps=tuple(step for step in found.steps if step.iteration in kept))
 
@@ -98,10 +101,9 @@ def skipped(found: WholeSteps, skip: int) -> WholeSteps:
 def typical(found: WholeSteps, replica: int | None = None) -> int:
     """Return which step is of median length, among those of the replica asked for."""
     chosen = [n for n, s in enumerate(found.steps) if replica is None or s.replica == replica]
-    if not chosen:
-        raise BadInput(
-            f"expected one of the replicas {found.replicas}", where="replica", value=replica
-        )
+    require(
+        chosen, f"expected one of the replicas {found.replicas}", where="replica", value=replica
+    )
     return sorted(chosen, key=lambda n: found.steps[n].length)[(len(chosen) - 1) // 2]
 
 

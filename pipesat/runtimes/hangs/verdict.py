@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipesat.core.claims import plural
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, require_applicable
 from pipesat.core.settings import RuleChoice, RuleName
 from pipesat.core.showing import Displayed, Facts
 from pipesat.core.strict_json import LARGEST_ORDER, read_text
@@ -230,10 +230,10 @@ def verdict(
     A runtime on torch posts what torch's lowering makes of the order. Raises NotApplicable where it
     runs no order of such a problem.
     """
-    if any(route.graph is not None for route in problem.routes):
-        raise NotApplicable(
-            "whether sends and receives can hang is known of chains, here routes are graphs"
-        )
+    require_applicable(
+        all(route.graph is None for route in problem.routes),
+        "whether sends and receives can hang is known of chains, here routes are graphs",
+    )
     rule, release = RULE_OF[asked], release_for(asked, version)
     judged = _GIVEN if posted else _LATE if release is None else _LOWERED
     if posted is None:

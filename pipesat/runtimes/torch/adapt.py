@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pipesat.check.checker import check
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import NotApplicable, require_applicable
 from pipesat.problem.ops import Copy, Item, Op, Pair, members, with_ops
 from pipesat.problem.plain_problems import require_chains
 from pipesat.problem.problem import Problem
 from pipesat.schedule.microbatch_order import permuted
-from pipesat.schedule.schedule import Order, Schedule
+from pipesat.schedule.schedule import Order, Schedule, ops_in
 from pipesat.schedule.timing import retime, time_order
 
 _Named = TypeVar("_Named", Op, Copy)
@@ -81,10 +81,10 @@ def adapt(problem: Problem, schedule: Schedule, *, exact: bool = False) -> Adapt
 def require_torch_pipeline(problem: Problem, title: str = "torch") -> None:
     """Pass if torch, or another of that name, can run a pipeline of this shape."""
     require_chains(problem, title)
-    if len(problem.routes) > 1:
-        raise NotApplicable(
-            f"{title} runs one route of stages, this problem has {len(problem.routes)}"
-        )
+    require_applicable(
+        len(problem.routes) == 1,
+        f"{title} runs one route of stages, this problem has {len(problem.routes)}",
+    )
     for device, stages in enumerate(problem.stages_on):
         if not stages:
             raise NotApplicable(
@@ -158,8 +158,8 @@ def whole_first_backward(problem: Problem, order: Order) -> Schedule | None:
     Of two that are as long, at B's; of two, the one that is valid. ``None``: nothing to replace.
     """
     first = problem.routes[0].stages[0]
-    ops = (op for row in order for item in row for op in members(item))
-    if not problem.stages[first].may_fuse or all(op[:2] != (first, "B") for op in ops):
+    splits = any(op[:2] == (first, "B") for op in ops_in(order))
+    if not (problem.stages[first].may_fuse and splits):
         return None
 
     def whole(kept: str) -> Schedule:

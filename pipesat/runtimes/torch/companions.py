@@ -21,11 +21,11 @@ from pydantic import ConfigDict
 from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.strict_json import LARGEST_ORDER, StrictModel, parse_json, read_text
-from pipesat.problem.ops import Op, members
+from pipesat.problem.ops import Op
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import offload_of
 from pipesat.runtimes.torch.lint import Action, Cell
-from pipesat.schedule.schedule import Schedule
+from pipesat.schedule.schedule import Schedule, ops_in
 from pipesat.schedule.schedule_file import ModeEntries
 
 ORDER_SUFFIX: Final = ".order.json"
@@ -57,7 +57,7 @@ def modes_text(problem: Problem, schedule: Schedule) -> str:
     A backward that is split after a forward that is to be recomputed is refused: each half would
     recompute it.
     """
-    for op in (op for row in schedule.order for item in row for op in members(item)):
+    for op in ops_in(schedule.order):
         if op.mode and op.kind == "B" and offload_of(problem, op) is None:
             raise NotApplicable(
                 f"{op} recomputes its forward and splits its backward: torch would recompute "

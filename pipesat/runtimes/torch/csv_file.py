@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipesat.core.claims import plural
-from pipesat.core.errors import BadInput, Fault
+from pipesat.core.errors import BadInput, Fault, first_of, require
 from pipesat.core.showing import ranges
 from pipesat.core.strict_json import LARGEST_ORDER, read_text
 from pipesat.core.torch_releases import RELEASES
@@ -70,16 +70,16 @@ def read_torch_csv(path: Path, problem: Problem, companions: Companions | None =
     text = read_text(path, LARGEST_ORDER)
     texts = texts_of_csv(text, source)
     rows = rows_of_texts(texts, source)
-    if len(rows) != len(problem.devices):
-        raise BadInput(
-            f"{len(rows)} rows, expected {len(problem.devices)}, one per rank", source=source
-        )
+    require(
+        len(rows) == len(problem.devices),
+        f"{len(rows)} rows, expected {len(problem.devices)}, one per rank",
+        source=source,
+    )
     stages = problem.routes[0].stages
     _check_placement(rows, problem, source)
     complaints = lint(rows, len(stages), problem.routes[0].microbatches)
     if complaints := complaints or [*lint_waits(texts)]:
-        more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
-        raise BadInput(f"{complaints[0]}{more}", source=source)
+        raise BadInput(first_of(complaints), source=source)
     companions = companions or Companions.of(path)
     own = own_words(problem, companions, rows)
     items = [[tuple(items_of(cell, own)) for cell in row] for row in rows]

@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 from pipesat.core.amounts import time_text
 from pipesat.core.claims import against
 from pipesat.core.torch_releases import NEWEST, Release
-from pipesat.problem.ops import Pair, members
+from pipesat.problem.ops import members
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import duration, inputs_of
 from pipesat.runtimes.options import loader_for
 from pipesat.runtimes.torch.adapt import Adapted
 from pipesat.schedule.metrics import peak_memory
-from pipesat.schedule.schedule import Order, Schedule, has_pairs
+from pipesat.schedule.schedule import Order, Schedule, ops_in, pairs_in
 from pipesat.schedule.summary import peak_text
 from pipesat.schedule.timing import linearize
 
@@ -38,7 +38,7 @@ def hazards(
     """
     split, route = split_in(problem, schedule), problem.routes[0].stages
     said, loader = partial(time_text, unit=problem.time_unit), loader_for(problem)
-    pairs = has_pairs(schedule.order)
+    pairs = pairs_in(schedule.order) > 0
     stock = said(makespan_in_turn(problem, schedule.order)) if pairs else ""
     turn = any(problem.stages[a].device == problem.stages[b].device for a, b in pairwise(route))
     found = (
@@ -152,9 +152,7 @@ class SplitBackwards(NamedTuple):
 def split_in(problem: Problem, schedule: Schedule) -> SplitBackwards:
     """Say which backwards a schedule splits."""
     route = problem.routes[0].stages
-    stages = {
-        op.stage for row in schedule.order for item in row for op in members(item) if op.kind == "B"
-    }
+    stages = {op.stage for op in ops_in(schedule.order) if op.kind == "B"}
     return SplitBackwards(bool(stages), route[0] in stages, route[-1] in stages)
 
 
@@ -197,7 +195,7 @@ def notes(problem: Problem, schedule: Schedule, adapted: Adapted) -> Iterator[st
         more = ", ..." if len(stages) > _STAGES_SHOWN else ""
         yield f"stages renumbered along the route: {names}{more}"
     now = adapted.schedule
-    pairs = sum(isinstance(item, Pair) for row in now.order for item in row)
+    pairs = pairs_in(now.order)
     if not adapted.changes and not pairs:
         return
     said = partial(time_text, unit=problem.time_unit)

@@ -198,7 +198,8 @@ def _lacking(places: dict[Action, Spot], stage: int, microbatch: int) -> Iterato
         yield Complaint(row, 0, f"{stage}F{microbatch} is missing")
     half: Letter | None = "I" if "I" in has else "W" if "W" in has else None
     if "B" in has and half is not None:
-        text = f"{stage}{half}{microbatch}, but {stage}B{microbatch} is the whole backward"
+        whole = f"{stage}B{microbatch} is the whole backward"
+        text = f"{stage}{half}{microbatch}, but {whole} (in parts: I and W)"
         yield Complaint(*has[half], text)
     elif "B" not in has and not {"I", "W"} <= has.keys():
         missing = "B" if half is None else "W" if half == "I" else "I"

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.core.amounts import time_text
 from pipesat.core.claims import against
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.strict_json import decoded
 from pipesat.core.torch_releases import RELEASES, TESTED, Release, release_named
 from pipesat.layers.layout import layout_of_module_names
@@ -222,15 +222,19 @@ def read_framework(
             "layers": None if one.parts is None else layout_of_module_names(one.parts).counts,
         }
         meanings.append(found)
-    if any(other != meanings[0] for other in meanings):
-        raise BadInput("its files do not say the same", value=str(meanings))
+    require(
+        all(other == meanings[0] for other in meanings),
+        "its files do not say the same",
+        value=str(meanings),
+    )
     return meanings[0] | dict(read_torch(_, problem, exported, options, ".csv"))
 
 
 def _set_for(problem: Problem, options: Options, split: SplitBackwards) -> Iterator[str]:
     """What a framework's fragment sets besides the schedule, or leaves to the framework."""
-    m = problem.routes[0].microbatches
-    yield f"a microbatch is set to one sequence, {m} to the local batch: change both together"
+    each, m = options.batch, problem.routes[0].microbatches
+    size = "one sequence" if each == 1 else f"{each} sequences"
+    yield f"a microbatch is set to {size}, {m * each} to the local batch: change both together"
     if split.any:
         yield (
             "activation checkpointing is switched off there, because backwards are split: leave "

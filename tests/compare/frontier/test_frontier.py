@@ -37,7 +37,7 @@ from pipesat.compare.hand_written import published
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Fault
 from pipesat.core.folder import write_folder
-from pipesat.draw.figures import PICTURES
+from pipesat.core.settings import PICTURES
 from pipesat.heuristics import BASELINES
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem, read_problem

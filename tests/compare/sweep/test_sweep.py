@@ -39,7 +39,7 @@ from tests.support.sweeps import (
     Save,
     children,
     ends_with_every_case_once,
-    killed_after_eight_rows,
+    killed_after_two_rows,
     rows_in,
     rows_so_far,
     runs,
@@ -387,7 +387,7 @@ on_linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="look
 def test_a_sweep_killed_twice(save: Save, tmp_path: Path) -> None:
     spec, folder = save(FEWER, "sweep.toml"), tmp_path / "out"
     for _ in range(2):
-        below = killed_after_eight_rows(spec, folder)
+        below = killed_after_two_rows(spec, folder)
         wait_until(lambda: not any(map(runs, below)))  # noqa: B023  waits in the loop
     ends_with_every_case_once(spec, folder)
 

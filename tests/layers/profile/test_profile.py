@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import math
@@ -333,6 +334,13 @@ def test_a_profile_on_cuda_as_far_as_a_stand_in_goes() -> None:
         assert costs.recompute.held_after_F <= known.held_after_F
         assert min(costs.F.times + costs.BW.times) > 0
     assert [stage.layers for stage in there.stages] == [stage.layers for stage in here.stages]
+
+
+def test_what_the_caller_has_frozen_stays_frozen() -> None:
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    measured(*linears(1))
+    assert gc.get_freeze_count() >= frozen
 
 
 # The built-in decoder

@@ -16,7 +16,7 @@ import pytest
 
 from pipesat.core.errors import BadInput, RunFailed
 from pipesat.heuristics import BASELINES
-from pipesat.measure.processes.answers import Check, Deviation, relative_error
+from pipesat.measure.processes.answers import Check, relative_error
 from pipesat.measure.processes.forks import Call, Outcome, first_failed
 from pipesat.measure.processes.job import order_of_csv
 from pipesat.measure.processes.launch import load_torch_api, run_processes
@@ -202,8 +202,7 @@ AS_PLANNED = (("0F0", "0B0"), ("1F0", "1I0", "1W0"))
 
 
 def report(error, executed=AS_PLANNED, untrained=(), unused=()):
-    worst = Deviation("gradient of x", error)
-    check = Check(worst, 4, 1e-10, untrained, unused, losses=(2.5,), numbers=40)
+    check = Check("gradient of x", error, 4, 1e-10, untrained, unused, losses=(2.5,), numbers=40)
     return ParityReport(check, AS_PLANNED, executed)
 
 

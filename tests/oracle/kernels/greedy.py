@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import combinations, islice
 from typing import NamedTuple
 
-from pipesat.bounds.feasibility import capacities_by_order, further_need, holding_of
+from pipesat.bounds.feasibility import ChunkHolding, capacities_by_order, holding_of
 from pipesat.heuristics.list_scheduling import Policy
 from pipesat.problem.ops import PHASE_OF, Item, Kind, Op, Pair, members
 from pipesat.problem.problem import Problem
@@ -303,3 +303,16 @@ class Greedy:
         self.active[device] -= self._activation(first)
         self.started["F"][first.stage] -= 1
         return safe
+
+
+def further_need(chunks: Sequence[ChunkHolding], up: int, down: int) -> int:
+    """Most memory that a microbatch will yet take on a device beyond what it holds there.
+
+    ``chunks`` are its holdings on the device's chunks in route order; it has run the forwards of
+    the first ``up`` of them and has the backwards of the first ``down`` still to come.
+    """
+    most = held = 0
+    for activation, excess in chunks[:down]:
+        held += activation
+        most = max(most, held + excess)
+    return max(0, most - sum(chunk.activation for chunk in chunks[: min(up, down)]))

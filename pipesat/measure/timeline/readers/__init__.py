@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pipesat.core.errors import BadInput, shorten
+from pipesat.core.errors import BadInput, require, shorten
 from pipesat.core.strict_json import LARGEST_RUN, read_bytes
 from pipesat.measure.timeline.readers import chrome, rows
 from pipesat.measure.timeline.readers import megatron_timers as megatron
@@ -76,6 +76,7 @@ def read_trace(paths: Sequence[str | Path], told: TraceStatement) -> Trace:
     files = sorted(  # rank 2 before rank 10
         _files(paths), key=lambda path: [*map(int, re.findall(r"[0-9]{1,18}", path.name))]
     )
+    require(files, "none are given: expected traces of one run, or their folder", where="paths")
     documents = [FileValue(str(path), _content(path)) for path in files]
     formats = [
         next((one for one in FORMATS if one.recognises(document.content)), None)
@@ -98,10 +99,11 @@ def read_trace(paths: Sequence[str | Path], told: TraceStatement) -> Trace:
         raise BadInput(
             f"not as {chosen.name} writes it: {shorten(error)}", source=first.source
         ) from None
-    if not trace.rows:
-        raise BadInput(
-            f"no op of a pipeline is in it. Switch on: {chosen.switch_on}", source=trace.source
-        )
+    require(
+        trace.rows,
+        f"no op of a pipeline is in it. Switch on: {chosen.switch_on}",
+        source=trace.source,
+    )
     return trace
 
 
@@ -126,8 +128,7 @@ def _content(path: Path) -> Any:
     source = str(path)
     data = read_bytes(path, LARGEST_RUN, packed=True)
     text = data.decode("utf-8", "replace").lstrip("\ufeff").strip()
-    if not text:
-        raise BadInput("the file is empty, expected a trace", source=source)
+    require(text, "the file is empty, expected a trace", source=source)
     if text[0] not in "[{" or megatron.is_timers(text):
         return text
     found, place, decoder = [], 0, json.JSONDecoder(strict=False)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product, zip_longest
 from typing import Any, Final
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.grouping import grouped
 from pipesat.measure.timeline.readers.rows import (
     FileValue,
@@ -66,13 +66,13 @@ def read_primus(files: Sequence[FileValue], told: TraceStatement) -> Trace:
         ranks[rank] = file
     config = (configs or [*ranks.values()])[0]
     size = config["pp_size"].whole_if_any() or len(ranks)
-    if sorted(ranks) != [*range(size)]:
-        raise BadInput(
-            f"expected pp_rank_0.json and so on, one for each of {size} ranks",
-            source=config.source,
-            where="ranks",
-            value=sorted(ranks),
-        )
+    require(
+        sorted(ranks) == [*range(size)],
+        f"expected pp_rank_0.json and so on, one for each of {size} ranks",
+        source=config.source,
+        where="ranks",
+        value=sorted(ranks),
+    )
     rows = [row for rank, file in ranks.items() for row in _primus_rows(rank, file)]
     stated = [config[key].whole_if_any() for key in ("vp_size", "vpp_size")]
     chunks = next(filter(None, (told.chunks, *stated)), 1)
@@ -87,10 +87,12 @@ def _primus_rows(rank: int, file: FileValue) -> Iterator[TraceRow]:
             starts, ends, chunks, microbatches = (
                 file[key][f"{series}_{part}"] for part in ("start", "end", "chunk", "minibatch")
             )
-            if len(starts.content or ()) != len(ends.content or ()):
-                raise BadInput(
-                    "expected as many ends as starts", source=file.source, where=ends.where
-                )
+            require(
+                len(starts.content or ()) == len(ends.content or ()),
+                "expected as many ends as starts",
+                source=file.source,
+                where=ends.where,
+            )
             for start, end, *marks in zip_longest(starts, ends, chunks, microbatches):
                 chunk, microbatch = (
                     None if mark is None else mark.whole_if_any() for mark in marks
@@ -116,21 +118,21 @@ def read_timers(files: Sequence[FileValue], told: TraceStatement) -> Trace:
         for name, block in _TIMER.findall(log.content)
         for rank, value in _RANK.findall(block)
     )
-    if not totals:
-        raise BadInput(
-            "its timers do not say what each rank took: run with --timing-log-level 2 "
-            "--timing-log-option all",
-            source=log.source,
-        )
+    require(
+        totals,
+        "its timers do not say what each rank took: run with --timing-log-level 2 "
+        "--timing-log-option all",
+        source=log.source,
+    )
     world = len({rank for _, rank in totals})
     size = min(stated.get("pipeline_model_parallel_size", world), world)
     together = stated.get("micro_batch_size", 0) * stated.get("data_parallel_size", 0)
     microbatches = told.microbatches or stated.get("global_batch_size", 0) // max(together, 1)
-    if not microbatches:
-        raise BadInput(
-            "the log does not say how many microbatches a step has: give `microbatches`",
-            source=log.source,
-        )
+    require(
+        microbatches,
+        "the log does not say how many microbatches a step has: give `microbatches`",
+        source=log.source,
+    )
     chunks = told.chunks or 1
     seen: dict[tuple[int, Kind], list[float]] = defaultdict(list)
     for (name, rank), values in totals.items():
