@@ -387,7 +387,7 @@ class KnownRanks:
         self.tried, self.finished = 0, False
         self.share = Share(1 / 16, more_by=2.0)
         self.possible = NEVER  # the least length that was not refuted
-        self.most, self.cut = _STATES, False
+        self.most, self.cut, self.useful = _STATES, False, False
         self.first = len(problem.busy) - 1  # place of the device that is followed first
         self.spent = 0.0  # of a question
         self._asking: Iterator[None] = iter(())
@@ -415,6 +415,8 @@ class KnownRanks:
         bound, value = self.incumbent.bound.value, self.incumbent.value
         if value is None or bound >= value or not self.incumbent.trusts(SOURCE):
             return None
+        if self.cut and not (self.useful or self.problem.has_modes):
+            return None  # less length has hardly fewer states, and relaxations can use the time
         high = min(self.possible, value)
         if high - bound > (_CLOSE * value if high < value else 0):
             return max(bound, self.share.target(bound, high))
@@ -450,6 +452,7 @@ class KnownRanks:
         if none:
             self.incumbent.raise_bound(Bound(length + 1, SOURCE))
             self.share.refuted()
+            self.useful = True
         elif self.incumbent.bound.value <= length:
             self.possible = min(length, self.possible)
             self.share.less()
