@@ -42,6 +42,7 @@ from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner, Share
 from pipesat.solver.model.left_out import lags_before, tail_after
 from pipesat.solver.model.pairing import NO_GAINS, useful_variants
+from pipesat.solver.proof.short_runs import is_long
 
 SOURCE = "states of all devices, by rank"
 _MOST, _MOST_MODES = 64, 32  # microbatches of a route; ways to choose modes that are told apart
@@ -431,7 +432,7 @@ class KnownRanks:
         devices = [DeviceStates(self.problem, least, one, length) for one in self.problem.busy]
         self.spent = 0.0
         none = yield from self._has_none(devices, range(len(devices)), self.first, WIDTHS, runner)
-        most, changed = max(_LEAST_HALVES, _HALVES * self.spent), True
+        most, changed = max(_LEAST_HALVES, _HALVES * self.spent), not is_long(self.problem)
         while none is False and changed:
             changed = False
             for _, *window in sorted(w for n, one in enumerate(devices) for w in one.windows(n)):
