@@ -23,10 +23,10 @@ KINDS = [*product(PLACEMENTS, RECOMPUTE)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 @pytest.mark.parametrize(("placement", "recompute"), KINDS)
 def test_no_claim_is_false(placement: str, recompute: str, seed: int, tmp_path: Path) -> None:
-    number = 2 * KINDS.index((placement, recompute)) + seed
+    number = KINDS.index((placement, recompute)) + seed
     assert judged(number, placement, recompute, tmp_path)[1] == []
 
 

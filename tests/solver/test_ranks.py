@@ -58,7 +58,7 @@ def proven(problem: Problem) -> int | None:
 SEVERAL: dict[str, Any] = {"shapes": ("loop", "V", "bidirectional"), "modes": ("", *MODES)}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("widths", [ranks.WIDTHS, (1,)])
 @pytest.mark.parametrize("flags", [{}, SEVERAL])
 def test_no_schedule_is_shorter(
@@ -86,7 +86,7 @@ def least_alone(problem: Problem, device: int, most: int) -> int | None:
     return low if low <= most else None
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("flags", [{}, SEVERAL])
 def test_a_device_alone_is_followed_through_all_its_ways(seed: int, flags: dict[str, Any]) -> None:
     """As long as a model of it says, which has the same head, ways out and back, and tail."""
