@@ -70,9 +70,9 @@ class Limits(NamedTuple):
     lag, column, places, waiting
         By queue: how long after the end of what opened it, the first of its times, how many it may
         have, and the row of what waits.
-    origin, through, left, saves
+    origin, through, left, gone
         The cell of the first state, and what a microbatch that is through adds, by stage; the time
-        that is left at first, and how much less there is by microbatch that is through.
+        that is left at first, and what such a one adds to it: less than 0.
     earliest, latest
         By row and rank: earliest start and latest end.
     cells, until
@@ -91,7 +91,7 @@ class Limits(NamedTuple):
     origin: int
     through: Ints
     left: int
-    saves: Ints
+    gone: Ints
     earliest: Ints
     latest: Ints
     cells: Ints
@@ -113,26 +113,14 @@ def counted(parts: Parts, limits: Limits, state: Ints, total: Ints) -> None:
 
 
 @compiled
-def cell_of(parts: Parts, limits: Limits, state: Ints) -> int:
-    """Return the cell of a state."""
-    n = len(parts.time)
-    found = limits.origin
+def weighed(first: int, by_part: Ints, by_stage: Ints, state: Ints) -> int:
+    """Return a sum over a state's counts: its cell, or the least time of what has not started."""
+    n = len(by_part)
+    found = first
     for part in range(n):
-        found += parts.cell[part] * state[part]
-    for stage in range(len(limits.through)):
-        found += limits.through[stage] * state[n + RESOURCES + stage]
-    return found
-
-
-@compiled
-def left_of(parts: Parts, limits: Limits, state: Ints) -> int:
-    """Return the least time that the device needs for what has not started in a state."""
-    n = len(parts.time)
-    found = limits.left
-    for part in range(n):
-        found += parts.left[part] * state[part]
-    for stage in range(len(limits.through)):
-        found -= limits.saves[stage] * state[n + RESOURCES + stage]
+        found += by_part[part] * state[part]
+    for stage in range(len(by_stage)):
+        found += by_stage[stage] * state[n + RESOURCES + stage]
     return found
 
 
@@ -246,8 +234,8 @@ def followers(parts: Parts, limits: Limits, states: Ints, most: int) -> Ints:
     for number in range(len(states)):
         state = states[number]
         held = 0
-        cell = cell_of(parts, limits, state)
-        left = left_of(parts, limits, state)
+        cell = weighed(limits.origin, parts.cell, limits.through, state)
+        left = weighed(limits.left, parts.left, limits.gone, state)
         counted(parts, limits, state, total)
         for part in range(n):
             then = parts.then[part]
@@ -350,7 +338,7 @@ def noted(parts: Parts, limits: Limits, states: Ints, ends: Ints) -> Ints:
     for number in range(len(states)):
         state = states[number]
         end = state[free]
-        found[0, number] = cell_of(parts, limits, state)
+        found[0, number] = weighed(limits.origin, parts.cell, limits.through, state)
         found[1, number] = end
         if state[n]:
             counted(parts, limits, state, total)

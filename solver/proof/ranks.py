@@ -254,7 +254,7 @@ class _Mode:
             origin=int(self.counts @ through) if end else 0,
             through=-through if end else through,
             left=int(self.counts @ saves),
-            saves=saves,
+            gone=-saves,
             earliest=limits[0],
             latest=limits[1],
             cells=known,
@@ -392,6 +392,7 @@ class KnownRanks:
         self.first = len(problem.busy) - 1  # place of the device that is followed first
         self.spent = 0.0  # of a question
         self._asking: Iterator[None] = iter(())
+        self._loops_ready = False
 
     @cached_property
     def _any(self) -> DeviceStates:
@@ -400,7 +401,8 @@ class KnownRanks:
 
     def ready(self) -> bool:
         """Whether it can be asked at once: the first run of all compiles loops for some seconds."""
-        return self._any.ready()
+        self._loops_ready = self._loops_ready or self._any.ready()
+        return self._loops_ready
 
     def step(self, runner: Runner) -> None:
         """Follow one device from one end."""
