@@ -274,7 +274,7 @@ def _least(cells: Ints, times: Ints) -> Ints:
     """Each cell once, ascending, with the least of its times."""
     order = np.lexsort((times, cells))
     found = np.stack((cells, times))[:, order]
-    return found[:, np.diff(found[0], prepend=found[0, :1] - 1) > 0]
+    return np.compress(np.diff(found[0], prepend=found[0, :1] - 1) > 0, found, axis=1)
 
 
 def _both(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
