@@ -54,7 +54,7 @@ def test_static_memory_alone_can_be_too_much() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(problems())
 def test_the_smallest_capacity_works_and_one_less_does_not(problem: Problem) -> None:
     needs = smallest_capacities(problem)

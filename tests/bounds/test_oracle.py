@@ -16,7 +16,7 @@ from tests.support.seeds import of_each
 from tests.support.without_rows import without_waiting, without_whole_microbatches
 
 
-@pytest.mark.parametrize(("family", "seed"), of_each(FAMILIES, 12, quick=6, fewer=GRAPHS))
+@pytest.mark.parametrize(("family", "seed"), of_each(FAMILIES, 9, quick=6, fewer=GRAPHS))
 def test_no_schedule_is_shorter_than_a_bound(family: str, seed: int) -> None:
     """And a problem is infeasible exactly if it is called so; else a sure order is valid."""
     document = of_family(family, 1000 + seed)
@@ -29,13 +29,15 @@ def test_what_raises_bounds_with_pairs(without: Callable[[], AbstractContextMana
     """Each argument raises some; where it does, the oracle finds nothing shorter."""
     raised = 0
     for seed, objective in product(range(40), OBJECTIVES):
+        if raised == 4:
+            break
         document = of_family("tight pairs", seed)
         problem = parse_problem(document)
         bound = closed_form_bound(problem, objective).value
         with without():
             less = closed_form_bound(problem, objective).value
         assert less <= bound
-        if less < bound and raised < 6:
+        if less < bound:
             raised += 1
             assert least(document, objective, bound - 1)[0] is None, (seed, objective)
-    assert raised == 6
+    assert raised == 4

@@ -38,7 +38,7 @@ def test_chain_schedules_say_why_they_do_not_apply(name: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(problems(max_devices=4, max_stages=6, max_microbatches=5))
 def test_every_list_schedule_of_a_feasible_problem_is_valid(problem: Problem) -> None:
     """The strategy makes problems feasible, often with not one memory unit to spare."""

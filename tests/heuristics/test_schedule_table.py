@@ -101,7 +101,7 @@ def points(placement: str) -> Iterator[Point]:
                     continue
                 # all numbers of ranks and microbatches, each with some of the times, in turn
                 costs = itertools.product(TIMES, OVERLAPS)
-                for (F, B, W), overlap in itertools.islice(costs, (number + p) % 3, None, 5):
+                for (F, B, W), overlap in itertools.islice(costs, (number + p) % 3, None, 11):
                     yield Point(p, m, v, F, B, W, overlap)
 
 

@@ -242,7 +242,7 @@ def schedules(problem: Problem, draw: st.DataObject) -> Iterator[Schedule]:
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(problems(max_microbatches=4, least_time=0), st.integers(1, 4), st.data())
 def test_every_part_may_be_repeated(problem: Problem, least: int, data: st.DataObject) -> None:
     """On random placements and routes, fused or split, also where B takes more than its F."""

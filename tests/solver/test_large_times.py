@@ -108,7 +108,7 @@ def test_what_rounded_numbers_say() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.one_of(problems(), problems(least_time=0)),
     st.sets(st.integers(0, 2), min_size=1),
@@ -129,7 +129,7 @@ def test_no_rounded_bound_is_above_the_least_makespan(
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(problems(max_stages=3, max_microbatches=2), st.sets(st.integers(0, 2), min_size=1), Sizes)
 def test_no_rounded_bound_is_above_the_least_span(
     problem: Problem, devices: set[int], size: int
@@ -190,7 +190,7 @@ def test_upper_bounds_on_work_are_exact_where_floats_are_not() -> None:
 # Schedules
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(problems(), st.sampled_from([10, 40]))
 def test_a_solve_with_rounded_models(problem: Problem, size: int) -> None:
     set_limit(size)

@@ -17,7 +17,7 @@ from tests.support.seeds import of_each, seeds
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", seeds(6, quick=3))
+@pytest.mark.parametrize("seed", seeds(4, quick=3))
 def test_no_claim_of_a_solve_is_false(family: str, seed: int) -> None:
     """Status, value, bound, gap and schedule; rounded where times are large."""
     assert [*wrong_of_solve(of_family(family, 2000 + seed), OBJECTIVES[seed % 2])] == []
@@ -25,7 +25,7 @@ def test_no_claim_of_a_solve_is_false(family: str, seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("family", "seed"),
-    of_each((one for one in FAMILIES if not one.endswith("modes")), 8, quick=4, fewer=GRAPHS),
+    of_each((one for one in FAMILIES if not one.endswith("modes")), 6, quick=4, fewer=GRAPHS),
 )
 def test_the_model_is_exact_and_its_relaxations_are_below(family: str, seed: int) -> None:
     more = {"held": 0.0} | ({"modes": ("",)} if "mixtures" in family else {})
@@ -36,7 +36,7 @@ def test_the_model_is_exact_and_its_relaxations_are_below(family: str, seed: int
 
 @pytest.mark.parametrize(
     ("family", "seed"),
-    of_each(["modes", "zero modes", "mixtures", *GRAPHS], 8, quick=4, fewer=GRAPHS),
+    of_each(["modes", "zero modes", "mixtures", *GRAPHS], 6, quick=4, fewer=GRAPHS),
 )
 def test_models_with_memory_over_time_are_exact(family: str, seed: int) -> None:
     """In one order they have a part of all schedules; one device alone a part of the rules."""
@@ -45,7 +45,7 @@ def test_models_with_memory_over_time_are_exact(family: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", seeds(6, quick=2))
+@pytest.mark.parametrize("seed", seeds(4, quick=2))
 def test_no_proof_is_false(family: str, seed: int) -> None:
     """Relaxations, stretches, devices alone and whole models, asked of a poor schedule."""
     assert [*wrong_of_proofs(of_family(family, 5000 + seed), OBJECTIVES[seed % 2])] == []

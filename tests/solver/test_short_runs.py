@@ -83,7 +83,7 @@ def test_what_follows_from_what_is_known() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(problems(max_stages=3, max_microbatches=3))
 def test_no_step_is_above_the_least_one(problem: Problem) -> None:
     assume(len(problem.routes) == 1 and problem.routes[0].microbatches > 1)
@@ -119,7 +119,7 @@ def test_the_end_is_the_optimum(problem: Problem) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(problems(max_stages=2, max_microbatches=3))
 def test_no_window_of_the_first_device_is_above_the_least_span(problem: Problem) -> None:
     assume(len(problem.routes) == 1 and not problem.has_modes)

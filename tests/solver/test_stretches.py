@@ -116,7 +116,7 @@ def test_a_stretch_that_is_fast_all_along_takes_longer_than_one_that_is_fast_in_
 
 
 @pytest.mark.slow
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(problems(), st.data())
 def test_no_sum_of_pieces_is_above_the_optimum(problem: Problem, data: st.DataObject) -> None:
     assume(len(problem.routes) == 1 and problem.routes[0].microbatches > 1)
