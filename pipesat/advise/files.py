@@ -122,6 +122,8 @@ def result_of(advice: Advised, row: Row) -> Result:
         seed=0 if own is None else own.seed,
         workers=1 if own is None else own.workers,
         versions={} if own is None else own.versions,
+        target=advice.question.runtime if advice.question.any_order else None,
+        release=advice.question.release,
     )
     return Result.of(answer)
 

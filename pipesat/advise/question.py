@@ -34,7 +34,7 @@ from pipesat.runtimes import RUNTIMES
 from pipesat.runtimes.runtime import Runtime as Record
 from pipesat.schedule.schedule import Objective
 
-_MOST_OPS: Final = 500_000
+_MOST_OPS_OF_A_CHAIN: Final = 500_000
 """Of a chain: a schedule of more takes about as long to build and time as an answer may."""
 OFFLOAD: Final = "offload"
 """Name of the memory mode in which a stage copies activations to the host."""
@@ -85,8 +85,9 @@ class Question:
     def __post_init__(self) -> None:
         ops = 3 * self.devices * self.microbatches
         require(
-            ops <= _MOST_OPS,
-            f"{ops:,} ops in a chain of {self.devices} devices, expected at most {_MOST_OPS:,}",
+            ops <= _MOST_OPS_OF_A_CHAIN,
+            f"{ops:,} ops in a chain of {self.devices} devices, "
+            f"expected at most {_MOST_OPS_OF_A_CHAIN:,}",
             where="microbatches",
             value=self.microbatches,
         )

@@ -52,6 +52,7 @@ _LISTED = listing(
 
 _FORMAT: Final = "pipesat.problem/"
 _RISK = "--noise, --skew or --links"
+_RISKY = ("noise", "skew", "links", "samples", "baselines")
 
 
 def _is_problem(path: Path) -> bool:
@@ -91,12 +92,12 @@ def compare(asked: Asked) -> int:
     """
     beside = [path for path in asked["schedules"] if _is_problem(path)]
     own = [path for path in asked["schedules"] if path not in beside]
-    if asked.given.keys() & {"noise", "skew", "links", "samples", "baselines"}:
+    if risky := [name for name in _RISKY if name in asked.given]:
         require(
             len(own) == 1,
-            f"{len(own)} schedules, expected one where times vary or links queue: a file, a "
-            "folder or a name",
-            where="SCHEDULE",
+            f"{len(own)} schedules given, expected one SCHEDULE after the problem: a file, a "
+            "folder or a name, as 1f1b",
+            where=f"--{risky[0]}",
         )
         asked = asked.instead(_RISK)
         risk: Risk = asked.answer(schedule=own[0])

@@ -101,11 +101,15 @@ class Option(click.Option):
         for text in texts:
             if not isinstance(text, str):
                 continue
-            into = heads
+            into, seen = heads, set[str]()
             for place, part in enumerate(text.split(",")):
                 word, _, value = part.partition("=")
                 key = spelled(word.strip(), self.members)
                 if key is not None:
+                    if key in seen and not self.members[key].multiple:
+                        where = f"{max(self.opts, key=len)} {key}"
+                        raise BadInput("expected it once", where=where, value=text)
+                    seen.add(key)
                     into = told.setdefault(key, [])
                     into.append(value or "yes" * self.members[key].is_flag)
                 elif place == 0 or (value and heads is not into and "=" in (self.help or "")):

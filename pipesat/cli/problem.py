@@ -74,14 +74,18 @@ def new(asked: Asked) -> None:
     A cost is one number for every stage (with layers=N: for every layer), or a list with one each.
     Lists that are longer than there are stages are of layers. Without -o, it is printed.
     """
-    write_problem(asked, asked.answer())
+    costs = [asked.given.get(name) for name in ("F", "B", "W", "BW")]
+    lists = [len(one) for one in costs if isinstance(one, list)]
+    write_problem(asked, asked.answer(), max([asked.given.get("layers", 0), *lists]))
 
 
-def write_problem(asked: Asked, problem: Problem) -> None:
-    """Write a problem into a file, or on stdout."""
+def write_problem(asked: Asked, problem: Problem, layers: int = 0) -> None:
+    """Write a problem into a file, or on stdout; say of how many ``layers`` its stages are cut."""
     from pipesat.problem.problem_file import problem_text
 
     said = repr(problem).strip("<>").removeprefix("Problem: ")
+    if layers > len(problem.routes[0].stages):
+        said = said.replace(" stages", f" stages of {layers} layers", 1)
     _write(asked, problem_text(problem.document), ("Problem", said))
 
 

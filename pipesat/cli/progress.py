@@ -17,12 +17,14 @@ from pipesat.core.amounts import Rounding, rounded, rounded_down, time_text
 from pipesat.core.progress import being_done
 from pipesat.core.showing import number
 from pipesat.core.text_tables import one_line, wrapped
+from pipesat.kernels.compiled import compiling
 from pipesat.schedule.result import Improvement
 
 SILENCE: Final = 4.0
 """Seconds after which something is printed, whether anything is better or not."""
 
 
+_COMPILING: Final = "compiling loops, which are kept for later runs"
 _PROVEN: Final = "ending: value and bound meet"
 
 
@@ -110,7 +112,7 @@ class Progress:
     def _now(self) -> str:
         """What is known and what is being done; without a name, where the best is from."""
         seconds = self._at(self.last.seconds + time.monotonic() - self.heard)
-        work = being_done()
+        work = _COMPILING if compiling() else being_done()
         if self.last.value is None and self.last.bound is None:
             return f"{_clock(seconds, self.limit)}  {one_line(work or self.last.source)}"
         text = describe(self.last._replace(seconds=seconds), self.limit)

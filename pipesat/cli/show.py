@@ -111,7 +111,9 @@ def show(asked: Asked) -> None:
         asked.refuse([] if asked["html"] else ["baselines"], "expected --html FILE with it")
         made = _show_folder(asked, given, files)
     else:
-        asked.refuse(["html", "baselines"], "expected a folder that solve or compare wrote")
+        if asked.given.keys() & {"html", "baselines"}:
+            text = "--html: expected a folder that solve or compare wrote"
+            raise BadInput(text, source=str(given))
         if asked["schedule"] is not None:
             made = _show_schedule(asked, given, files)
         else:

@@ -16,7 +16,7 @@ from pipesat.core.strict_json import read_json
 from pipesat.layers.from_profile import layers_of_document, layers_of_profile
 from pipesat.layers.layer import Layers
 from pipesat.layers.profile.profile_file import Profile
-from pipesat.layers.profile.published import SHAPES, named_gpu, named_shape
+from pipesat.layers.profile.published import GPUS, SHAPES, named_gpu, named_shape
 from pipesat.layers.roofline import LIKELY
 
 _MODULE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -69,7 +69,7 @@ def _of_file(path: str | Path) -> Given:
     if not os.path.exists(path):
         require(
             str(path) not in SHAPES,
-            "a published model needs a GPU to estimate its costs for",
+            f"a published model needs a GPU to estimate its costs for: one of {', '.join(GPUS)}",
             where="gpu",
         )
         if _MODULE.fullmatch(str(path)):

@@ -13,7 +13,7 @@ from pipesat.schedule.schedule import Objective
 from pipesat.schedule.timing import retime
 
 _USUAL: Final = {"1F1B": one_f_one_b, "interleaved 1F1B": interleaved_1f1b}
-_MOST_OPS: Final = 100_000
+_MOST_OPS_LOOKED_AT: Final = 100_000
 
 
 def usual(problem: Problem, objective: Objective) -> tuple[str, int | None] | None:
@@ -22,7 +22,7 @@ def usual(problem: Problem, objective: Objective) -> tuple[str, int | None] | No
     It has no value if it exceeds memory. ``None``: neither exists here, or breaks another rule, or
     the problem is too large for a look.
     """
-    if problem.op_count > _MOST_OPS:
+    if problem.op_count > _MOST_OPS_LOOKED_AT:
         return None
     for shown, build in _USUAL.items():
         try:

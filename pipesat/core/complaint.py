@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, ValidationError
@@ -42,9 +42,21 @@ _PLAIN = {
 }
 
 
+class InFile(NamedTuple):
+    """A value of a file: a complaint shows ``null``, ``true`` and ``NaN``, not Python's names."""
+
+    value: object
+
+    def __repr__(self) -> str:
+        return (
+            repr(self.value) if isinstance(self.value, str) else json.dumps(self.value, default=str)
+        )
+
+
 def validated(document: object, model: type[ModelT], source: str) -> ModelT:
     """Return a document (what ``json.loads`` returns) as its model."""
-    require(isinstance(document, dict), "expected a JSON object", source=source, value=document)
+    whole = isinstance(document, dict)
+    require(whole, "expected a JSON object", source=source, value=InFile(document))
     return validated_at(document, model, (), source)
 
 
@@ -82,7 +94,7 @@ def _complaint(
         count = context["actual_length"]
         return BadInput(f"{count} entries, expected {bound}", source=source, where=where)
     right = _right(first, model)
-    return BadInput(f"expected {right}", source=source, where=where, value=first["input"])
+    return BadInput(f"expected {right}", source=source, where=where, value=InFile(first["input"]))
 
 
 def _right(problem: ErrorDetails, model: type[BaseModel]) -> str:

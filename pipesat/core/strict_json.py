@@ -140,7 +140,9 @@ def read_bytes(path: Path, largest: int, *, packed: bool = False) -> bytes:
             with gzip.open(io.BytesIO(data)) as unpacked:
                 data = unpacked.read(largest + 1)
     except OSError as error:
-        raise BadInput(f"cannot read: {error.strerror or error}", source=source) from None
+        folder = isinstance(error, IsADirectoryError)
+        why = "a folder, expected a file" if folder else f"cannot read: {error.strerror or error}"
+        raise BadInput(why, source=source) from None
     except (EOFError, zlib.error) as error:
         raise BadInput(f"cannot read: {error}", source=source) from None
     except ValueError:
@@ -186,4 +188,4 @@ FactorOf = Annotated[
 
 MOST_DEVICES: Final = 4096
 MOST_STAGES: Final = 16384
-MOST_OPS: Final = 4_000_000
+MOST_OPS_OF_A_PROBLEM: Final = 4_000_000

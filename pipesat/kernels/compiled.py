@@ -44,6 +44,11 @@ _OTHERS: Final = 20.0  # seconds that another process may take to compile: it ma
 _TICK: Final = 0.02  # seconds between two looks at whether it has
 
 
+def compiling() -> bool:
+    """Whether a loop that was not kept is being compiled right now."""
+    return _turn.locked()
+
+
 class Compiled:
     """A function that is compiled when it is first called; others of its kind may call it.
 

@@ -46,6 +46,17 @@ def share_of_1f1b(text: str) -> Fraction | None:
     return None if match is None else Fraction(match[1] or 1)
 
 
+def amount_or_share(where: str, text: str, unit: str, *, limit: bool) -> int | Fraction:
+    """Read a capacity: an amount in a unit, or a share of what 1F1B holds."""
+    if (share := share_of_1f1b(text)) is not None:
+        return share
+    try:
+        return one_in_unit(where, text, unit, limit=limit)
+    except BadInput as error:
+        right = f"{error.expected}, or a share such as 1f1b*0.75"
+        raise BadInput(right, where=where, value=text) from None
+
+
 def built(given: Mapping[str, Any]) -> Problem:
     """Return the problem that ``Problem.chain`` and its like describe.
 
@@ -261,9 +272,8 @@ def _in_units(given: Mapping[str, Any], limits: tuple[str, ...] = ()) -> dict[st
             return [read(f"{where}[{place}]", one) for place, one in enumerate(value)]
         if not isinstance(value, str):
             return value
-        share = share_of_1f1b(value) if where == "memory" else None
-        unit, limit = given["memory_unit"], where.startswith(limits)
-        return one_in_unit(where, value, unit, limit=limit) if share is None else share
+        read_one = amount_or_share if where == "memory" else one_in_unit
+        return read_one(where, value, given["memory_unit"], limit=where.startswith(limits))
 
     return {key: read(key, value) if key in _OF_MEMORY else value for key, value in given.items()}
 

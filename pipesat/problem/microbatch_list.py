@@ -12,7 +12,7 @@ from pipesat.core.complaint import validated_at
 from pipesat.core.errors import BadInput, require
 from pipesat.core.strict_json import (
     MOST,
-    MOST_OPS,
+    MOST_OPS_OF_A_PROBLEM,
     Count,
     FactorOf,
     Path_,
@@ -119,9 +119,10 @@ def parse_microbatches(value: object, path: Path_) -> Listed:
                 where=path_text(here),
                 value=entry.name,
             )
-        if (total := len(classes) + entry.count) > MOST_OPS:
+        if (total := len(classes) + entry.count) > MOST_OPS_OF_A_PROBLEM:
             raise BadInput(
-                f"{total} microbatches of some ops, expected at most {MOST_OPS}", where=where
+                f"{total} microbatches of some ops, expected at most {MOST_OPS_OF_A_PROBLEM}",
+                where=where,
             )
         classes += [number_of[entry.name]] * entry.count
     return len(classes), tuple(classes), tuple(definitions)

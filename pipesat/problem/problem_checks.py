@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from pipesat.core.errors import BadInput, require
-from pipesat.core.strict_json import MOST, MOST_OPS
+from pipesat.core.strict_json import MOST, MOST_OPS_OF_A_PROBLEM
 from pipesat.problem.plain_problems import with_idle_keys, without_idle_keys
 from pipesat.problem.problem import TEXTS, Device, Problem, Route
 from pipesat.problem.stage import AMOUNTS, FACTORS, MicrobatchClass, Stage, scaled, stated_amounts
@@ -92,8 +92,8 @@ def checked(problem: Problem) -> Problem:
         that it may not name, or what it scales is too large.
     """
     require(
-        problem.op_count <= MOST_OPS,
-        f"{problem.op_count} ops, expected at most {MOST_OPS}",
+        problem.op_count <= MOST_OPS_OF_A_PROBLEM,
+        f"{problem.op_count} ops, expected at most {MOST_OPS_OF_A_PROBLEM}",
         where="microbatches",
         value=sum(route.microbatches for route in problem.routes),
     )

@@ -146,6 +146,7 @@ class Solution:
     def document(self, schedule_path: str | None = None) -> dict[str, Any]:
         """Return the result object of the contract, ready for JSON."""
         document: dict[str, Any] = {
+            "format": "pipesat.result/1",
             "status": self.status,
             "problem_sha256": self.problem.sha256,
             "objective": self.objective,
@@ -173,7 +174,7 @@ class Solution:
         }
         problem, schedule = self.problem, self.schedule
         if problem.estimate:
-            document = {"estimate": problem.estimate, **document}
+            document["estimate"] = problem.estimate
         if schedule is not None:
             of_makespan, of_span = bubbles(problem, schedule)
             document |= {

@@ -683,6 +683,7 @@ def test_the_folder_repeats_what_the_table_says(cli: Run, tmp_path: Path) -> Non
     document = json.loads((folder / "advice.json").read_text())
     assert "estimate" in document
     result = json.loads((folder / "result.json").read_text())
+    assert (result["for"], result["release"]) == (document["for"], document["release"])
     assert max(result["peak_memory"]) == document["chosen"]["peak_memory"]  # one peak, one memory
     capacity = {one.memory for one in read_problem(folder / "problem.json").devices}
     assert capacity == {document["memory"] - document["reserve"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -81,9 +82,30 @@ def test_what_an_option_says_is_said_of_the_option(cli: Run, save: Save) -> None
     one_bad_line(cli(*words), "long.json: [0]: its factor would be")
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("null", "null"), ("true", "true"), ("NaN", "NaN"), ("[null]", "[null]"), ('"a"', "'a'")],
+)
+def test_a_value_is_shown_as_its_file_has_it(
+    cli: Run, tmp_path: Path, text: str, shown: str
+) -> None:
+    path = tmp_path / "problem.json"
+    path.write_text(json.dumps(with_time("?")).replace('"?"', text))
+    one_bad_line(cli("solve", path), f"{path}: stages[1].F: got {shown}, expected an integer")
+
+
+def test_what_is_missing_or_too_much_is_said_of_its_option(cli: Run, save: Save) -> None:
+    path = save(GOOD)
+    one_bad_line(cli("compare", path, "--noise", "5%"), "--noise: 0 schedules given, expected one")
+    one_bad_line(cli("show", path, "--html", "p.html"), f"{path}: --html: expected a folder")
+    new = ("problem", "new", "--devices", 2, "--microbatches", 2, "--times", "F=1,B=1,W=1")
+    one_bad_line(cli(*new, "--units", "time=ms,time=us"), "--units time: got 'time=ms,time=us'")
+    one_bad_line(cli("advise", "tiny", "--devices", 2, "--microbatches", 2), "--gpu: a", "h100")
+
+
 @pytest.mark.parametrize("command", ["solve", "compare"])
 def test_a_directory_instead_of_a_problem(cli: Run, tmp_path: Path, command: str) -> None:
-    one_bad_line(cli(command, tmp_path), str(tmp_path), "cannot read: Is a directory")
+    one_bad_line(cli(command, tmp_path), str(tmp_path), "a folder, expected a file")
 
 
 def test_a_file_name_is_shown_literally(cli: Run, tmp_path: Path) -> None:

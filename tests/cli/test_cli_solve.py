@@ -78,6 +78,7 @@ def test_the_result_object(cli: Run, save: Save) -> None:
     result = outcome.json
     assert result.keys() >= KEYS
     assert result["status"] == "optimal"
+    assert result["format"] == "pipesat.result/1"
     assert result["problem_sha256"] == RETURN_TRIP.sha256
     assert result["objective"] == "makespan"
     assert [result[key] for key in ("value", "makespan", "span", "lower_bound")] == [7, 7, 7, 7]
@@ -293,17 +294,21 @@ def test_lines_never_go_back_and_say_why_they_go_on_at_the_bound(
     progress = Progress(Console(file=io.StringIO(), width=100))
     progress(Improvement(2.0, 8, 6, "load"))
     now[0] += 7
+    monkeypatch.setattr("pipesat.cli.progress.compiling", lambda: False)
     assert " ".join(progress._now().split()) == "9.0 s best 8 bound 6 gap 25.00 % load"
     progress(Improvement(3.0, 8, 8, "CP-SAT"))
     assert " ".join(progress.lines[-1].split()) == "9.0 s best 8 bound 8 gap 0 % CP-SAT"
     assert progress._now().endswith("CP-SAT; now ending: value and bound meet")
     with doing("the narrower problem keep"):
         assert progress._now().endswith("CP-SAT; now the narrower problem keep")
+        monkeypatch.setattr("pipesat.cli.progress.compiling", lambda: True)
+        assert progress._now().endswith("now compiling loops, which are kept for later runs")
 
 
 def test_long_work_is_named_while_nothing_improves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until there is a value, its name alone; then what is known, which is not logged again."""
     monkeypatch.setattr("pipesat.cli.progress.SILENCE", 0.01)
+    monkeypatch.setattr("pipesat.cli.progress.compiling", lambda: False)
     screen = io.StringIO()
 
     def wait_for(text: str) -> None:

@@ -217,6 +217,7 @@ class Reader:
         self.cli = cli
         self.ran: list[str] = []
         self.names: dict[str, Any] = {}  # of the page's Python
+        self.said = ""  # by a command whose answer is the same everywhere
 
     def pipesat(self, words: list[str], *, given: bool = False) -> None:
         text = shlex.join(["pipesat", *words])
@@ -232,9 +233,18 @@ class Reader:
         if name in ONLY_READ and "--list" not in words and not here:
             self.leave_what_it_would(name, words)
             return
-        outcome = self.cli(*faster(words))
+        same = "--deterministic" in words
+        outcome = self.cli(*words if same else faster(words))
+        self.said = outcome.out if same else ""
         assert outcome.code == 0, f"{self.page}: {text}: {outcome.code}\n{outcome.err}"
         self.ran.append(text)
+
+    def output(self, block: Block) -> None:
+        """Of a deterministic command, every line that stands here is a line of what it printed."""
+        if self.said:
+            lines = [line for line in block.text.splitlines() if not line.startswith("Searched")]
+            assert [line for line in lines if line not in self.said.splitlines()] == []
+        self.said = ""
 
     def leave_what_it_would(self, name: str, words: list[str]) -> None:
         """Files that later commands read; a profile lies there from the start."""
@@ -357,6 +367,7 @@ def test_a_page_runs_from_top_to_bottom(page: str, reader: Callable[[str], Reade
             person.shell(part)
         else:
             assert part.language == "text", f"{page}: neither run nor output:\n{part.text}"
+            person.output(part)
 
 
 def test_the_tables_have_no_idle_entries() -> None:
@@ -383,6 +394,11 @@ def test_the_reader_would_notice(reader: Callable[[str], Reader]) -> None:
         person.span("pipesat solve --no-such-option")
     with pytest.raises(AssertionError, match="cannot read"):
         person.shell(Block("", "pipesat check no-such.json no-such.json\n"))
+    person.said = "Take       7\nSearched   1 s\n"
+    person.output(Block("text", "Take       7\nSearched   2 s\n"))
+    person.said = "Take       7\n"
+    with pytest.raises(AssertionError):
+        person.output(Block("text", "Take       8\n"))
     with pytest.raises(AssertionError, match="neither run nor listed"):
         person.other(["no-such-program"])
     with pytest.raises(AttributeError):

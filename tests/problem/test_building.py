@@ -215,7 +215,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (
         lambda: Problem.chain(2, 4, **UNIT, memory="much"),
         "Problem.chain: memory: got 'much', expected a whole number, as no memory unit is stated: "
-        "give each its unit, or none",
+        "give each its unit, or none, or a share such as 1f1b*0.75",
     ),
     (
         lambda: Problem.chain(2, [{"name": "a", "count": 2}], **UNIT, memory="1f1b"),

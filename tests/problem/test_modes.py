@@ -111,7 +111,7 @@ def test_classes_scale_modes_before_sums_are_formed() -> None:
         (
             {"modes": [{"name": "o", "offload": None}]},
             {},
-            "modes[0].offload: got None, expected an object",
+            "modes[0].offload: got null, expected an object",
         ),
         (
             {"modes": [{"name": "o", "backwards": "fused"}]},
@@ -122,7 +122,7 @@ def test_classes_scale_modes_before_sums_are_formed() -> None:
         ({"held_in_backward": -1}, {}, "held_in_backward: got -1, expected an integer from 0"),
         ({}, {"mode_choice": "all"}, "p.json: mode_choice: got 'all', expected one of"),
         ({}, {"devices": [{"copy_channels": 3}]}, "devices[0].copy_channels: got 3, expected"),
-        ({}, {"devices": [{"copy_channels": True}]}, "copy_channels: got True, expected"),
+        ({}, {"devices": [{"copy_channels": True}]}, "copy_channels: got true, expected"),
         (
             {"modes": [{"name": "m"}]},
             {"microbatches": [{"name": "a", "count": 1, "stages": {"0": {"F": 1}}}]},

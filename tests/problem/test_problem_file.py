@@ -463,10 +463,11 @@ def test_many_repeated_keys_are_found_quickly(save: Save) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("missing.json", "No such file"), (".", "Is a directory")]
+    ("name", "expected"),
+    [("missing.json", "cannot read: No such"), (".", "a folder, expected a f")],
 )
 def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, expected: str) -> None:
-    with pytest.raises(BadInput, match=f"cannot read: {expected}"):
+    with pytest.raises(BadInput, match=expected):
         read_problem(tmp_path / name)
 
 

@@ -194,8 +194,9 @@ def test_a_time_unit_that_no_run_has(cli: Run, world: Path, tmp_path: Path, valu
     path = tmp_path / "timeline.json"
     path.write_text(json.dumps(timeline))
     png = tmp_path / "new.png"
+    said = "null" if value is None else repr(value)
     outcome = cli("timeline", "compare", world / "problem.json", path, "--png", png)
-    one_bad_line(outcome, f"{path}: us_per_time_unit: got {value!r}, expected a number from 1e-15")
+    one_bad_line(outcome, f"{path}: us_per_time_unit: got {said}, expected a number from 1e-15")
     assert not png.exists()
 
 

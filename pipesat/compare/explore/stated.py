@@ -21,7 +21,7 @@ from pipesat.layers.stages import problem_with_recompute
 from pipesat.problem.building import Backward, make
 from pipesat.problem.problem import FORMAT, Problem
 
-MOST_OPS: Final = 50_000
+MOST_OPS_ON_THE_PAGE: Final = 50_000
 """Of a problem on the page: all hand-written schedules are then there within seconds."""
 NUMBERS: Final[dict[str, Any]] = {
     "placement": "chain",
@@ -103,8 +103,8 @@ def problem_of(stated: Mapping[str, Any]) -> Problem:
         for key, value in said.items():
             found = getattr(found, f"with_{key}")(value)
     require(
-        found.op_count <= MOST_OPS,
-        f"{found.op_count:,} ops, expected at most {MOST_OPS:,}",
+        found.op_count <= MOST_OPS_ON_THE_PAGE,
+        f"{found.op_count:,} ops, expected at most {MOST_OPS_ON_THE_PAGE:,}",
         where="microbatches",
     )
     return found

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from pipesat.compare.hand_written import published
-from pipesat.core.amounts import one_in_unit, share
+from pipesat.core.amounts import share
 from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import Count, Placement, Seconds, Seed, Target, Within, Workers
@@ -244,19 +244,9 @@ def min_memory(
 
 
 def _cap(given: int | Fraction | str, unit: str) -> int | Fraction:
-    from pipesat.problem.making import share_of_1f1b
+    from pipesat.problem.making import amount_or_share
 
-    if not isinstance(given, str):
-        return given
-    part = share_of_1f1b(given)
-    if part is not None:
-        return part
-    try:
-        return one_in_unit("caps", given, unit, limit=True)
-    except BadInput as error:
-        raise BadInput(
-            f"{error.expected}, or a share such as 1f1b*0.75", where="caps", value=given
-        ) from None
+    return amount_or_share("caps", given, unit, limit=True) if isinstance(given, str) else given
 
 
 def _placed(

@@ -31,7 +31,7 @@ pytest.importorskip("werkzeug", reason="needs the extra `explore`")
 from pipesat.compare.explore.answers import Answers
 from pipesat.compare.explore.known import Known
 from pipesat.compare.explore.server import HOST, served
-from pipesat.compare.explore.stated import MOST_OPS, NUMBERS, problem_of, stated_by
+from pipesat.compare.explore.stated import MOST_OPS_ON_THE_PAGE, NUMBERS, problem_of, stated_by
 
 HTML = b"<p>the page</p>"
 SMALL = {"devices": 2, "microbatches": 3, "layers": 2, "F": 2, "B": 3, "W": 1, "comm": 0}
@@ -203,7 +203,7 @@ def test_a_model_is_cut_as_the_settings_say() -> None:
         ({"settings": {"devices": True}}, "devices"),
         ({"settings": {"F": -1}}, "F"),
         ({"settings": {"placement": "ring"}}, "placement"),
-        ({"settings": {"microbatches": 3_000}}, f"at most {MOST_OPS:,}"),
+        ({"settings": {"microbatches": 3_000}}, f"at most {MOST_OPS_ON_THE_PAGE:,}"),
         ({"settings": {"microbatches": 10**9}}, "ops"),
         ({"settings": {"memory": "much"}}, "memory"),
     ],
