@@ -73,11 +73,15 @@ def _complaint(
 ) -> BadInput:
     """Say what is wrong where in a document that ``model`` refused.
 
-    A wrong ``format`` explains all other complaints, an unknown key explains a missing one.
+    A wrong ``format`` explains all other complaints, and so does none unless an unknown key is
+    nearly that. An unknown key explains a missing one.
     ``below`` is the path of what was validated, if it is a part of the document.
     """
     found = error.errors(include_url=False)
     first = min(found, key=_weight)
+    if first["type"] == "extra_forbidden" and not _near(first["loc"][-1], "format"):
+        whole = (one for one in found if (one["loc"], one["type"]) == (("format",), "missing"))
+        first = next(whole, first)  # a file of something else
     kind, context = first["type"], first.get("ctx", {})
     path = tuple(step for step in first["loc"] if not str(step).startswith("list["))  # of a union
     where = path_text((*below, *path))
@@ -174,6 +178,10 @@ def _parts(annotation: Any) -> Iterator[Any]:
 def _weight(problem: ErrorDetails) -> int:
     wrong_format = problem["loc"] == ("format",) and problem["type"] != "missing"
     return 0 if wrong_format else 1 if problem["type"] == "extra_forbidden" else 2
+
+
+def _near(key: object, known: str) -> bool:
+    return bool(difflib.get_close_matches(str(key).lower(), [known]))
 
 
 def _nearest_key(path: Path_, model: type[BaseModel], missing: Sequence[ErrorDetails]) -> str:

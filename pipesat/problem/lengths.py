@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from pipesat.core.amounts import share
 from pipesat.core.arguments import public
+from pipesat.core.complaint import InFile
 from pipesat.core.errors import BadInput, require
 from pipesat.core.settings import Slicing
 from pipesat.core.strict_json import MOST, read_json, read_text
@@ -181,7 +182,7 @@ def _require(lengths: Sequence[Any], source: str) -> None:
                 "expected an integer from 1 to 10^12",
                 source=source,
                 where=f"[{number}]",
-                value=length,
+                value=InFile(length) if source else length,
             )
 
 

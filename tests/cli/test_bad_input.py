@@ -103,6 +103,15 @@ def test_what_is_missing_or_too_much_is_said_of_its_option(cli: Run, save: Save)
     one_bad_line(cli("advise", "tiny", "--devices", 2, "--microbatches", 2), "--gpu: a", "h100")
 
 
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [("status", "format: this key is required"), ("fromat", "fromat: unknown key; the nearest")],
+)
+def test_a_file_of_something_else(cli: Run, save: Save, key: str, said: str) -> None:
+    document = {key if name == "format" else name: value for name, value in GOOD.items()}
+    one_bad_line(cli("solve", save(document)), f": {said}")
+
+
 @pytest.mark.parametrize("command", ["solve", "compare"])
 def test_a_directory_instead_of_a_problem(cli: Run, tmp_path: Path, command: str) -> None:
     one_bad_line(cli(command, tmp_path), str(tmp_path), "a folder, expected a file")

@@ -165,7 +165,7 @@ def test_files_of_other_names_are_named(tmp_path: Path) -> None:
         ([0], None, "x.order.json: got [0], expected a list with each microbatch"),
         ({"0": 1}, None, "x.order.json: got {'0': 1}, expected a list"),
         ([0, 0], None, "x.order.json: [1]: got 0, expected a list"),
-        ([0, True], None, "x.order.json: [1]: got True, expected a list"),
+        ([0, True], None, "x.order.json: [1]: got true, expected a list"),
         (
             None,
             modes(recompute=[[0, 0, "nap"]]),

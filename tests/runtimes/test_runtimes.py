@@ -707,7 +707,7 @@ def order_file(tmp_path: Path) -> tuple[Problem, Path, str]:
         ('"stages": 4', '"stages": int(4)', "a literal"),
         ("ORDER = {", "ORDER = " + "(" * 300 + "{", "a literal"),
         ("ORDER = {", "ORDER = {\0", "a literal"),
-        ('"stages": 4', '"stages": True', "stages: got True"),
+        ('"stages": 4', '"stages": True', "stages: got true"),
         ('"stages": 4', '"stages": 5', "stages: got 5, the problem has 4"),
         ('"stages": 4', '"stage": 4', "stage"),
         ("[0, 1, 2, 3]", "[0, 1, 3, 2]", "the problem has [0, 1, 2, 3]"),

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 from pipesat.compare.result import Result
 from pipesat.core.amounts import exactly
 from pipesat.core.claims import Bound, Period, Standing
-from pipesat.core.complaint import validated
+from pipesat.core.complaint import InFile, validated
 from pipesat.core.errors import BadInput, require
 from pipesat.core.folder import has_file, listed
 from pipesat.core.settings import Target
@@ -134,7 +134,7 @@ def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Resu
             f"expected the schedule's {model.objective}: {theirs}",
             source=source,
             where="value",
-            value=model.value,
+            value=InFile(model.value),
         )
     bound = model.lower_bound
     if value is not None and bound is not None and bound > value:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from pydantic import ConfigDict
 
-from pipesat.core.complaint import validated
+from pipesat.core.complaint import InFile, validated
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.strict_json import LARGEST_ORDER, StrictModel, parse_json, read_text
 from pipesat.problem.ops import Op
@@ -202,10 +202,10 @@ def _numbers(listed: object, m: int, source: str) -> tuple[int, ...]:
     """Return the microbatches' own numbers, checked."""
     wanted = f"expected a list with each microbatch of the problem, 0 to {m - 1}, once"
     if not isinstance(listed, list) or len(listed) != m:
-        raise BadInput(wanted, source=source, value=listed)
+        raise BadInput(wanted, source=source, value=InFile(listed))
     left = {*range(m)}
     for place, number in enumerate(listed):
         if type(number) is not int or number not in left:
-            raise BadInput(wanted, source=source, where=f"[{place}]", value=number)
+            raise BadInput(wanted, source=source, where=f"[{place}]", value=InFile(number))
         left.remove(number)
     return tuple(listed)

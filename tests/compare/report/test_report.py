@@ -401,14 +401,14 @@ def edit(path: Path, **changes: Any) -> None:
     ("changes", "message"),
     [
         ({"value": 8}, "value: got 8, expected the schedule's makespan: schedule.json has 7"),
-        ({"value": None}, "value: got None, expected the schedule's makespan"),
+        ({"value": None}, "value: got null, expected the schedule's makespan"),
         ({"objective": "speed"}, "objective: got 'speed', expected"),
         ({"lower_bound": 8}, "lower_bound: got 8, expected at most the value 7"),
         ({"lower_bound": 6.5}, "lower_bound: got 6.5, expected"),
         ({"status": "optimal"}, "status: got 'optimal', expected feasible, as value"),
         ({"status": "unknown"}, "status: got 'unknown', expected feasible, as value"),
         ({"status": ...}, "status: this key is required and missing"),
-        ({"wall_s": float("inf")}, "wall_s: got inf, expected a number"),
+        ({"wall_s": float("inf")}, "wall_s: got Infinity, expected a number"),
         ({"versions": {"pipesat": 1}}, "versions.pipesat: got 1, expected a string"),
     ],
 )

@@ -481,11 +481,11 @@ def changed(*path_and_value):
         (changed("layers", 1, "kind", "x"), r"layers\[1\].kind: got 'x', expected a key of kinds"),
         (
             changed("kinds", "head", "F", "median", float("nan")),
-            "got nan, expected a number from 0 to",
+            "got NaN, expected a number from 0 to",
         ),
         (changed("kinds", "head", "F", "median", -1.0), "got -1.0, expected a number from 0 to"),
         (changed("kinds", "head", "held_after_F", 1.5), "got 1.5, expected an integer from 0"),
-        (changed("kinds", "head", "F", None), "kinds.head.F: got None, expected an object"),
+        (changed("kinds", "head", "F", None), "kinds.head.F: got null, expected an object"),
         (
             changed("stages", [{"layers": [2, 2], "costs": document()["kinds"]["head"]}]),
             r"stages\[0\].layers: got \[2, 2\]",
