@@ -66,6 +66,8 @@ def test_every_flag(cli: Run) -> None:
 
 def test_a_file_is_written_that_other_commands_read(cli: Run, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
+    outcome = cli("problem", "new", *BASIC, "--times", "layers=5", "-o", path)
+    assert "2 devices, 2 stages of 5 layers, 4 microbatches" in outcome.out
     outcome = cli("problem", "new", *BASIC, "--placement", "vee", "-o", path)
     assert (outcome.code, outcome.err) == (0, "")
     assert "2 devices, 4 stages, 4 microbatches" in outcome.out
