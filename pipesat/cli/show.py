@@ -191,7 +191,7 @@ def _show_file(asked: Asked, path: Path) -> dict[Path, bytes]:
     stated = document.get("format") if isinstance(document, dict) else None
     if order or str(stated).startswith("pipesat.schedule/"):
         raise BadInput("expected its problem first: pipesat show PROBLEM FILE", source=str(path))
-    answer = view_of(path, stated)
+    answer = view_of(path, document)
     if asked["as_json"] and (remark := dict(answer.facts()).get("Remark")):
         note(f"pipesat: remark: {remark}")
     asked.show(answer, document)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.amounts import memory_text, rounded_down, rounded_up, time_text
-from pipesat.core.errors import BadInput
+from pipesat.core.complaint import unknown_format
 from pipesat.core.showing import Displayed, Said, table_of
 from pipesat.problem.ops import KINDS
 from pipesat.problem.remarks import text_of
@@ -18,14 +18,12 @@ if TYPE_CHECKING:
     from pipesat.layers.layer import Layers
 
 
-def view_of(path: Path, stated: object) -> Displayed:
-    """Return what is shown of a file of this format."""
+def view_of(path: Path, document: object) -> Displayed:
+    """Return what is shown of a file with this content."""
+    stated = document.get("format") if isinstance(document, dict) else None
     kind = str(stated).partition("/")[0].removeprefix("pipesat.")
     if kind not in _VIEWS:
-        kinds = ", ".join(f'"pipesat.{name}/1"' for name in _VIEWS)
-        raise BadInput(
-            f"expected one of {kinds}, or a folder", source=str(path), where="format", value=stated
-        )
+        raise unknown_format(document, _VIEWS, str(path))
     return _VIEWS[kind](path)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -51,6 +51,16 @@ class InFile(NamedTuple):
         return (
             repr(self.value) if isinstance(self.value, str) else json.dumps(self.value, default=str)
         )
+
+
+def unknown_format(document: object, kinds: Iterable[str], source: str) -> BadInput:
+    """Say of a document that its format is none of these, or that it has none."""
+    names = ", ".join(f'"pipesat.{name}/1"' for name in kinds)
+    if isinstance(document, dict) and "format" in document:
+        stated = InFile(document["format"])
+        return BadInput(f"expected one of {names}", source=source, where="format", value=stated)
+    text = f"expected a JSON object with a format, one of {names}"
+    return BadInput(text, source=source, value=InFile(document))
 
 
 def validated(document: object, model: type[ModelT], source: str) -> ModelT:

@@ -15,6 +15,7 @@ from pipesat.compare.report.result_file import read_advice, read_result, result_
 from pipesat.compare.result import Result, Schedule
 from pipesat.compare.schedules import valid_schedule
 from pipesat.core.arguments import public
+from pipesat.core.complaint import unknown_format
 from pipesat.core.errors import BadInput
 from pipesat.core.folder import add_files, has_file
 from pipesat.core.strict_json import LARGEST_RUN, read_json
@@ -180,8 +181,7 @@ def read(
     if kind in _PARSERS:
         return _PARSERS[kind](document, source)
     if kind not in _READERS:
-        kinds = ", ".join(f'"pipesat.{name}/1"' for name in (*_PARSERS, *_READERS))
-        raise BadInput(f"expected one of {kinds}", source=source, where="format", value=stated)
+        raise unknown_format(document, (*_PARSERS, *_READERS), source)
     if problem is None:
         raise BadInput(
             f"a {kind} has no costs: expected pipesat.read(path, problem)", source=source

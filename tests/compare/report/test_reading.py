@@ -32,3 +32,6 @@ def test_one_function_reads_every_file(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"format": "pipesat.plan/1"}')
     with pytest.raises(BadInput, match=r"format: got 'pipesat\.plan/1', expected one of"):
         pipesat.read(tmp_path / "other.json")
+    (tmp_path / "other.json").write_text('{"a": null}')
+    with pytest.raises(BadInput, match=r'got {"a": null}, expected a JSON object with a format'):
+        pipesat.read(tmp_path / "other.json")
