@@ -1,8 +1,8 @@
 """All states that one device can be in, step by step: the loops of docs/proofs/search.md, "Ranks".
 
 A *state* is a row of numbers. By kind of part (F, O, L, B, W of one variant of a stage): how many
-microbatches in flight have started it. By resource (the device, its channels): the part that runs
-there, or none. By stage: how many microbatches are through. By queue (F's that wait for those of a
+microbatches in flight have started it. By resource (the device, its channels): the item that runs
+there, or none. An *item* is what runs at once: a part, B and W as BW, or a pair. By stage: how many microbatches are through. By queue (F's that wait for those of a
 stage before, backwards that wait for F's of their variant, ...): how many wait. Then come times: of
 the last start, from when each resource is free, and, by queue and place, the earliest start.
 A state is no worse than one with the same counts if none of its times is later.
@@ -28,9 +28,8 @@ class Parts(NamedTuple):
 
     Attributes
     ----------
-    time, during, after, resource, row
-        What a part takes, holds while it runs and after it, until the next of its microbatch; where
-        it runs, and its stage and kind.
+    after, resource, row
+        What is held after it, until the next of its microbatch; where it runs; its stage and kind.
     before, then
         The parts of its variant before and after it, -1 for none.
     stage
@@ -39,14 +38,8 @@ class Parts(NamedTuple):
         1 for a backward that no W follows.
     opens, waits
         Two each: the queues that its end makes longer, and those at whose head it is; -1 for none.
-    cell, left
-        What it adds to a state's cell, and to the time that is left. States of a cell have run as
-        many F's of each stage, and have as many between F and backward, by variant, and between B
-        and W.
     """
 
-    time: Ints
-    during: Ints
     after: Ints
     resource: Ints
     row: Ints
@@ -56,6 +49,29 @@ class Parts(NamedTuple):
     ends: Ints
     opens: Ints
     waits: Ints
+
+
+class Items(NamedTuple):
+    """What runs at once: each part alone, two of a microbatch as one, and pairs.
+
+    Attributes
+    ----------
+    time, during, more, resource
+        What it takes, holds while it runs, and holds then beyond what it leaves; where it runs.
+    members, inner
+        Its parts, -1 for none; and whether the part before is the member before.
+    cell, left
+        What it adds to a state's cell, and to the time that is left. States of a cell have run as
+        many F's of each stage, and have as many between F and backward, by variant, and between B
+        and W.
+    """
+
+    time: Ints
+    during: Ints
+    more: Ints
+    resource: Ints
+    members: Ints
+    inner: Ints
     cell: Ints
     left: Ints
 
@@ -70,9 +86,9 @@ class Limits(NamedTuple):
     lag, column, places, waiting
         By queue: how long after the end of what opened it, the first of its times, how many it may
         have, and the row of what waits.
-    origin, through, left, gone
-        The cell of the first state, and what a microbatch that is through adds, by stage; the time
-        that is left at first, and what such a one adds to it: less than 0.
+    origin, cell, through, left, work, gone
+        The cell of the first state, and what a part that has started and a microbatch that is
+        through add, by part and stage; the time that is left at first, and what these add to it.
     earliest, latest
         By row and rank: earliest start and latest end.
     cells, until
@@ -89,8 +105,10 @@ class Limits(NamedTuple):
     places: Ints
     waiting: Ints
     origin: int
+    cell: Ints
     through: Ints
     left: int
+    work: Ints
     gone: Ints
     earliest: Ints
     latest: Ints
@@ -102,7 +120,7 @@ class Limits(NamedTuple):
 @compiled
 def counted(parts: Parts, limits: Limits, state: Ints, total: Ints) -> None:
     """Put how many F's, backwards, W's (or whole backwards) have started into total, by row."""
-    n = len(parts.time)
+    n = len(parts.row)
     for stage in range(len(limits.through)):
         for row in range(3 * stage, 3 * stage + 3):
             total[row] = state[n + RESOURCES + stage]
@@ -140,39 +158,56 @@ def until_of(limits: Limits, cell: int) -> int:
 
 
 @compiled
-def start_of(parts: Parts, limits: Limits, state: Ints, part: int, rank: int, held: int) -> int:
-    """Return the earliest start of a part in a state in which ``held`` is held when all has ended.
+def runs_there(items: Items, runs: int, part: int) -> bool:
+    """Whether a part is of an item that runs."""
+    for member in items.members[runs]:
+        if member == part:
+            return True
+    return False
+
+
+@compiled
+def start_of(
+    parts: Parts, items: Items, limits: Limits, state: Ints, item: int, total: Ints, held: int
+) -> int:
+    """Return the earliest start of an item in a state in which ``held`` is held when all has ended.
 
     NEVER where it does not fit, or has nothing to start.
     """
-    n = len(parts.time)
+    n = len(parts.row)
     queues = n + RESOURCES + len(limits.through)
     now = queues + len(limits.lag)
     free = now + 1
-    before = parts.before[part]
-    start = max(state[now], state[free + parts.resource[part]])
-    if before != NONE:
-        held -= parts.after[before]
-        of = parts.resource[before]
-        waiting = state[before] - state[part]
-        if waiting == 0:
-            return NEVER
-        if waiting == 1 and state[n + of] == before + 1:
-            start = max(start, state[free + of])
-    if parts.row[part] != COPY:
-        start = max(start, limits.earliest[parts.row[part], rank])
-    for queue in parts.waits[part]:
-        if queue != NONE:
-            if state[queues + queue] == 0:
+    start = max(state[now], state[free + items.resource[item]])
+    for place in range(items.members.shape[1]):
+        part = items.members[item, place]
+        if part == NONE:
+            break
+        before, row = parts.before[part], parts.row[part]
+        if before == NONE:
+            if total[row + parts.ends[part]] == limits.microbatches[parts.stage[part]]:
                 return NEVER
-            start = max(start, state[limits.column[queue]])
-    held += parts.during[part]
+        elif not items.inner[item, place]:
+            held -= parts.after[before]
+            of = parts.resource[before]
+            waiting = state[before] - state[part]
+            if waiting == 0:
+                return NEVER
+            if waiting == 1 and state[n + of] and runs_there(items, state[n + of] - 1, before):
+                start = max(start, state[free + of])
+        if row != COPY:
+            start = max(start, limits.earliest[row, total[row]])
+        for queue in parts.waits[part]:
+            if queue != NONE:
+                if state[queues + queue] == 0:
+                    return NEVER
+                start = max(start, state[limits.column[queue]])
+    held += items.during[item]
     while True:
         more, next_end = held, NEVER
         for of in range(RESOURCES):
-            runs = state[n + of] - 1
-            if runs >= 0 and state[free + of] > start:
-                more += parts.during[runs] - parts.after[runs]
+            if state[n + of] and state[free + of] > start:
+                more += items.more[state[n + of] - 1]
                 next_end = min(next_end, state[free + of])
         if more <= limits.slack:
             return start
@@ -182,36 +217,47 @@ def start_of(parts: Parts, limits: Limits, state: Ints, part: int, rank: int, he
 
 
 @compiled
-def begin(parts: Parts, limits: Limits, state: Ints, part: int, start: int, total: Ints) -> None:
-    """Let a part start in a state; ``total`` counts it already."""
-    n = len(parts.time)
+def begin(
+    parts: Parts, items: Items, limits: Limits, state: Ints, item: int, start: int, total: Ints
+) -> None:
+    """Let an item start in a state; ``total`` counts its parts from now on."""
+    n = len(parts.row)
     through = n + RESOURCES
     queues = through + len(limits.through)
     now = queues + len(limits.lag)
     free = now + 1
-    end = start + parts.time[part]
-    state[part] += 1
+    end = start + items.time[item]
     state[now] = start
-    state[free + parts.resource[part]] = end
-    state[n + parts.resource[part]] = part + 1
-    for queue in parts.waits[part]:
-        if queue != NONE:
-            state[queues + queue] -= 1
-            column = limits.column[queue]
-            for place in range(column, column + limits.places[queue] - 1):
-                state[place] = state[place + 1]
-            state[column + limits.places[queue] - 1] = 0
-    for queue in parts.opens[part]:
-        if queue != NONE:
-            place = limits.column[queue] + state[queues + queue]
-            state[place] = end + limits.lag[queue]
-            state[queues + queue] += 1
-    if parts.then[part] == NONE:
-        one = part
-        while one != NONE:
-            state[one] -= 1
-            one = parts.before[one]
-        state[through + parts.stage[part]] += 1
+    state[free + items.resource[item]] = end
+    state[n + items.resource[item]] = item + 1
+    for part in items.members[item]:
+        if part == NONE:
+            break
+        for queue in parts.waits[part]:
+            if queue != NONE:
+                state[queues + queue] -= 1
+                column = limits.column[queue]
+                for place in range(column, column + limits.places[queue] - 1):
+                    state[place] = state[place + 1]
+                state[column + limits.places[queue] - 1] = 0
+    for part in items.members[item]:
+        if part == NONE:
+            break
+        state[part] += 1
+        total[parts.row[part]] += 1
+        if parts.ends[part]:
+            total[parts.row[part] + 1] += 1
+        for queue in parts.opens[part]:
+            if queue != NONE:
+                place = limits.column[queue] + state[queues + queue]
+                state[place] = end + limits.lag[queue]
+                state[queues + queue] += 1
+        if parts.then[part] == NONE:
+            one = part
+            while one != NONE:
+                state[one] -= 1
+                one = parts.before[one]
+            state[through + parts.stage[part]] += 1
     for of in range(RESOURCES):
         if state[free + of] <= start:
             state[free + of] = start
@@ -224,47 +270,53 @@ def begin(parts: Parts, limits: Limits, state: Ints, part: int, start: int, tota
 
 
 @compiled
-def followers(parts: Parts, limits: Limits, states: Ints, most: int) -> Ints:
-    """Return what states become when one part more starts; none if these are more than most."""
-    n = len(parts.time)
+def late(parts: Parts, items: Items, limits: Limits, item: int, end: int, total: Ints) -> bool:
+    """Whether a part of an item may not end as late as that."""
+    for part in items.members[item]:
+        if part == NONE:
+            break
+        row = parts.row[part]
+        if row != COPY and end > limits.latest[row, total[row]]:
+            return True
+    return False
+
+
+@compiled
+def followers(parts: Parts, items: Items, limits: Limits, states: Ints, most: int) -> Ints:
+    """Return what states become when one item more starts; none if these are more than most."""
+    n = len(parts.row)
     now = n + RESOURCES + len(limits.through) + len(limits.lag)
     found = np.empty((most, states.shape[1]), np.int64)
-    total = np.zeros(len(limits.earliest), np.int64)
+    total, new = np.zeros((2, len(limits.earliest)), np.int64)
     count = 0
     for number in range(len(states)):
         state = states[number]
         held = 0
-        cell = weighed(limits.origin, parts.cell, limits.through, state)
-        left = weighed(limits.left, parts.left, limits.gone, state)
+        cell = weighed(limits.origin, limits.cell, limits.through, state)
+        left = weighed(limits.left, limits.work, limits.gone, state)
         counted(parts, limits, state, total)
         for part in range(n):
             then = parts.then[part]
             if then != NONE:
                 held += (state[part] - state[then]) * parts.after[part]
-        for part in range(n):
-            row = parts.row[part]
-            there = limits.microbatches[parts.stage[part]]
-            if parts.before[part] == NONE and total[row + parts.ends[part]] == there:
-                continue
-            rank = total[row]
-            start = start_of(parts, limits, state, part, rank, held)
+        for item in range(len(items.time)):
+            start = start_of(parts, items, limits, state, item, total, held)
             if start == NEVER:
                 continue
             busy = max(state[now + 1], start)
-            if row != COPY:
-                busy = start + parts.time[part]
-                if busy > limits.latest[row, rank]:
+            if items.resource[item] == 0:
+                busy = start + items.time[item]
+                if late(parts, items, limits, item, busy, total):
                     continue
-            if busy > limits.end - left - parts.left[part]:
+            if busy > limits.end - left - items.left[item]:
                 continue
-            if busy > until_of(limits, cell + parts.cell[part]):
+            if busy > until_of(limits, cell + items.cell[item]):
                 continue
             if count == most:
                 return found[:0]
             found[count] = state
-            total[row] += 1
-            begin(parts, limits, found[count], part, start, total)
-            total[row] -= 1
+            new[:] = total
+            begin(parts, items, limits, found[count], item, start, new)
             count += 1
     return found[:count]
 
@@ -329,30 +381,32 @@ def best(states: Ints, order: Ints, width: int, most: int) -> tuple[Ints, int]:
 
 
 @compiled
-def noted(parts: Parts, limits: Limits, states: Ints, ends: Ints) -> Ints:
+def noted(parts: Parts, items: Items, limits: Limits, states: Ints, ends: Ints) -> Ints:
     """Keep the least end by row and rank; return cells, and when the device is free there."""
-    n = len(parts.time)
+    n = len(parts.row)
     free = n + RESOURCES + len(limits.through) + len(limits.lag) + 1
     total = np.zeros(len(ends), np.int64)
     found = np.empty((2, len(states)), np.int64)
     for number in range(len(states)):
         state = states[number]
         end = state[free]
-        found[0, number] = weighed(limits.origin, parts.cell, limits.through, state)
+        found[0, number] = weighed(limits.origin, limits.cell, limits.through, state)
         found[1, number] = end
         if state[n]:
             counted(parts, limits, state, total)
-            row = parts.row[state[n] - 1]
-            ends[row, total[row] - 1] = min(ends[row, total[row] - 1], end)
+            for part in items.members[state[n] - 1]:
+                if part != NONE:
+                    row = parts.row[part]
+                    ends[row, total[row] - 1] = min(ends[row, total[row] - 1], end)
     return found
 
 
-def loops_ready(parts: Parts, limits: Limits, states: Ints, ends: Ints) -> bool:
+def loops_ready(parts: Parts, items: Items, limits: Limits, states: Ints, ends: Ints) -> bool:
     """Whether all loops would run at once; those that would not are compiled from now on."""
     waits = [
-        ready(followers, parts, limits, states, 1),
+        ready(followers, parts, items, limits, states, 1),
         ready(keys, states, 1),
         ready(best, states, limits.microbatches, 1, 1),
-        ready(noted, parts, limits, states, ends),
+        ready(noted, parts, items, limits, states, ends),
     ]
     return all(waits)

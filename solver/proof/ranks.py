@@ -9,12 +9,12 @@ no schedule left, there is none (docs/proofs/search.md, "Ranks").
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from itertools import chain, count, cycle, product
+from itertools import chain, combinations, combinations_with_replacement, count, cycle, product
 from math import prod
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from pipesat.kernels.device_states import (
     COPY,
     NEVER,
     RESOURCES,
+    Items,
     Limits,
     Parts,
     best,
@@ -34,14 +35,14 @@ from pipesat.kernels.device_states import (
     loops_ready,
     noted,
 )
-from pipesat.problem.ops import Phase
+from pipesat.problem.ops import PHASE_OF, Op, Phase
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import link_delay
+from pipesat.problem.rules import link_delay, time_together
 from pipesat.problem.variants import Variant
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner, Share
 from pipesat.solver.model.left_out import lags_before, tail_after
-from pipesat.solver.model.pairing import NO_GAINS, useful_variants
+from pipesat.solver.model.pairing import gains, useful_variants
 from pipesat.solver.proof.short_runs import is_long
 
 SOURCE = "states of all devices, by rank"
@@ -61,49 +62,81 @@ _PHASES: Final[tuple[tuple[int, Phase], ...]] = (F, "F"), (B, "B")
 
 
 class _Leg(NamedTuple):
-    """A part of a variant; ``held`` while it runs, ``then`` until the next one."""
+    """A part of a variant; ``held`` while it runs, ``then`` until the next one; its op, if any."""
 
     kind: int
     resource: int
     time: int
     held: int
     then: int
+    op: Op | None = None
 
 
-_Variants: TypeAlias = Sequence[Sequence[_Leg]]
+class _Row(NamedTuple):
+    """What a microbatch runs in a mode, one after the other, and BW, if B and W may be one."""
+
+    mode: int
+    legs: Sequence[_Leg]
+    fused: _Leg | None
 
 
 def ranks_apply(problem: Problem) -> bool:
     """Whether its routes are chains of alike microbatches, and no op has length 0."""
-    alike = problem.chains_only and problem.overlap is None and not problem.has_lists
-    if not alike or max(problem.microbatches) > _MOST:
+    if not problem.chains_only or problem.has_lists or max(problem.microbatches) > _MOST:
         return False
-    rows = [row for stage in range(len(problem.stages)) for _, row in _rows(problem, stage)]
-    return all(part.time and part.held <= _LARGEST for row in rows for part in row)
+    rows = [[_rows(problem, stage) for stage in own] for own in problem.stages_on]
+    legs = [_all_legs(chain.from_iterable(own)) for own in rows]
+    if not all(leg.time and leg.held <= _LARGEST for own in legs for leg in own):
+        return False
+    pairs = chain.from_iterable(_pairs(problem, own) for own in legs)
+    return not any(a.stage == b.stage and PHASE_OF[a.kind] == PHASE_OF[b.kind] for a, b in pairs)
 
 
-def _rows(problem: Problem, stage: int) -> list[tuple[int, Sequence[_Leg]]]:
-    """Mode and parts of each variant of a stage."""
+def _rows(problem: Problem, stage: int) -> list[_Row]:
+    """What a stage runs, by mode."""
+    found = dict[int, _Row]()
     channels = problem.devices[problem.stages[stage].device].copy_channels
-    return [(x.mode, _parts(x, channels)) for x in useful_variants(problem, stage, 0, NO_GAINS)]
+    for x in useful_variants(problem, stage, 0, gains(problem)):
+        legs = _legs(stage, x, channels)
+        known = found.get(x.mode)
+        found[x.mode] = known._replace(fused=legs[-1]) if known else _Row(x.mode, legs, None)
+    return [*found.values()]
 
 
-def _parts(x: Variant, channels: int) -> list[_Leg]:
+def _legs(stage: int, x: Variant, channels: int) -> list[_Leg]:
     """What a microbatch runs in a variant, one after the other."""
-    backward = _Leg(B, 0, x.backward, x.most, x.after)
-    found = [_Leg(F, 0, x.forward, x.held, x.held), backward]
+    op = Op(stage, "F", 0, x.mode)
+    backward = op._replace(kind="B" if x.split else "BW")
+    found = [_Leg(F, 0, x.forward, x.held, x.held, op)]
     if x.offloads:
         back = _Leg(COPY, channels, x.back, x.held, x.held)
-        found[1:1] = [_Leg(COPY, 1, x.out, x.held, x.rest), back]
-    return found + ([_Leg(W, 0, x.weight, x.after, 0)] if x.split else [])
+        found += [_Leg(COPY, 1, x.out, x.held, x.rest), back]
+    found.append(_Leg(B, 0, x.backward, x.most, x.after, backward))
+    return found + [_Leg(W, 0, x.weight, x.after, 0, op._replace(kind="W"))] * x.split
 
 
-def _backwards(variants: _Variants) -> _Variants:
-    """The variants as they look from the end: what is held between two parts stays that."""
+def _all_legs(rows: Iterable[_Row]) -> list[_Leg]:
+    return [leg for row in rows for leg in (*row.legs, row.fused) if leg is not None]
+
+
+def _pairs(problem: Problem, legs: Sequence[_Leg]) -> dict[tuple[Op, Op], int]:
+    """Times of the pairs of a device that gain something, in either order of the two."""
+    found = dict[tuple[Op, Op], int]()
+    for one, other in combinations_with_replacement([leg for leg in legs if leg.op], 2):
+        assert one.op and other.op
+        time = time_together(problem, one.op, other.op)
+        if time is not None and time < one.time + other.time:
+            found[one.op, other.op] = found[other.op, one.op] = time
+    return found
+
+
+def _backwards(rows: Sequence[_Row]) -> list[_Row]:
+    """The rows as they look from the end: what is held between two parts stays that."""
     found = []
-    for row in variants:
-        then = [0, *(part.then for part in row[:-1])]
-        found.append([p._replace(then=x) for p, x in zip(row, then, strict=True)][::-1])
+    for row in rows:
+        then = [0, *(part.then for part in row.legs[:-1])]
+        legs = [part._replace(then=x) for part, x in zip(row.legs, then, strict=True)]
+        found.append(row._replace(legs=legs[::-1]))
     return found
 
 
@@ -119,7 +152,7 @@ class _RankWait(NamedTuple):
 
 
 class _Mode:
-    """Variants of a device's stages that may be mixed, in schedules of at most ``length``.
+    """Rows of a device's stages that may be mixed, in schedules of at most ``length``.
 
     By direction, 0 from the beginning and 1 from the end: ``until``, cells and when the device must
     be free for what is left in each.
@@ -127,15 +160,18 @@ class _Mode:
 
     def __init__(
         self,
-        rows: Sequence[_Variants],
+        rows: Sequence[Sequence[_Row]],
+        pairs: Mapping[tuple[Op, Op], int],
         counts: Ints,
         slack: int,
         queues: list[_RankWait],
         length: int,
     ) -> None:
-        self.rows, self.counts, self.slack, self.length = rows, counts, slack, length
+        self.rows, self.pairs, self.counts = rows, pairs, counts
+        self.slack, self.length = slack, length
         most = [
-            [_most(row, int(m), slack) for row in own] for own, m in zip(rows, counts, strict=True)
+            [_most(row.legs, int(m), slack) for row in own]
+            for own, m in zip(rows, counts, strict=True)
         ]
         inner = {min(x.stage, x.then) for x in queues if x.variant is None}
         self.queues, self.places = list[_RankWait](), list[int]()
@@ -158,11 +194,11 @@ class _Mode:
 
         ``None``: there were too many, or time is over. ``NEVER`` where nothing is short enough.
         """
-        parts, fixed, states, ends = self.begin(end, limits)
-        counts, exact = len(parts.time) + RESOURCES + len(self.rows) + len(self.queues), True
+        parts, items, fixed, states, ends = self.begin(end, limits)
+        counts, exact = len(parts.row) + RESOURCES + len(self.rows) + len(self.queues), True
         found = [np.array([[fixed.origin], [0]])]
         while len(states):
-            made = followers(parts, fixed, states, len(states) * len(parts.time))
+            made = followers(parts, items, fixed, states, len(states) * len(items.time))
             runner.clock.count((len(made) + _FEW) * _SECONDS)
             most -= len(made)
             if most < 0 or runner.clock.over:
@@ -172,51 +208,63 @@ class _Mode:
             kept, merged = best(made, order, counts, width)
             exact = exact and not merged
             states = made[kept]
-            found.append(_least(*noted(parts, fixed, states, ends)))
+            found.append(_least(*noted(parts, items, fixed, states, ends)))
         cells, free = _least(*np.concatenate(found, axis=1))
         if fixed.origin + self.counts @ fixed.through not in cells:  # nothing comes through
             ends[:] = NEVER
         self.until[1 - end] = _both(self.until[1 - end], (cells, self.length - free))
         return ends, exact
 
-    def begin(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Limits, Ints, Ints]:
+    def begin(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Items, Limits, Ints, Ints]:
         """Return what is followed from one end, the first state, and no end by row and rank."""
-        parts, fixed = self._parts(end, limits)
-        columns = len(parts.time) + 2 * RESOURCES + 1 + len(self.rows) + len(self.queues)
+        parts, items, fixed = self._arrays(end, limits)
+        columns = len(parts.row) + 2 * RESOURCES + 1 + len(self.rows) + len(self.queues)
         states = np.zeros((1, columns + sum(self.places)), np.int64)
-        return parts, fixed, states, np.full(limits[0].shape, NEVER)
+        return parts, items, fixed, states, np.full(limits[0].shape, NEVER)
 
-    def _parts(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Limits]:
-        """The parts of all variants, from one end, as arrays, and what bounds their states."""
+    def _arrays(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Items, Limits]:
+        """Parts and items, from one end, as arrays, and what bounds their states."""
         flat, stages, numbered = list[_Leg](), list[int](), list[list[dict[int, int]]]()
-        before, then = list[int](), list[int]()
+        before, then, runs = list[int](), list[int](), list[_Run]()
         for stage, own in enumerate(self.rows):
             numbered.append([])
             for row in _backwards(own) if end else own:
-                first = len(flat)
-                flat += row
-                stages += [stage] * len(row)
-                before += [NONE, *range(first, len(flat) - 1)]
-                then += [*range(first + 1, len(flat)), NONE]
-                numbered[-1].append({part.kind: first + n for n, part in enumerate(row)})
+                numbers = range(len(flat), len(flat) + len(row.legs))
+                flat += row.legs
+                stages += [stage] * len(numbers)
+                before += [NONE, *numbers[:-1]]
+                then += [*numbers[1:], NONE]
+                runs += [_Run(part.time, [(part, (n,))]) for part, n in zip(row.legs, numbers)]
+                of = {part.kind: n for part, n in zip(row.legs, numbers, strict=True)}
+                if row.fused:
+                    both = tuple(sorted((of[B], of[W])))
+                    runs.append(_Run(row.fused.time, [(row.fused, both)]))
+                numbered[-1].append(of)
+        for one, other in combinations(runs, 2):
+            time = self.pairs.get((one.members[0][0].op, other.members[0][0].op))
+            if time is not None:
+                runs.append(_Run(time, one.members + other.members))
         size = len(flat)
+        share = _shares(runs, flat)
         ends, cell, left = np.zeros((3, size), np.int64)
         through, saves = np.zeros((2, len(self.rows)), np.int64)
         weights = (pow(_BASE, n, _PRIME) for n in count(1))
-        for stage, numbers in enumerate(numbered):
+        for stage, variants in enumerate(numbered):
             forwards, pending = next(weights), next(weights)
-            work = [sum(flat[n].time for what, n in of.items() if what != COPY) for of in numbers]
+            work = [sum(share[n] for n in of.values()) for of in variants]
             through[stage], saves[stage] = forwards, min(work)
-            for of, whole in zip(numbers, work, strict=True):
+            for of, whole in zip(variants, work, strict=True):
                 trip = next(weights)
                 cell[of[F]] = forwards + trip
                 cell[of[B]] = (pending if W in of else 0) - trip
                 ends[of[B]] = W not in of
                 if W in of:
                     cell[of[W]] = -pending
-                for what, n in of.items():
-                    left[n] = 0 if what == COPY else -flat[n].time
+                for n in of.values():
+                    left[n] = -share[n]
                 left[min(of.values())] += whole - min(work)
+        if end:
+            cell, through = -cell, -through
         opens, waits = np.full((2, size, 2), NONE)
         waiting = list[int]()
         for number, x in enumerate(self.queues):
@@ -226,10 +274,10 @@ class _Mode:
                     if x.variant in (None, variant):
                         table[of[kind], int(table[of[kind], 0] != NONE)] = number
             waiting.append(3 * stage + kind)
-        kinds, resource, time, held, after = (ints(x) for x in zip(*flat, strict=True))
+        kinds, resource, after = (
+            ints(x) for x in zip(*((p.kind, p.resource, p.then) for p in flat))
+        )
         parts = Parts(
-            time=time,
-            during=held,
             after=after,
             resource=resource,
             row=np.where(kinds == COPY, COPY, 3 * ints(stages) + kinds),
@@ -239,8 +287,6 @@ class _Mode:
             ends=ends,
             opens=opens,
             waits=waits,
-            cell=-cell if end else cell,
-            left=left,
         )
         columns = size + 2 * RESOURCES + 1 + len(self.rows) + len(self.queues)
         places, (known, until) = ints(self.places), self.until[end]
@@ -251,9 +297,11 @@ class _Mode:
             column=columns + np.cumsum(places) - places,
             places=places,
             waiting=ints(waiting),
-            origin=int(self.counts @ through) if end else 0,
-            through=-through if end else through,
+            origin=-int(self.counts @ through) if end else 0,
+            cell=cell,
+            through=through,
             left=int(self.counts @ saves),
+            work=left,
             gone=-saves,
             earliest=limits[0],
             latest=limits[1],
@@ -261,7 +309,48 @@ class _Mode:
             until=until,
             end=self.length,
         )
-        return parts, fixed
+        return parts, _items(runs, parts, fixed), fixed
+
+
+class _Run(NamedTuple):
+    """What runs at once, for how long: one or two members, each with its parts."""
+
+    time: int
+    members: list[tuple[_Leg, tuple[int, ...]]]
+
+    @property
+    def parts(self) -> list[int]:
+        return [number for _, numbers in self.members for number in numbers]
+
+
+def _shares(runs: Iterable[_Run], flat: Sequence[_Leg]) -> list[int]:
+    """Time of each part such that what runs at once takes at least the sum of its parts."""
+    found = [0 if part.kind == COPY else part.time for part in flat]
+    for run in runs:
+        total = sum(flat[number].time for number in run.parts)
+        for number in run.parts:
+            found[number] = min(run.time * flat[number].time // total, found[number])
+    return found
+
+
+def _items(runs: Sequence[_Run], parts: Parts, limits: Limits) -> Items:
+    """What runs at once, as arrays."""
+    members, inner = np.full((2, len(runs), 4), NONE)
+    more = np.zeros(len(runs), np.int64)
+    for number, run in enumerate(runs):
+        members[number, : len(run.parts)] = run.parts
+        inner[number, : len(run.parts)] = [n for _, own in run.members for n in range(len(own))]
+        more[number] = sum(leg.held - parts.after[own[-1]] for leg, own in run.members)
+    return Items(
+        time=ints(run.time for run in runs),
+        during=ints(sum(leg.held for leg, _ in run.members) for run in runs),
+        more=more,
+        resource=ints(run.members[0][0].resource for run in runs),
+        members=members,
+        inner=inner,
+        cell=ints(int(limits.cell[run.parts].sum()) for run in runs),
+        left=ints(int(limits.work[run.parts].sum()) for run in runs),
+    )
 
 
 def _most(row: Sequence[_Leg], m: int, slack: int) -> int:
@@ -308,22 +397,24 @@ class DeviceStates:
                 (lag,) = lags_before(least, self.stages, stage, phase)
                 if lag.phase == phase and lag.stage is not None:
                     queues.append(_RankWait(self.stages.index(lag.stage), kind, n, kind, lag.delay))
+        rows = [_rows(problem, stage) for stage in self.stages]
+        legs = _all_legs(chain.from_iterable(rows))
+        pairs = _pairs(problem, legs)
         self.longest = [0] * (3 * len(self.stages))
-        choices = list[list[_Variants]]()
-        for n, stage in enumerate(self.stages):
-            by_mode = defaultdict[int, list[Sequence[_Leg]]](list)
-            for mode, row in _rows(problem, stage):
-                by_mode[mode if problem.mode_choice == "stage" else 0].append(row)
-                for part in row:
-                    if part.kind in (F, B):
-                        here = 3 * n + part.kind
-                        self.longest[here] = max(part.time, self.longest[here])
-            choices.append([*by_mode.values()])
-        if prod(len(rows) for rows in choices) > _MOST_MODES:
-            choices = [[[*chain.from_iterable(rows)]] for rows in choices]
+        for leg in legs:
+            if leg.op and leg.kind in (F, B):
+                row = 3 * self.stages.index(leg.op.stage) + leg.kind
+                times = [time for (one, _), time in pairs.items() if one == leg.op]
+                self.longest[row] = max(leg.time, *times, self.longest[row])
+        apart = problem.mode_choice == "stage"
+        choices = [[[row] for row in own] if apart else [own] for own in rows]
+        if prod(len(own) for own in choices) > _MOST_MODES:
+            choices = [[own] for own in rows]
         known = problem.devices[device].slack
         slack = UNLIMITED if known is None else known
-        self.modes = [_Mode(own, self.counts, slack, queues, length) for own in product(*choices)]
+        self.modes = [
+            _Mode(own, pairs, self.counts, slack, queues, length) for own in product(*choices)
+        ]
 
     def follow(self, end: int, width: int, most: int, runner: Runner) -> tuple[Ints, bool] | None:
         """Return the least ends by row and rank, from one end, and whether no states were merged.
