@@ -2,10 +2,11 @@
 
 A *state* is a row of numbers. By kind of part (F, O, L, B, W of one variant of a stage): how many
 microbatches in flight have started it. By resource (the device, its channels): the item that runs
-there, or none. An *item* is what runs at once: a part, B and W as BW, or a pair. By stage: how many microbatches are through. By queue (F's that wait for those of a
-stage before, backwards that wait for F's of their variant, ...): how many wait. Then come times: of
-the last start, from when each resource is free, and, by queue and place, the earliest start.
-A state is no worse than one with the same counts if none of its times is later.
+there, or none; what runs on the device matters beside copies alone. An *item* is what runs at once:
+a part, B and W as BW, or a pair. By stage: how many microbatches are through. By queue (F's that
+wait for those of a stage before, backwards that wait for F's of their variant, ...): how many wait.
+Then come times: of the last start, from when each resource is free, and, by queue and place, the
+earliest start. A state is no worse than one with the same counts if none of its times is later.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ class Items(NamedTuple):
     members, inner
         Its parts, -1 for none; and whether the part before is the member before.
     cell, left
-        What it adds to a state's cell, and to the time that is left. States of a cell have run as
-        many F's of each stage, and have as many between F and backward, by variant, and between B
-        and W.
+        What it adds to a state's cell, and to the time that is left, by each count. States of a
+        cell have run as many F's of each stage, and have as many between F and backward, by
+        variant, and between B and W.
     """
 
     time: Ints
@@ -88,7 +89,8 @@ class Limits(NamedTuple):
         have, and the row of what waits.
     origin, cell, through, left, work, gone
         The cell of the first state, and what a part that has started and a microbatch that is
-        through add, by part and stage; the time that is left at first, and what these add to it.
+        through add, by part and stage. The time that is left at first, at least, and what these add
+        to it; by several counts, of which each is true.
     earliest, latest
         By row and rank: earliest start and latest end.
     cells, until
@@ -96,6 +98,8 @@ class Limits(NamedTuple):
         other cell leads to the end. None are stated where that is not known.
     end
         The latest time by which it must be free at all.
+    copies
+        1 where there are copies.
     """
 
     slack: int
@@ -107,7 +111,7 @@ class Limits(NamedTuple):
     origin: int
     cell: Ints
     through: Ints
-    left: int
+    left: Ints
     work: Ints
     gone: Ints
     earliest: Ints
@@ -115,6 +119,7 @@ class Limits(NamedTuple):
     cells: Ints
     until: Ints
     end: int
+    copies: int
 
 
 @compiled
@@ -160,10 +165,7 @@ def until_of(limits: Limits, cell: int) -> int:
 @compiled
 def runs_there(items: Items, runs: int, part: int) -> bool:
     """Whether a part is of an item that runs."""
-    for member in items.members[runs]:
-        if member == part:
-            return True
-    return False
+    return (items.members[runs] == part).any()
 
 
 @compiled
@@ -229,7 +231,7 @@ def begin(
     end = start + items.time[item]
     state[now] = start
     state[free + items.resource[item]] = end
-    state[n + items.resource[item]] = item + 1
+    state[n + items.resource[item]] = (item + 1) * limits.copies
     for part in items.members[item]:
         if part == NONE:
             break
@@ -282,18 +284,45 @@ def late(parts: Parts, items: Items, limits: Limits, item: int, end: int, total:
 
 
 @compiled
-def followers(parts: Parts, items: Items, limits: Limits, states: Ints, most: int) -> Ints:
-    """Return what states become when one item more starts; none if these are more than most."""
+def limit_ends(limits: Limits, items: Items, state: Ints, until: Ints) -> None:
+    """Put by when the device must be free after each item into ``until``."""
+    until[:] = limits.end
+    for count in range(len(limits.left)):
+        left = weighed(limits.left[count], limits.work[count], limits.gone[count], state)
+        for item in range(len(until)):
+            until[item] = min(until[item], limits.end - left - items.left[count, item])
+
+
+@compiled
+def note(parts: Parts, items: Items, item: int, end: int, total: Ints, ends: Ints) -> None:
+    """Keep the least end by row and rank."""
+    for part in items.members[item]:
+        if part == NONE:
+            break
+        row = parts.row[part]
+        if row != COPY:
+            ends[row, total[row]] = min(ends[row, total[row]], end)
+
+
+@compiled
+def followers(
+    parts: Parts, items: Items, limits: Limits, states: Ints, ends: Ints, most: int
+) -> Ints:
+    """Return what states become when one item more starts; none if these are more than most.
+
+    The least end by row and rank is kept in ``ends``.
+    """
     n = len(parts.row)
     now = n + RESOURCES + len(limits.through) + len(limits.lag)
     found = np.empty((most, states.shape[1]), np.int64)
     total, new = np.zeros((2, len(limits.earliest)), np.int64)
+    until = np.zeros(len(items.time), np.int64)
     count = 0
     for number in range(len(states)):
         state = states[number]
         held = 0
         cell = weighed(limits.origin, limits.cell, limits.through, state)
-        left = weighed(limits.left, limits.work, limits.gone, state)
+        limit_ends(limits, items, state, until)
         counted(parts, limits, state, total)
         for part in range(n):
             then = parts.then[part]
@@ -308,12 +337,11 @@ def followers(parts: Parts, items: Items, limits: Limits, states: Ints, most: in
                 busy = start + items.time[item]
                 if late(parts, items, limits, item, busy, total):
                     continue
-            if busy > limits.end - left - items.left[item]:
-                continue
-            if busy > until_of(limits, cell + items.cell[item]):
+            if busy > until[item] or busy > until_of(limits, cell + items.cell[item]):
                 continue
             if count == most:
                 return found[:0]
+            note(parts, items, item, busy, total, ends)
             found[count] = state
             new[:] = total
             begin(parts, items, limits, found[count], item, start, new)
@@ -381,32 +409,23 @@ def best(states: Ints, order: Ints, width: int, most: int) -> tuple[Ints, int]:
 
 
 @compiled
-def noted(parts: Parts, items: Items, limits: Limits, states: Ints, ends: Ints) -> Ints:
-    """Keep the least end by row and rank; return cells, and when the device is free there."""
-    n = len(parts.row)
-    free = n + RESOURCES + len(limits.through) + len(limits.lag) + 1
-    total = np.zeros(len(ends), np.int64)
+def cells_of(parts: Parts, limits: Limits, states: Ints) -> Ints:
+    """Return the cells of states, and when the device is free there."""
+    free = len(parts.row) + RESOURCES + len(limits.through) + len(limits.lag) + 1
     found = np.empty((2, len(states)), np.int64)
     for number in range(len(states)):
         state = states[number]
-        end = state[free]
         found[0, number] = weighed(limits.origin, limits.cell, limits.through, state)
-        found[1, number] = end
-        if state[n]:
-            counted(parts, limits, state, total)
-            for part in items.members[state[n] - 1]:
-                if part != NONE:
-                    row = parts.row[part]
-                    ends[row, total[row] - 1] = min(ends[row, total[row] - 1], end)
+        found[1, number] = state[free]
     return found
 
 
 def loops_ready(parts: Parts, items: Items, limits: Limits, states: Ints, ends: Ints) -> bool:
     """Whether all loops would run at once; those that would not are compiled from now on."""
     waits = [
-        ready(followers, parts, items, limits, states, 1),
+        ready(followers, parts, items, limits, states, ends, 1),
         ready(keys, states, 1),
         ready(best, states, limits.microbatches, 1, 1),
-        ready(noted, parts, items, limits, states, ends),
+        ready(cells_of, parts, limits, states),
     ]
     return all(waits)

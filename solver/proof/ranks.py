@@ -8,7 +8,6 @@ no schedule left, there is none (docs/proofs/search.md, "Ranks").
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
@@ -30,12 +29,12 @@ from pipesat.kernels.device_states import (
     Limits,
     Parts,
     best,
+    cells_of,
     followers,
     keys,
     loops_ready,
-    noted,
 )
-from pipesat.problem.ops import PHASE_OF, Op, Phase
+from pipesat.problem.ops import Op, Phase
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import link_delay, time_together
 from pipesat.problem.variants import Variant
@@ -89,7 +88,7 @@ def ranks_apply(problem: Problem) -> bool:
     if not all(leg.time and leg.held <= _LARGEST for own in legs for leg in own):
         return False
     pairs = chain.from_iterable(_pairs(problem, own) for own in legs)
-    return not any(a.stage == b.stage and PHASE_OF[a.kind] == PHASE_OF[b.kind] for a, b in pairs)
+    return not any(a and b and a.event[:2] == b.event[:2] for a, b in pairs)
 
 
 def _rows(problem: Problem, stage: int) -> list[_Row]:
@@ -119,14 +118,14 @@ def _all_legs(rows: Iterable[_Row]) -> list[_Leg]:
     return [leg for row in rows for leg in (*row.legs, row.fused) if leg is not None]
 
 
-def _pairs(problem: Problem, legs: Sequence[_Leg]) -> dict[tuple[Op, Op], int]:
+def _pairs(problem: Problem, legs: Sequence[_Leg]) -> dict[tuple[Op | None, Op | None], int]:
     """Times of the pairs of a device that gain something, in either order of the two."""
-    found = dict[tuple[Op, Op], int]()
-    for one, other in combinations_with_replacement([leg for leg in legs if leg.op], 2):
-        assert one.op and other.op
-        time = time_together(problem, one.op, other.op)
-        if time is not None and time < one.time + other.time:
-            found[one.op, other.op] = found[other.op, one.op] = time
+    found = dict[tuple[Op | None, Op | None], int]()
+    ops = [(leg.op, leg.time) for leg in legs if leg.op]
+    for (one, alone), (other, then) in combinations_with_replacement(ops, 2):
+        time = time_together(problem, one, other)
+        if time is not None and time < alone + then:
+            found[one, other] = found[other, one] = time
     return found
 
 
@@ -161,7 +160,7 @@ class _Mode:
     def __init__(
         self,
         rows: Sequence[Sequence[_Row]],
-        pairs: Mapping[tuple[Op, Op], int],
+        pairs: Mapping[tuple[Op | None, Op | None], int],
         counts: Ints,
         slack: int,
         queues: list[_RankWait],
@@ -198,7 +197,7 @@ class _Mode:
         counts, exact = len(parts.row) + RESOURCES + len(self.rows) + len(self.queues), True
         found = [np.array([[fixed.origin], [0]])]
         while len(states):
-            made = followers(parts, items, fixed, states, len(states) * len(items.time))
+            made = followers(parts, items, fixed, states, ends, len(states) * len(items.time))
             runner.clock.count((len(made) + _FEW) * _SECONDS)
             most -= len(made)
             if most < 0 or runner.clock.over:
@@ -208,7 +207,7 @@ class _Mode:
             kept, merged = best(made, order, counts, width)
             exact = exact and not merged
             states = made[kept]
-            found.append(_least(*noted(parts, items, fixed, states, ends)))
+            found.append(_least(*cells_of(parts, fixed, states)))
         cells, free = _least(*np.concatenate(found, axis=1))
         if fixed.origin + self.counts @ fixed.through not in cells:  # nothing comes through
             ends[:] = NEVER
@@ -224,66 +223,41 @@ class _Mode:
 
     def _arrays(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Items, Limits]:
         """Parts and items, from one end, as arrays, and what bounds their states."""
-        flat, stages, numbered = list[_Leg](), list[int](), list[list[dict[int, int]]]()
-        before, then, runs = list[int](), list[int](), list[_Run]()
-        for stage, own in enumerate(self.rows):
-            numbered.append([])
-            for row in _backwards(own) if end else own:
-                numbers = range(len(flat), len(flat) + len(row.legs))
-                flat += row.legs
-                stages += [stage] * len(numbers)
-                before += [NONE, *numbers[:-1]]
-                then += [*numbers[1:], NONE]
-                runs += [_Run(part.time, [(part, (n,))]) for part, n in zip(row.legs, numbers)]
-                of = {part.kind: n for part, n in zip(row.legs, numbers, strict=True)}
-                if row.fused:
-                    both = tuple(sorted((of[B], of[W])))
-                    runs.append(_Run(row.fused.time, [(row.fused, both)]))
-                numbered[-1].append(of)
-        for one, other in combinations(runs, 2):
-            time = self.pairs.get((one.members[0][0].op, other.members[0][0].op))
-            if time is not None:
-                runs.append(_Run(time, one.members + other.members))
-        size = len(flat)
-        share = _shares(runs, flat)
-        ends, cell, left = np.zeros((3, size), np.int64)
-        through, saves = np.zeros((2, len(self.rows)), np.int64)
+        of = _Numbers([_backwards(own) for own in self.rows] if end else self.rows, self.pairs)
+        size = len(of.flat)
+        ends, cell = np.zeros((2, size), np.int64)
+        through = np.zeros(len(self.rows), np.int64)
         weights = (pow(_BASE, n, _PRIME) for n in count(1))
-        for stage, variants in enumerate(numbered):
+        for stage, own in enumerate(of.variants):
             forwards, pending = next(weights), next(weights)
-            work = [sum(share[n] for n in of.values()) for of in variants]
-            through[stage], saves[stage] = forwards, min(work)
-            for of, whole in zip(variants, work, strict=True):
+            through[stage] = forwards
+            for numbers in own:
                 trip = next(weights)
-                cell[of[F]] = forwards + trip
-                cell[of[B]] = (pending if W in of else 0) - trip
-                ends[of[B]] = W not in of
-                if W in of:
-                    cell[of[W]] = -pending
-                for n in of.values():
-                    left[n] = -share[n]
-                left[min(of.values())] += whole - min(work)
+                cell[numbers[F]] = forwards + trip
+                cell[numbers[B]] = (pending if W in numbers else 0) - trip
+                ends[numbers[B]] = W not in numbers
+                if W in numbers:
+                    cell[numbers[W]] = -pending
         if end:
             cell, through = -cell, -through
+        work, saves = of.left(((B, F, W), (B, W, F)) if end else ((W, F, B), (W, B, F)))
         opens, waits = np.full((2, size, 2), NONE)
         waiting = list[int]()
         for number, x in enumerate(self.queues):
             two = [(x.stage, x.kind), (x.then, x.later)]
             for (stage, kind), table in zip(two[::-1] if end else two, (opens, waits), strict=True):
-                for variant, of in enumerate(numbered[stage]):
+                for variant, numbers in enumerate(of.variants[stage]):
                     if x.variant in (None, variant):
-                        table[of[kind], int(table[of[kind], 0] != NONE)] = number
+                        table[numbers[kind], int(table[numbers[kind], 0] != NONE)] = number
             waiting.append(3 * stage + kind)
-        kinds, resource, after = (
-            ints(x) for x in zip(*((p.kind, p.resource, p.then) for p in flat))
-        )
+        kinds = ints(part.kind for part in of.flat)
         parts = Parts(
-            after=after,
-            resource=resource,
-            row=np.where(kinds == COPY, COPY, 3 * ints(stages) + kinds),
-            before=ints(before),
-            then=ints(then),
-            stage=ints(stages),
+            after=ints(part.then for part in of.flat),
+            resource=ints(part.resource for part in of.flat),
+            row=np.where(kinds == COPY, COPY, 3 * ints(of.stages) + kinds),
+            before=ints(of.before),
+            then=ints(of.then),
+            stage=ints(of.stages),
             ends=ends,
             opens=opens,
             waits=waits,
@@ -300,37 +274,85 @@ class _Mode:
             origin=-int(self.counts @ through) if end else 0,
             cell=cell,
             through=through,
-            left=int(self.counts @ saves),
-            work=left,
+            left=saves @ self.counts,
+            work=work,
             gone=-saves,
             earliest=limits[0],
             latest=limits[1],
             cells=known,
             until=until,
             end=self.length,
+            copies=int(COPY in kinds),
         )
-        return parts, _items(runs, parts, fixed), fixed
+        return parts, _items(of.runs, parts, fixed), fixed
 
 
 class _Run(NamedTuple):
     """What runs at once, for how long: one or two members, each with its parts."""
 
     time: int
-    members: list[tuple[_Leg, tuple[int, ...]]]
+    members: list[tuple[_Leg, list[int]]]
 
     @property
     def parts(self) -> list[int]:
         return [number for _, numbers in self.members for number in numbers]
 
 
-def _shares(runs: Iterable[_Run], flat: Sequence[_Leg]) -> list[int]:
-    """Time of each part such that what runs at once takes at least the sum of its parts."""
-    found = [0 if part.kind == COPY else part.time for part in flat]
-    for run in runs:
-        total = sum(flat[number].time for number in run.parts)
-        for number in run.parts:
-            found[number] = min(run.time * flat[number].time // total, found[number])
-    return found
+class _Numbers:
+    """Parts of a device's rows, numbered one after the other, and what runs at once."""
+
+    def __init__(
+        self, rows: Sequence[Sequence[_Row]], pairs: Mapping[tuple[Op | None, Op | None], int]
+    ) -> None:
+        self.flat, self.stages = list[_Leg](), list[int]()
+        self.before, self.then = list[int](), list[int]()
+        self.variants: list[list[dict[int, int]]] = [[] for _ in rows]  # by stage: kind to number
+        self.runs = list[_Run]()
+        for stage, row in ((stage, row) for stage, own in enumerate(rows) for row in own):
+            parts = [*enumerate(row.legs, len(self.flat))]
+            numbers = [number for number, _ in parts]
+            self.flat += row.legs
+            self.stages += [stage] * len(parts)
+            self.before += [NONE, *numbers[:-1]]
+            self.then += [*numbers[1:], NONE]
+            self.runs += [_Run(part.time, [(part, [number])]) for number, part in parts]
+            of = {part.kind: number for number, part in parts}
+            if row.fused:
+                self.runs.append(_Run(row.fused.time, [(row.fused, sorted((of[B], of[W])))]))
+            self.variants[stage].append(of)
+        for one, other in combinations(self.runs, 2):
+            time = pairs.get((one.members[0][0].op, other.members[0][0].op))
+            if time is not None:
+                self.runs.append(_Run(time, one.members + other.members))
+
+    def left(self, orders: Iterable[Sequence[int]]) -> tuple[Ints, Ints]:
+        """What parts that have started add to the time that is left; that of a stage's microbatch.
+
+        Either by several counts: what runs at once takes at least the sum of its parts' shares.
+        """
+        shares = np.unique([self._shares(order) for order in orders], axis=0)
+        whole = [[[x[[*of.values()]].sum() for of in own] for own in self.variants] for x in shares]
+        least = np.array([[min(own) for own in by_stage] for by_stage in whole])
+        added = -shares
+        for stage, own in enumerate(self.variants):
+            for variant, of in enumerate(own):
+                of_it = [by_stage[stage][variant] for by_stage in whole]
+                added[:, min(of.values())] += of_it - least[:, stage]
+        return added, least
+
+    def _shares(self, order: Sequence[int]) -> list[int]:
+        """Kinds have as much as is left, one after the other: the last ones maybe less than 0."""
+        found = [0] * len(self.flat)
+        known = {number for number, part in enumerate(self.flat) if part.kind == COPY}
+        rest = sorted(set(range(len(found))) - known, key=lambda n: order.index(self.flat[n].kind))
+        for number in rest:
+            known.add(number)
+            found[number] = min(
+                run.time - sum(found[n] for n in run.parts)
+                for run in self.runs
+                if number in run.parts and known.issuperset(run.parts)
+            )
+        return found
 
 
 def _items(runs: Sequence[_Run], parts: Parts, limits: Limits) -> Items:
@@ -349,7 +371,7 @@ def _items(runs: Sequence[_Run], parts: Parts, limits: Limits) -> Items:
         members=members,
         inner=inner,
         cell=ints(int(limits.cell[run.parts].sum()) for run in runs),
-        left=ints(int(limits.work[run.parts].sum()) for run in runs),
+        left=np.stack([limits.work[:, run.parts].sum(1) for run in runs], axis=1),
     )
 
 
@@ -509,7 +531,8 @@ class KnownRanks:
         bound, value = self.incumbent.bound.value, self.incumbent.value
         if value is None or bound >= value or not self.incumbent.trusts(SOURCE):
             return None
-        if self.cut and not (self.useful or self.problem.has_modes):
+        plain = self.problem.overlap is None and not self.problem.has_modes
+        if self.cut and plain and not self.useful:
             return None  # less length has hardly fewer states, and relaxations can use the time
         high = min(self.possible, value)
         if high - bound > (_CLOSE * value if high < value else 0):
