@@ -308,13 +308,13 @@ def note(parts: Parts, items: Items, item: int, end: int, total: Ints, ends: Int
 def followers(
     parts: Parts, items: Items, limits: Limits, states: Ints, ends: Ints, most: int
 ) -> Ints:
-    """Return what states become when one item more starts; none if these are more than most.
+    """Return what states become when one item more starts, or more than most of these.
 
     The least end by row and rank is kept in ``ends``.
     """
     n = len(parts.row)
     now = n + RESOURCES + len(limits.through) + len(limits.lag)
-    found = np.empty((most, states.shape[1]), np.int64)
+    found = np.empty((2 * len(states), states.shape[1]), np.int64)
     total, new = np.zeros((2, len(limits.earliest)), np.int64)
     until = np.zeros(len(items.time), np.int64)
     count = 0
@@ -339,8 +339,10 @@ def followers(
                     continue
             if busy > until[item] or busy > until_of(limits, cell + items.cell[item]):
                 continue
-            if count == most:
-                return found[:0]
+            if count == len(found):
+                if count > most:
+                    return found
+                found = np.concatenate((found, np.empty_like(found)))
             note(parts, items, item, busy, total, ends)
             found[count] = state
             new[:] = total

@@ -48,6 +48,7 @@ SOURCE = "states of all devices, by rank"
 _MOST, _MOST_MODES = 64, 32  # microbatches of a route; ways to choose modes that are told apart
 WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at first
 _STATES, _MOST_STATES = 8_000_000, 32_000_000  # states through which a device is followed
+_ROOM = 12_000_000  # numbers in the states of a step
 _MORE = 4  # times as many where that was not enough
 _SECONDS = 1.3e-6  # of a state, as processor time on one core of 2026
 _FEW = 40  # states that take as long as what there is to do at each step besides
@@ -197,10 +198,11 @@ class _Mode:
         counts, exact = len(parts.row) + RESOURCES + len(self.rows) + len(self.queues), True
         found = [np.array([[fixed.origin], [0]])]
         while len(states):
-            made = followers(parts, items, fixed, states, ends, len(states) * len(items.time))
+            room = _ROOM // states.shape[1]
+            made = followers(parts, items, fixed, states, ends, room)
             runner.clock.count((len(made) + _FEW) * _SECONDS)
             most -= len(made)
-            if most < 0 or runner.clock.over:
+            if len(made) > room or most < 0 or runner.clock.over:
                 return None
             times = made[:, counts:]
             order = np.lexsort((times.sum(1), times[:, 0], keys(made, counts)))

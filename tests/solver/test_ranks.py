@@ -56,11 +56,16 @@ def proven(problem: Problem) -> int | None:
 
 
 SEVERAL: dict[str, Any] = {"shapes": ("loop", "V", "bidirectional"), "modes": ("", *MODES)}
+PAIRED: dict[str, Any] = {
+    "shapes": ("chain", "V", "loop", "bidirectional"), "modes": ("", "", *MODES),
+    "pairs": ("time", "factor", "FB", "time and FB"), "microbatches": (2, 4), "ops": 18,
+    "kinds": (("F", "B"), ("F", "W"), ("F", "BW"), ("B", "W")), "memory": ("enough", "tight", "ample"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("widths", [ranks.WIDTHS, (1,)])
-@pytest.mark.parametrize("flags", [{}, SEVERAL])
+@pytest.mark.parametrize("flags", [{}, SEVERAL, PAIRED])
 def test_no_schedule_is_shorter(
     seed: int, widths: tuple[int, ...], flags: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
