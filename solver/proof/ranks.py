@@ -16,6 +16,7 @@ from math import prod
 from typing import Final, NamedTuple
 
 import numpy as np
+from ortools.sat.python import cp_model
 
 from pipesat.bounds.paired import least_times_of_each_class
 from pipesat.core.arrays import Ints, ints
@@ -38,13 +39,19 @@ from pipesat.problem.ops import Op, Phase
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import link_delay, time_together
 from pipesat.problem.variants import Variant
+from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
 from pipesat.solver.lanes.incumbent import Incumbent
-from pipesat.solver.lanes.runner import Runner, Share
+from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, Share
 from pipesat.solver.model.left_out import lags_before, tail_after
+from pipesat.solver.model.memory import staircase_applies
+from pipesat.solver.model.model import build_model, model_size
 from pipesat.solver.model.pairing import gains, useful_variants
+from pipesat.solver.model.variables import Variables
 from pipesat.solver.proof.short_runs import is_long
 
 SOURCE = "states of all devices, by rank"
+MODEL = "CP-SAT in the windows of all ranks"
+_FIRST_LIMIT, _LONGER = 1.0, 3.0  # seconds of a model; times as many when nothing else is left
 _MOST, _MOST_MODES = 64, 32  # microbatches of a route; ways to choose modes that are told apart
 WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at first
 _STATES, _MOST_STATES = 8_000_000, 32_000_000  # states through which a device is followed
@@ -409,6 +416,7 @@ class DeviceStates:
         self.stages, self.length = problem.stages_on[device], length
         self.counts = ints([problem.microbatches[stage] for stage in self.stages])
         self.earliest = np.zeros((2, 3 * len(self.stages) + 1, max(self.counts)), np.int64)
+        self.ends = self.earliest.copy()
         queues = list[_RankWait]()
         for n, stage in enumerate(self.stages):
             (head,) = lags_before(least, (stage,), stage, "F")
@@ -453,6 +461,7 @@ class DeviceStates:
         self.modes = [mode for mode, one in known if one[0].min() < NEVER]
         ends = [one for _, one in known if one[0].min() < NEVER]
         least = np.min([x for x, _ in ends], axis=0, initial=NEVER) if ends else limits[1]
+        self.ends[end] = np.maximum(self.ends[end], least)
         return least, all(exact for _, exact in ends)
 
     def ready(self) -> bool:
@@ -469,10 +478,23 @@ class DeviceStates:
     def copy(self) -> DeviceStates:
         """A device of which as much is known."""
         found = copy(self)
-        found.earliest, found.modes = self.earliest.copy(), [copy(mode) for mode in self.modes]
+        found.earliest, found.ends = self.earliest.copy(), self.ends.copy()
+        found.modes = [copy(mode) for mode in self.modes]
         for mode in found.modes:
             mode.until = [*mode.until]
         return found
+
+    def add_to(self, v: Variables) -> None:
+        """Say in a model of schedules as short when the k-th op of each kind starts and ends."""
+        unit = v.times.unit
+        for row, (stage, phase) in enumerate(product(self.stages, v.tasks)):
+            tasks = v.tasks[phase][stage]
+            if any(task.present is not True for task in tasks):
+                continue  # what is absent has a number, and no rank
+            latest = self.length - self.ends[1, row, : len(tasks)][::-1]
+            for task, end, start in zip(tasks, self.ends[0, row], latest, strict=False):
+                v.cp.add(task.end >= -(-int(end) // unit))
+                v.cp.add(task.start <= int(start) // unit)
 
     def windows(self, place: int) -> Iterator[tuple[int, int, int, int]]:
         """How long the windows are in which the k-th F's and backwards start; row and k."""
@@ -498,8 +520,13 @@ class DeviceStates:
 class KnownRanks:
     """Asks whether there is a schedule of at most some length, a share of the gap at a time."""
 
-    def __init__(self, problem: Problem, incumbent: Incumbent) -> None:
+    def __init__(
+        self, problem: Problem, incumbent: Incumbent, *, seed: int = 0, staircase: bool = True
+    ) -> None:
         self.problem, self.incumbent = problem, incumbent
+        self.seed, self.staircase = seed, staircase
+        self.models = not (problem.has_modes or is_long(problem))
+        self.limit = max(_FIRST_LIMIT, model_size(problem) / CONSTRAINTS_PER_SECOND)
         self.tried, self.finished = 0, False
         self.share = Share(1 / 16, more_by=2.0)
         self.possible = NEVER  # the least length that was not refuted
@@ -542,6 +569,9 @@ class KnownRanks:
         if self.cut and self.most < _MOST_STATES:
             self.most, self.cut, self.possible = _MORE * self.most, False, NEVER
             return self._length()
+        if self.models and self.limit < self.incumbent.clock.left:
+            self.limit, self.possible = _LONGER * self.limit, NEVER
+            return self._length()
         return None
 
     def _ask(self, length: int, runner: Runner) -> Iterator[None]:
@@ -550,6 +580,8 @@ class KnownRanks:
         devices = [DeviceStates(self.problem, least, one, length) for one in self.problem.busy]
         self.spent = 0.0
         none = yield from self._has_none(devices, range(len(devices)), self.first, WIDTHS, runner)
+        if none is False and self.models and self._modelled(devices, length, runner):
+            return
         most, changed = max(_LEAST_HALVES, _HALVES * self.spent), not is_long(self.problem)
         while none is False and changed:
             changed = False
@@ -575,6 +607,29 @@ class KnownRanks:
         elif self.incumbent.bound.value <= length:
             self.possible = min(length, self.possible)
             self.share.less()
+
+    def _modelled(self, devices: Sequence[DeviceStates], length: int, runner: Runner) -> bool:
+        """Ask CP-SAT for a schedule within all windows; return whether it has answered."""
+        bound = self.incumbent.bound.value
+        if self.limit > runner.clock.left or not self.incumbent.trusts(PROOFS):
+            return False
+        model = build_model(self.problem, "makespan", bound, length, staircase=self.staircase)
+        if not model.variables.times.exact:
+            return False
+        for device in devices:
+            device.add_to(model.variables)
+        model.cp.clear_objective()  # type: ignore[no-untyped-call]
+        stairs = all(staircase_applies(self.problem, device) for device in self.problem.busy)
+        solver, status = runner.solve(
+            model.cp, limit=self.limit, seed=self.seed, strong=stairs, linear=False
+        )
+        if status == cp_model.INFEASIBLE:
+            self.incumbent.raise_bound(Bound(model.beyond, MODEL), PROOFS)
+            self.share.refuted()
+        elif status in FOUND:
+            self.incumbent.offer(model.order(solver.value), MODEL)
+            self.share.less()
+        return status in (*FOUND, cp_model.INFEASIBLE)
 
     def _has_none(
         self,

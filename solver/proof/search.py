@@ -51,7 +51,9 @@ class ProofSearch:
         self.spent = defaultdict[str, float](float)  # of each; relaxations: ""
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
         if parts.relaxations and incumbent.objective == "makespan" and ranks_apply(problem):
-            self.others[_RANKS] = KnownRanks(problem, incumbent)
+            self.others[_RANKS] = KnownRanks(
+                problem, incumbent, seed=seed, staircase=parts.staircase
+            )
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes
             if problem.chains_only and incumbent.latest <= LARGEST and not self.others:
