@@ -582,7 +582,7 @@ class KnownRanks:
         none = yield from self._has_none(devices, range(len(devices)), self.first, WIDTHS, runner)
         if none is False and self.models and self._modelled(devices, length, runner):
             return
-        most, changed = max(_LEAST_HALVES, _HALVES * self.spent), not is_long(self.problem)
+        most, changed = max(_LEAST_HALVES, _HALVES * self.spent), not (self.models or is_long(self.problem))
         while none is False and changed:
             changed = False
             for _, *window in sorted(w for n, one in enumerate(devices) for w in one.windows(n)):
