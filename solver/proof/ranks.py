@@ -527,7 +527,8 @@ class KnownRanks:
         self.seed, self.staircase = seed, staircase
         self.models = not (problem.has_modes or is_long(problem))
         self.limit = max(_FIRST_LIMIT, model_size(problem) / CONSTRAINTS_PER_SECOND)
-        self.tried, self.finished = 0, False
+        self.tried = 0
+        self.ended: int | None = None  # value at which nothing was left to ask
         self.share = Share(1 / 16, more_by=2.0)
         self.possible = NEVER  # the least length that was not refuted
         self.most, self.cut, self.useful = _STATES, False, False
@@ -535,6 +536,11 @@ class KnownRanks:
         self.spent = 0.0  # of a question
         self._asking: Iterator[None] = iter(())
         self._loops_ready = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to ask, unless the value becomes less."""
+        return self.ended is not None and self.ended == self.incumbent.value
 
     @cached_property
     def _any(self) -> DeviceStates:
@@ -550,7 +556,7 @@ class KnownRanks:
         """Follow one device from one end."""
         if next(self._asking, _OVER) is _OVER:
             length = self._length()
-            self.finished = length is None
+            self.ended = self.incumbent.value if length is None else None
             if length is not None:
                 self.tried += 1
                 self._asking = self._ask(length, runner)
@@ -582,7 +588,10 @@ class KnownRanks:
         none = yield from self._has_none(devices, range(len(devices)), self.first, WIDTHS, runner)
         if none is False and self.models and self._modelled(devices, length, runner):
             return
-        most, changed = max(_LEAST_HALVES, _HALVES * self.spent), not (self.models or is_long(self.problem))
+        most, changed = (
+            max(_LEAST_HALVES, _HALVES * self.spent),
+            not (self.models or is_long(self.problem)),
+        )
         while none is False and changed:
             changed = False
             for _, *window in sorted(w for n, one in enumerate(devices) for w in one.windows(n)):
@@ -611,25 +620,29 @@ class KnownRanks:
     def _modelled(self, devices: Sequence[DeviceStates], length: int, runner: Runner) -> bool:
         """Ask CP-SAT for a schedule within all windows; return whether it has answered."""
         bound = self.incumbent.bound.value
-        if self.limit > runner.clock.left or not self.incumbent.trusts(PROOFS):
+        if self.limit > runner.clock.left:
             return False
         model = build_model(self.problem, "makespan", bound, length, staircase=self.staircase)
-        if not model.variables.times.exact:
+        self.models = model.variables.times.exact and self.incumbent.trusts(PROOFS)
+        if not self.models:
             return False
         for device in devices:
             device.add_to(model.variables)
         model.cp.clear_objective()  # type: ignore[no-untyped-call]
         stairs = all(staircase_applies(self.problem, device) for device in self.problem.busy)
+        limit = max(self.limit, self.spent)
         solver, status = runner.solve(
-            model.cp, limit=self.limit, seed=self.seed, strong=stairs, linear=False
+            model.cp, limit=limit, seed=self.seed, strong=stairs, linear=False
         )
         if status == cp_model.INFEASIBLE:
             self.incumbent.raise_bound(Bound(model.beyond, MODEL), PROOFS)
             self.share.refuted()
-        elif status in FOUND:
-            self.incumbent.offer(model.order(solver.value), MODEL)
-            self.share.less()
-        return status in (*FOUND, cp_model.INFEASIBLE)
+            return True
+        value = self.incumbent.offer(model.order(solver.value), MODEL) if status in FOUND else None
+        if value is None or value > length:
+            return False
+        self.share.less()
+        return True
 
     def _has_none(
         self,
