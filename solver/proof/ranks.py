@@ -3,7 +3,8 @@
 Every device is followed state by state (:mod:`pipesat.kernels.device_states`), from the beginning
 and from the end, in all schedules of at most some length. What that says of the start and end of
 the k-th F and of the k-th backward of a stage is passed on to the stages beside it. If a device has
-no schedule left, there is none (docs/proofs/search.md, "Ranks").
+no schedule left, there is none (docs/proofs/search.md, "Ranks"). If all have, CP-SAT is asked for
+one in the windows that are left.
 """
 
 from __future__ import annotations
@@ -525,7 +526,7 @@ class KnownRanks:
     ) -> None:
         self.problem, self.incumbent = problem, incumbent
         self.seed, self.staircase = seed, staircase
-        self.models = not (problem.has_modes or is_long(problem))
+        self.models = problem.plain and problem.overlap is None and not is_long(problem)
         self.limit = max(_FIRST_LIMIT, model_size(problem) / CONSTRAINTS_PER_SECOND)
         self.tried = 0
         self.ended: int | None = None  # value at which nothing was left to ask
@@ -588,10 +589,8 @@ class KnownRanks:
         none = yield from self._has_none(devices, range(len(devices)), self.first, WIDTHS, runner)
         if none is False and self.models and self._modelled(devices, length, runner):
             return
-        most, changed = (
-            max(_LEAST_HALVES, _HALVES * self.spent),
-            not (self.models or is_long(self.problem)),
-        )
+        most = max(_LEAST_HALVES, _HALVES * self.spent)
+        changed = not (self.models or is_long(self.problem))
         while none is False and changed:
             changed = False
             for _, *window in sorted(w for n, one in enumerate(devices) for w in one.windows(n)):
