@@ -105,7 +105,7 @@ def _configuration(advice: Advised, row: Row, place: str = "") -> dict[str, byte
 
 def result_of(advice: Advised, row: Row) -> Result:
     """Return a row as the result of a solve, with the best that is proven of its problem."""
-    own = advice.plan.result
+    own, question = advice.plan.result, advice.question
     bounds = [row.candidate.bound, *([] if advice.bound is None else [advice.bound])]
     bound = max(bounds, key=lambda bound: bound.value)
     known = (x for x in advice.rows if x.runs and published_in(x.name))
@@ -122,8 +122,8 @@ def result_of(advice: Advised, row: Row) -> Result:
         seed=0 if own is None else own.seed,
         workers=1 if own is None else own.workers,
         versions={} if own is None else own.versions,
-        target=advice.question.runtime if advice.question.any_order else None,
-        release=advice.question.release,
+        target=question.runtime if question.any_order else None,
+        release=question.release if question.any_order else None,
     )
     return Result.of(answer)
 

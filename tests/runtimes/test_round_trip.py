@@ -163,7 +163,7 @@ def test_files_of_other_names_are_named(tmp_path: Path) -> None:
     ("order", "modes", "said"),
     [
         ([0], None, "x.order.json: got [0], expected a list with each microbatch"),
-        ({"0": 1}, None, "x.order.json: got {'0': 1}, expected a list"),
+        ({"0": 1}, None, 'x.order.json: got {"0": 1}, expected a list'),
         ([0, 0], None, "x.order.json: [1]: got 0, expected a list"),
         ([0, True], None, "x.order.json: [1]: got true, expected a list"),
         (
