@@ -34,8 +34,11 @@ _PASSES = 12
 
 
 def permutations_apply(problem: Problem) -> bool:
-    """Whether microbatches differ: they may change places, or where they are given ops may move."""
-    return problem.chains_only and not problem.alike
+    """Whether microbatches differ or ops may pair.
+
+    They may change places, or where they are given or alike, ops may move.
+    """
+    return problem.chains_only and (not problem.alike or bool(gains(problem)))
 
 
 def permuted_schedules(

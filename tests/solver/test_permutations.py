@@ -17,12 +17,12 @@ from pipesat.problem.problem_file import parse_problem
 from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.anneal import Annealing
 from pipesat.solver.growth.exchange_times import PermutedOrder
-from pipesat.solver.growth.exchanges import best_places, permutations_apply
+from pipesat.solver.growth.exchanges import best_places, permutations_apply, permuted_schedules
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.model.pairing import gains
 from tests.oracle.generator import RULES
 from tests.support.greedy import by_each_setting
-from tests.support.problems import of
+from tests.support.problems import chain, of
 
 
 def tail(memory: int | None, order: str = "same") -> Problem:
@@ -163,7 +163,21 @@ def test_annealing_chooses_pairs_with_the_order() -> None:
     assert best.makespan == run.best.makespan == 17
 
 
-@pytest.mark.parametrize("rule", RULES)
+def test_microbatches_that_are_alike_are_annealed_for_their_pairs() -> None:
+    # One device, F 4 and BW 4, both together 5. The first item is an F, the last one a backward, so
+    # of 4 microbatches 3 can pair: 4 * 8 - 3 * (8 - 5) = 23.
+    problem = chain(1, 4, F=4, B=3, W=1, overlap=(5, 8))
+    start = BASELINES["1f1b"](problem)
+    assert start.makespan == 32
+    assert permutations_apply(problem)
+    assert not permutations_apply(chain(1, 4))
+    clock = Clock(0.5, deterministic=True)
+    found = [*permuted_schedules(problem, [start], clock=clock, seed=0)]
+    assert not any(check(problem, schedule) for schedule in found)
+    assert min(schedule.makespan for schedule in found) == 23
+
+
+@pytest.mark.parametrize("rule", ["", *RULES])
 @pytest.mark.parametrize("seed", range(4))
 def test_annealed_orders_with_pairs_keep_every_rule(seed: int, rule: str) -> None:
     problem = of("tight mixtures", seed, modes=("",), lists=(rule,), pairs=("factor", "FB"))
