@@ -47,7 +47,7 @@ def permuted_schedules(
     """Yield schedules from several starts, each of smaller makespan than all before of its start.
 
     One exchange and packing of every start, but for pairs; then annealing from the best of what
-    came out, a few times, until the clock is over.
+    came out, a few times or, where microbatches are alike, once, until the clock is over.
     """
     chance = np.random.default_rng(seed)
     loose = bool(gains(problem))  # annealing alone sees what pairs do
@@ -61,8 +61,9 @@ def permuted_schedules(
         if last is not None:
             found.append(last)
     found.sort(key=lambda schedule: schedule.makespan)
-    for left in range(_RUNS, 0, -1) if found else ():
-        best = found[(_RUNS - left) % len(found)]
+    runs = 1 if problem.alike else _RUNS  # a long one gains more
+    for left in range(runs, 0, -1) if found else ():
+        best = found[(runs - left) % len(found)]
         run = Annealing(problem, best.order, int(chance.integers(1 << 30)))
         for improved in run.improved(clock.part(clock.left / left)):
             yield time_order(problem, improved, source=SOURCE)
