@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain, count, pairwise
 from operator import attrgetter, sub
@@ -41,6 +41,8 @@ _STEPS = 20_000, 60_000, 180_000  # from a start, by round: then other chances s
 _LEAST = 6  # numbers of microbatches in a round
 _AT_ONCE = 20_000  # of a chunk, divided by its ops
 _SECONDS = 2.5e-8  # of a step and op, as processor time on one core of 2026
+_SECONDS_OF_WAVES = 1.2e-5  # of a wave and op
+_MANY, _DRAWN = 12, 32  # stages from which waves are drawn, and how many
 _HEAT = 0.002  # of the period: what is taken with a chance of 1/e at the beginning
 _EXACT = 1e-9
 
@@ -103,7 +105,8 @@ class _Annealing:
         where, amounts = (jobs.device, stage, kind, number), (jobs.taken, jobs.net)
         self.cycle = Cycle(jobs.begin, jobs.slack, *where, jobs.duration, source, delay, *amounts)
         self.known, self.best = np.full(2, math.inf), np.zeros((2, len(stage)), np.int64)
-        self.draws = ints([random.Random(seed).randrange(1, 1 << 62)])  # noqa: S311
+        self.random = random.Random(seed)  # noqa: S311
+        self.draws = ints([self.random.randrange(1, 1 << 62)])
 
     def _split(self, op: Any) -> list[Op]:
         split = op.kind == "BW" and self.of[op.stage].split
@@ -132,8 +135,8 @@ class _Annealing:
     def search(self, steps: int, clock: Clock) -> None:
         """Take so many steps from every start, as long as there is time."""
         some = max(1, _AT_ONCE // len(self.ops))
-        for row, turn in self._starts():
-            if not all(fits(self.cycle, row, turn, d) for d in range(len(self.cycle.slack))):
+        for row, turn in self._starts(clock):
+            if not self._fits(row, turn):
                 continue
             for done in range(0, steps, some):
                 if clock.over:
@@ -142,7 +145,10 @@ class _Annealing:
                 anneal(self.cycle, row, turn, self.best, self.known, self.draws, some, heat)
                 clock.count(_SECONDS * some * len(self.ops))
 
-    def _starts(self) -> Iterator[tuple[Ints, Ints]]:
+    def _fits(self, row: Ints, turn: Ints) -> bool:
+        return all(fits(self.cycle, row, turn, d) for d in range(len(self.cycle.slack)))
+
+    def _starts(self, clock: Clock) -> Iterator[tuple[Ints, Ints]]:
         """Yield one microbatch after the other; on a chain the best wave, if that is better now."""
         cycle, stages = self.cycle, len(self.of)
         yield np.arange(len(self.ops)), np.zeros(len(self.ops), np.int64)
@@ -153,15 +159,31 @@ class _Annealing:
         least = math.ceil(self.together * max(1.0, stages / max(1.0, most)))
         waits, value = np.zeros(len(self.ops), np.int64), np.zeros(len(self.ops))
         best, found = self.known[1], None
-        for slots, late in ((n, late) for n in (least, least + 1) for late in range(n)):
-            if (wave := self._wave(slots, late)) is not None:
+        for slots, enters, late in self._patterns(least):
+            clock.count(_SECONDS_OF_WAVES * len(self.ops))
+            wave = self._wave(enters, slots, late)
+            if clock.over:
+                return
+            if wave is not None and self._fits(*wave):
                 period = period_of(cycle, *wave, waits, value, best)
                 if period < best:
                     best, found = period, wave
         if found is not None:
             yield found
 
-    def _wave(self, slots: int, late: int) -> tuple[Ints, Ints] | None:
+    def _patterns(self, least: int) -> Iterator[tuple[int, list[int], int]]:
+        """Yield numbers of slots, in which of them microbatches enter, and where a period begins.
+
+        Evenly spread ones come first. Others have no such rhythm that F's and backwards miss each
+        other in the same way on every device, where there are many.
+        """
+        together = range(self.together)
+        for slots, late in ((n, late) for n in (least, least + 1) for late in range(n)):
+            yield slots, [j * slots // self.together for j in together], late
+        for _ in range(_DRAWN if len(self.of) >= _MANY else 0):
+            yield least, sorted(self.random.sample(range(least), self.together)), 0
+
+    def _wave(self, enters: Sequence[int], slots: int, late: int) -> tuple[Ints, Ints] | None:
         """Return an order in slots of an F and a B, in which nothing waits but for W's.
 
         A microbatch runs its F's in one slot, and its backwards in the next one on each device on
@@ -173,7 +195,7 @@ class _Annealing:
         for (stage,) in self.problem.stages_on:
             own = sorted(number for key, number in self.numbers.items() if key[0] == stage)
             for spare in range(self.together + 1):
-                row = self._in_slots(stage, slots, late, spare)
+                row = self._in_slots(stage, enters, slots, late, spare)
                 if sorted(number for number, _ in row) == own:
                     break
             else:
@@ -183,9 +205,11 @@ class _Annealing:
                 turns[number] = turn
         return ints(rows), turns
 
-    def _in_slots(self, stage: int, slots: int, late: int, spare: int) -> list[tuple[int, int]]:
+    def _in_slots(
+        self, stage: int, enters: Sequence[int], slots: int, late: int, spare: int
+    ) -> list[tuple[int, int]]:
         """Return a device's ops of a period and their turns; ``spare`` W's are at its beginning."""
-        enters = {j * slots // self.together: j for j in range(self.together)}
+        number_of = {slot: j for j, slot in enumerate(enters)}
         halves = (max(v.forward for v in self.of), max(v.backward for v in self.of))
         home = len(self.of) - 1 - self.problem.routes[0].stages.index(stage)
         slack, last = self.cycle.slack[self.problem.stages[stage].device], home // slots + 4
@@ -204,7 +228,7 @@ class _Annealing:
                     run(2, *waiting.popleft())
             for kind, entered in enumerate((slot, slot - home)):
                 turn, place = divmod(entered, slots)
-                if turn < 0 or place not in enters:
+                if turn < 0 or place not in number_of:
                     time = max(0, time) + halves[kind]
                     while waiting and time >= self.of[stage].weight:
                         run(2, *waiting.popleft())
@@ -212,10 +236,10 @@ class _Annealing:
                 taken = self.cycle.taken[self.numbers[stage, kind, 0]]
                 while waiting and held + taken > slack:
                     run(2, *waiting.popleft())
-                run(kind, turn, enters[place])
+                run(kind, turn, number_of[place])
                 time = 0
                 if kind and self.of[stage].split:
-                    waiting.append((turn, enters[place]))
+                    waiting.append((turn, number_of[place]))
         return row
 
 

@@ -40,7 +40,7 @@ def test_the_period_is_what_a_long_run_takes_and_memory_what_it_holds(seed: int)
         ]
     )
     search = found(problem, chance.choice([1, 2, 3]))
-    c, row, turn = search.cycle, *next(search._starts())
+    c, row, turn = search.cycle, *next(search._starts(Clock(9.0)))
     kept = row.copy(), turn.copy()
     for _ in range(20):
         for _ in range(3):
@@ -61,7 +61,7 @@ def test_the_period_is_what_a_long_run_takes_and_memory_what_it_holds(seed: int)
 def test_ops_that_wait_for_each_other_have_no_period() -> None:
     """On two devices, a backward of the second stage before its forward of a later microbatch."""
     search = found(chain(2, 8, cap=2), 1)
-    c, (row, turn) = search.cycle, next(search._starts())
+    c, (row, turn) = search.cycle, next(search._starts(Clock(9.0)))
     waits, value = np.zeros(len(row), np.int64), np.zeros(len(row))
     assert period_of(c, row, turn, waits, value, math.inf) == 5  # F F B B, and W
     turn[search.numbers[0, 1, 0]] -= 1  # home before it has been there
@@ -70,7 +70,7 @@ def test_ops_that_wait_for_each_other_have_no_period() -> None:
 
 def test_an_op_passes_no_other_of_its_stage_and_kind_or_microbatch() -> None:
     search = found(chain(1, 8), 2)
-    c, (row, turn) = search.cycle, next(search._starts())
+    c, (row, turn) = search.cycle, next(search._starts(Clock(9.0)))
     assert [search.ops[at].kind for at in row] == ["F", "B", "W", "F", "B", "W"]
     assert moved(c, row, turn, 2, 3) == 2  # W of the first, up to the other W
     assert [search.ops[at].kind for at in row] == ["F", "B", "F", "B", "W", "W"]
