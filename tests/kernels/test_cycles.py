@@ -13,6 +13,7 @@ from pipesat.kernels.cycles import fits, moved, period_of
 from pipesat.problem.problem import Problem
 from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.periodic import _Annealing, _variants
+from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.model.left_out import with_microbatches
 from tests.support.problems import chain, vee
 
