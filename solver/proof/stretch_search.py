@@ -95,7 +95,9 @@ class Stretches(InRounds[Part]):
             late_stage(problem, incumbent.objective) if late else (),
         )
         self.known = KnownStretches(-self.debt.most(problem))
-        self.known.learn("last", 1, -self.debt.most_late)
+        begun, start, end = self.debt.least_ends(problem)
+        self.known.learn("first", begun, start)
+        self.known.learn("last", 1, end)
         longer = _longer_and_longer(self.microbatches)
         few = self.kept[0]
         self.lengths = [*takewhile(lambda n: self._fits(n, few, self._left), longer)]

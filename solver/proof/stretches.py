@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from ortools.sat.python import cp_model
 
 from pipesat.problem.problem import Problem
+from pipesat.problem.rules import round_trip
 from pipesat.schedule.schedule import Objective
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.left_out import one_by_one, tail_after, with_microbatches
@@ -46,12 +47,41 @@ class Debt:
     def least_step(self, problem: Problem, n: int = 1) -> int:
         """Return what a step of n microbatches takes at least."""
         first = problem.stages[problem.routes[0].stages[0]]
-        slack = problem.devices[first.device].slack
-        alone = problem.stages_on[self.device] == problem.routes[0].stages[:1]
-        if not alone or slack is None or (self.before + 1) * first.held_after_F <= slack:
+        slack = self._slack_alone(problem)
+        if slack is None or (self.before + 1) * first.held_after_F <= slack:
             return -self.most(problem)
         one = first.F + first.least_backward_work - first.W * first.may_split
         return n * one - self.most_late
+
+    def least_ends(self, problem: Problem) -> tuple[int, int, int]:
+        """Return a number of first microbatches, and what these, and the last one, take at least.
+
+        As many as fit have come in before the first backward; the last one goes all the way, while
+        the device owes no more than memory allows.
+        """
+        first = problem.stages[problem.routes[0].stages[0]]
+        slack, a = self._slack_alone(problem), first.held_after_F
+        if slack is None or not (a and first.F and first.shortest_backward):
+            return 0, 0, -self.most_late
+        one, way = (
+            first.F + first.least_backward_work,
+            round_trip(problem, problem.routes[0].stages[0]),
+        )
+        n, beside, owed = slack // a, slack - a, 0
+        longest = max(first.may_split * (first.B + first.W), first.may_fuse * first.BW)
+        for backwards in range(min(self.before, max(0, beside) // a) + 1):
+            pending = self.before - backwards
+            if first.held_after_B:
+                pending = min(pending, (beside - backwards * a) // first.held_after_B)
+            owed = max(owed, backwards * longest + max(0, pending) * first.W)
+        idle = max(0, first.F + way - n * first.F)
+        begun = (n, n * one + idle) if n <= self.before else (0, 0)
+        return *begun, max(one, one + way - owed) - self.most_late
+
+    def _slack_alone(self, problem: Problem) -> int | None:
+        """Return the memory for the first stage, if it is limited and has the device for itself."""
+        alone = problem.stages_on[self.device] == problem.routes[0].stages[:1]
+        return problem.devices[self.device].slack if alone else None
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,18 @@ def test_a_stretch_that_is_fast_all_along_takes_longer_than_one_that_is_fast_in_
     assert [least(problem, part, 3, Debt(0, 2)) for part in ("step", "pace")] == [24, 25]
 
 
+def test_least_ends_by_hand() -> None:
+    """Two fit, 10 pass between F and backward: 6 idle, and a B and a W may be owed."""
+    problem = chain(3, 12, F=2, B=3, W=2, cap=2, backward="split")
+    assert Debt(0, 2).least_ends(problem) == (2, 2 * 7 + 2 + 10 - 2 * 2, 7 + 10 - (3 + 2))
+    assert Debt(0, 1).least_ends(problem) == (0, 0, 7 + 10 - (3 + 2))
+    assert Debt(1, 2).least_ends(problem) == (0, 0, 0)
+    for debt in (Debt(0, 2), Debt(0, 2, ((2, 1),))):
+        begun, start, end = debt.least_ends(problem)
+        assert start <= least(problem, "first", begun, debt)
+        assert end <= least(problem, "last", 1, debt)
+
+
 @pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(problems(), st.data())
@@ -130,7 +142,9 @@ def test_no_sum_of_pieces_is_above_the_optimum(problem: Problem, data: st.DataOb
     )
     objective: Objective = data.draw(st.sampled_from(["makespan", "span"]))
     known = KnownStretches(-debt.most(problem))
-    known.learn("last", 1, -debt.most_late)
+    begun, start, end = debt.least_ends(problem)
+    known.learn("first", begun, start)
+    known.learn("last", 1, end)
     for part in PARTS:
         for n in range(1, data.draw(st.integers(2, problem.routes[0].microbatches + 1))):
             known.learn(part, n, least(problem, part, n, debt, objective, kept))
