@@ -43,6 +43,15 @@ def paired_passing_bounds(problem: Problem, objective: Objective) -> Iterator[Bo
 
     For a single route of several classes, where every pair has exactly one forward.
     """
+    for source, (programme,) in paired_passing_programmes(problem, objective):
+        small = len(programme.costs) <= _MOST_VARIABLES[-1]
+        yield Bound(programme.least_cost() if small else programme.relaxed_cost(), source)
+
+
+def paired_passing_programmes(
+    problem: Problem, objective: Objective
+) -> Iterator[tuple[str, list[Programme]]]:
+    """Yield the arguments and their programmes, of which the least cost is a bound."""
     (route, *others) = problem.routes
     counts = Counter(route.classes)
     every = [len(runs_on(problem, device)) for device in range(len(problem.devices))]
@@ -56,8 +65,7 @@ def paired_passing_bounds(problem: Problem, objective: Objective) -> Iterator[Bo
         if passing.size > most or not passing.applies:
             return
         passing.build(absolute=objective == "makespan")
-        programme, small = passing.programme, passing.size <= _MOST_VARIABLES[-1]
-        yield Bound(programme.least_cost() if small else programme.relaxed_cost(), source)
+        yield source, [passing.programme]
 
 
 class _PairedPassing:
@@ -149,8 +157,8 @@ class _PairedPassing:
         for of, before in self.before.items():
             if given or of == self.own:
                 self.programme.equals({before: 1}, classes[:own].count(of))
-        if self.problem.order != "free":
-            self.programme.splits = [*self.before.values()]
+        self.splits = [*self.before.values()] if self.problem.order != "free" else []
+        self.programme.splits = self.splits
         for device, home in self.homes.items():
             ops = [n for n, stage in enumerate(self.stages) if stage in self._on(device)]
             self._device(home, ops, ends=absolute or not ops[0])
@@ -222,6 +230,9 @@ class _PairedPassing:
             self._keep_order(home, op, now)
             if all(times[item] for item in phases[2 * at + 1]):
                 self._fit(home, run[2 * at + 1], now)
+            forward = op < self.turn
+            others = phases[: 2 * at + 1] if forward else phases[2 * at + 2 :]
+            self._come_or_go(op, times, phases[2 * at + 1], others)
         for one, following in pairwise(ops):
             self._hold(home, one, following, ops)
         start = [self.start[op] for op in ops]
@@ -237,6 +248,48 @@ class _PairedPassing:
         at_least(row, _least(least, "end"))
         if ends:
             at_least(last - lengths[-1], 0)
+
+    def _come_or_go(
+        self,
+        op: int,
+        times: Mapping[Item, int],
+        item: Mapping[Item, int],
+        others: Iterable[Mapping[Item, int]],
+    ) -> None:
+        """Count the ways, there and home, of whom an op meets, and of a class beyond its item.
+
+        Of who comes before a forward of the one that passes, and of who comes after its backward.
+        """
+        late = WeightedSum({self.end: 1, self.start[op]: -1}) - self.length[op]
+        rows = WeightedSum({self.start[op]: 1}), late
+        for home, row in enumerate(rows):
+            met = {x: max(self._way(*one)[home] for one in self._ops(own)) for own, x in item.items()}
+            self.programme.at_least(row - met, 0)
+        beyond = (
+            (one, (x, times[other]))
+            for phase in others
+            for other, x in phase.items()
+            for one in self._ops(other)
+            if one[0] != _OWN
+        )
+        for one, found in grouped(beyond).items():
+            some, home = self.programme.variable(0, 1), op >= self.turn
+            self.splits.append(some)
+            most = self.counts[one[0]] - (one[0] == self.own)
+            self.programme.at_least(WeightedSum({some: most}) - dict.fromkeys(dict(found), 1), 0)
+            row = rows[home] - dict(found) - {some: self._way(*one)[home]}
+            self.programme.at_least(row, 0)
+
+    def _ops(self, item: Item) -> list[tuple[int, int]]:
+        """Members of an item but W's: class, and op on its way."""
+        members = ((g.of_class, self._op(g.stage, kind)) for g, kind in item)
+        return [(of, op) for of, (op, kind) in members if kind != "W"]
+
+    def _way(self, of: int, op: int) -> tuple[int, int]:
+        """Least times of a class from the route's first F to an op, and from its end to the last."""
+        times, delays, _ = self.passes[self.own if of == _OWN else of]
+        there, back = sum(times[:op]) + sum(delays[: op + 1]), sum(times[op + 1 :])
+        return int(there), int(back + sum(delays[op + 1 :]))
 
     def _may_run(self, item: Item, number: int, ops: Sequence[int]) -> bool:
         """Whether an item may run in a part, or with an op: of the one that passes, that alone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from pipesat.bounds.counting import Branching
+from pipesat.bounds.paired_passing import paired_passing_programmes
 from pipesat.bounds.passing import passing_programmes
 from pipesat.core.claims import Bound
 from pipesat.problem.problem import Problem
@@ -32,7 +33,8 @@ class PassingModes:
     @cached_property
     def _strongest(self) -> tuple[Branching, str] | None:
         """The argument whose programmes say most: made in the lane that tries it."""
-        several = passing_programmes(self.problem, self.incumbent.objective)
+        programmes_of = passing_programmes if self.problem.overlap is None else paired_passing_programmes
+        several = programmes_of(self.problem, self.incumbent.objective)
         found = [(Branching(programmes), source) for source, programmes in several]
         return max(found, key=lambda one: one[0].bound, default=None)
 
