@@ -263,7 +263,9 @@ class _PairedPassing:
         late = WeightedSum({self.end: 1, self.start[op]: -1}) - self.length[op]
         rows = WeightedSum({self.start[op]: 1}), late
         for home, row in enumerate(rows):
-            met = {x: max(self._way(*one)[home] for one in self._ops(own)) for own, x in item.items()}
+            met = {
+                x: max(self._way(*one)[home] for one in self._ops(own)) for own, x in item.items()
+            }
             self.programme.at_least(row - met, 0)
         beyond = (
             (one, (x, times[other]))
@@ -286,7 +288,7 @@ class _PairedPassing:
         return [(of, op) for of, (op, kind) in members if kind != "W"]
 
     def _way(self, of: int, op: int) -> tuple[int, int]:
-        """Least times of a class from the route's first F to an op, and from its end to the last."""
+        """Least times of a class from the route's first F to an op, and from its end on."""
         times, delays, _ = self.passes[self.own if of == _OWN else of]
         there, back = sum(times[:op]) + sum(delays[: op + 1]), sum(times[op + 1 :])
         return int(there), int(back + sum(delays[op + 1 :]))

@@ -33,7 +33,9 @@ class PassingModes:
     @cached_property
     def _strongest(self) -> tuple[Branching, str] | None:
         """The argument whose programmes say most: made in the lane that tries it."""
-        programmes_of = passing_programmes if self.problem.overlap is None else paired_passing_programmes
+        programmes_of = (
+            passing_programmes if self.problem.overlap is None else paired_passing_programmes
+        )
         several = programmes_of(self.problem, self.incumbent.objective)
         found = [(Branching(programmes), source) for source, programmes in several]
         return max(found, key=lambda one: one[0].bound, default=None)
