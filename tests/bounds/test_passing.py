@@ -169,6 +169,18 @@ def test_those_who_come_and_go_beside_one_hold_memory(
     assert least(document, objective, bound - 1)[0] is None
 
 
+@pytest.mark.parametrize("seed", [196, 232, 378])
+def test_who_comes_before_or_after_one_has_a_way_of_its_own(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of a class have run an op beforehand or none has: each costs more than a share does."""
+    document, objective = with_pairs(seed), OBJECTIVES[seed % 2]
+    bound, _ = around_one(document, objective)
+    monkeypatch.setattr(_PairedPassing, "_come_or_go", lambda *_: None)
+    assert around_one(document, objective)[0] < bound
+    assert least(document, objective, bound - 1)[0] is None
+
+
 @pytest.mark.parametrize("before", [0, 3])
 def test_an_order_that_is_given_says_who_is_before_one_with_pairs(before: int) -> None:
     """A long one as the first or the last of four: more than where it may be anywhere."""
