@@ -17,6 +17,7 @@ from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.proof import ranks
 from pipesat.solver.proof.ranks import DeviceStates, KnownRanks, ranks_apply
+from pipesat.solver.proof.short_runs import is_long
 from tests.oracle.claims import least
 from tests.oracle.generator import MODES, drawn
 from tests.oracle.reading import Document
@@ -76,6 +77,17 @@ def test_no_schedule_is_shorter(
         value, _ = least(document, "makespan", None)
         assert value is not None
         assert bound <= value
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_models_in_the_windows_that_are_left_find_a_best_schedule(seed: int) -> None:
+    """From one microbatch after the other on, questions go down to the oracle's optimum."""
+    shapes = "chain", "loop", "V", "bidirectional"
+    document = problem_of(f"w{seed}", shapes=shapes, modes=("",), ops=22)
+    problem = parse_problem(document)
+    if ranks_apply(problem) and not is_long(problem) and (bound := proven(problem)) is not None:
+        value, ended = least(document, "makespan", None)
+        assert bound == value or not ended
 
 
 def least_alone(problem: Problem, device: int, most: int) -> int | None:
