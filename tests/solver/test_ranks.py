@@ -60,7 +60,8 @@ SEVERAL: dict[str, Any] = {"shapes": ("loop", "V", "bidirectional"), "modes": ("
 PAIRED: dict[str, Any] = {
     "shapes": ("chain", "V", "loop", "bidirectional"), "modes": ("", "", *MODES),
     "pairs": ("time", "factor", "FB", "time and FB"), "microbatches": (2, 4), "ops": 18,
-    "kinds": (("F", "B"), ("F", "W"), ("F", "BW"), ("B", "W")), "memory": ("enough", "tight", "ample"),
+    "kinds": (("F", "B"), ("F", "W"), ("F", "BW"), ("B", "W")),
+    "memory": ("enough", "tight", "ample"),
 }  # fmt: skip
 
 
