@@ -37,7 +37,7 @@ class SearchParts:
     growth
         Schedules grown from few microbatches.
     exchanges
-        Microbatches that differ change places in an order.
+        Microbatches that differ change places in an order, and ops that may pair join others.
     """
 
     closed_forms: bool = True
