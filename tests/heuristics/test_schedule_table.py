@@ -99,9 +99,11 @@ def points(placement: str) -> Iterator[Point]:
             for v in {"loop": (2, 3), "sliced": (2, 3)}.get(placement, (1,)):
                 if placement == "sliced" and m % v:
                     continue
-                # all numbers of ranks and microbatches, each with some of the times, in turn
+                # all numbers of ranks and microbatches, each with some of the times, in turn; of
+                # chains and two routes more: few times break one of their conditions alone
                 costs = itertools.product(TIMES, OVERLAPS)
-                for (F, B, W), overlap in itertools.islice(costs, (number + p) % 3, None, 11):
+                step = 5 if placement in ("chain", "bidirectional") else 11
+                for (F, B, W), overlap in itertools.islice(costs, (number + p) % 3, None, step):
                     yield Point(p, m, v, F, B, W, overlap)
 
 
