@@ -587,10 +587,11 @@ class KnownRanks:
         devices = [DeviceStates(self.problem, least, one, length) for one in self.problem.busy]
         self.spent = 0.0
         none = yield from self._has_none(devices, range(len(devices)), self.first, WIDTHS, runner)
-        if none is False and self.models and self._modelled(devices, length, runner):
+        models = self.models and self.limit < runner.clock.left
+        if none is False and models and self._modelled(devices, length, runner):
             return
         most = max(_LEAST_HALVES, _HALVES * self.spent)
-        changed = not (self.models or is_long(self.problem))
+        changed = not (models or is_long(self.problem))
         while none is False and changed:
             changed = False
             for _, *window in sorted(w for n, one in enumerate(devices) for w in one.windows(n)):
@@ -618,10 +619,7 @@ class KnownRanks:
 
     def _modelled(self, devices: Sequence[DeviceStates], length: int, runner: Runner) -> bool:
         """Ask CP-SAT for a schedule within all windows; return whether it has answered."""
-        bound = self.incumbent.bound.value
-        if self.limit > runner.clock.left:
-            return False
-        model = build_model(self.problem, "makespan", bound, length, staircase=self.staircase)
+        model = build_model(self.problem, "makespan", 0, length, staircase=self.staircase)
         self.models = model.variables.times.exact and self.incumbent.trusts(PROOFS)
         if not self.models:
             return False
@@ -630,9 +628,8 @@ class KnownRanks:
         model.cp.clear_objective()  # type: ignore[no-untyped-call]
         stairs = all(staircase_applies(self.problem, device) for device in self.problem.busy)
         limit = max(self.limit, self.spent)
-        solver, status = runner.solve(
-            model.cp, limit=limit, seed=self.seed, strong=stairs, linear=False
-        )
+        cp, seed = model.cp, self.seed
+        solver, status = runner.solve(cp, limit=limit, seed=seed, strong=stairs, linear=False)
         if status == cp_model.INFEASIBLE:
             self.incumbent.raise_bound(Bound(model.beyond, MODEL), PROOFS)
             self.share.refuted()

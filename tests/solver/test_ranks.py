@@ -80,7 +80,7 @@ def test_no_schedule_is_shorter(
         assert bound <= value
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [1000, 1006, 1008])  # windows 1 too narrow cut off 1008's best
 def test_models_in_the_windows_that_are_left_find_a_best_schedule(seed: int) -> None:
     """From one microbatch after the other on, questions go down to the oracle's optimum."""
     shapes = "chain", "loop", "V", "bidirectional"
