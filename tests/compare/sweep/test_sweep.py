@@ -465,7 +465,7 @@ BAD = {
     ),
     "endless time": (
         small("devices = 2\nmicrobatches = 1\ntime_limit = inf"),
-        ["time_limit[0]", "inf"],
+        ["time_limit[0]", "Infinity"],
     ),
     "a wrong cost": (
         small("devices = 2\nmicrobatches = 1").replace("F = 2", "F = [2, -1]"),
