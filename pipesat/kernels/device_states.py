@@ -52,7 +52,7 @@ class Parts(NamedTuple):
     waits: Ints
 
 
-class Items(NamedTuple):
+class Runnable(NamedTuple):
     """What runs at once: each part alone, two of a microbatch as one, and pairs.
 
     Attributes
@@ -163,14 +163,14 @@ def until_of(limits: Limits, cell: int) -> int:
 
 
 @compiled
-def runs_there(items: Items, runs: int, part: int) -> bool:
+def runs_there(items: Runnable, runs: int, part: int) -> bool:
     """Whether a part is of an item that runs."""
     return (items.members[runs] == part).any()
 
 
 @compiled
 def start_of(
-    parts: Parts, items: Items, limits: Limits, state: Ints, item: int, total: Ints, held: int
+    parts: Parts, items: Runnable, limits: Limits, state: Ints, item: int, total: Ints, held: int
 ) -> int:
     """Return the earliest start of an item in a state in which ``held`` is held when all has ended.
 
@@ -220,7 +220,7 @@ def start_of(
 
 @compiled
 def begin(
-    parts: Parts, items: Items, limits: Limits, state: Ints, item: int, start: int, total: Ints
+    parts: Parts, items: Runnable, limits: Limits, state: Ints, item: int, start: int, total: Ints
 ) -> None:
     """Let an item start in a state; ``total`` counts its parts from now on."""
     n = len(parts.row)
@@ -272,7 +272,7 @@ def begin(
 
 
 @compiled
-def late(parts: Parts, items: Items, limits: Limits, item: int, end: int, total: Ints) -> bool:
+def late(parts: Parts, items: Runnable, limits: Limits, item: int, end: int, total: Ints) -> bool:
     """Whether a part of an item may not end as late as that."""
     for part in items.members[item]:
         if part == NONE:
@@ -284,7 +284,7 @@ def late(parts: Parts, items: Items, limits: Limits, item: int, end: int, total:
 
 
 @compiled
-def limit_ends(limits: Limits, items: Items, state: Ints, until: Ints) -> None:
+def limit_ends(limits: Limits, items: Runnable, state: Ints, until: Ints) -> None:
     """Put by when the device must be free after each item into ``until``."""
     until[:] = limits.end
     for count in range(len(limits.left)):
@@ -294,7 +294,7 @@ def limit_ends(limits: Limits, items: Items, state: Ints, until: Ints) -> None:
 
 
 @compiled
-def note(parts: Parts, items: Items, item: int, end: int, total: Ints, ends: Ints) -> None:
+def note(parts: Parts, items: Runnable, item: int, end: int, total: Ints, ends: Ints) -> None:
     """Keep the least end by row and rank."""
     for part in items.members[item]:
         if part == NONE:
@@ -306,7 +306,7 @@ def note(parts: Parts, items: Items, item: int, end: int, total: Ints, ends: Int
 
 @compiled
 def followers(
-    parts: Parts, items: Items, limits: Limits, states: Ints, ends: Ints, most: int
+    parts: Parts, items: Runnable, limits: Limits, states: Ints, ends: Ints, most: int
 ) -> Ints:
     """Return what states become when one item more starts, or more than most of these.
 
@@ -422,7 +422,7 @@ def cells_of(parts: Parts, limits: Limits, states: Ints) -> Ints:
     return found
 
 
-def loops_ready(parts: Parts, items: Items, limits: Limits, states: Ints, ends: Ints) -> bool:
+def loops_ready(parts: Parts, items: Runnable, limits: Limits, states: Ints, ends: Ints) -> bool:
     """Whether all loops would run at once; those that would not are compiled from now on."""
     waits = [
         ready(followers, parts, items, limits, states, ends, 1),

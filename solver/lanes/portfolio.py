@@ -156,14 +156,14 @@ def _windows(lane: Lane) -> Step | None:
 def _other_ways(lane: Lane) -> Step | None:
     """Exchanges, growth and packing; where ops may pair, windows that begin from other starts."""
     number = lane.seat.number
-    less = lane.problem.alike or (lane.proves and branching_applies(lane.incumbent.asked.problem))
+    branches = lane.proves and branching_applies(lane.incumbent.asked.problem)
     ways = OtherWays(
         lane.incumbent,
         lane.starts,
         lane.seat.runner(),
         seed=lane.seed + number,
         parts=lane.parts,
-        exchanges=_LESS if less else _EXCHANGES,
+        exchanges=_OF_PAIRS if lane.problem.alike else _LESS if branches else _EXCHANGES,
     ).all()
     windows, near = lane.windows, _near(lane.incumbent, lane.starts)
     if lane.paired and near and windows is not None:
@@ -337,7 +337,8 @@ _PACKING = 0.1, 8.0
 _FAR = 1000  # between the seeds of rounds: lanes' seeds lie in between
 _GROWTH = 0.5, 30.0  # it ends early where it does not help
 _VERY_LONG = 16  # microbatches per device: growth begins from each start apart, the best last
-_EXCHANGES, _LESS = (0.5, 60.0), (0.25, 30.0)  # less where proofs branch, or all are alike
+_EXCHANGES, _LESS = (0.5, 60.0), (0.25, 30.0)  # less where proofs branch
+_OF_PAIRS = 0.1, 10.0  # where microbatches are alike
 _PACKED_OPS, _FEWEST_PASSES = 200_000, 3  # ops of all passes together
 
 

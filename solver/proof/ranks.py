@@ -27,9 +27,9 @@ from pipesat.kernels.device_states import (
     COPY,
     NEVER,
     RESOURCES,
-    Items,
     Limits,
     Parts,
+    Runnable,
     best,
     cells_of,
     followers,
@@ -56,7 +56,7 @@ _FIRST_LIMIT, _LONGER = 1.0, 3.0  # seconds of a model; times as many when nothi
 _MOST, _MOST_MODES = 64, 32  # microbatches of a route; ways to choose modes that are told apart
 WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at first
 _STATES, _MOST_STATES = 8_000_000, 32_000_000  # states through which a device is followed
-_ROOM = 12_000_000  # numbers in the states of a step
+_LARGEST_STEP = 12_000_000  # numbers in the states of a step
 _MORE = 4  # times as many where that was not enough
 _SECONDS = 1.3e-6  # of a state, as processor time on one core of 2026
 _FEW = 40  # states that take as long as what there is to do at each step besides
@@ -80,7 +80,7 @@ class _Leg(NamedTuple):
     op: Op | None = None
 
 
-class _Row(NamedTuple):
+class _ModeLegs(NamedTuple):
     """What a microbatch runs in a mode, one after the other, and BW, if B and W may be one."""
 
     mode: int
@@ -100,14 +100,14 @@ def ranks_apply(problem: Problem) -> bool:
     return not any(a and b and a.event[:2] == b.event[:2] for a, b in pairs)
 
 
-def _rows(problem: Problem, stage: int) -> list[_Row]:
+def _rows(problem: Problem, stage: int) -> list[_ModeLegs]:
     """What a stage runs, by mode."""
-    found = dict[int, _Row]()
+    found = dict[int, _ModeLegs]()
     channels = problem.devices[problem.stages[stage].device].copy_channels
     for x in useful_variants(problem, stage, 0, gains(problem)):
         legs = _legs(stage, x, channels)
         known = found.get(x.mode)
-        found[x.mode] = known._replace(fused=legs[-1]) if known else _Row(x.mode, legs, None)
+        found[x.mode] = known._replace(fused=legs[-1]) if known else _ModeLegs(x.mode, legs, None)
     return [*found.values()]
 
 
@@ -123,7 +123,7 @@ def _legs(stage: int, x: Variant, channels: int) -> list[_Leg]:
     return found + [_Leg(W, 0, x.weight, x.after, 0, op._replace(kind="W"))] * x.split
 
 
-def _all_legs(rows: Iterable[_Row]) -> list[_Leg]:
+def _all_legs(rows: Iterable[_ModeLegs]) -> list[_Leg]:
     return [leg for row in rows for leg in (*row.legs, row.fused) if leg is not None]
 
 
@@ -138,7 +138,7 @@ def _pairs(problem: Problem, legs: Sequence[_Leg]) -> dict[tuple[Op | None, Op |
     return found
 
 
-def _backwards(rows: Sequence[_Row]) -> list[_Row]:
+def _backwards(rows: Sequence[_ModeLegs]) -> list[_ModeLegs]:
     """The rows as they look from the end: what is held between two parts stays that."""
     found = []
     for row in rows:
@@ -168,7 +168,7 @@ class _Mode:
 
     def __init__(
         self,
-        rows: Sequence[Sequence[_Row]],
+        rows: Sequence[Sequence[_ModeLegs]],
         pairs: Mapping[tuple[Op | None, Op | None], int],
         counts: Ints,
         slack: int,
@@ -206,11 +206,11 @@ class _Mode:
         counts, exact = len(parts.row) + RESOURCES + len(self.rows) + len(self.queues), True
         found = [np.array([[fixed.origin], [0]])]
         while len(states):
-            room = _ROOM // states.shape[1]
-            made = followers(parts, items, fixed, states, ends, room)
+            at_most = _LARGEST_STEP // states.shape[1]
+            made = followers(parts, items, fixed, states, ends, at_most)
             runner.clock.count((len(made) + _FEW) * _SECONDS)
             most -= len(made)
-            if len(made) > room or most < 0 or runner.clock.over:
+            if len(made) > at_most or most < 0 or runner.clock.over:
                 return None
             times = made[:, counts:]
             order = np.lexsort((times.sum(1), times[:, 0], keys(made, counts)))
@@ -224,14 +224,16 @@ class _Mode:
         self.until[1 - end] = _both(self.until[1 - end], (cells, self.length - free))
         return ends, exact
 
-    def begin(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Items, Limits, Ints, Ints]:
+    def begin(
+        self, end: int, limits: tuple[Ints, Ints]
+    ) -> tuple[Parts, Runnable, Limits, Ints, Ints]:
         """Return what is followed from one end, the first state, and no end by row and rank."""
         parts, items, fixed = self._arrays(end, limits)
         columns = len(parts.row) + 2 * RESOURCES + 1 + len(self.rows) + len(self.queues)
         states = np.zeros((1, columns + sum(self.places)), np.int64)
         return parts, items, fixed, states, np.full(limits[0].shape, NEVER)
 
-    def _arrays(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Items, Limits]:
+    def _arrays(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Runnable, Limits]:
         """Parts and items, from one end, as arrays, and what bounds their states."""
         of = _Numbers([_backwards(own) for own in self.rows] if end else self.rows, self.pairs)
         size = len(of.flat)
@@ -297,7 +299,7 @@ class _Mode:
         return parts, _items(of.runs, parts, fixed), fixed
 
 
-class _Run(NamedTuple):
+class _AtOnce(NamedTuple):
     """What runs at once, for how long: one or two members, each with its parts."""
 
     time: int
@@ -312,12 +314,12 @@ class _Numbers:
     """Parts of a device's rows, numbered one after the other, and what runs at once."""
 
     def __init__(
-        self, rows: Sequence[Sequence[_Row]], pairs: Mapping[tuple[Op | None, Op | None], int]
+        self, rows: Sequence[Sequence[_ModeLegs]], pairs: Mapping[tuple[Op | None, Op | None], int]
     ) -> None:
         self.flat, self.stages = list[_Leg](), list[int]()
         self.before, self.then = list[int](), list[int]()
         self.variants: list[list[dict[int, int]]] = [[] for _ in rows]  # by stage: kind to number
-        self.runs = list[_Run]()
+        self.runs = list[_AtOnce]()
         for stage, row in ((stage, row) for stage, own in enumerate(rows) for row in own):
             parts = [*enumerate(row.legs, len(self.flat))]
             numbers = [number for number, _ in parts]
@@ -325,15 +327,15 @@ class _Numbers:
             self.stages += [stage] * len(parts)
             self.before += [NONE, *numbers[:-1]]
             self.then += [*numbers[1:], NONE]
-            self.runs += [_Run(part.time, [(part, [number])]) for number, part in parts]
+            self.runs += [_AtOnce(part.time, [(part, [number])]) for number, part in parts]
             of = {part.kind: number for number, part in parts}
             if row.fused:
-                self.runs.append(_Run(row.fused.time, [(row.fused, sorted((of[B], of[W])))]))
+                self.runs.append(_AtOnce(row.fused.time, [(row.fused, sorted((of[B], of[W])))]))
             self.variants[stage].append(of)
         for one, other in combinations(self.runs, 2):
             time = pairs.get((one.members[0][0].op, other.members[0][0].op))
             if time is not None:
-                self.runs.append(_Run(time, one.members + other.members))
+                self.runs.append(_AtOnce(time, one.members + other.members))
 
     def left(self, orders: Iterable[Sequence[int]]) -> tuple[Ints, Ints]:
         """What parts that have started add to the time that is left; that of a stage's microbatch.
@@ -365,7 +367,7 @@ class _Numbers:
         return found
 
 
-def _items(runs: Sequence[_Run], parts: Parts, limits: Limits) -> Items:
+def _items(runs: Sequence[_AtOnce], parts: Parts, limits: Limits) -> Runnable:
     """What runs at once, as arrays."""
     members, inner = np.full((2, len(runs), 4), NONE)
     more = np.zeros(len(runs), np.int64)
@@ -373,7 +375,7 @@ def _items(runs: Sequence[_Run], parts: Parts, limits: Limits) -> Items:
         members[number, : len(run.parts)] = run.parts
         inner[number, : len(run.parts)] = [n for _, own in run.members for n in range(len(own))]
         more[number] = sum(leg.held - parts.after[own[-1]] for leg, own in run.members)
-    return Items(
+    return Runnable(
         time=ints(run.time for run in runs),
         during=ints(sum(leg.held for leg, _ in run.members) for run in runs),
         more=more,
@@ -530,7 +532,7 @@ class KnownRanks:
         self.limit = max(_FIRST_LIMIT, model_size(problem) / CONSTRAINTS_PER_SECOND)
         self.tried = 0
         self.ended: int | None = None  # value at which nothing was left to ask
-        self.share = Share(1 / 16, more_by=2.0)
+        self.share = Share(1 / 16 if problem.overlap is None else 1 / 4, more_by=2.0)
         self.possible = NEVER  # the least length that was not refuted
         self.most, self.cut, self.useful = _STATES, False, False
         self.first = len(problem.busy) - 1  # place of the device that is followed first
