@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from pipesat.problem.ops import PHASE_OF, Kind, Op, OpKind
-from pipesat.problem.problem import Problem
+from pipesat.problem.problem import Problem, once
 from pipesat.problem.rules import duration, one_of_each, pair_time, time_together
 from pipesat.problem.variants import Variant, variants
 from pipesat.solver.model.turns import Name, precedes
@@ -19,6 +19,7 @@ Gains: TypeAlias = Mapping[tuple[OpKind, OpKind], int]
 NO_GAINS: Final[Gains] = MappingProxyType({})
 
 
+@once
 def gains(problem: Problem) -> Gains:
     """Return the times of all pairs that take less than their members in turn.
 

@@ -37,7 +37,7 @@ from pipesat.kernels.device_states import (
     loops_ready,
 )
 from pipesat.problem.ops import Op, Phase
-from pipesat.problem.problem import Problem
+from pipesat.problem.problem import Problem, once
 from pipesat.problem.rules import link_delay, time_together
 from pipesat.problem.variants import Variant
 from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
@@ -100,6 +100,7 @@ def ranks_apply(problem: Problem) -> bool:
     return not any(a and b and a.event[:2] == b.event[:2] for a, b in pairs)
 
 
+@once
 def _rows(problem: Problem, stage: int) -> list[_ModeLegs]:
     """What a stage runs, by mode."""
     found = dict[int, _ModeLegs]()
