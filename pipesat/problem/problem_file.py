@@ -118,7 +118,7 @@ class ProblemModel(StrictModel):
     mode_choice: ModeChoice = "microbatch"
     routes: Annotated[list[RouteModel], Field(min_length=1)] = []
     comm: CommModel = CommModel()
-    overlap: OverlapModel | None = None
+    overlap: OverlapModel = ABSENT
 
 
 @public

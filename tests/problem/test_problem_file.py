@@ -245,6 +245,11 @@ def test_only_memory_may_be_null(path: str) -> None:
     assert complaint(PATHS_OF_AMOUNTS[path](None)).where == path
 
 
+@pytest.mark.parametrize("key", ["name", "order", "routes", "comm", "overlap", "mode_choice"])
+def test_a_key_that_is_not_meant_is_left_out_not_null(key: str) -> None:
+    assert complaint(small() | {key: None}).where == key
+
+
 @pytest.mark.parametrize(
     ("document", "where", "expected"),
     [

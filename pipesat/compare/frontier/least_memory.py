@@ -121,6 +121,7 @@ class LeastMemory(Displayed):
         cap, known, scale = self.interval, self.known, self.scale
         status = "unknown" if self.cap is None else "feasible"
         return {
+            "format": "pipesat.least-memory/1",
             "status": "optimal" if cap is not None and cap.proven else status,
             "objective": self.curve.objective,
             "time_unit": self.curve.problem.time_unit,

@@ -360,6 +360,7 @@ def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
     outcome = cli("frontier", save(SMALL), "--within", "0%", "-o", folder, "--json")
     assert outcome.code == 0
     result = outcome.json
+    assert result["format"] == "pipesat.least-memory/1"
     smallest = min(c for c in (1, 2, 3, 4, 5, 6) if best_of(at_cap(SMALL, c)) == best_of(SMALL))
     assert (result["status"], result["cap"]) == ("optimal", smallest)
     assert result["largest_too_little"] in (None, smallest - 1)
