@@ -17,13 +17,14 @@ from pipesat.solver.proof.ranks import KnownRanks, ranks_apply
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs import ShortRuns, is_long
 from pipesat.solver.proof.stretch_search import Stretches
+from pipesat.solver.proof.whole_route import WholeRoute, whole_route_applies
 
 _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
 
 _QUESTIONS, _NODES = "questions to a device", "nodes of microbatches that pass"
-_RANKS = "questions to a chain of devices"
+_RANKS, _ROUTE = "questions to a chain of devices", "questions to a whole route"
 _TICK = 0.05  # seconds between two looks at whether loops are compiled
-_Other: TypeAlias = ShortRuns | Stretches | DevicesAlone | PassingModes | KnownRanks
+_Other: TypeAlias = ShortRuns | Stretches | DevicesAlone | PassingModes | KnownRanks | WholeRoute
 
 
 class ProofSearch:
@@ -54,6 +55,8 @@ class ProofSearch:
             self.others[_RANKS] = KnownRanks(
                 problem, incumbent, seed=seed, staircase=parts.staircase
             )
+        if parts.relaxations and incumbent.objective == "makespan" and whole_route_applies(problem):
+            self.others[_ROUTE] = WholeRoute(problem, incumbent)
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes
             if problem.chains_only and incumbent.latest <= LARGEST and not self.others:
@@ -102,10 +105,11 @@ class ProofSearch:
         """Solve one model, of a relaxation or of another part; who helps tries relaxations only."""
         exhausted = self.relaxations.finished
         waiting = [what for what, part in self.others.items() if not part.finished]
-        if not (runner.clock.deterministic or all(self._ready(what) for what in waiting)):
-            waiting.remove(_RANKS)
-            if exhausted and not waiting:
+        if not runner.clock.deterministic:
+            ready = [what for what in waiting if self._ready(what)]
+            if exhausted and waiting and not ready:
                 time.sleep(_TICK)
+            waiting = ready
         what = min(waiting, key=self._due, default="")
         if not exhausted and (helping or self._due(what) >= _OTHERS * self.spent[""]):
             what = ""
@@ -116,7 +120,7 @@ class ProofSearch:
 
     def _ready(self, what: str) -> bool:
         part = self.others[what]
-        return not isinstance(part, KnownRanks) or part.ready()
+        return not isinstance(part, KnownRanks | WholeRoute) or part.ready()
 
     def _due(self, what: str) -> float:
         """Time of a part; that of stretches, which see a run's middle, by the run's length."""

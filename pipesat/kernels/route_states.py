@@ -1,0 +1,292 @@
+"""States of all devices of a route at once: the loops of docs/proofs/search.md, "Whole routes".
+
+A *step* of a route is one stage's F or backward: a microbatch takes all steps in turn. A *state* is
+a row of numbers: how many microbatches have entered, how many W's wait, by stage whose W's count,
+and the next step of each microbatch in flight, the oldest first, -1 for none. Then come times: from
+when each device is free, and from when the next step of each in flight may start.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pipesat.kernels.arrays import NONE, Ints
+from pipesat.kernels.compiled import compiled, ready
+from pipesat.kernels.device_states import NEVER, best, keys
+
+ENTERED: Final = 0
+"""Column of the microbatches that have entered."""
+
+
+class Steps(NamedTuple):
+    """What a microbatch does on a route, step by step, and W's that count.
+
+    Attributes
+    ----------
+    device, time, delay
+        By step: where it runs, how long, and how much later the next one may start.
+    taken, unsafe
+        By step: memory while it runs beyond what was held before; and whether others on its device
+        may no longer fit if it runs before them.
+    held, reach
+        By step and device: what a microbatch holds there before it, W's apart, and the least time
+        from its start until the microbatch is at that device, NEVER if it does not come there.
+    weight
+        By step: the number of the W that follows, -1 for none that counts.
+    w_device, w_time, w_held
+        By W.
+    slack
+        Memory by device.
+    """
+
+    device: Ints
+    time: Ints
+    delay: Ints
+    taken: Ints
+    unsafe: Ints
+    held: Ints
+    reach: Ints
+    weight: Ints
+    w_device: Ints
+    w_time: Ints
+    w_held: Ints
+    slack: Ints
+
+
+@compiled
+def candidate(
+    steps: Steps, state: Ints, number: int, flight: int, microbatches: int, held: Ints
+) -> tuple[int, int, int]:
+    """Return where and when one of what may run next starts, and how long it runs.
+
+    Numbers below ``flight``, how many are in flight, are their next steps, this one is to enter,
+    further ones are W's. Nowhere (-1) if it waits for others of its stage or for memory.
+    """
+    waiting, slots = len(steps.w_time), state_slots(steps, state)
+    position = 1 + waiting
+    free = position + slots
+    if number > flight:
+        weight = number - flight - 1
+        device = steps.w_device[weight]
+        if state[1 + weight] == 0:
+            return NONE, 0, 0
+        return device, state[free + device], steps.w_time[weight]
+    step = 0
+    if number < flight:
+        step = state[position + number]
+    elif state[ENTERED] == microbatches or flight == slots:
+        return NONE, 0, 0
+    if number and state[position + number - 1] <= step:
+        return NONE, 0, 0
+    device = steps.device[step]
+    if held[device] + steps.taken[step] > steps.slack[device]:
+        return NONE, 0, 0
+    start = state[free + device]
+    if number < flight:
+        start = max(start, state[free + len(steps.slack) + number])
+    return device, start, steps.time[step]
+
+
+@compiled
+def state_slots(steps: Steps, state: Ints) -> int:
+    """Return how many microbatches may be in flight."""
+    return (len(state) - 1 - len(steps.w_time) - len(steps.slack)) // 2
+
+
+@compiled
+def in_flight(steps: Steps, state: Ints) -> int:
+    """Return how many microbatches are in flight."""
+    position = 1 + len(steps.w_time)
+    slots = state_slots(steps, state)
+    flight = 0
+    while flight < slots and state[position + flight] != NONE:
+        flight += 1
+    return flight
+
+
+@compiled
+def take(steps: Steps, state: Ints, number: int, flight: int, end: int) -> None:
+    """Let one of what may run next run until ``end``."""
+    waiting, slots = len(steps.w_time), state_slots(steps, state)
+    position = 1 + waiting
+    free = position + slots
+    ready_at = free + len(steps.slack)
+    if number > flight:
+        weight = number - flight - 1
+        state[free + steps.w_device[weight]] = end
+        state[1 + weight] -= 1
+        return
+    step = 0
+    if number == flight:
+        state[ENTERED] += 1
+    else:
+        step = state[position + number]
+    state[free + steps.device[step]] = end
+    if steps.weight[step] != NONE:
+        state[1 + steps.weight[step]] += 1
+    if step + 1 < len(steps.time):
+        state[position + number] = step + 1
+        state[ready_at + number] = end + steps.delay[step]
+        return
+    for place in range(slots - 1):
+        state[position + place] = state[position + place + 1]
+        state[ready_at + place] = state[ready_at + place + 1]
+    state[position + slots - 1] = NONE
+    state[ready_at + slots - 1] = 0
+
+
+@compiled
+def settle(steps: Steps, state: Ints, microbatches: int) -> None:
+    """Raise times before which nothing can run: steps wait for devices, devices for steps."""
+    waiting, slots = len(steps.w_time), state_slots(steps, state)
+    position = 1 + waiting
+    free = position + slots
+    ready_at = free + len(steps.slack)
+    flight = in_flight(steps, state)
+    for number in range(flight):
+        device = steps.device[state[position + number]]
+        state[ready_at + number] = max(state[ready_at + number], state[free + device])
+    entry = NEVER
+    if state[ENTERED] < microbatches:
+        entry = state[free + steps.device[0]]
+    for device in range(len(steps.slack)):
+        least = NEVER
+        for weight in range(waiting):
+            if steps.w_device[weight] == device and state[1 + weight]:
+                least = state[free + device]
+        for number in range(flight):
+            way = steps.reach[state[position + number], device]
+            if way != NEVER:
+                least = min(least, state[ready_at + number] + way)
+        if entry != NEVER and steps.reach[0, device] != NEVER:
+            least = min(least, entry + steps.reach[0, device])
+        if least != NEVER:
+            state[free + device] = max(state[free + device], least)
+
+
+@compiled
+def arrival(steps: Steps, state: Ints, flight: int, device: int, microbatches: int) -> int:
+    """Return when a microbatch that is elsewhere can be at a device at the earliest."""
+    waiting, slots = len(steps.w_time), state_slots(steps, state)
+    position = 1 + waiting
+    free = position + slots
+    found = NEVER
+    for number in range(flight):
+        step = state[position + number]
+        if steps.device[step] != device and steps.reach[step, device] != NEVER:
+            at = state[free + len(steps.slack) + number] + steps.reach[step, device]
+            found = min(found, at)
+    enters = steps.device[0] != device and state[ENTERED] < microbatches
+    if enters and steps.reach[0, device] != NEVER:
+        found = min(found, state[free + steps.device[0]] + steps.reach[0, device])
+    return found
+
+
+@compiled
+def followers(
+    steps: Steps, states: Ints, microbatches: int, most: int
+) -> tuple[Ints, Ints, Ints]:
+    """Return what states become when one step or W more runs, or more than most of these.
+
+    And of which state each is a follower, and the number of what has run (:func:`candidate`).
+    """
+    waiting, width = len(steps.w_time), states.shape[1]
+    found = np.empty((2 * len(states) + 8, width), np.int64)
+    origin, ran = np.empty((2, len(found)), np.int64)
+    held = np.zeros(len(steps.slack), np.int64)
+    state = np.zeros(width, np.int64)
+    count = 0
+    for place in range(len(states)):
+        state[:] = states[place]
+        flight = in_flight(steps, state)
+        held[:] = 0
+        for weight in range(waiting):
+            held[steps.w_device[weight]] += state[1 + weight] * steps.w_held[weight]
+        for number in range(flight):
+            held += steps.held[state[1 + waiting + number]]
+        free = 1 + waiting + state_slots(steps, state)
+        while True:
+            first, chosen, safe = NEVER, NONE, True
+            for number in range(flight + 1 + waiting):
+                device, start, time = candidate(steps, state, number, flight, microbatches, held)
+                if device == NONE or start + time > first:
+                    continue
+                step = 0
+                if number < flight:
+                    step = state[1 + waiting + number]
+                alone = number > flight or steps.unsafe[step] == 0
+                if start + time < first:
+                    first, chosen, safe = start + time, device, alone
+                elif device == chosen:
+                    safe = safe or alone
+            for number in range(flight + 1 + waiting):
+                device, start, time = candidate(steps, state, number, flight, microbatches, held)
+                if device == NONE or device != chosen or start >= first:
+                    continue
+                if count == len(found):
+                    if count > most:
+                        return found, origin, ran
+                    found = np.concatenate((found, np.empty_like(found)))
+                    origin = np.concatenate((origin, np.empty_like(origin)))
+                    ran = np.concatenate((ran, np.empty_like(ran)))
+                found[count] = state
+                take(steps, found[count], number, flight, start + time)
+                settle(steps, found[count], microbatches)
+                origin[count], ran[count] = place, number
+                count += 1
+            if safe:
+                break
+            at = arrival(steps, state, flight, chosen, microbatches)
+            if at == NEVER:
+                break
+            state[free + chosen] = max(at, first)
+            settle(steps, state, microbatches)
+    return found[:count], origin[:count], ran[:count]
+
+
+@compiled
+def least_shift(before: Ints, states: Ints, width: int, devices: int) -> int:
+    """Return by how much states are no better than some that were before; both are in key order.
+
+    The most t such that each state has one before with the same counts (from column 1 to width) of
+    which every time, t later, is no later. NONE if there is no t.
+    """
+    found, low = NEVER, 0
+    slots = states.shape[1] - width - devices
+    for place in range(len(states)):
+        state = states[place]
+        while low < len(before) and less(before[low], state, width):
+            low += 1
+        most, at = NONE, low
+        while at < len(before) and not less(state, before[at], width):
+            least = NEVER
+            for column in range(width, len(state)):
+                slot = column - width - devices
+                if slot < 0 or state[width - slots + slot] != NONE:
+                    least = min(least, state[column] - before[at, column])
+            most = max(most, least)
+            at += 1
+        found = min(found, most)
+    return found
+
+
+@compiled
+def less(one: Ints, other: Ints, width: int) -> bool:
+    """Whether a state comes first by its counts, those that have entered apart."""
+    for column in range(1, width):
+        if one[column] != other[column]:
+            return one[column] < other[column]
+    return False
+
+
+def loops_ready(steps: Steps, states: Ints) -> bool:
+    """Whether all loops would run at once; those that would not are compiled from now on."""
+    waits = [
+        ready(followers, steps, states, 1, 1),
+        ready(keys, states, 1),
+        ready(best, states, states[0], 1, 1),
+        ready(least_shift, states, states, 1, 1),
+    ]
+    return all(waits)

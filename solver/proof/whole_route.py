@@ -1,0 +1,269 @@
+"""Bounds by all devices of a route at once: docs/proofs/search.md, "Whole routes".
+
+A chain's microbatches are alike and keep their order, and few are in flight where memory is scarce.
+All ways to run their F's and backwards are followed op by op, of which only those that no other is
+as good as are kept. Devices may be left out, and so may W's: what is left is no harder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Sequence
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pipesat.core.arrays import Ints, ints
+from pipesat.core.claims import Bound
+from pipesat.kernels.arrays import NONE, UNLIMITED
+from pipesat.kernels.device_states import NEVER, best, keys
+from pipesat.kernels.route_states import ENTERED, Steps, followers, least_shift, loops_ready
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import link_delay
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import Runner
+from pipesat.solver.model.pairing import gains, useful_variants
+
+SOURCE = "states of the whole route"
+_MOST_IN_FLIGHT: Final = 32
+_FIRST_LIMIT, _LONGER = 1.0, 3.0  # seconds of one question; times as many in the next round
+_SECONDS = 1e-6  # of a state, as processor time on one core of 2026
+_FEW = 100  # states that take as long as what there is to do at each op besides
+_MOST_STATES = 2_000_000  # of the same number of ops
+_KEPT = 64  # microbatches after which states are remembered
+_ALL = 1 << 60
+
+
+class _Part(NamedTuple):
+    """What is asked about: how many devices of the route, and whose W's count."""
+
+    devices: Sequence[int]
+    weights: Sequence[int]
+
+
+class _Amounts(NamedTuple):
+    """The least that a stage takes: times, memory after F, and more than that in its backward."""
+
+    forward: int
+    backward: int
+    held: int
+    more: int
+    weight: int
+    after: int
+
+
+def whole_route_applies(problem: Problem) -> bool:
+    """Whether it is one chain of alike microbatches, few of which are in flight, without pairs."""
+    one = len(problem.routes) == 1 and problem.chains_only and problem.plain
+    if not one or problem.overlap is not None or len(problem.busy) == 1:
+        return False
+    amounts = [_amounts(problem, stage) for stage in problem.routes[0].stages]
+    return all(x.forward and x.backward for x in amounts) and _slots(problem) <= _MOST_IN_FLIGHT
+
+
+def _amounts(problem: Problem, stage: int) -> _Amounts:
+    found = useful_variants(problem, stage, 0, gains(problem))
+    split = all(x.split for x in found)
+    return _Amounts(
+        min(x.forward for x in found),
+        min(x.backward for x in found),
+        min(x.held for x in found),
+        min(x.most - x.held for x in found),
+        min(x.weight for x in found) if split else 0,
+        min(x.after for x in found) if split else 0,
+    )
+
+
+def _slots(problem: Problem) -> int:
+    """How many microbatches may be in flight."""
+    (route,) = problem.routes
+    held = _amounts(problem, route.stages[0]).held
+    slack = problem.devices[problem.stages[route.stages[0]].device].slack
+    return route.microbatches if not held or slack is None else min(slack // held, route.microbatches)
+
+
+def steps_of(problem: Problem, devices: Sequence[int], weights: Sequence[int]) -> Steps:
+    """Return the steps of a route on some devices, the first among them, with some stages' W's."""
+    stages = problem.routes[0].stages
+    amounts = {stage: _amounts(problem, stage) for stage in stages}
+    down = [(s, amounts[s].forward, link_delay(problem, s, "F")) for s in stages[:-1]]
+    turn = [(stages[-1], amounts[stages[-1]].forward, 0)]
+    up = [
+        (s, amounts[s].backward, link_delay(problem, before, "B"))
+        for before, s in zip(stages[-2::-1], stages[:0:-1], strict=True)
+    ]
+    way = [*down, *turn, *up, (stages[0], amounts[stages[0]].backward, 0)]
+    place = {device: n for n, device in enumerate(devices)}
+    kept = [n for n, (s, *_) in enumerate(way) if problem.stages[s].device in place]
+    size, forwards = len(kept), len(stages)
+    device = ints(place[problem.stages[way[n][0]].device] for n in kept)
+    time = ints(way[n][1] for n in kept)
+    delay = np.zeros(size, np.int64)
+    for step, (n, after) in enumerate(zip(kept, kept[1:], strict=False)):
+        delay[step] = way[n][2] + sum(sum(way[left][1:]) for left in range(n + 1, after))
+    reach = np.full((size, len(devices)), NEVER)
+    for step in range(size)[::-1]:
+        if step + 1 < size:
+            later = reach[step + 1] < NEVER
+            reach[step, later] = reach[step + 1, later] + time[step] + delay[step]
+        reach[step, device[step]] = 0
+    taken, unsafe = np.zeros((2, size), np.int64)
+    held = np.zeros((size, len(devices)), np.int64)
+    weight, numbers = np.full(size, NONE), {stage: n for n, stage in enumerate(weights)}
+    for step, n in enumerate(kept):
+        stage, own = way[n][0], amounts[way[n][0]]
+        others = [s for s in stages if problem.stages[s].device == problem.stages[stage].device]
+        if step:
+            held[step] = held[step - 1]
+            last, before = way[kept[step - 1]][0], kept[step - 1]
+            held[step, device[step - 1]] += amounts[last].held * (1 if before < forwards else -1)
+        if n < forwards:
+            taken[step] = own.held
+            unsafe[step] = len(others) > 1 or any(amounts[s].more for s in others)
+        else:
+            taken[step], weight[step] = own.more, numbers.get(stage, NONE)
+            unsafe[step] = stage in numbers and own.after > own.held
+    slacks = [problem.devices[d].slack for d in devices]
+    return Steps(
+        device=device,
+        time=time,
+        delay=delay,
+        taken=taken,
+        unsafe=unsafe,
+        held=held,
+        reach=reach,
+        weight=weight,
+        w_device=ints(place[problem.stages[s].device] for s in weights),
+        w_time=ints(amounts[s].weight for s in weights),
+        w_held=ints(amounts[s].after for s in weights),
+        slack=ints(UNLIMITED if x is None else x for x in slacks),
+    )
+
+
+class WholeRoute:
+    """Raises the bound of a chain by all ways to run it, or to run a part of it."""
+
+    def __init__(self, problem: Problem, incumbent: Incumbent) -> None:
+        self.problem, self.incumbent = problem, incumbent
+        self.tried, self.finished = 0, False
+        self.limit = _FIRST_LIMIT
+        stages = problem.routes[0].stages
+        devices = [*dict.fromkeys(problem.stages[s].device for s in stages)]
+        weights = [s for s in stages if _amounts(problem, s).weight]
+        count, few = len(devices), weights[:1]
+        spread = (n for n in (2, 3, 4, 6, 8, 12, 16, 24) if n < count)
+        self.parts = [
+            _Part([devices[n * count // some] for n in range(some)], few) for some in spread
+        ]
+        self.first = len(self.parts)  # all devices, and W's of one stage
+        more = [n for n in (2, 4, 8, 16, 32, 64) if n < len(weights)]
+        self.parts += [_Part(devices, weights[:n]) for n in (1, *more, len(weights))]
+        self.done = NONE  # the largest part of which all is known
+        self._asking = self._rounds()
+        self._loops_ready = False
+
+    def ready(self) -> bool:
+        """Whether it can be asked at once: the first run of all compiles loops for some seconds."""
+        self._loops_ready = self._loops_ready or loops_ready(*self._begin(self.parts[0]))
+        return self._loops_ready
+
+    def step(self, runner: Runner) -> None:
+        """Follow what is asked about for a while."""
+        self.runner = runner
+        self.finished = next(self._asking, True)
+
+    def _rounds(self) -> Generator[bool, None, None]:
+        """Ask about larger and larger parts; those that take too long again with more time."""
+        while self.done + 1 < len(self.parts):
+            known = self.done
+            if self.done < self.first:
+                for number in range(self.first, self.done, -1):
+                    if (yield from self._settle(number)):
+                        break
+            while self.done >= self.first and self.done + 1 < len(self.parts):
+                if not (yield from self._settle(self.done + 1)):
+                    break
+            if self.limit > self.incumbent.clock.left and known == self.done:
+                return
+            self.limit *= _LONGER
+
+    def _settle(self, number: int) -> Generator[bool, None, bool]:
+        """Raise the bound by a part, and return whether all is known of it."""
+        self.tried += 1
+        found = yield from self._follow(self.parts[number])
+        if found is None:
+            return False
+        bound, rate, exact = found
+        self.incumbent.raise_bound(Bound(bound, SOURCE), rate=rate)
+        if exact:
+            self.done = number
+        return exact
+
+    def _begin(self, part: _Part) -> tuple[Steps, Ints]:
+        steps, slots = steps_of(self.problem, *part), _slots(self.problem)
+        states = np.zeros((1, 1 + len(steps.w_time) + 2 * slots + len(steps.slack)), np.int64)
+        states[0, 1 + len(steps.w_time) :][:slots] = NONE
+        return steps, states
+
+    def _follow(self, part: _Part) -> Generator[bool, None, tuple[int, Fraction, bool] | None]:
+        """Return the least makespan of a part, the period, and whether that is exact, or ``None``.
+
+        Where the best states come again, so many microbatches and so much time later, they go on
+        to do so, until the last microbatches enter.
+        """
+        steps, states = self._begin(part)
+        m, slots, devices = self.problem.routes[0].microbatches, _slots(self.problem), len(steps.slack)
+        each, width = len(steps.time) + len(steps.w_time), states.shape[1] - devices - slots
+        begin, rate, exact, n = self.runner.clock.elapsed, Fraction(0), True, 0
+        known, seen = dict[int, Ints](), dict[bytes, int]()
+        while n < m:
+            for _ in range(each):
+                made, *_ = followers(steps, states, m, _MOST_STATES)
+                self.runner.clock.count((len(made) + _FEW) * _SECONDS)
+                if len(made) > _MOST_STATES or self.runner.clock.over:
+                    return None
+                order = np.lexsort((made[:, width:].sum(1), keys(made, width)))
+                states = made[best(made, order, width, _ALL)[0]]
+            yield False
+            n += 1
+            late = self.runner.clock.elapsed - begin > self.limit
+            if rate or n + slots >= m:
+                if late and exact and not rate:
+                    return None
+                continue
+            states = states[np.lexsort(states[:, :0:-1].T)]
+            shape = _shape(states, width, devices)
+            known[n], again = states, seen.get(shape, n)
+            seen[shape] = n
+            known.pop(n - _KEPT, None)
+            if again in known and again < n:
+                shift = int(states[:, width].min() - known[again][:, width].min())
+            elif late:
+                shifts = {x: least_shift(known[x], states, width, devices) for x in known if x < n}
+                again = max(shifts, key=lambda x: shifts[x] / (n - x), default=n)
+                shift, exact = shifts.get(again, 0), False
+                if shift <= 0:
+                    return None
+            else:
+                continue
+            rate, often = Fraction(shift, n - again), (m - slots - 1 - again) // (n - again)
+            states = _later(known[again], often * shift, width, devices)
+            states[:, ENTERED] += often * (n - again)
+            n = again + often * (n - again)
+        return int(states[:, width : width + devices].max(1).min()), rate, exact
+
+
+def _later(states: Ints, time: int, width: int, devices: int) -> Ints:
+    """Return states that much later: of slots, those that are taken."""
+    slots = states.shape[1] - width - devices
+    found = states.copy()
+    found[:, width : width + devices] += time
+    found[:, width + devices :] += time * (states[:, width - slots : width] != NONE)
+    return found
+
+
+def _shape(states: Ints, width: int, devices: int) -> bytes:
+    """Return what is the same for states that are as good as each other, but for their time."""
+    shown = _later(states, -int(states[:, width].min()), width, devices)[:, 1:]
+    return hashlib.blake2b(shown[np.lexsort(shown.T)].tobytes()).digest()
