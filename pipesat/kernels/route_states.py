@@ -167,24 +167,6 @@ def settle(steps: Steps, state: Ints, microbatches: int) -> None:
 
 
 @compiled
-def arrival(steps: Steps, state: Ints, flight: int, device: int, microbatches: int) -> int:
-    """Return when a microbatch that is elsewhere can be at a device at the earliest."""
-    waiting, slots = len(steps.w_time), state_slots(steps, state)
-    position = 1 + waiting
-    free = position + slots
-    found = NEVER
-    for number in range(flight):
-        step = state[position + number]
-        if steps.device[step] != device and steps.reach[step, device] != NEVER:
-            at = state[free + len(steps.slack) + number] + steps.reach[step, device]
-            found = min(found, at)
-    enters = steps.device[0] != device and state[ENTERED] < microbatches
-    if enters and steps.reach[0, device] != NEVER:
-        found = min(found, state[free + steps.device[0]] + steps.reach[0, device])
-    return found
-
-
-@compiled
 def followers(
     steps: Steps, states: Ints, microbatches: int, most: int
 ) -> tuple[Ints, Ints, Ints]:
@@ -195,35 +177,36 @@ def followers(
     waiting, width = len(steps.w_time), states.shape[1]
     found = np.empty((2 * len(states) + 8, width), np.int64)
     origin, ran = np.empty((2, len(found)), np.int64)
-    held = np.zeros(len(steps.slack), np.int64)
-    state = np.zeros(width, np.int64)
+    held, barred = np.zeros(len(steps.slack), np.int64), np.zeros(len(steps.slack), np.bool_)
     count = 0
     for place in range(len(states)):
-        state[:] = states[place]
+        state = states[place]
         flight = in_flight(steps, state)
         held[:] = 0
         for weight in range(waiting):
             held[steps.w_device[weight]] += state[1 + weight] * steps.w_held[weight]
         for number in range(flight):
             held += steps.held[state[1 + waiting + number]]
-        free = 1 + waiting + state_slots(steps, state)
+        barred[:] = False
         while True:
-            first, chosen, safe = NEVER, NONE, True
+            first, chosen = NEVER, NONE
             for number in range(flight + 1 + waiting):
                 device, start, time = candidate(steps, state, number, flight, microbatches, held)
-                if device == NONE or start + time > first:
+                if device != NONE and not barred[device] and start + time < first:
+                    first, chosen = start + time, device
+            before = NEVER
+            for number in range(flight + 1 + waiting):
+                device, start, time = candidate(steps, state, number, flight, microbatches, held)
+                if device == NONE or device != chosen:
                     continue
                 step = 0
                 if number < flight:
                     step = state[1 + waiting + number]
-                alone = number > flight or steps.unsafe[step] == 0
-                if start + time < first:
-                    first, chosen, safe = start + time, device, alone
-                elif device == chosen:
-                    safe = safe or alone
+                if number > flight or steps.unsafe[step] == 0:
+                    before = min(before, start + time)
             for number in range(flight + 1 + waiting):
                 device, start, time = candidate(steps, state, number, flight, microbatches, held)
-                if device == NONE or device != chosen or start >= first:
+                if device == NONE or device != chosen or start >= before:
                     continue
                 if count == len(found):
                     if count > most:
@@ -236,13 +219,9 @@ def followers(
                 settle(steps, found[count], microbatches)
                 origin[count], ran[count] = place, number
                 count += 1
-            if safe:
-                break
-            at = arrival(steps, state, flight, chosen, microbatches)
-            if at == NEVER:
-                break
-            state[free + chosen] = max(at, first)
-            settle(steps, state, microbatches)
+            if chosen == NONE or before == first:
+                break  # if not, what is not there yet may have to come first on this device
+            barred[chosen] = True
     return found[:count], origin[:count], ran[:count]
 
 

@@ -151,10 +151,12 @@ class WholeRoute:
         stages = problem.routes[0].stages
         devices = [*dict.fromkeys(problem.stages[s].device for s in stages)]
         weights = [s for s in stages if _amounts(problem, s).weight]
-        count, few = len(devices), weights[:1]
+        count = len(devices)
         spread = (n for n in (2, 3, 4, 6, 8, 12, 16, 24) if n < count)
+        few = ([devices[n * count // some] for n in range(some)] for some in spread)
         self.parts = [
-            _Part([devices[n * count // some] for n in range(some)], few) for some in spread
+            _Part(some, [s for s in weights if problem.stages[s].device in some][:1])
+            for some in few
         ]
         self.first = len(self.parts)  # all devices, and W's of one stage
         more = [n for n in (2, 4, 8, 16, 32, 64) if n < len(weights)]
