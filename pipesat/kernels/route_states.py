@@ -172,7 +172,7 @@ def followers(
 ) -> tuple[Ints, Ints, Ints]:
     """Return what states become when one step or W more runs, or more than most of these.
 
-    And of which state each is a follower, and the number of what has run (:func:`candidate`).
+    And of which state each is a follower, and what has run: a step, or a W, numbered behind these.
     """
     waiting, width = len(steps.w_time), states.shape[1]
     found = np.empty((2 * len(states) + 8, width), np.int64)
@@ -217,7 +217,11 @@ def followers(
                 found[count] = state
                 take(steps, found[count], number, flight, start + time)
                 settle(steps, found[count], microbatches)
-                origin[count], ran[count] = place, number
+                origin[count], ran[count] = place, len(steps.time) + number - flight - 1
+                if number <= flight:
+                    ran[count] = 0
+                if number < flight:
+                    ran[count] = state[1 + waiting + number]
                 count += 1
             if chosen == NONE or before == first:
                 break  # if not, what is not there yet may have to come first on this device

@@ -8,9 +8,10 @@ as good as are kept. Devices may be left out, and so may W's: what is left is no
 from __future__ import annotations
 
 import hashlib
+from collections import Counter, deque
 from collections.abc import Generator, Sequence
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -19,8 +20,12 @@ from pipesat.core.claims import Bound
 from pipesat.kernels.arrays import NONE, UNLIMITED
 from pipesat.kernels.device_states import NEVER, best, keys
 from pipesat.kernels.route_states import ENTERED, Steps, followers, least_shift, loops_ready
+from pipesat.problem.ops import Kind, Op
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import link_delay
+from pipesat.problem.variants import Variant
+from pipesat.schedule.schedule import Order
+from pipesat.solver.growth.packing import justified
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.model.pairing import gains, useful_variants
@@ -31,6 +36,7 @@ _FIRST_LIMIT, _LONGER = 1.0, 3.0  # seconds of one question; times as many in th
 _SECONDS = 1e-6  # of a state, as processor time on one core of 2026
 _FEW = 100  # states that take as long as what there is to do at each op besides
 _MOST_STATES = 2_000_000  # of the same number of ops
+_PASSES = 24  # to pack a way
 _KEPT = 64  # microbatches after which states are remembered
 _ALL = 1 << 60
 
@@ -40,6 +46,15 @@ class _Part(NamedTuple):
 
     devices: Sequence[int]
     weights: Sequence[int]
+
+
+class _Found(NamedTuple):
+    """The least makespan of a part, its period, if known, whether both are exact, and one way."""
+
+    makespan: int
+    rate: Fraction
+    exact: bool
+    way: list[int]
 
 
 class _Amounts(NamedTuple):
@@ -62,8 +77,17 @@ def whole_route_applies(problem: Problem) -> bool:
     return all(x.forward and x.backward for x in amounts) and _slots(problem) <= _MOST_IN_FLIGHT
 
 
+def _variants(problem: Problem, stage: int) -> list[Variant]:
+    return useful_variants(problem, stage, 0, gains(problem))
+
+
+def _devices(problem: Problem) -> list[int]:
+    """Devices in the order in which the route comes to them."""
+    return [*dict.fromkeys(problem.stages[s].device for s in problem.routes[0].stages)]
+
+
 def _amounts(problem: Problem, stage: int) -> _Amounts:
-    found = useful_variants(problem, stage, 0, gains(problem))
+    found = _variants(problem, stage)
     split = all(x.split for x in found)
     return _Amounts(
         min(x.forward for x in found),
@@ -149,7 +173,7 @@ class WholeRoute:
         self.tried, self.finished = 0, False
         self.limit = _FIRST_LIMIT
         stages = problem.routes[0].stages
-        devices = [*dict.fromkeys(problem.stages[s].device for s in stages)]
+        devices = _devices(problem)
         weights = [s for s in stages if _amounts(problem, s).weight]
         count = len(devices)
         spread = (n for n in (2, 3, 4, 6, 8, 12, 16, 24) if n < count)
@@ -196,11 +220,21 @@ class WholeRoute:
         found = yield from self._follow(self.parts[number])
         if found is None:
             return False
-        bound, rate, exact = found
-        self.incumbent.raise_bound(Bound(bound, SOURCE), rate=rate)
-        if exact:
+        self.incumbent.raise_bound(Bound(found.makespan, SOURCE), rate=found.rate)
+        if found.exact:
             self.done = number
-        return exact
+            if number >= self.first and not self.incumbent.proven:
+                self._offer(self.parts[number], found.way)
+        return found.exact
+
+    def _offer(self, part: _Part, way: Sequence[int]) -> None:
+        """Offer a way of all F's and backwards, with W's where devices idle or memory ends."""
+        order = order_along(self.problem, part.weights, way)
+        clock = self.runner.clock
+        for found in justified(
+            self.problem, order, seed=0, clock=clock, passes=_PASSES, source=SOURCE
+        ):
+            self.incumbent.offer_timed(found)
 
     def _begin(self, part: _Part) -> tuple[Steps, Ints]:
         steps, slots = steps_of(self.problem, *part), _slots(self.problem)
@@ -208,8 +242,8 @@ class WholeRoute:
         states[0, 1 + len(steps.w_time) :][:slots] = NONE
         return steps, states
 
-    def _follow(self, part: _Part) -> Generator[bool, None, tuple[int, Fraction, bool] | None]:
-        """Return the least makespan of a part, the period, and whether that is exact, or ``None``.
+    def _follow(self, part: _Part) -> Generator[bool, None, _Found | None]:
+        """Return what is known of a part when all ways have been followed; ``None`` if too long.
 
         Where the best states come again, so many microbatches and so much time later, they go on
         to do so, until the last microbatches enter.
@@ -217,24 +251,28 @@ class WholeRoute:
         steps, states = self._begin(part)
         m, slots, devices = self.problem.routes[0].microbatches, _slots(self.problem), len(steps.slack)
         each, width = len(steps.time) + len(steps.w_time), states.shape[1] - devices - slots
-        begin, rate, exact, n = self.runner.clock.elapsed, Fraction(0), True, 0
-        known, seen = dict[int, Ints](), dict[bytes, int]()
+        begin, rate, exact, n, often = self.runner.clock.elapsed, Fraction(0), True, 0, 0
+        known, seen, ways = dict[int, Ints](), dict[bytes, int](), list[tuple[Any, Any]]()
+        circle = range(0)  # of ways that come again
         while n < m:
             for _ in range(each):
-                made, *_ = followers(steps, states, m, _MOST_STATES)
+                made, origin, ran = followers(steps, states, m, _MOST_STATES)
                 self.runner.clock.count((len(made) + _FEW) * _SECONDS)
                 if len(made) > _MOST_STATES or self.runner.clock.over:
                     return None
                 order = np.lexsort((made[:, width:].sum(1), keys(made, width)))
-                states = made[best(made, order, width, _ALL)[0]]
+                kept = best(made, order, width, _ALL)[0]
+                states = made[kept]
+                ways.append((origin[kept].astype(np.int32), ran[kept].astype(np.int16)))
             yield False
             n += 1
             late = self.runner.clock.elapsed - begin > self.limit
-            if rate or n + slots >= m:
-                if late and exact and not rate:
+            if often or n + slots >= m:
+                if late and not often:
                     return None
                 continue
-            states = states[np.lexsort(states[:, :0:-1].T)]
+            order = np.lexsort(states[:, :0:-1].T)
+            states, ways[-1] = states[order], (ways[-1][0][order], ways[-1][1][order])
             shape = _shape(states, width, devices)
             known[n], again = states, seen.get(shape, n)
             seen[shape] = n
@@ -250,10 +288,74 @@ class WholeRoute:
             else:
                 continue
             rate, often = Fraction(shift, n - again), (m - slots - 1 - again) // (n - again)
+            circle = range(again * each, n * each)
             states = _later(known[again], often * shift, width, devices)
             states[:, ENTERED] += often * (n - again)
             n = again + often * (n - again)
-        return int(states[:, width : width + devices].max(1).min()), rate, exact
+        ends = states[:, width : width + devices].max(1)
+        layers = [*range(circle.start), *[*circle] * often, *range(circle.stop, len(ways))]
+        way = _way(ways, layers, int(ends.argmin())) if exact else []
+        return _Found(int(ends.min()), rate, exact, way)
+
+
+def order_along(problem: Problem, weights: Sequence[int], way: Sequence[int]) -> Order:
+    """Return the order of a way through all steps of a route; see :func:`steps_of`.
+
+    Other W's run where a device idles for as long, or where memory does not suffice otherwise.
+    """
+    devices, stages = _devices(problem), problem.routes[0].stages
+    steps, trip = steps_of(problem, devices, weights), (*stages, *reversed(stages))
+    amounts = {stage: _amounts(problem, stage) for stage in stages}
+    fused = {x for x in stages if not all(v.split for v in _variants(problem, x))}
+    rows: list[list[Op]] = [[] for _ in problem.devices]
+    free, held = [0] * len(devices), [0] * len(devices)
+    waiting: list[deque[Op]] = [deque() for _ in devices]
+    counts, ready = Counter[int](), Counter[int]()
+
+    def run(place: int, op: Op, start: int, time: int, held_more: int) -> None:
+        rows[devices[place]].append(op)
+        free[place] = max(start, free[place]) + time
+        held[place] += held_more
+
+    def weigh(place: int) -> None:
+        op = waiting[place].popleft()
+        run(place, op, 0, amounts[op.stage].weight, -amounts[op.stage].after)
+
+    for number in way:
+        k, size = counts[number], len(trip)
+        counts[number] += 1
+        if number >= size:
+            stage, place = weights[number - size], int(steps.w_device[number - size])
+            run(place, Op(stage, "W", k), 0, amounts[stage].weight, -amounts[stage].after)
+            continue
+        stage, place, own = trip[number], int(steps.device[number]), amounts[trip[number]]
+        while waiting[place] and (
+            free[place] + amounts[waiting[place][0].stage].weight <= ready[k]
+            or held[place] + steps.taken[number] > steps.slack[place]
+        ):
+            weigh(place)
+        if number < len(stages):
+            run(place, Op(stage, "F", k), ready[k], own.forward, own.held)
+        else:
+            kind: Kind = "BW" if stage in fused else "B"
+            run(place, Op(stage, kind, k), ready[k], own.backward, own.after - own.held)
+            if kind == "B" and stage not in weights:
+                waiting[place].append(Op(stage, "W", k))
+        ready[k] = free[place] + int(steps.delay[number])
+    for place, left in enumerate(waiting):
+        while left:
+            weigh(place)
+    return tuple(map(tuple, rows))
+
+
+def _way(ways: Sequence[tuple[Any, Any]], layers: Sequence[int], state: int) -> list[int]:
+    """Return what ran on the way to a state, where so many layers were passed."""
+    found = []
+    for layer in reversed(layers):
+        origin, ran = ways[layer]
+        found.append(int(ran[state]))
+        state = int(origin[state])
+    return found[::-1]
 
 
 def _later(states: Ints, time: int, width: int, devices: int) -> Ints:
