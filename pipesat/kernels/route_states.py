@@ -178,6 +178,8 @@ def followers(
     found = np.empty((2 * len(states) + 8, width), np.int64)
     origin, ran = np.empty((2, len(found)), np.int64)
     held, barred = np.zeros(len(steps.slack), np.int64), np.zeros(len(steps.slack), np.bool_)
+    most_of = state_slots(steps, states[0]) + 1 + waiting
+    where, start, end, step = np.zeros((4, most_of), np.int64)
     count = 0
     for place in range(len(states)):
         state = states[place]
@@ -186,27 +188,33 @@ def followers(
         for weight in range(waiting):
             held[steps.w_device[weight]] += state[1 + weight] * steps.w_held[weight]
         for number in range(flight):
-            held += steps.held[state[1 + waiting + number]]
+            at = state[1 + waiting + number]
+            for device in range(len(held)):
+                held[device] += steps.held[at, device]
         barred[:] = False
+        some = flight + 1 + waiting
+        for number in range(some):
+            where[number], start[number], time = candidate(
+                steps, state, number, flight, microbatches, held
+            )
+            end[number] = start[number] + time
+            step[number] = len(steps.time) + number - flight - 1
+            if number <= flight:
+                step[number] = 0
+            if number < flight:
+                step[number] = state[1 + waiting + number]
         while True:
-            first, chosen = NEVER, NONE
-            for number in range(flight + 1 + waiting):
-                device, start, time = candidate(steps, state, number, flight, microbatches, held)
-                if device != NONE and not barred[device] and start + time < first:
-                    first, chosen = start + time, device
-            before = NEVER
-            for number in range(flight + 1 + waiting):
-                device, start, time = candidate(steps, state, number, flight, microbatches, held)
-                if device == NONE or device != chosen:
-                    continue
-                step = 0
-                if number < flight:
-                    step = state[1 + waiting + number]
-                if number > flight or steps.unsafe[step] == 0:
-                    before = min(before, start + time)
-            for number in range(flight + 1 + waiting):
-                device, start, time = candidate(steps, state, number, flight, microbatches, held)
-                if device == NONE or device != chosen or start >= before:
+            first, chosen, before = NEVER, NONE, NEVER
+            for number in range(some):
+                at = where[number]
+                if at != NONE and not barred[at] and end[number] < first:
+                    first, chosen = end[number], at
+            for number in range(some):
+                if where[number] == chosen and chosen != NONE:
+                    if number > flight or not steps.unsafe[step[number]]:
+                        before = min(before, end[number])
+            for number in range(some):
+                if chosen == NONE or where[number] != chosen or start[number] >= before:
                     continue
                 if count == len(found):
                     if count > most:
@@ -215,13 +223,9 @@ def followers(
                     origin = np.concatenate((origin, np.empty_like(origin)))
                     ran = np.concatenate((ran, np.empty_like(ran)))
                 found[count] = state
-                take(steps, found[count], number, flight, start + time)
+                take(steps, found[count], number, flight, end[number])
                 settle(steps, found[count], microbatches)
-                origin[count], ran[count] = place, len(steps.time) + number - flight - 1
-                if number <= flight:
-                    ran[count] = 0
-                if number < flight:
-                    ran[count] = state[1 + waiting + number]
+                origin[count], ran[count] = place, step[number]
                 count += 1
             if chosen == NONE or before == first:
                 break  # if not, what is not there yet may have to come first on this device

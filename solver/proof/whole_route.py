@@ -32,10 +32,9 @@ from pipesat.solver.model.pairing import gains, useful_variants
 
 SOURCE = "states of the whole route"
 _MOST_IN_FLIGHT: Final = 32
-_FIRST_LIMIT, _LONGER = 1.0, 3.0  # seconds of one question; times as many in the next round
+_FIRST_LIMIT, _FIRST_STATES, _LONGER = 5.0, 20_000, 3  # seconds and states; times as many later
 _SECONDS = 1e-6  # of a state, as processor time on one core of 2026
 _FEW = 100  # states that take as long as what there is to do at each op besides
-_MOST_STATES = 2_000_000  # of the same number of ops
 _PASSES = 24  # to pack a way
 _KEPT = 64  # microbatches after which states are remembered
 _ALL = 1 << 60
@@ -171,7 +170,7 @@ class WholeRoute:
     def __init__(self, problem: Problem, incumbent: Incumbent) -> None:
         self.problem, self.incumbent = problem, incumbent
         self.tried, self.finished = 0, False
-        self.limit = _FIRST_LIMIT
+        self.limit, self.most = _FIRST_LIMIT, _FIRST_STATES
         stages = problem.routes[0].stages
         devices = _devices(problem)
         weights = [s for s in stages if _amounts(problem, s).weight]
@@ -200,19 +199,17 @@ class WholeRoute:
         self.finished = next(self._asking, True)
 
     def _rounds(self) -> Generator[bool, None, None]:
-        """Ask about larger and larger parts; those that take too long again with more time."""
+        """Ask about all devices, then about some; what takes too long again with more time."""
         while self.done + 1 < len(self.parts):
             known = self.done
             if self.done < self.first:
-                for number in range(self.first, self.done, -1):
-                    if (yield from self._settle(number)):
-                        break
-            while self.done >= self.first and self.done + 1 < len(self.parts):
+                yield from self._settle(self.first)
+            while self.done + 1 not in (self.first, len(self.parts)):
                 if not (yield from self._settle(self.done + 1)):
                     break
             if self.limit > self.incumbent.clock.left and known == self.done:
                 return
-            self.limit *= _LONGER
+            self.limit, self.most = _LONGER * self.limit, _LONGER * self.most
 
     def _settle(self, number: int) -> Generator[bool, None, bool]:
         """Raise the bound by a part, and return whether all is known of it."""
@@ -222,7 +219,7 @@ class WholeRoute:
             return False
         self.incumbent.raise_bound(Bound(found.makespan, SOURCE), rate=found.rate)
         if found.exact:
-            self.done = number
+            self.done = max(number, self.done)
             if number >= self.first and not self.incumbent.proven:
                 self._offer(self.parts[number], found.way)
         return found.exact
@@ -251,22 +248,23 @@ class WholeRoute:
         steps, states = self._begin(part)
         m, slots, devices = self.problem.routes[0].microbatches, _slots(self.problem), len(steps.slack)
         each, width = len(steps.time) + len(steps.w_time), states.shape[1] - devices - slots
-        begin, rate, exact, n, often = self.runner.clock.elapsed, Fraction(0), True, 0, 0
+        spent, rate, exact, n, often = 0.0, Fraction(0), True, 0, 0
         known, seen, ways = dict[int, Ints](), dict[bytes, int](), list[tuple[Any, Any]]()
         circle = range(0)  # of ways that come again
         while n < m:
+            begin = self.runner.clock.elapsed
             for _ in range(each):
-                made, origin, ran = followers(steps, states, m, _MOST_STATES)
+                made, origin, ran = followers(steps, states, m, self.most)
                 self.runner.clock.count((len(made) + _FEW) * _SECONDS)
-                if len(made) > _MOST_STATES or self.runner.clock.over:
+                if len(made) > self.most or self.runner.clock.over:
                     return None
                 order = np.lexsort((made[:, width:].sum(1), keys(made, width)))
                 kept = best(made, order, width, _ALL)[0]
                 states = made[kept]
                 ways.append((origin[kept].astype(np.int32), ran[kept].astype(np.int16)))
+            spent += self.runner.clock.elapsed - begin
+            late, n = spent > self.limit, n + 1
             yield False
-            n += 1
-            late = self.runner.clock.elapsed - begin > self.limit
             if often or n + slots >= m:
                 if late and not often:
                     return None
