@@ -167,9 +167,7 @@ def settle(steps: Steps, state: Ints, microbatches: int) -> None:
 
 
 @compiled
-def followers(
-    steps: Steps, states: Ints, microbatches: int, most: int
-) -> tuple[Ints, Ints, Ints]:
+def followers(steps: Steps, states: Ints, microbatches: int, most: int) -> tuple[Ints, Ints, Ints]:
     """Return what states become when one step or W more runs, or more than most of these.
 
     And of which state each is a follower, and what has run: a step, or a W, numbered behind these.

@@ -1,0 +1,344 @@
+"""Ways of all devices of a route at once, op by op: docs/proofs/search.md, "Whole routes".
+
+A chain's microbatches are alike and keep their order, and few are in flight where memory is scarce.
+All ways to run their F's and backwards are followed, of which only those that no other is as good
+as are kept, or the best of these. Devices may be left out, and so may W's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pipesat.core.arrays import Ints, ints
+from pipesat.kernels.arrays import NONE, UNLIMITED
+from pipesat.kernels.device_states import NEVER, best, keys
+from pipesat.kernels.route_states import ENTERED, Steps, followers, least_shift, loops_ready
+from pipesat.problem.ops import Kind, Op
+from pipesat.problem.problem import Problem
+from pipesat.problem.rules import link_delay
+from pipesat.problem.variants import Variant
+from pipesat.schedule.schedule import Order
+from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.model.pairing import gains, useful_variants
+
+_SECONDS = 1e-6  # of a state, as processor time on one core of 2026
+_FEW = 100  # states that take as long as what there is to do at each op besides
+_ALL = 1 << 60
+_KEPT = 64  # microbatches after which states are remembered
+
+
+class Amounts(NamedTuple):
+    """The least that a stage takes: times, memory after F, and more than that in its backward.
+
+    ``weight`` and ``after``, time and memory of its W's, are 0 where some backward may be fused.
+    """
+
+    forward: int
+    backward: int
+    held: int
+    more: int
+    weight: int
+    after: int
+
+
+def _variants(problem: Problem, stage: int) -> list[Variant]:
+    return useful_variants(problem, stage, 0, gains(problem))
+
+
+def amounts_of(problem: Problem, stage: int) -> Amounts:
+    """Return the least that a stage takes in any variant."""
+    found = _variants(problem, stage)
+    split = all(x.split for x in found)
+    return Amounts(
+        min(x.forward for x in found),
+        min(x.backward for x in found),
+        min(x.held for x in found),
+        min(x.most - x.held for x in found),
+        min(x.weight for x in found) if split else 0,
+        min(x.after for x in found) if split else 0,
+    )
+
+
+def devices_of(problem: Problem) -> list[int]:
+    """Return the devices of the only route in the order in which it comes to them."""
+    return [*dict.fromkeys(problem.stages[s].device for s in problem.routes[0].stages)]
+
+
+def most_in_flight(problem: Problem) -> int:
+    """Return how many microbatches may be between their first forward and their last backward."""
+    (route,) = problem.routes
+    held = amounts_of(problem, route.stages[0]).held
+    slack = problem.devices[problem.stages[route.stages[0]].device].slack
+    return (
+        route.microbatches if not held or slack is None else min(slack // held, route.microbatches)
+    )
+
+
+def steps_of(problem: Problem, devices: Sequence[int], weights: Sequence[int]) -> Steps:
+    """Return the steps of a route on some devices, the first among them, with some stages' W's."""
+    stages = problem.routes[0].stages
+    amounts = {stage: amounts_of(problem, stage) for stage in stages}
+    links = [*zip(stages, stages[1:], strict=False)]
+    trip = (*stages, *reversed(stages))
+    times = [amounts[s].forward for s in stages] + [amounts[s].backward for s in reversed(stages)]
+    delays = [link_delay(problem, here, "F") for here, _ in links] + [0]
+    delays += [link_delay(problem, here, "B") for here, _ in reversed(links)] + [0]
+    place = {device: n for n, device in enumerate(devices)}
+    kept = [n for n, stage in enumerate(trip) if problem.stages[stage].device in place]
+    size = len(kept)
+    device = ints(place[problem.stages[trip[n]].device] for n in kept)
+    time, delay = ints(times[n] for n in kept), ints(delays[n] for n in kept)
+    for step, (n, after) in enumerate(zip(kept, kept[1:], strict=False)):
+        delay[step] += sum(times[n + 1 : after]) + sum(delays[n + 1 : after])
+    reach = np.full((size, len(devices)), NEVER)
+    for step in range(size)[::-1]:
+        if step + 1 < size:
+            later = reach[step + 1] < NEVER
+            reach[step, later] = reach[step + 1, later] + time[step] + delay[step]
+        reach[step, device[step]] = 0
+    numbers = {stage: n for n, stage in enumerate(weights)}
+    taken, unsafe = np.zeros((2, size), np.int64)
+    held, weight = np.zeros((size, len(devices)), np.int64), np.full(size, NONE)
+    for step, n in enumerate(kept):
+        stage, own = trip[n], amounts[trip[n]]
+        beside = [s for s in stages if problem.stages[s].device == problem.stages[stage].device]
+        backward = n >= len(stages)
+        if step + 1 < size:
+            held[step + 1] = held[step]
+            held[step + 1, device[step]] += -own.held if backward else own.held
+        taken[step] = own.more if backward else own.held
+        if backward:
+            weight[step] = numbers.get(stage, NONE)
+            unsafe[step] = stage in numbers and own.after > own.held
+        else:
+            unsafe[step] = len(beside) > 1 or any(amounts[s].more for s in beside)
+    slacks = [problem.devices[d].slack for d in devices]
+    return Steps(
+        device=device,
+        time=time,
+        delay=delay,
+        taken=taken,
+        unsafe=unsafe,
+        held=held,
+        reach=reach,
+        weight=weight,
+        w_device=ints(place[problem.stages[s].device] for s in weights),
+        w_time=ints(amounts[s].weight for s in weights),
+        w_held=ints(amounts[s].after for s in weights),
+        slack=ints(UNLIMITED if x is None else x for x in slacks),
+    )
+
+
+class RouteWays:
+    """Ways to run a route on some devices, with some stages' W's, a microbatch's steps at a time.
+
+    ``n`` is after how many microbatches' steps and W's the ``states`` are.
+    """
+
+    def __init__(self, problem: Problem, devices: Sequence[int], weights: Sequence[int]) -> None:
+        self.problem, self.weights = problem, weights
+        self.steps = steps_of(problem, devices, weights)
+        self.microbatches, self.slots = problem.routes[0].microbatches, most_in_flight(problem)
+        self.width = 1 + len(weights) + self.slots
+        self.free = slice(self.width, self.width + len(devices))
+        self.states = np.zeros((1, self.free.stop + self.slots), np.int64)
+        self.states[0, 1 + len(weights) : self.width] = NONE
+        self.each = len(self.steps.time) + len(weights)
+        self.n = 0
+        self.known, self._seen = dict[int, Ints](), dict[bytes, int]()
+        self._ran = list[tuple[Any, Any]]()  # which state each came from, and what ran, by op
+        self._circle, self._often = range(0), 0  # of these ops, and how often it comes
+        self._now: int | None = None  # the state that ends it, if not each
+
+    def ready(self) -> bool:
+        """Whether all loops are compiled; those that are not are, from now on."""
+        return loops_ready(self.steps, self.states)
+
+    @property
+    def done(self) -> bool:
+        """Whether all microbatches have run."""
+        return self.n >= self.microbatches
+
+    @property
+    def even(self) -> bool:
+        """Whether microbatches may still come again and again: none of the last has entered."""
+        return not self._often and self.n + self.slots < self.microbatches
+
+    def advance(self, clock: Clock, most: int, *, beam: bool) -> bool:
+        """Let as much run as a microbatch has; keep the best so many, or return if there are more.
+
+        ``False`` if there are, or time is over.
+        """
+        for _ in range(self.each):
+            made, origin, ran = followers(self.steps, self.states, self.microbatches, 4 * most)
+            clock.count((len(made) + _FEW) * _SECONDS)
+            if len(made) > 4 * most or not len(made) or clock.over:
+                return False
+            times = made[:, self.width :]
+            order = np.lexsort((times.sum(1), keys(made, self.width)))
+            kept = best(made, order, self.width, _ALL)[0]
+            if len(kept) > most:
+                if not beam:
+                    return False
+                ends = made[kept, self.free]
+                kept = kept[np.lexsort((ends.sum(1), ends.max(1)))[:most]]
+            self.states = made[kept]
+            self._ran.append((origin[kept].astype(np.int32), ran[kept].astype(np.int16)))
+        self.n += 1
+        if self.even:
+            order = np.lexsort(self.states[:, :0:-1].T)
+            self.states = self.states[order]
+            self._ran[-1] = tuple(x[order] for x in self._ran[-1])
+            self.known[self.n] = self.states
+            self.known.pop(self.n - _KEPT, None)
+        return True
+
+    def again(self) -> tuple[int, int] | None:
+        """Return when states were the same but for their time, and by how much they are later."""
+        moved = self._later(self.states, -int(self.states[:, self.width].min()))[:, 1:]
+        shape = hashlib.blake2b(moved[np.lexsort(moved.T)].tobytes()).digest()
+        before = self._seen.get(shape)
+        self._seen[shape] = self.n
+        if before not in self.known:
+            return None
+        first = self.known[before][:, self.width].min()
+        return before, int(self.states[:, self.width].min() - first)
+
+    def no_better(self) -> tuple[int, int] | None:
+        """Return since when states are no better than some were, by how much a microbatch, at most.
+
+        The most per microbatch. ``None`` if there is no such time.
+        """
+        found: tuple[int, int] | None = None
+        for before, states in self.known.items():
+            if before == self.n:
+                continue
+            by = least_shift(states, self.states, self.width, len(self.steps.slack))
+            if by > 0 and (
+                found is None or by * (self.n - found[0]) > found[1] * (self.n - before)
+            ):
+                found = before, by
+        return found
+
+    def repeat(self, before: int, by: int, then: int | None = None, now: int = 0) -> None:
+        """Let what has run since ``before`` run as often as there are microbatches for it.
+
+        Of all states, or from one of then to one of ``now``.
+        """
+        together = self.n - before
+        self._often = (self.microbatches - self.slots - 1 - before) // together
+        self._circle = range(before * self.each, self.n * self.each)
+        states = self.known[before]
+        if then is not None:
+            states, self._now = states[then : then + 1], now
+        self.states = self._later(states, self._often * by)
+        self.states[:, ENTERED] += self._often * together
+        self.n = before + self._often * together
+
+    def round_trip(self) -> tuple[int, int, int, int] | None:
+        """Return since when a way may come again, by how much later, and its states then and now.
+
+        Its counts are the same as before; what is the least per microbatch counts.
+        """
+        found: tuple[int, int, int, int] | None = None
+        state = np.arange(len(self.states))
+        for layer in range(self.n * self.each - 1, -1, -1):
+            state = self._ran[layer][0][state]
+            before, rest = divmod(layer, self.each)
+            if rest or before not in self.known:
+                continue
+            states = self.known[before][state]
+            alike = (states[:, 1 : self.width] == self.states[:, 1 : self.width]).all(1)
+            later = np.where(
+                alike, (self.states[:, self.width :] - states[:, self.width :]).max(1), NEVER
+            )
+            now = int(later.argmin())
+            by = int(later[now])
+            if by < NEVER and (
+                found is None or by * (self.n - found[0]) < found[1] * (self.n - before)
+            ):
+                found = before, by, int(state[now]), now
+        return found
+
+    def _later(self, states: Ints, time: int) -> Ints:
+        found = states.copy()
+        found[:, self.free] += time
+        taken = states[:, 1 + len(self.weights) : self.width] != NONE
+        found[:, self.free.stop :] += time * taken
+        return found
+
+    @property
+    def makespan(self) -> int:
+        """The least."""
+        return int(self.states[:, self.free].max(1).min())
+
+    def best_way(self) -> list[int]:
+        """Return what runs, one op after the other, in a way of the least makespan."""
+        layers = [
+            *range(self._circle.start),
+            *[*self._circle] * self._often,
+            *range(self._circle.stop, len(self._ran)),
+        ]
+        state, found = int(self.states[:, self.free].max(1).argmin()), []
+        for layer in reversed(layers):
+            origin, ran = self._ran[layer]
+            if self._now is not None and layer == self._circle.stop - 1:
+                state = self._now
+            found.append(int(ran[state]))
+            state = int(origin[state])
+        return found[::-1]
+
+
+def order_along(problem: Problem, weights: Sequence[int], way: Sequence[int]) -> Order:
+    """Return the order of a way through all steps of a route; see :func:`steps_of`.
+
+    Other W's run where a device idles for as long, or where memory does not suffice otherwise.
+    """
+    devices, stages = devices_of(problem), problem.routes[0].stages
+    steps, trip = steps_of(problem, devices, weights), (*stages, *reversed(stages))
+    amounts = {stage: amounts_of(problem, stage) for stage in stages}
+    fused = {x for x in stages if not all(v.split for v in _variants(problem, x))}
+    rows: list[list[Op]] = [[] for _ in problem.devices]
+    free, held = [0] * len(devices), [0] * len(devices)
+    waiting: list[deque[Op]] = [deque() for _ in devices]
+    counts, ready = Counter[int](), Counter[int]()
+
+    def run(place: int, op: Op, start: int, time: int, held_more: int) -> None:
+        rows[devices[place]].append(op)
+        free[place] = max(start, free[place]) + time
+        held[place] += held_more
+
+    def weigh(place: int) -> None:
+        op = waiting[place].popleft()
+        run(place, op, 0, amounts[op.stage].weight, -amounts[op.stage].after)
+
+    for number in way:
+        k, size = counts[number], len(trip)
+        counts[number] += 1
+        if number >= size:
+            stage, place = weights[number - size], int(steps.w_device[number - size])
+            run(place, Op(stage, "W", k), 0, amounts[stage].weight, -amounts[stage].after)
+            continue
+        stage, place, own = trip[number], int(steps.device[number]), amounts[trip[number]]
+        while waiting[place] and (
+            free[place] + amounts[waiting[place][0].stage].weight <= ready[k]
+            or held[place] + steps.taken[number] > steps.slack[place]
+        ):
+            weigh(place)
+        if number < len(stages):
+            run(place, Op(stage, "F", k), ready[k], own.forward, own.held)
+        else:
+            kind: Kind = "BW" if stage in fused else "B"
+            run(place, Op(stage, kind, k), ready[k], own.backward, own.after - own.held)
+            if kind == "B" and stage not in weights:
+                waiting[place].append(Op(stage, "W", k))
+        ready[k] = free[place] + int(steps.delay[number])
+    for place, left in enumerate(waiting):
+        while left:
+            weigh(place)
+    return tuple(map(tuple, rows))
