@@ -208,9 +208,9 @@ def followers(steps: Steps, states: Ints, microbatches: int, most: int) -> tuple
                 if at != NONE and not barred[at] and end[number] < first:
                     first, chosen = end[number], at
             for number in range(some):
-                if where[number] == chosen and chosen != NONE:
-                    if number > flight or not steps.unsafe[step[number]]:
-                        before = min(before, end[number])
+                safe = number > flight or not steps.unsafe[step[number]]
+                if where[number] == chosen and chosen != NONE and safe:
+                    before = min(before, end[number])
             for number in range(some):
                 if chosen == NONE or where[number] != chosen or start[number] >= before:
                     continue
@@ -229,6 +229,33 @@ def followers(steps: Steps, states: Ints, microbatches: int, most: int) -> tuple
                 break  # if not, what is not there yet may have to come first on this device
             barred[chosen] = True
     return found[:count], origin[:count], ran[:count]
+
+
+@compiled
+def when_empty(steps: Steps, states: Ints) -> Ints:
+    """Return by when all W's and all in flight can have ended, the oldest first, by state."""
+    found = np.zeros(len(states), np.int64)
+    waiting = len(steps.w_time)
+    free_at = np.zeros(len(steps.slack), np.int64)
+    for place in range(len(states)):
+        state = states[place]
+        slots = state_slots(steps, state)
+        free = 1 + waiting + slots
+        for device in range(len(free_at)):
+            free_at[device] = state[free + device]
+        for weight in range(waiting):
+            free_at[steps.w_device[weight]] += state[1 + weight] * steps.w_time[weight]
+        for number in range(in_flight(steps, state)):
+            at = state[free + len(free_at) + number]
+            for step in range(state[1 + waiting + number], len(steps.time)):
+                device = steps.device[step]
+                end = max(at, free_at[device]) + steps.time[step]
+                free_at[device], at = end, end + steps.delay[step]
+                weight = steps.weight[step]
+                if weight != NONE:
+                    free_at[device] += steps.w_time[weight]
+        found[place] = free_at.max()
+    return found
 
 
 @compiled
@@ -272,6 +299,7 @@ def loops_ready(steps: Steps, states: Ints) -> bool:
         ready(followers, steps, states, 1, 1),
         ready(keys, states, 1),
         ready(best, states, states[0], 1, 1),
+        ready(when_empty, steps, states),
         ready(least_shift, states, states, 1, 1),
     ]
     return all(waits)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, deque
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,14 @@ import numpy as np
 from pipesat.core.arrays import Ints, ints
 from pipesat.kernels.arrays import NONE, UNLIMITED
 from pipesat.kernels.device_states import NEVER, best, keys
-from pipesat.kernels.route_states import ENTERED, Steps, followers, least_shift, loops_ready
+from pipesat.kernels.route_states import (
+    ENTERED,
+    Steps,
+    followers,
+    least_shift,
+    loops_ready,
+    when_empty,
+)
 from pipesat.problem.ops import Kind, Op
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import link_delay
@@ -29,7 +37,8 @@ from pipesat.solver.model.pairing import gains, useful_variants
 _SECONDS = 1e-6  # of a state, as processor time on one core of 2026
 _FEW = 100  # states that take as long as what there is to do at each op besides
 _ALL = 1 << 60
-_KEPT = 64  # microbatches after which states are remembered
+_NUMBERS = 12_000_000  # in the states of a step, and in those that are remembered
+_LONGEST_WAY = 30_000_000  # states of all steps of which it is known how they came
 
 
 class Amounts(NamedTuple):
@@ -83,7 +92,7 @@ def steps_of(problem: Problem, devices: Sequence[int], weights: Sequence[int]) -
     """Return the steps of a route on some devices, the first among them, with some stages' W's."""
     stages = problem.routes[0].stages
     amounts = {stage: amounts_of(problem, stage) for stage in stages}
-    links = [*zip(stages, stages[1:], strict=False)]
+    links = [*pairwise(stages)]
     trip = (*stages, *reversed(stages))
     times = [amounts[s].forward for s in stages] + [amounts[s].backward for s in reversed(stages)]
     delays = [link_delay(problem, here, "F") for here, _ in links] + [0]
@@ -93,7 +102,7 @@ def steps_of(problem: Problem, devices: Sequence[int], weights: Sequence[int]) -
     size = len(kept)
     device = ints(place[problem.stages[trip[n]].device] for n in kept)
     time, delay = ints(times[n] for n in kept), ints(delays[n] for n in kept)
-    for step, (n, after) in enumerate(zip(kept, kept[1:], strict=False)):
+    for step, (n, after) in enumerate(pairwise(kept)):
         delay[step] += sum(times[n + 1 : after]) + sum(delays[n + 1 : after])
     reach = np.full((size, len(devices)), NEVER)
     for step in range(size)[::-1]:
@@ -152,6 +161,7 @@ class RouteWays:
         self.n = 0
         self.known, self._seen = dict[int, Ints](), dict[bytes, int]()
         self._ran = list[tuple[Any, Any]]()  # which state each came from, and what ran, by op
+        self._length = 0  # states in these
         self._circle, self._often = range(0), 0  # of these ops, and how often it comes
         self._now: int | None = None  # the state that ends it, if not each
 
@@ -167,17 +177,18 @@ class RouteWays:
     @property
     def even(self) -> bool:
         """Whether microbatches may still come again and again: none of the last has entered."""
-        return not self._often and self.n + self.slots < self.microbatches
+        return not self._often and int(self.states[:, ENTERED].max()) < self.microbatches
 
     def advance(self, clock: Clock, most: int, *, beam: bool) -> bool:
-        """Let as much run as a microbatch has; keep the best so many, or return if there are more.
+        """Let as much run as a microbatch has, with at most so many states, or the best of them.
 
-        ``False`` if there are, or time is over.
+        ``False`` if there are more, or none, or time is over.
         """
+        at_most = min(4 * most, _NUMBERS // self.states.shape[1])
         for _ in range(self.each):
-            made, origin, ran = followers(self.steps, self.states, self.microbatches, 4 * most)
+            made, origin, ran = followers(self.steps, self.states, self.microbatches, at_most)
             clock.count((len(made) + _FEW) * _SECONDS)
-            if len(made) > 4 * most or not len(made) or clock.over:
+            if not 0 < len(made) <= at_most or self._length > _LONGEST_WAY or clock.over:
                 return False
             times = made[:, self.width :]
             order = np.lexsort((times.sum(1), keys(made, self.width)))
@@ -189,14 +200,31 @@ class RouteWays:
                 kept = kept[np.lexsort((ends.sum(1), ends.max(1)))[:most]]
             self.states = made[kept]
             self._ran.append((origin[kept].astype(np.int32), ran[kept].astype(np.int16)))
+            self._length += len(kept)
         self.n += 1
+        self._drop_slow()
         if self.even:
             order = np.lexsort(self.states[:, :0:-1].T)
             self.states = self.states[order]
             self._ran[-1] = tuple(x[order] for x in self._ran[-1])
             self.known[self.n] = self.states
-            self.known.pop(self.n - _KEPT, None)
+            while sum(map(len, self.known.values())) * self.states.shape[1] > _NUMBERS:
+                del self.known[min(self.known)]
         return True
+
+    def _drop_slow(self) -> None:
+        """Drop states in which nothing can start before others have run all that has begun there.
+
+        By then at least as many microbatches may have run as have entered; then nothing is held.
+        """
+        entered, empty = self.states[:, ENTERED], when_empty(self.steps, self.states)
+        low = int(entered.min())
+        least = np.full(int(entered.max()) - low + 1, NEVER)
+        np.minimum.at(least, entered - low, empty)
+        least = np.minimum.accumulate(least[::-1])[::-1]
+        kept = np.flatnonzero(self.states[:, self.free].min(1) <= least[entered - low])
+        self.states, (origin, ran) = self.states[kept], self._ran[-1]
+        self._ran[-1] = origin[kept], ran[kept]
 
     def again(self) -> tuple[int, int] | None:
         """Return when states were the same but for their time, and by how much they are later."""
@@ -210,9 +238,9 @@ class RouteWays:
         return before, int(self.states[:, self.width].min() - first)
 
     def no_better(self) -> tuple[int, int] | None:
-        """Return since when states are no better than some were, by how much a microbatch, at most.
+        """Return since when states are no better than some that were, by how much a microbatch.
 
-        The most per microbatch. ``None`` if there is no such time.
+        Of all such times that by which it is the most; ``None`` if there is none.
         """
         found: tuple[int, int] | None = None
         for before, states in self.known.items():
@@ -225,20 +253,22 @@ class RouteWays:
                 found = before, by
         return found
 
-    def repeat(self, before: int, by: int, then: int | None = None, now: int = 0) -> None:
+    def repeat(self, before: int, by: int, then: int | None = None, now: int = 0) -> bool:
         """Let what has run since ``before`` run as often as there are microbatches for it.
 
-        Of all states, or from one of then to one of ``now``.
+        Of all states, or from one of then to one of ``now``. ``False`` if there are too few.
         """
-        together = self.n - before
-        self._often = (self.microbatches - self.slots - 1 - before) // together
-        self._circle = range(before * self.each, self.n * self.each)
-        states = self.known[before]
+        states, together = self.known[before], self.n - before
         if then is not None:
             states, self._now = states[then : then + 1], now
-        self.states = self._later(states, self._often * by)
-        self.states[:, ENTERED] += self._often * together
-        self.n = before + self._often * together
+        left = self.microbatches - 1 - int(states[:, ENTERED].max())
+        self._often = left // together
+        if self._often:
+            self._circle = range(before * self.each, self.n * self.each)
+            self.states = self._later(states, self._often * by)
+            self.states[:, ENTERED] += self._often * together
+            self.n = before + self._often * together
+        return self._often > 0
 
     def round_trip(self) -> tuple[int, int, int, int] | None:
         """Return since when a way may come again, by how much later, and its states then and now.

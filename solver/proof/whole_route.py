@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pipesat.core.claims import Bound
 from pipesat.kernels.arrays import NONE
@@ -19,9 +19,10 @@ from pipesat.solver.growth.route_ways import (
 )
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
+from pipesat.solver.model.left_out import one_by_one
 
 SOURCE = "states of the whole route"
-_MOST_IN_FLIGHT: Final = 32
+_MOST_IN_FLIGHT, _MOST_STAGES, _LONGEST = 32, 128, 1 << 58
 _FIRST_LIMIT, _FIRST_STATES, _FIRST_BEAM = 5.0, 20_000, 300  # seconds, and states of as many ops
 _LONGER = 3  # times as many in the next round
 _STEADY = 3  # times the microbatches in flight after which some come again and again
@@ -41,8 +42,9 @@ def whole_route_applies(problem: Problem) -> bool:
     if not one or problem.overlap is not None or len(problem.busy) == 1:
         return False
     amounts = [amounts_of(problem, stage) for stage in problem.routes[0].stages]
-    few = most_in_flight(problem) <= _MOST_IN_FLIGHT
-    return few and all(x.forward and x.backward for x in amounts)
+    few = most_in_flight(problem) <= _MOST_IN_FLIGHT and len(amounts) <= _MOST_STAGES
+    short = problem.routes[0].microbatches * one_by_one(problem) < _LONGEST
+    return few and short and all(x.forward and x.backward for x in amounts)
 
 
 class WholeRoute:
@@ -99,22 +101,19 @@ class WholeRoute:
         """
         self.tried += 1
         ways, clock, exact, rate = self._of(number), self.runner.clock, True, Fraction(0)
-        spent = 0.0
+        spent, repeated = 0.0, False
         while not ways.done:
             begin = clock.elapsed
             if not ways.advance(clock, self.most, beam=False):
                 return False
             spent += clock.elapsed - begin
             yield False
-            late, again = spent > self.limit, None
-            if ways.even:
-                again = ways.again()
-                if again is None and late:
-                    again, exact = ways.no_better(), False
+            late, again = spent > self.limit, ways.again() if ways.even else None
+            if again is None and late and ways.even:
+                again, exact = ways.no_better(), False
             if again is not None:
-                rate = Fraction(again[1], ways.n - again[0])
-                ways.repeat(*again)
-            elif late and not rate:
+                rate, repeated = Fraction(again[1], ways.n - again[0]), ways.repeat(*again)
+            if late and not repeated:
                 return False
         self.incumbent.raise_bound(Bound(ways.makespan, SOURCE), rate=rate)
         if exact:
