@@ -233,28 +233,37 @@ def followers(steps: Steps, states: Ints, microbatches: int, most: int) -> tuple
 
 @compiled
 def when_empty(steps: Steps, states: Ints) -> Ints:
-    """Return by when all W's and all in flight can have ended, the oldest first, by state."""
+    """Return by when all W's, then all in flight, the oldest first, can have ended, by state.
+
+    NEVER where they do not fit so.
+    """
     found = np.zeros(len(states), np.int64)
     waiting = len(steps.w_time)
-    free_at = np.zeros(len(steps.slack), np.int64)
+    free_at, held = np.zeros((2, len(steps.slack)), np.int64)
     for place in range(len(states)):
         state = states[place]
-        slots = state_slots(steps, state)
-        free = 1 + waiting + slots
-        for device in range(len(free_at)):
-            free_at[device] = state[free + device]
+        flight, free = in_flight(steps, state), 1 + waiting + state_slots(steps, state)
+        for device in range(len(held)):
+            free_at[device], held[device] = state[free + device], 0
+            for number in range(flight):
+                held[device] += steps.held[state[1 + waiting + number], device]
         for weight in range(waiting):
             free_at[steps.w_device[weight]] += state[1 + weight] * steps.w_time[weight]
-        for number in range(in_flight(steps, state)):
-            at = state[free + len(free_at) + number]
+        for number in range(flight):
+            at = state[free + len(held) + number]
             for step in range(state[1 + waiting + number], len(steps.time)):
                 device = steps.device[step]
+                if held[device] + steps.taken[step] > steps.slack[device]:
+                    found[place] = NEVER
                 end = max(at, free_at[device]) + steps.time[step]
                 free_at[device], at = end, end + steps.delay[step]
-                weight = steps.weight[step]
-                if weight != NONE:
-                    free_at[device] += steps.w_time[weight]
-        found[place] = free_at.max()
+                if step + 1 < len(steps.time):
+                    held[device] += steps.held[step + 1, device] - steps.held[step, device]
+                else:
+                    held[device] -= steps.held[step, device]
+                if steps.weight[step] != NONE:
+                    free_at[device] += steps.w_time[steps.weight[step]]
+        found[place] = max(found[place], free_at.max())
     return found
 
 

@@ -30,7 +30,7 @@ from pipesat.problem.ops import Kind, Op
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import link_delay
 from pipesat.problem.variants import Variant
-from pipesat.schedule.schedule import Order
+from pipesat.schedule.schedule import Objective, Order
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.model.pairing import gains, useful_variants
 
@@ -302,19 +302,25 @@ class RouteWays:
         found[:, self.free.stop :] += time * taken
         return found
 
-    @property
-    def makespan(self) -> int:
-        """The least."""
-        return int(self.states[:, self.free].max(1).min())
+    def ends(self, objective: Objective) -> Ints:
+        """Return the makespan by state; for the span, when the first device has ended.
 
-    def best_way(self) -> list[int]:
-        """Return what runs, one op after the other, in a way of the least makespan."""
+        It begins first, so its own window ends then.
+        """
+        return (
+            self.states[:, self.free].max(1)
+            if objective == "makespan"
+            else self.states[:, self.width]
+        )
+
+    def best_way(self, objective: Objective) -> list[int]:
+        """Return what runs, one op after the other, in a way that ends first."""
         layers = [
             *range(self._circle.start),
             *[*self._circle] * self._often,
             *range(self._circle.stop, len(self._ran)),
         ]
-        state, found = int(self.states[:, self.free].max(1).argmin()), []
+        state, found = int(self.ends(objective).argmin()), []
         for layer in reversed(layers):
             origin, ran = self._ran[layer]
             if self._now is not None and layer == self._circle.stop - 1:

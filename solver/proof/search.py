@@ -55,7 +55,7 @@ class ProofSearch:
             self.others[_RANKS] = KnownRanks(
                 problem, incumbent, seed=seed, staircase=parts.staircase
             )
-        if parts.relaxations and incumbent.objective == "makespan" and whole_route_applies(problem):
+        if parts.relaxations and whole_route_applies(problem):
             self.others[_ROUTE] = WholeRoute(problem, incumbent)
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes

@@ -115,7 +115,8 @@ class WholeRoute:
                 rate, repeated = Fraction(again[1], ways.n - again[0]), ways.repeat(*again)
             if late and not repeated:
                 return False
-        self.incumbent.raise_bound(Bound(ways.makespan, SOURCE), rate=rate)
+        ends = ways.ends(self.incumbent.objective)
+        self.incumbent.raise_bound(Bound(int(ends.min()), SOURCE), rate=rate)
         if exact:
             self.done = max(number, self.done)
             if number >= self.whole:
@@ -139,7 +140,8 @@ class WholeRoute:
         """Offer the best way, with W's where devices idle or memory ends."""
         if self.incumbent.proven:
             return
-        order, clock = order_along(self.problem, ways.weights, ways.best_way()), self.runner.clock
+        way, clock = ways.best_way(self.incumbent.objective), self.runner.clock
+        order = order_along(self.problem, ways.weights, way)
         packed = justified(self.problem, order, seed=0, clock=clock, passes=_PASSES, source=SOURCE)
         for found in packed:
-            self.incumbent.offer_timed(found)
+            self.incumbent.offer_earliest(found)

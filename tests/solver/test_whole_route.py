@@ -12,6 +12,7 @@ from pipesat.check.checker import check
 from pipesat.core.errors import Infeasible
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
+from pipesat.schedule.schedule import Objective
 from pipesat.solver.growth.route_ways import RouteWays, devices_of, order_along
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
@@ -32,28 +33,29 @@ AGAIN: dict[str, Any] = {
 }  # fmt: skip
 
 
-def incumbent_of(problem: Problem) -> Incumbent | None:
+def incumbent_of(problem: Problem, objective: Objective = "makespan") -> Incumbent | None:
     """One microbatch after the other, if that fits."""
     try:
         preflight(problem)
     except Infeasible:
         return None
-    found = Incumbent(problem, "makespan", CLOCK)
+    found = Incumbent(problem, objective, CLOCK)
     found.offer(sure_order(problem), "one by one")
     return found
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("objective", ["makespan", "span"])
 @pytest.mark.parametrize("flags", [ONE_ROUTE, AGAIN])
 def test_no_schedule_is_shorter_and_all_devices_with_all_w_say_how_long_it_takes(
-    seed: int, flags: dict[str, Any]
+    seed: int, flags: dict[str, Any], objective: Objective
 ) -> None:
     document = drawn(f"route {seed}", **flags)
     problem = parse_problem(document)
-    incumbent = incumbent_of(problem) if whole_route_applies(problem) else None
+    incumbent = incumbent_of(problem, objective) if whole_route_applies(problem) else None
     if incumbent is None:
         return
-    (value, ended), proofs = least(document, "makespan", None), WholeRoute(problem, incumbent)
+    (value, ended), proofs = least(document, objective, None), WholeRoute(problem, incumbent)
     assert value is not None
     for _ in range(10_000):
         if not proofs.finished:
@@ -61,7 +63,9 @@ def test_no_schedule_is_shorter_and_all_devices_with_all_w_say_how_long_it_takes
     assert proofs.finished
     assert incumbent.bound.value <= value
     stages = range(len(problem.stages))
-    if all(len(useful_variants(problem, stage, 0, gains(problem))) == 1 for stage in stages):
+    if objective == "makespan" and all(
+        len(useful_variants(problem, stage, 0, gains(problem))) == 1 for stage in stages
+    ):
         assert incumbent.bound.value == value == incumbent.value or not ended
 
 
@@ -88,15 +92,17 @@ def test_what_comes_again_is_as_long_as_all_of_it(
         assert short.advance(CLOCK, 1000, beam=False)
         if short.even and (again := short.again()) is not None:
             short.repeat(*again)
-    way = short.best_way()
+    way = short.best_way("makespan")
     monkeypatch.setattr(RouteWays, "even", False)
     whole = RouteWays(problem, devices_of(problem), [0])
     while not whole.done:
         assert whole.advance(CLOCK, 1000, beam=False)
-    assert short.makespan == whole.makespan
-    assert len(way) == len(whole.best_way()) == microbatches * short.each
+    assert short.ends("makespan").min() == whole.ends("makespan").min()
+    assert len(way) == len(whole.best_way("makespan")) == microbatches * short.each
     schedule = Incumbent(problem, "makespan", CLOCK)
-    assert (schedule.offer(order_along(problem, [0], way), "way") or 0) >= whole.makespan
+    assert (schedule.offer(order_along(problem, [0], way), "way") or 0) >= whole.ends(
+        "makespan"
+    ).min()
 
 
 def test_a_time_at_which_states_are_no_better_bounds_the_rest() -> None:
@@ -112,7 +118,7 @@ def test_a_time_at_which_states_are_no_better_bounds_the_rest() -> None:
             assert ways.advance(CLOCK, 1000, beam=False)
             if ways.n == n and (before := ways.no_better()) is not None:
                 ways.repeat(*before)
-        assert ways.makespan <= exact
+        assert ways.ends("makespan").min() <= exact
 
 
 @pytest.mark.parametrize("seed", range(6))
