@@ -21,6 +21,7 @@ CHILD = """
 import os, signal, sys, time
 from ortools.sat.python import cp_model
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
 if sys.argv[1] != "no solve":
     model = cp_model.CpModel()
     model.maximize(model.new_int_var(0, 9, "x"))
@@ -41,7 +42,7 @@ finally:
 def after(what):
     """What a process says that is interrupted afterwards, and how it ends."""
     child = [sys.executable, "-c", CHILD, what]
-    done = subprocess.run(child, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(child, capture_output=True, text=True, timeout=300, check=False)
     return done.stdout.strip(), done.returncode
 
 

@@ -2,7 +2,7 @@
 # Finding: step() of torch's pipeline schedules keeps the last stage's output of every microbatch until the step ends, to
 #   return them joined, whether or not anybody takes them. 1F1B's last stage then has all logits of the batch in memory, and
 #   twice while it joins them. step(return_outputs=False) holds one.
-# Package: torch 2.13.0 (torch.distributed.pipelining, Schedule1F1B).
+# Package: torch 2.13.0 (torch.distributed.pipelining, Schedule1F1B; 2.15.0 does the same).
 # Guess of a good engineer: the last stage of 1F1B has one microbatch in flight, so one microbatch's logits.
 # Who is hurt: who trains a language model. Logits are a microbatch's largest tensor, and the stage that was to hold least
 #   grows with the number of microbatches. The losses come by `losses`, so the outputs are kept for nothing.

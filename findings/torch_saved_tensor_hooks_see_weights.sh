@@ -2,7 +2,7 @@
 # Finding: what saved_tensors_hooks are handed for a linear layer includes its weight, as a plain tensor (a transposed view, no
 #   Parameter), if the layer's input needs a gradient, and not if it does not. So the same layers "hold" their weights on
 #   every stage of a pipeline, once per microbatch, and the first layer of the first stage does not.
-# Package: torch 2.13.0.
+# Package: torch 2.13.0 (2.15.0 does the same).
 # Guess of a good engineer: saved tensors are activations, and isinstance(t, Parameter) finds the rest.
 # Who is hurt: who measures a stage's activation memory, or offloads activations, by these hooks: with few tokens most of
 #   the bytes are weights, which no backward frees, and an offloader copies them out with every microbatch. The storage's

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Finding: with a split backward (zero bubble), torch's pipeline runtime never calls the hooks that
 #   register_post_accumulate_grad_hook set on parameters, but for the first stage's. Those of register_hook are called.
-# Package: torch 2.13.0 (torch.distributed.pipelining).
+# Package: torch 2.13.0 (torch.distributed.pipelining; 2.15.0 does the same).
 # Seen in its code: W takes gradients by autograd.grad and adds them to .grad itself, so nothing is accumulated by autograd.
 # Guess of a good engineer: a hook on a parameter runs whenever its .grad has been made, whatever the schedule.
 # Who is hurt: who steps the optimizer, reduces, casts or offloads gradients in such a hook, which is what it was made for.
