@@ -25,9 +25,10 @@ print(f"x in [y, z]: {listed[0]}; [x, y, z].index(z): {listed[1]}; without z the
 model.addConstr(x + y <= 3 and x + z <= 3)
 model.maximize(x + 2 * y)
 values = [model.val(one) for one in (x, y, z)]
-print(f"with x + y <= 3 and x + z <= 3: {model.modelStatusToString(model.getModelStatus())} at {values}")
+status = model.modelStatusToString(model.getModelStatus())
+print(f"with x + y <= 3 and x + z <= 3: {status} at {values}")
 assert listed == (True, 0) and left == [y.index, z.index], (listed, left)
-assert values[0] + values[1] > 3, values
+assert status == "Optimal" and values[0] + values[1] > 3, (status, values)
 print("seen: x is in [y, z], and removing z from a list removes x")
 PY
 "$work/venv/bin/python" "$work/look.py"

@@ -3,7 +3,7 @@
 #   step the wait before a rank's first kernel and after its last one, which is the bubble, is not in it: of four ranks that
 #   all idle for 27 % of a GPipe step, it says 27, 20, 11 and 0 %.
 # Package: HolisticTraceAnalysis 0.5.0.
-# Source: its documentation defines idle time as the rest of "the total time", the traces' step has its own event.
+# Seen in its code: get_temporal_breakdown divides by the end of a rank's last kernel less the start of its first one.
 # Guess of a good engineer: idle_time_pctg is of the profiled step, and ranks of one step are compared by it.
 # Who is hurt: who reads a pipeline's bubble from it. The last rank looks perfect, and the first one to blame.
 # Run: bash findings/hta_idle_time_leaves_out_fill_and_drain.sh   (some 150 MB of downloads, a minute)

@@ -53,7 +53,7 @@ def most(**options):
 
 
 found = most(), most(return_outputs=False)
-print(f"outputs alive at once, of 8 microbatches: {found[0]}; with return_outputs=False: {found[1]}")
+print(f"outputs alive at once, of 8: {found[0]}; with return_outputs=False: {found[1]}")
 assert found == (8, 1), found
 print("seen: the last stage of 1F1B keeps 8 outputs of 8 microbatches")
 PY

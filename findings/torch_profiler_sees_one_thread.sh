@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Finding: torch.profiler records the thread that started it. Of other threads of the process, begun before or inside the
 #   profile, neither operators nor record_function ranges are in the trace, and no message says so.
-# Package: torch 2.13.0 (CPU; 2.15.0 does the same). _ExperimentalConfig(profile_all_threads=True), not in the documented interface, records all.
+# Package: torch 2.13.0 (CPU; 2.15.0 does the same). _ExperimentalConfig(profile_all_threads=True), a private name, records
+#   all of them.
 # Guess of a good engineer: a profile is of the process. A trace has a row per thread, after all.
 # Who is hurt: who runs stages, transfers or an optimizer in threads of their own. Their time is missing, so the trace of a
 #   busy process shows idle time, and costs taken from it lack ops.

@@ -71,6 +71,6 @@ if __name__ == "__main__":
         print(f"{name}, {frozen} of 4 stages frozen: stages with gradients {stages}")
         lost = frozen > 0 and name != "ScheduleInterleaved1F1B"
         assert stages == list(range(frozen + lost, 4)), found
-    print("seen: behind frozen stages, zero bubble leaves one that is to be trained without gradients")
+    print("seen: behind frozen stages, zero bubble trains one stage less than it should")
 PY
 "$work/venv/bin/python" -W ignore "$work/look.py" "$work"
