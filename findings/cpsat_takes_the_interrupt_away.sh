@@ -2,8 +2,8 @@
 # Finding: after a CP-SAT solve the process has no handler of SIGINT any more, neither Python's nor one that you set: Ctrl-C
 #   kills it at once, without KeyboardInterrupt, `except` or `finally`. signal.getsignal still names the old one.
 # Package: ortools 9.15.6755 (Python).
-# Seen in its code: catch_sigint_signal is on unless switched off. The C++ side sets a handler for the solve (Ctrl-C then ends
-#   the search as a time limit does: FEASIBLE, nothing raised) and the system's default one afterwards.
+# Source: catch_sigint_signal in sat_parameters.proto, on unless switched off. During a solve Ctrl-C then ends the search
+#   as a time limit does (FEASIBLE, nothing raised). Seen by running it: afterwards there is the system's default handler.
 # Guess of a good engineer: a library that borrows a signal gives it back, and Ctrl-C between two solves raises as ever.
 # Who is hurt: who sweeps over problems and saves rows or tidies up in `finally`: between solves one Ctrl-C loses them. With
 #   catch_sigint_signal = False all stays, and Ctrl-C raises when the solve ends.

@@ -5,7 +5,8 @@
 # Package: HolisticTraceAnalysis 0.5.0.
 # Seen in its code: get_temporal_breakdown divides by the end of a rank's last kernel less the start of its first one.
 # Guess of a good engineer: idle_time_pctg is of the profiled step, and ranks of one step are compared by it.
-# Who is hurt: who reads a pipeline's bubble from it. The last rank looks perfect, and the first one to blame.
+# Who is hurt: who reads a pipeline's bubble from it, where receives are no kernels that wait (copies, CPU transports). The
+#   last rank looks perfect, and the first one to blame.
 # Run: bash findings/hta_idle_time_leaves_out_fill_and_drain.sh   (some 150 MB of downloads, a minute)
 set -euo pipefail
 work=$(mktemp -d)

@@ -3,7 +3,7 @@
 #   tensor that backward needs is there, so the last linear layer is not recomputed: of an MLP block (norm, up, GELU, down)
 #   half the arithmetic runs again, of a head alone nothing.
 # Package: torch 2.13.0 (torch.utils.checkpoint; set_checkpoint_early_stop is its documented switch; 2.15.0 does the same).
-# Guess of a good engineer: a checkpointed backward takes F + B + W, as every paper on recomputation counts.
+# Guess of a good engineer: a checkpointed backward takes F + B + W, as papers on recomputation count.
 # Who is hurt: who states a stage's times with recomputation as F + backward, or chooses what to checkpoint by F per byte.
 #   A block per checkpoint costs less than that, many layers in one checkpoint nearly all of it. Times measured with
 #   the reentrant kind are those of the whole forward.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Finding: if the first stage is frozen, torch's zero-bubble schedules do not train the stage behind it. Its parameters get no
-#   gradient, nothing is raised, and the loss still falls, as later stages learn. Interleaved 1F1B trains it.
+#   gradient, and nothing is raised. Interleaved 1F1B trains it.
 # Package: torch 2.13.0 (ScheduleInterleavedZeroBubble, ScheduleZBVZeroBubble; 2.15.0 does the same).
 # Seen in its code: the input-gradient half finds the weights of a stage on the way to its input. An input that needs no
 #   gradient has no such way, and the weight half then has nothing to do. Only stage 0 is made a case of its own.
