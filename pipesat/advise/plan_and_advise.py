@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.amounts import factor, in_unit, one_in_unit, rate
 from pipesat.core.arguments import public, require_once
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import require, said_of
 from pipesat.core.settings import (
     Amount,
     Chunks,
@@ -278,12 +278,12 @@ def advise(
     from pipesat.runtimes import released
     from pipesat.solver.options import SolveOptions
 
-    if gpu is not None and tokens is not None:
-        raise BadInput(
-            "a published model has them: expected `length` and `batch`",
-            where="tokens",
-            value=tokens,
-        )
+    require(
+        gpu is None or tokens is None,
+        "a published model has them: expected `length` and `batch`",
+        where="tokens",
+        value=tokens,
+    )
     whole = Deadline(min(QUICK, time_limit) if quick else time_limit, EitherStop(stop))
     sizes = {"shape": shape, "length": length, "batch": batch, "tensor_parallel": tensor_parallel}
     known = given(model, gpu, sizes)

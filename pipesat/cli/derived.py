@@ -30,7 +30,7 @@ from typing import Any, Final
 import click
 
 from pipesat.core.arguments import Wanted, entries_of, wanted_of
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.names import hint, named, spelled
 from pipesat.core.settings import PICTURES
 
@@ -397,7 +397,11 @@ def writable(_: click.Context, param: click.Parameter, path: Path | None) -> Pat
 
     if path is not None:
         endings = {f".{kind}" for kind in (*PICTURES, "html")}
-        if f".{param.name}" in endings and path.suffix in endings - {f".{param.name}"}:
-            raise BadInput(f"expected a .{param.name}", where=f"--{param.name}", value=str(path))
+        require(
+            f".{param.name}" not in endings or path.suffix not in endings - {f".{param.name}"},
+            f"expected a .{param.name}",
+            where=f"--{param.name}",
+            value=str(path),
+        )
         require_writable(path)
     return path

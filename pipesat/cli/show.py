@@ -19,7 +19,7 @@ from pipesat.cli.exits import note, refuse_contradictions
 from pipesat.cli.terminal import console, print_json
 from pipesat.core.amounts import memory_text, rounded, rounded_down, time_text
 from pipesat.core.arguments import require_once
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.settings import PICTURES
 from pipesat.core.showing import Displayed, Said, table_of
 from pipesat.core.text_tables import one_line
@@ -189,8 +189,11 @@ def _show_file(asked: Asked, path: Path) -> dict[Path, bytes]:
     order = path.suffix in {".csv", ".py"}
     document = {} if order else read_json(path, LARGEST_RUN)
     stated = document.get("format") if isinstance(document, dict) else None
-    if order or str(stated).startswith("pipesat.schedule/"):
-        raise BadInput("expected its problem first: pipesat show PROBLEM FILE", source=str(path))
+    require(
+        not (order or str(stated).startswith("pipesat.schedule/")),
+        "expected its problem first: pipesat show PROBLEM FILE",
+        source=str(path),
+    )
     answer = view_of(path, document)
     if asked["as_json"] and (remark := dict(answer.facts()).get("Remark")):
         note(f"pipesat: remark: {remark}")
@@ -213,8 +216,11 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
         _ = list(result_folders(folder))  # refuses a folder without results
         require_once("outputs", [os.path.realpath(path) for path in files])
         for path in files:
-            if path.name in _READ and os.path.realpath(path.parent) == os.path.realpath(folder):
-                raise BadInput("expected another file: this one is read", source=str(path))
+            require(
+                path.name not in _READ or os.path.realpath(path.parent) != os.path.realpath(folder),
+                "expected another file: this one is read",
+                source=str(path),
+            )
         html = "html" in files.values()
         with asked.progress() as told, doing("making the page" if html else "drawing"):
             made = report(folder, baselines=asked["baselines"] and html, note=told.note)

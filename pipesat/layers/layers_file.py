@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pipesat.core.arguments import public
 from pipesat.core.complaint import Says, validated
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import BadInput, require, said_of
 from pipesat.core.strict_json import Amount, Count, StrictModel, read_json
 from pipesat.layers.layer import KEPT, Layer, Layers, Role, TieKind, WeightMemory
 from pipesat.layers.megatron import HYBRID_LAYER, HYBRID_SYMBOLS
@@ -111,14 +111,13 @@ def _layers(model: LayersModel) -> Layers:
             found.append(layer)
     _check_ties(model, entry_of)
     between = model.estimate_range
-    if between and not model.estimate:
-        raise BadInput("needs estimate", where="estimate_range")
-    if between and not between[0] <= 1000 <= between[1]:
-        raise BadInput(
-            "expected the least, at most 1000, and the most, at least 1000",
-            where="estimate_range",
-            value=between,
-        )
+    require(not between or model.estimate, "needs estimate", where="estimate_range")
+    require(
+        not between or between[0] <= 1000 <= between[1],
+        "expected the least, at most 1000, and the most, at least 1000",
+        where="estimate_range",
+        value=between,
+    )
     layers = Layers(
         tuple(found),
         model.name,
@@ -161,8 +160,7 @@ def _check_ties(model: LayersModel, entry_of: dict[str, int]) -> None:
         given = entry.model_fields_set
         if entry.tied_to is None:
             for key in ("tie", "tied_weights"):
-                if key in given:
-                    raise BadInput("needs tied_to", where=f"{where}.{key}")
+                require(key not in given, "needs tied_to", where=f"{where}.{key}")
             continue
         if entry_of.get(entry.tied_to) in (None, number):
             raise BadInput(

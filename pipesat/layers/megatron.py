@@ -221,8 +221,7 @@ def partition_of_pattern(text: str, layers: Layers) -> tuple[range, ...]:
             ends[max(ends) + len(layer.hybrid)] = k + 1
     cuts = [*accumulate(lengths[:-1])]
     for place in cuts:
-        if place not in ends:
-            raise BadInput(f"a | stands inside a layer, after symbol {place}", value=text)
+        require(place in ends, f"a | stands inside a layer, after symbol {place}", value=text)
     return partition_of([0, *map(ends.__getitem__, cuts), len(layers)])
 
 
@@ -230,10 +229,12 @@ def cut_pattern(text: str, stages: int, counts: Sequence[int] | None) -> str:
     """Return a pattern with its stages parted: as they are, or so many symbols each."""
     main, slash, mtp = checked(text).partition("/")
     if counts is not None and "|" not in main:
-        if sum(counts) != len(main):
-            raise BadInput(
-                f"expected {sum(counts)} symbols, as many as layers", where="pattern", value=text
-            )
+        require(
+            sum(counts) == len(main),
+            f"expected {sum(counts)} symbols, as many as layers",
+            where="pattern",
+            value=text,
+        )
         ends = [0, *accumulate(counts)]
         main = "|".join(main[a:b] for a, b in pairwise(ends))
     require(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from pipesat.core.errors import BadInput, NotApplicable, require
+from pipesat.core.errors import BadInput, require, require_applicable
 from pipesat.core.torch_releases import release_named
 from pipesat.problem.geometry import Geometry
 from pipesat.problem.problem import Problem
@@ -77,12 +77,12 @@ class Options:
 
     def checkpointing_for(self, *, splits: bool) -> Checkpointing | None:
         """Return what the configuration says of checkpointing for an order; ``None``: nothing."""
-        if splits and self.checkpointing == "full":
-            raise BadInput(
-                "expected none: the order splits backwards, whose cost it would multiply",
-                where="checkpointing",
-                value=self.checkpointing,
-            )
+        require(
+            not splits or self.checkpointing != "full",
+            "expected none: the order splits backwards, whose cost it would multiply",
+            where="checkpointing",
+            value=self.checkpointing,
+        )
         return "none" if splits else self.checkpointing
 
     @property
@@ -111,10 +111,11 @@ class Options:
             f"{len(layers)} numbers, expected {stages}, one per stage, or their sum",
             where="layers",
         )
-        if not 1 <= sum(layers) <= MOST_LAYERS:
-            raise BadInput(
-                f"{sum(layers)} layers in all, expected from 1 to {MOST_LAYERS}", where="layers"
-            )
+        require(
+            1 <= sum(layers) <= MOST_LAYERS,
+            f"{sum(layers)} layers in all, expected from 1 to {MOST_LAYERS}",
+            where="layers",
+        )
         return layers
 
 
@@ -137,11 +138,11 @@ def cut_of(problem: Problem, options: Options, framework: str) -> Cut:
     """
     layers = options.layers_of(problem)
     per_rank = len(problem.stages) // len(problem.devices)
-    if layers is None and per_rank > 2:
-        raise NotApplicable(
-            f"{framework} makes two stages per rank unless it is told how to cut the model, this "
-            f"problem has {per_rank}: give the export `layers`"
-        )
+    require_applicable(
+        layers is not None or per_rank <= 2,
+        f"{framework} makes two stages per rank unless it is told how to cut the model, this "
+        f"problem has {per_rank}: give the export `layers`",
+    )
     return str(loader_for(problem).schedule_name), layers
 
 

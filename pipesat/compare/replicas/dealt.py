@@ -141,28 +141,31 @@ def _costs(
     """What each sequence takes, and how many microbatches a replica has."""
     (route,) = problem.routes
     if lengths is None:
-        if reference is not None or quadratic or tokens is not None:
-            raise BadInput("reference, quadratic and tokens go with them", where="lengths")
+        require(
+            reference is None and not quadratic and tokens is None,
+            "reference, quadratic and tokens go with them",
+            where="lengths",
+        )
         if route.classes is None:
             raise BadInput(
                 "expected a list of all replicas' microbatches, or lengths beside the number",
                 where="microbatches",
                 value=route.microbatches,
             )
-        if route.microbatches % replicas:
-            raise BadInput(
-                f"{route.microbatches} microbatches, expected a multiple of {replicas} replicas",
-                where="microbatches",
-            )
+        require(
+            route.microbatches % replicas == 0,
+            f"{route.microbatches} microbatches, expected a multiple of {replicas} replicas",
+            where="microbatches",
+        )
         return costs_of_list(problem), route.microbatches // replicas
     if reference is None:
         raise BadInput("expected the length that the stages' costs are of", where="reference")
-    if problem.has_lists:
-        raise BadInput(
-            "expected how many a replica has, as with_microbatches(10) says, with lengths beside",
-            where="microbatches",
-            value="a list",
-        )
+    require(
+        not problem.has_lists,
+        "expected how many a replica has, as with_microbatches(10) says, with lengths beside",
+        where="microbatches",
+        value="a list",
+    )
     return costs_of_lengths(problem, lengths, reference, quadratic), route.microbatches
 
 

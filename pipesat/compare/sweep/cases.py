@@ -293,8 +293,11 @@ def sweep(
     if dry_run and (retry or schedules):
         where = "retry" if retry else "schedules"
         raise BadInput("`dry_run` runs no case and writes nothing", where=where, value=True)
-    if ray is not None and processes is not None:
-        raise BadInput("Ray decides how many cases run at a time", where="processes")
+    require(
+        ray is None or processes is None,
+        "Ray decides how many cases run at a time",
+        where="processes",
+    )
     source = "" if isinstance(spec, Spec) else str(spec)
     data = spec if isinstance(spec, Spec) else read_spec(Path(spec))
     if time_limit is not None:

@@ -161,10 +161,10 @@ def ray_cluster(address: str, workers: int, over: threading.Event) -> Iterator[P
 def run_task(job: bytes, version: str) -> Answer:
     """Run a job in a worker of Ray."""
     here = importlib.metadata.version("pipesat")
-    if here != version:
-        raise BadInput(
-            f"pipesat {here} on {platform.node()}, expected {version} as where the sweep started"
-        )
+    require(
+        here == version,
+        f"pipesat {here} on {platform.node()}, expected {version} as where the sweep started",
+    )
     return run_case(pickle.loads(job))  # noqa: S301  it is ours
 
 

@@ -158,8 +158,9 @@ def from_problem(path: Path) -> Source:
     def problem(axes: Axes) -> Problem:
         changed = given
         if axes["microbatches"] is not None:
-            if given.has_lists:
-                raise BadInput("the problem's microbatches are a list", where="microbatches")
+            require(
+                not given.has_lists, "the problem's microbatches are a list", where="microbatches"
+            )
             changed = given.with_microbatches(axes["microbatches"])
         return with_axes(changed, axes)
 

@@ -178,18 +178,22 @@ def _grid(
 def _check_grid_of_costs(model: GridModel, costs: list[str], where: str) -> None:
     require(costs, "expected a table [costs.NAME], or an axis problem", source=where)
     for number, name in enumerate(model.costs or []):
-        if name not in costs:
-            raise BadInput(
-                f"expected one of {', '.join(costs)}",
-                source=where,
-                where=f"costs[{number}]",
-                value=name,
-            )
+        require(
+            name in costs,
+            f"expected one of {', '.join(costs)}",
+            source=where,
+            where=f"costs[{number}]",
+            value=name,
+        )
     for name in ("devices", "microbatches"):
         if getattr(model, name) is None:
             raise BadInput("this axis is required and missing", source=where, where=name)
-    if model.chunks is not None and "loop" not in (model.placement or []):
-        raise BadInput('only a loop has a choice: placement = "loop"', source=where, where="chunks")
+    require(
+        model.chunks is None or "loop" in (model.placement or []),
+        'only a loop has a choice: placement = "loop"',
+        source=where,
+        where="chunks",
+    )
 
 
 def _problem_files(
@@ -203,10 +207,9 @@ def _problem_files(
             found = (
                 [] if "\0" in pattern else sorted(iglob(pattern, root_dir=folder, recursive=True))
             )
-        if not found:
-            raise BadInput(
-                "no such problem file", source=where, where=f"problem[{number}]", value=pattern
-            )
+        require(
+            found, "no such problem file", source=where, where=f"problem[{number}]", value=pattern
+        )
         names |= dict.fromkeys(found)
     sources.update({name: from_problem(folder / name) for name in names})
     return list(names)

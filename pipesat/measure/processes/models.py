@@ -169,8 +169,7 @@ def imported_model(path: str, folder: str, device: Any, dtype: Any = None) -> La
     and target of microbatch i, ``g(output, target)`` its loss.
     """
     module, _, name = path.partition(":")
-    if not module or not name:
-        raise BadInput("expected package.module:function", where="model", value=path)
+    require(module and name, "expected package.module:function", where="model", value=path)
     try:
         function = getattr(_imported(module, folder), name)
         with torch.random.fork_rng(devices=[]):
@@ -263,12 +262,12 @@ def load_model(job: Job) -> TrainedModel:
             f"cannot be imported: {type(error).__name__}: {error}", where="model", value=job.module
         ) from error
     for name in _FUNCTIONS:
-        if not callable(getattr(model, name, None)):
-            raise BadInput(
-                f"it has no function {name}, expected {', '.join(_FUNCTIONS)}",
-                where="model",
-                value=job.module,
-            )
+        require(
+            callable(getattr(model, name, None)),
+            f"it has no function {name}, expected {', '.join(_FUNCTIONS)}",
+            where="model",
+            value=job.module,
+        )
     return model
 
 
