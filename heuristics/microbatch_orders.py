@@ -14,16 +14,12 @@ from pipesat.schedule.schedule import Schedule
 GIVEN: Final = "given"
 
 
-def _both_ends(descending: Sequence[int]) -> list[int]:
-    """Small ones first and last, as verl sorts them: every other one back, the others on."""
-    return [*descending[::2][::-1], *descending[1::2]]
-
-
 RULES: Final[dict[str, Callable[[Sequence[int]], Sequence[int]]]] = {
     GIVEN: sorted,
     "descending": lambda descending: descending,
     "ascending": lambda descending: descending[::-1],
-    "both-ends": _both_ends,
+    # small ones first and last, as verl sorts them: every other one back, the others on
+    "both-ends": lambda descending: [*descending[::2][::-1], *descending[1::2]],
 }
 """From a route's sequences, the longest first, to the order of each rule."""
 

@@ -145,17 +145,6 @@ def require_fit(question: Question) -> None:
     require_possible(asked, {shape: why for shape, why in why_not.items() if why})
 
 
-def require_choice(layers: Layers, recompute: RecomputeChoice, source: str) -> None:
-    """Pass if layers have the costs that a choice of recomputation needs."""
-    require(
-        recompute == "never" or layers.recomputable,
-        f"no layer has costs with recomputation, which recompute={recompute} needs: "
-        'give some layers the key "recompute"',
-        source=source,
-        where="layers",
-    )
-
-
 def delay_of(latency: int, bandwidth: float | Fraction | str | None, layers: Layers) -> Delay:
     """Return the delay of links; what no problem can state is refused."""
     delay = link_delay(latency, None if bandwidth is None else rate("bandwidth", bandwidth))

@@ -120,7 +120,7 @@ def plan(
         If a value is wrong, or the layers cannot be cut so.
     """
     from pipesat.advise.comparison import compared
-    from pipesat.advise.model_source import delay_of, hand_of, require_choice, with_reserve
+    from pipesat.advise.model_source import delay_of, hand_of, with_reserve
     from pipesat.advise.plan import concluded
     from pipesat.advise.plan_search import Search
     from pipesat.advise.question import Question
@@ -140,7 +140,13 @@ def plan(
     require_once("layouts", layouts)
     unit = layers.memory_unit
     layers = with_reserve(layers, one_in_unit("reserve", reserve, unit, free=True))
-    require_choice(layers, recompute, source)
+    require(
+        recompute == "never" or layers.recomputable,
+        f"no layer has costs with recomputation, which recompute={recompute} needs: "
+        'give some layers the key "recompute"',
+        source=source,
+        where="layers",
+    )
     capacity = None if memory is None else in_unit("memory", memory, unit, limit=True)
     delay = delay_of(latency, bandwidth, layers)
     some = Pipeline(

@@ -162,16 +162,18 @@ def _check_ties(model: LayersModel, entry_of: dict[str, int]) -> None:
             for key in ("tie", "tied_weights"):
                 require(key not in given, "needs tied_to", where=f"{where}.{key}")
             continue
-        if entry_of.get(entry.tied_to) in (None, number):
-            raise BadInput(
-                "expected the name of another layer", where=f"{where}.tied_to", value=entry.tied_to
-            )
-        if entry.tied_weights is not None and entry.tied_weights > entry.weights:
-            raise BadInput(
-                f"expected at most the layer's weights, {entry.weights}",
-                where=f"{where}.tied_weights",
-                value=entry.tied_weights,
-            )
+        require(
+            entry_of.get(entry.tied_to) not in (None, number),
+            "expected the name of another layer",
+            where=f"{where}.tied_to",
+            value=entry.tied_to,
+        )
+        require(
+            entry.tied_weights is None or entry.tied_weights <= entry.weights,
+            f"expected at most the layer's weights, {entry.weights}",
+            where=f"{where}.tied_weights",
+            value=entry.tied_weights,
+        )
 
 
 def _check_flags(layers: Layers, entry_of: dict[str, int]) -> None:

@@ -249,12 +249,12 @@ def cut_pattern(text: str, stages: int, counts: Sequence[int] | None) -> str:
 def checked(text: str) -> str:
     """Return a text that is a pattern."""
     parts = text.split("/")
-    if _PATTERN.fullmatch(text) is None or len(set(parts[1:])) > 1:
-        raise BadInput(
-            f"expected {HYBRID_SYMBOLS}, | between stages, equal MTP layers each after a /",
-            where="pattern",
-            value=text,
-        )
+    require(
+        _PATTERN.fullmatch(text) is not None and len(set(parts[1:])) <= 1,
+        f"expected {HYBRID_SYMBOLS}, | between stages, equal MTP layers each after a /",
+        where="pattern",
+        value=text,
+    )
     require(
         not any("*" in part and {"D", "+"} & {*part} for part in parts),
         "expected attention (*) or latent attention (D, +): Megatron-LM has no model with both",

@@ -105,12 +105,12 @@ def shared(microbatches: Any, routes: int) -> list[Any]:
             text = f"expected at least {routes}, one per direction"
             raise BadInput(text, where="microbatches", value=microbatches)
         return [(microbatches + routes - 1 - route) // routes for route in range(routes)]
-    if len(microbatches) != routes or any(isinstance(own, Mapping) for own in microbatches):
-        raise BadInput(
-            f"expected a number, or {routes}: one per direction, each a number or a list",
-            where="microbatches",
-            value=microbatches,
-        )
+    require(
+        len(microbatches) == routes and all(not isinstance(own, Mapping) for own in microbatches),
+        f"expected a number, or {routes}: one per direction, each a number or a list",
+        where="microbatches",
+        value=microbatches,
+    )
     return microbatches
 
 

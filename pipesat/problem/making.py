@@ -77,7 +77,11 @@ def made(given: Mapping[str, Any]) -> Problem:
     said = _in_units(said | {"memory_unit": said["memory_unit"] or _unit_of(said)})
     placement = said["placement"]
     geometry = Geometry(placement, said["devices"], chunks_of(placement, said["chunks"]))
-    require_few(geometry)
+    require(
+        geometry.parts <= MOST_STAGES,
+        f"{geometry.parts} stages, expected at most {MOST_STAGES}",
+        where="chunks",
+    )
     layers = cut(_layers(said, geometry.parts), geometry.parts, said["split"])
     routes = _routes(said["microbatches"], geometry.routes, said["order"])
     if said["slices"] is not None:
@@ -100,15 +104,6 @@ def made(given: Mapping[str, Any]) -> Problem:
         **{key: said[key] for key in TEXTS},
     )
     return valid(replace(problem, devices=_with_each(problem, "memory", said["memory"])))
-
-
-def require_few(geometry: Geometry) -> None:
-    """Pass if there are as few stages as a problem may have."""
-    require(
-        geometry.parts <= MOST_STAGES,
-        f"{geometry.parts} stages, expected at most {MOST_STAGES}",
-        where="chunks",
-    )
 
 
 def _layers(said: Mapping[str, Any], stages: int) -> list[Costs]:

@@ -238,12 +238,12 @@ def _all_or_none(problem: Problem, first: int, runtime: Runtime) -> list[dict[st
         return [{}]
     if not (split and whole):
         return [{"backward": "split" if split else "fused"}]
-    if _pairs_whole(problem, first):
-        raise NotApplicable(
-            f"{runtime.title} splits all backwards or none, but for whole ones in pairs, and here "
-            'neither is always better: say "backward": "split" or "backward": "fused" in every '
-            "stage but the first, and solve both"
-        )
+    require_applicable(
+        not _pairs_whole(problem, first),
+        f"{runtime.title} splits all backwards or none, but for whole ones in pairs, and here "
+        'neither is always better: say "backward": "split" or "backward": "fused" in every '
+        "stage but the first, and solve both",
+    )
     return [{"backward": "split"}, {"backward": "fused"}]
 
 

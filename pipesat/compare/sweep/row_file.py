@@ -98,8 +98,11 @@ def _read(path: Path) -> tuple[dict[str, SweepRow], bytes]:
         require(key not in rows, "this key has a row already", source=source, where="key")
         rows[key] = row
     head = rest.rstrip(b"\0")
-    if not (head.startswith(_HEAD) or _HEAD.startswith(head)):
-        raise BadInput("expected rows of a sweep", source=f"{path}:{len(lines) + 1}")
+    require(
+        head.startswith(_HEAD) or _HEAD.startswith(head),
+        "expected rows of a sweep",
+        source=f"{path}:{len(lines) + 1}",
+    )
     return rows, rest
 
 

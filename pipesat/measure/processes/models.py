@@ -117,10 +117,12 @@ def own_model(
             value=type(layers).__name__,
         )
     for number, layer in enumerate(layers):
-        if not isinstance(layer, nn.Module):
-            raise BadInput(
-                "expected a torch.nn.Module", where=f"layers[{number}]", value=type(layer).__name__
-            )
+        require(
+            isinstance(layer, nn.Module),
+            "expected a torch.nn.Module",
+            where=f"layers[{number}]",
+            value=type(layer).__name__,
+        )
 
     def build(part: range) -> list[nn.Module]:
         copies = copy.deepcopy([layers[i] for i in part])  # at once: what they share stays shared
@@ -128,12 +130,12 @@ def own_model(
 
     def placed(number: int) -> tuple[Any, Any]:
         pair = microbatch(number)
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise BadInput(
-                "expected a tuple of input and target",
-                where=f"microbatch({number})",
-                value=type(pair).__name__,
-            )
+        require(
+            isinstance(pair, tuple) and len(pair) == 2,
+            "expected a tuple of input and target",
+            where=f"microbatch({number})",
+            value=type(pair).__name__,
+        )
         return _moved(pair[0], device, dtype), _moved(pair[1], device, dtype)
 
     return LayeredModel(

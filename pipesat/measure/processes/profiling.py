@@ -115,8 +115,12 @@ def _input(model: LayeredModel, microbatch: int) -> Any:
     where = f"microbatch({microbatch})"
     with _tried(f"{where} failed"):
         value, _ = model.microbatch(microbatch)
-    if not isinstance(value, torch.Tensor):
-        raise BadInput("expected one tensor as input", where=where, value=type(value).__name__)
+    require(
+        isinstance(value, torch.Tensor),
+        "expected one tensor as input",
+        where=where,
+        value=type(value).__name__,
+    )
     return value
 
 
