@@ -172,9 +172,11 @@ def hand_of(text: str, layers: Layers, some: Pipeline) -> Hand:
             found = parse_layout(text, devices=some.devices)
             partition, name = partition_of_layout(found, layers), found.text
         chunks, rest = divmod(len(partition), some.devices)
-        if rest:
-            expected = f"expected a multiple of {some.devices}, the devices"
-            raise BadInput(f"{len(partition)} stages, {expected}", value=text)
+        require(
+            rest == 0,
+            f"{len(partition)} stages, expected a multiple of {some.devices}, the devices",
+            value=text,
+        )
         shape = replace(some, placement="loop", chunks=chunks)
         shape = replace(some, placement="chain") if chunks == 1 else shape
         check_partition(layers, partition, shape.homes)

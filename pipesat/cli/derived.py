@@ -107,8 +107,11 @@ class Option(click.Option):
                 key = spelled(word.strip(), self.members)
                 if key is not None:
                     if key in seen and not self.members[key].multiple:
-                        where = f"{max(self.opts, key=len)} {key}"
-                        raise BadInput("expected it once", where=where, value=text)
+                        raise BadInput(
+                            "expected it once",
+                            where=f"{max(self.opts, key=len)} {key}",
+                            value=text,
+                        )
                     seen.add(key)
                     into = told.setdefault(key, [])
                     into.append(value or "yes" * self.members[key].is_flag)
@@ -155,8 +158,9 @@ def settings(name: str, text: str) -> Option:
 
     def nothing_else(_: click.Context, param: click.Parameter, value: str | None) -> None:
         if value is not None and isinstance(param, Option):
-            keys = ", ".join(param.members)
-            raise BadInput(f"expected values of {keys}", where=f"--{name}", value=value)
+            raise BadInput(
+                f"expected values of {', '.join(param.members)}", where=f"--{name}", value=value
+            )
 
     return Option(
         [f"--{name}"], metavar="KEY=VALUE", help=text, expose_value=False, callback=nothing_else

@@ -111,9 +111,11 @@ def show(asked: Asked) -> None:
         asked.refuse([] if asked["html"] else ["baselines"], "expected --html FILE with it")
         made = _show_folder(asked, given, files)
     else:
-        if asked.given.keys() & {"html", "baselines"}:
-            text = "--html: expected a folder that solve or compare wrote"
-            raise BadInput(text, source=str(given))
+        require(
+            not asked.given.keys() & {"html", "baselines"},
+            "--html: expected a folder that solve or compare wrote",
+            source=str(given),
+        )
         if asked["schedule"] is not None:
             made = _show_schedule(asked, given, files)
         else:

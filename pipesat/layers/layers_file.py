@@ -191,6 +191,8 @@ def _check_flags(layers: Layers, entry_of: dict[str, int]) -> None:
             expected = "expected symbols of every block and mtp layer, and of no other one"
             where = f"layers[{entry_of[layer.name]}].hybrid"
             raise BadInput(expected, where=where, value=layer.hybrid)
-    if layers.layers[-1].with_next:
-        where = f"layers[{entry_of[layers.layers[-1].name]}].with_next"
-        raise BadInput("the last layer has no next one", where=where)
+    require(
+        not layers.layers[-1].with_next,
+        "the last layer has no next one",
+        where=f"layers[{entry_of[layers.layers[-1].name]}].with_next",
+    )

@@ -140,8 +140,11 @@ def parse_layout(text: str, *, devices: int | None = None) -> MegatronLayout:
     having = [number for number, stage in enumerate(stages) if "m" in stage]
     first = 0 if devices is None else len(stages) - devices
     if len(having) > 1 or (having and having[0] < first):
-        where = f"MTP layers on stages {', '.join(map(str, having))}"
-        raise BadInput(f"{where}, expected all on one, from stage {first} on", value=text)
+        raise BadInput(
+            f"MTP layers on stages {', '.join(map(str, having))}, expected all on one, from stage "
+            f"{first} on",
+            value=text,
+        )
     return MegatronLayout(stages)
 
 

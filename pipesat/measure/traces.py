@@ -126,9 +126,8 @@ def import_trace(
     name = _recognised(problem, order)
     schedule = time_order(problem, order, source=name or "trace")
     if violations := check(problem, schedule):
-        unit = problem.memory_unit
         raise BadInput(
-            f"the order that ran does not fit, in {unit} and us: {violations[0]}",
+            f"the order that ran does not fit, in {problem.memory_unit} and us: {violations[0]}",
             where="memory",
             value=memory,
         )

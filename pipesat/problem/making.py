@@ -113,12 +113,17 @@ def _layers(said: Mapping[str, Any], stages: int) -> list[Costs]:
     counts |= {key: len(values) for key, values in given.items() if isinstance(values, list)}
     wanted = next(iter(counts.values()), stages)
     for key, count in counts.items():
-        if count < stages:
-            text = f"{count} values, expected {stages}, one per stage (or more, one per layer)"
-            raise BadInput(f"{text}, or one for all", where=key)
-        if count != wanted:
-            text = f"{count} values, expected {wanted} as `{next(iter(counts))}` says"
-            raise BadInput(f"{text}, or one for all", where=key)
+        require(
+            count >= stages,
+            f"{count} values, expected {stages}, one per stage (or more, one per layer), or one "
+            "for all",
+            where=key,
+        )
+        require(
+            count == wanted,
+            f"{count} values, expected {wanted} as `{next(iter(counts))}` says, or one for all",
+            where=key,
+        )
     columns = [one_each(values, wanted, key, "layer") for key, values in given.items()]
     return [Costs(**dict(zip(given, own, strict=True))) for own in zip(*columns, strict=True)]
 
@@ -129,8 +134,12 @@ def _stages(
     """The stages on their devices, with what layers do not have."""
     modes = said["modes"]
     if modes and isinstance(modes[0], str):
-        text = 'expected modes as {"name": "recompute", "BW": 300, "held_after_F": 10, ...}'
-        raise BadInput(f"{text}: docs/memory.md has them", where="modes", value=modes[0])
+        raise BadInput(
+            'expected modes as {"name": "recompute", "BW": 300, "held_after_F": 10, ...}: '
+            "docs/memory.md has them",
+            where="modes",
+            value=modes[0],
+        )
     if modes and isinstance(modes[0], Mapping):
         modes = [modes] * len(layers)
     columns = {key: one_each(said[key], len(layers), key, "stage") for key in MORE}

@@ -50,8 +50,9 @@ def torchtitan_cut(problem: Problem, options: Options) -> Cut:
     """
     name, layers = cut_of(problem, options, "torchtitan")
     if layers is not None and 0 in layers[1:-1]:
-        empty = layers.index(0, 1)
-        raise NotApplicable(f"torchtitan cannot run a stage without modules: stage {empty}")
+        raise NotApplicable(
+            f"torchtitan cannot run a stage without modules: stage {layers.index(0, 1)}"
+        )
     return name, layers
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from pipesat.core.errors import BadInput, require, require_applicable
+from pipesat.core.errors import require, require_applicable
 from pipesat.core.torch_releases import release_named
 from pipesat.problem.geometry import Geometry
 from pipesat.problem.problem import Problem
@@ -102,9 +102,12 @@ class Options:
         layers = (self.layers,) if isinstance(self.layers, int) else tuple(self.layers)
         if len(layers) == 1 < stages:
             each, rest = divmod(layers[0], stages)
-            if rest:
-                expected = f"expected a multiple of {stages}, the stages, or one number per stage"
-                raise BadInput(f"{layers[0]} layers in all, {expected}", where="layers")
+            require(
+                rest == 0,
+                f"{layers[0]} layers in all, expected a multiple of {stages}, the stages, or one "
+                "number per stage",
+                where="layers",
+            )
             layers = (each,) * stages
         require(
             len(layers) == stages,

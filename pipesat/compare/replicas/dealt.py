@@ -179,8 +179,10 @@ def _require_fit(load: Load) -> None:
             )
         large = int((2 * load.tokens > load.cap).sum())
         if large > load.count:
-            text = f"{large} sequences have more than half of the {load.cap} tokens that a "
-            raise Infeasible(f"{text}microbatch may have, and there are {load.count} of these")
+            raise Infeasible(
+                f"{large} sequences have more than half of the {load.cap} tokens that a "
+                f"microbatch may have, and there are {load.count} of these"
+            )
     if not load.costs[:, load.replay.timed].min() or not load.replay.slacks or m > _PLACES:
         return  # an op of no length may hold nothing
     for slack, row in load.replay.slacks:
@@ -197,5 +199,7 @@ def _require_fit(load: Load) -> None:
         here = cases.copy()
         here[:, range(m), range(m)] = load.costs[sequence][:, None]
         if load.replay.excess(here).min() > 0:
-            text = f"sequence {sequence} does not fit into memory at any place of a replica"
-            raise Infeasible(f"{text}, with the shortest around it")
+            raise Infeasible(
+                f"sequence {sequence} does not fit into memory at any place of a replica, "
+                "with the shortest around it"
+            )

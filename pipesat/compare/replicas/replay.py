@@ -290,9 +290,12 @@ def _stated(problem: Problem, costs: Sequence[int]) -> dict[str, Any]:
     above = max((Fraction(total - 1, one) for one, total in some), default=Fraction(1))
     near = ((above + most) / 2).limit_denominator(int(_MOST_FACTOR / max(Fraction(1), most)) or 1)
     num, den = comm = near.as_integer_ratio()
-    if max(comm) > _MOST_FACTOR or any(scaled(one, comm) != total for one, total in delays):
-        text = "no factor gives the delays of a microbatch of several sequences, rounded one by one"
-        raise BadInput(f"{text}: deal whole microbatches, or without delays", where="problems")
+    require(
+        max(comm) <= _MOST_FACTOR and all(scaled(one, comm) == total for one, total in delays),
+        "no factor gives the delays of a microbatch of several sequences, rounded one by one: "
+        "deal whole microbatches, or without delays",
+        where="problems",
+    )
     return {"stages": stages} | ({} if comm == ONE else {"comm": [num, den]})
 
 

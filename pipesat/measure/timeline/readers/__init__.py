@@ -90,9 +90,11 @@ def read_trace(paths: Sequence[str | Path], told: TraceStatement) -> Trace:
     known = ran or known  # a picture of the schedule in the folder of its run
     first, chosen = known[0]
     for document, other in known:
-        if other is not chosen:
-            text = f"this is of {other.name}, {first.source} of {chosen.name}"
-            raise BadInput(f"{text}: give the files of one job", source=document.source)
+        require(
+            other is chosen,
+            f"this is of {other.name}, {first.source} of {chosen.name}: give the files of one job",
+            source=document.source,
+        )
     try:
         trace = chosen.read([document for document, _ in known], told)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
