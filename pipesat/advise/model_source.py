@@ -74,9 +74,9 @@ def copy_rate(given: float | Fraction | str, layers: Layers) -> Fraction:
         return rate(where, given)
     each = bytes_of(layers.memory_unit)
     if second is None or each is None:
-        units = f"{layers.time_unit!r} and {layers.memory_unit!r}"
         raise BadInput(
-            f"units of seconds and bytes are needed, the layers have {units}",
+            f"units of seconds and bytes are needed, the layers have {layers.time_unit!r} "
+            f"and {layers.memory_unit!r}",
             where=where,
             value=given,
         )

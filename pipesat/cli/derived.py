@@ -149,8 +149,11 @@ class Option(click.Option):
             if not (self.members and keys) or "=" in (self.help or ""):
                 return error
             key = keys[0]
-        text = f"expected one of {', '.join(self.members)}{hint(key, self.members)}"
-        return BadInput(text, where=f"{max(self.opts, key=len)}: unknown key", value=key)
+        return BadInput(
+            f"expected one of {', '.join(self.members)}{hint(key, self.members)}",
+            where=f"{max(self.opts, key=len)}: unknown key",
+            value=key,
+        )
 
 
 def settings(name: str, text: str) -> Option:

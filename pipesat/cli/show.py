@@ -119,8 +119,10 @@ def show(asked: Asked) -> None:
         if asked["schedule"] is not None:
             made = _show_schedule(asked, given, files)
         else:
-            text = "expected a problem and a SCHEDULE, as in pipesat show problem.json 1f1b"
-            asked.refuse(["steps", *PICTURES], text)
+            asked.refuse(
+                ["steps", *PICTURES],
+                "expected a problem and a SCHEDULE, as in pipesat show problem.json 1f1b",
+            )
             made = _show_file(asked, given)
     for path, content in made.items():
         add_files(path.parent, {path.name: content})

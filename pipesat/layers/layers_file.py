@@ -98,8 +98,7 @@ def _layers(model: LayersModel) -> Layers:
     for number, entry in enumerate(model.layers):
         if len(found) + entry.repeat > MOST_LAYERS:
             expected = f"expected at most {MOST_LAYERS} layers in all"
-            where = f"layers[{number}].repeat"
-            raise BadInput(expected, where=where, value=entry.repeat)
+            raise BadInput(expected, where=f"layers[{number}].repeat", value=entry.repeat)
         for layer in _layers_of(entry, len(found), number):
             if layer.name in entry_of:
                 raise BadInput(
@@ -189,8 +188,9 @@ def _check_flags(layers: Layers, entry_of: dict[str, int]) -> None:
         inner = layer.role in ("block", "mtp")
         if bool(layer.hybrid) != (inner and layers.hybrid):
             expected = "expected symbols of every block and mtp layer, and of no other one"
-            where = f"layers[{entry_of[layer.name]}].hybrid"
-            raise BadInput(expected, where=where, value=layer.hybrid)
+            raise BadInput(
+                expected, where=f"layers[{entry_of[layer.name]}].hybrid", value=layer.hybrid
+            )
     require(
         not layers.layers[-1].with_next,
         "the last layer has no next one",

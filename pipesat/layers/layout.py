@@ -130,8 +130,9 @@ def parse_layout(text: str, *, devices: int | None = None) -> MegatronLayout:
     for symbol, end, where in (("E", 0, "first"), ("L", -1, "last")):
         if symbol not in stages[end]:
             expected = f"expected {symbol} ({WORDS[symbol]}) on the {where} stage"
-            text_of = "Megatron-LM builds it there whatever the layout says"
-            raise BadInput(f"{expected}: {text_of}", value=text)
+            raise BadInput(
+                f"{expected}: Megatron-LM builds it there whatever the layout says", value=text
+            )
     require(
         devices is None or len(stages) % devices == 0,
         f"{len(stages)} stages, expected a multiple of {devices}, the ranks",

@@ -143,8 +143,10 @@ class TraceAnswer(Displayed):
             shorter = f"more than {at_most(most)} shorter" if most else "shorter"
             return f"nothing to gain{within}: no {kind} is {shorter} on these costs{self._at}"
         if gain <= 0:
-            most_said = f"at most {at_most(most)} is possible{self._at}"
-            return f"no shorter {kind} was found{within}, {most_said}"
+            return (
+                f"no shorter {kind} was found{within}, at most {at_most(most)} is "
+                f"possible{self._at}"
+            )
         if not self.steps.trace.measured:
             text = "nothing says how far to trust what was not measured"
         elif err is None:

@@ -53,8 +53,9 @@ def amount_or_share(where: str, text: str, unit: str, *, limit: bool) -> int | F
     try:
         return one_in_unit(where, text, unit, limit=limit)
     except BadInput as error:
-        right = f"{error.expected}, or a share such as 1f1b*0.75"
-        raise BadInput(right, where=where, value=text) from None
+        raise BadInput(
+            f"{error.expected}, or a share such as 1f1b*0.75", where=where, value=text
+        ) from None
 
 
 def built(given: Mapping[str, Any]) -> Problem:

@@ -294,8 +294,9 @@ def automodel_files(
     ranks, m = len(problem.devices), problem.routes[0].microbatches
     told = [f"written for NeMo AutoModel {AUTOMODEL_VERSION}, which {AUTOMODEL_TORCH}"]
     if m < ranks:
-        least = f"its recipes want at least {ranks} microbatches, one per rank, here are {m}"
-        told.append(f"WARNING: {least}")
+        told.append(
+            f"WARNING: its recipes want at least {ranks} microbatches, one per rank, here are {m}"
+        )
     text = _filled(
         problem,
         options,

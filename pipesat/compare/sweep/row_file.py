@@ -110,8 +110,9 @@ def standing_of(row: SweepRow) -> Standing:
     """What a row says of its value."""
     result: Mapping[str, Any] = row["result"] or {}
     infeasible = row["status"] == "infeasible"
-    of = f"case {row['key'][:12]}"
-    return Standing(result.get("value"), result.get("lower_bound"), infeasible, of)
+    return Standing(
+        result.get("value"), result.get("lower_bound"), infeasible, f"case {row['key'][:12]}"
+    )
 
 
 def require_agreement(rows: Iterable[SweepRow]) -> None:

@@ -140,8 +140,7 @@ def ray_cluster(address: str, workers: int, over: threading.Event) -> Iterator[P
             said = _one_line(error.cause)
             raise BadInput(said, source="a machine of the cluster") from None
         except ray.exceptions.RayError as error:
-            lost = f"{type(error).__name__}: {_one_line(error)}"
-            return answer("killed", lost) | {"host": None}
+            return answer("killed", f"{type(error).__name__}: {_one_line(error)}") | {"host": None}
         return found
 
     try:

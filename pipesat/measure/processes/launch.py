@@ -92,8 +92,9 @@ def _failure(name: str, outcome: Outcome, folder: Path) -> BadInput | RunFailed:
         return BadInput(outcome.error.expected, where=outcome.error.where)
     code = outcome.code
     ended = f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
-    message = f"{name} failed ({whereabouts(folder, name)}): {outcome.error or ended}"
-    return RunFailed(message, outcome.log)
+    return RunFailed(
+        f"{name} failed ({whereabouts(folder, name)}): {outcome.error or ended}", outcome.log
+    )
 
 
 def progress_file(folder: Path, name: str) -> Path:

@@ -178,9 +178,10 @@ def imported_model(path: str, folder: str, device: Any, dtype: Any = None) -> La
             torch.manual_seed(_SEED)  # the same weights on every process
             returned = function()
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
         raise BadInput(
-            f"cannot be imported and called: {reason}", where="model", value=path
+            f"cannot be imported and called: {type(error).__name__}: {error}",
+            where="model",
+            value=path,
         ) from error
     if not isinstance(returned, dict) or sorted(returned) != sorted(_KEYS):
         got = sorted(map(str, returned)) if isinstance(returned, dict) else type(returned).__name__

@@ -286,8 +286,10 @@ def _require_whole(ops: frozenset[Op], homes: Sequence[int]) -> None:
             kinds = "".join(kind for kind in KINDS if Op(stage, kind, microbatch) in ops)
             if kinds not in ("FBW", "F" + "BW"):
                 lacking = "backward" if "F" in kinds else "forward"
-                text = f"no step has the {lacking} of microbatch {microbatch} on stage {stage}"
-                raise BadInput(f"{text}: expected whole steps of all ranks of one job")
+                raise BadInput(
+                    f"no step has the {lacking} of microbatch {microbatch} on stage {stage}: "
+                    "expected whole steps of all ranks of one job"
+                )
 
 
 def _step(

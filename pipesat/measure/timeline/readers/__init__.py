@@ -151,5 +151,7 @@ def _unknown(document: FileValue) -> BadInput:
         return BadInput(f"this is a {content['format']} file, no trace", source=document.source)
     if chrome.events_of(content) is not None:
         return BadInput(_NAMELESS, source=document.source)
-    text = f"no known trace, expected: {', '.join(one.name for one in FORMATS)}"
-    return BadInput(text, source=document.source)
+    return BadInput(
+        f"no known trace, expected: {', '.join(one.name for one in FORMATS)}",
+        source=document.source,
+    )
