@@ -68,11 +68,10 @@ def _longest_first(problem: Problem, route: Route) -> list[int]:
         amounts = [problem.resulting(stage, 0, kind) for stage in route.stages]
         work.append(sum(stage.F + stage.least_backward_work for stage in amounts))
     classes, slices = route.classes or (), route.slices
-
-    def of_sequence(first: int) -> int:
-        return sum(work[kind] for kind in classes[first : first + slices])
-
-    return sorted(range(0, route.microbatches, slices), key=lambda first: -of_sequence(first))
+    return sorted(
+        range(0, route.microbatches, slices),
+        key=lambda first: -sum(work[kind] for kind in classes[first : first + slices]),
+    )
 
 
 def entered_by(
