@@ -274,13 +274,17 @@ class _PairedPassing:
             for one in self._ops(other)
             if one[0] != _OWN
         )
-        for one, found in grouped(beyond).items():
-            some, home = self.programme.variable(0, 1), op >= self.turn
+        home, longer, met = op >= self.turn, 0, dict[int, int]()
+        found = {one: dict(run) for one, run in grouped(beyond).items()}
+        for one in sorted(found, key=lambda one: -self._way(*one)[home]):
+            met |= found[one]
+            some = self.programme.variable(0, 1)
             self.splits.append(some)
             most = self.counts[one[0]] - (one[0] == self.own)
-            self.programme.at_least(WeightedSum({some: most}) - dict.fromkeys(dict(found), 1), 0)
-            row = rows[home] - dict(found) - {some: self._way(*one)[home]}
-            self.programme.at_least(row, 0)
+            self.programme.at_least({some: most, **dict.fromkeys(found[one], -1)}, 0)
+            self.programme.at_least({some: 1, longer: -1} if longer else {some: 1}, 0)
+            self.programme.at_least(rows[home] - met - {some: self._way(*one)[home]}, 0)
+            longer = some
 
     def _ops(self, item: Item) -> list[tuple[int, int]]:
         """Members of an item but W's: class, and op on its way."""
