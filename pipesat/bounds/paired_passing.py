@@ -256,9 +256,11 @@ class _PairedPassing:
         item: Mapping[Item, int],
         others: Iterable[Mapping[Item, int]],
     ) -> None:
-        """Count the ways, there and home, of whom an op meets, and of a class beyond its item.
+        """Count the ways, there and home, of whom an op meets, and of others beyond its item.
 
-        Of who comes before a forward of the one that passes, and of who comes after its backward.
+        Of who comes before a forward of the one that passes, and of who comes after its backward:
+        those with a way at least as long as some op's run one after the other, the first of them
+        not before that way.
         """
         late = WeightedSum({self.end: 1, self.start[op]: -1}) - self.length[op]
         rows = WeightedSum({self.start[op]: 1}), late
@@ -282,7 +284,8 @@ class _PairedPassing:
             self.splits.append(some)
             most = self.counts[one[0]] - (one[0] == self.own)
             self.programme.at_least({some: most, **dict.fromkeys(found[one], -1)}, 0)
-            self.programme.at_least({some: 1, longer: -1} if longer else {some: 1}, 0)
+            if longer:
+                self.programme.at_least({some: 1, longer: -1}, 0)
             self.programme.at_least(rows[home] - met - {some: self._way(*one)[home]}, 0)
             longer = some
 
