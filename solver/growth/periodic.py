@@ -43,7 +43,7 @@ _AT_ONCE = 20_000  # of a chunk, divided by its ops
 _SECONDS = 2.5e-8  # of a step and op, as processor time on one core of 2026
 _SECONDS_OF_WAVES = 1.2e-5  # of a wave and op
 _MANY, _DRAWN = 12, 32  # stages from which waves are drawn, and how many
-_HEAT = 0.002  # of the period: what is taken with a chance of 1/e at the beginning
+_HEAT = 1.0  # of the period over its ops: taken with a chance of 1/e at the beginning
 _EXACT = 1e-9
 
 
@@ -141,7 +141,7 @@ class _Annealing:
             for done in range(0, steps, some):
                 if clock.over:
                     return
-                heat = _HEAT * (1 - done / steps)
+                heat = _HEAT / len(self.ops) * (1 - done / steps)
                 anneal(self.cycle, row, turn, self.best, self.known, self.draws, some, heat)
                 clock.count(_SECONDS * some * len(self.ops))
 
@@ -157,7 +157,7 @@ class _Annealing:
         held = [self.of[own].held for (own,) in self.problem.stages_on]
         most = min(slack / max(1, a) for slack, a in zip(cycle.slack, held, strict=True))
         least = math.ceil(self.together * max(1.0, stages / max(1.0, most)))
-        waits, value = np.zeros(len(self.ops), np.int64), np.zeros(len(self.ops))
+        (waits, circle), value = np.zeros((2, len(self.ops) + 1), np.int64), np.zeros(len(self.ops))
         best, found = self.known[1], None
         for slots, enters, late in self._patterns(least):
             clock.count(_SECONDS_OF_WAVES * len(self.ops))
@@ -165,7 +165,7 @@ class _Annealing:
             if clock.over:
                 return
             if wave is not None and self._fits(*wave):
-                period = period_of(cycle, *wave, waits, value, best)
+                period = period_of(cycle, *wave, waits, value, circle, best)
                 if period < best:
                     best, found = period, wave
         if found is not None:
@@ -180,8 +180,9 @@ class _Annealing:
         together = range(self.together)
         for slots, late in ((n, late) for n in (least, least + 1) for late in range(n)):
             yield slots, [j * slots // self.together for j in together], late
-        for _ in range(_DRAWN if len(self.of) >= _MANY else 0):
-            yield least, sorted(self.random.sample(range(least), self.together)), 0
+        for n in range(least, least + (_DRAWN if len(self.of) >= _MANY else 0)):
+            slots = least + n % 2
+            yield slots, sorted(self.random.sample(range(slots), self.together)), 0
 
     def _wave(self, enters: Sequence[int], slots: int, late: int) -> tuple[Ints, Ints] | None:
         """Return an order in slots of an F and a B, in which nothing waits but for W's.
