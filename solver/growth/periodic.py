@@ -184,8 +184,9 @@ class _Annealing:
         other in the same way on every device, where there are many.
         """
         together = range(self.together)
-        for slots, late in ((n, late) for n in (least, least + 1) for late in range(1 if self.many else n)):
-            yield slots, [j * slots // self.together for j in together], late
+        for slots in (least, least + 1):
+            for late in range(1 if self.many else slots):
+                yield slots, [j * slots // self.together for j in together], late
         for n in range(least, least + (_DRAWN if self.many else 0)):
             slots = least + n % 2
             yield slots, sorted(self.random.sample(range(slots), self.together)), 0
