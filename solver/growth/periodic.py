@@ -150,7 +150,7 @@ class _Annealing:
         return all(fits(self.cycle, row, turn, d) for d in range(len(self.cycle.slack)))
 
     def _starts(self, clock: Clock) -> Iterator[tuple[Ints, Ints]]:
-        """Yield one microbatch after the other; on a chain the best wave, if better, or it alone."""
+        """Yield one microbatch after the other; on a chain the best wave, or it alone."""
         cycle, stages = self.cycle, len(self.of)
         alone = np.arange(len(self.ops)), np.zeros(len(self.ops), np.int64)
         chain = all(len(own) == 1 for own in self.problem.stages_on)
