@@ -7,6 +7,8 @@ a part, B and W as BW, or a pair. By stage: how many microbatches are through. B
 wait for those of a stage before, backwards that wait for F's of their variant, ...): how many wait.
 Then come times: of the last start, from when each resource is free, and, by queue and place, the
 earliest start. A state is no worse than one with the same counts if none of its times is later.
+States are followed layer by layer. Each part has a weight, and those of a stage's microbatch sum up
+to the same in any variant, so that states of the same counts are of one layer.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipesat.kernels.arrays import NONE, Ints
-from pipesat.kernels.compiled import compiled, ready
+from pipesat.kernels.compiled import compiled
 
 RESOURCES: Final = 3
 COPY: Final = -1
@@ -61,6 +63,8 @@ class Runnable(NamedTuple):
         What it takes, holds while it runs, and holds then beyond what it leaves; where it runs.
     members, inner
         Its parts, -1 for none; and whether the part before is the member before.
+    layers
+        How many layers further it leads.
     cell, left
         What it adds to a state's cell, and to the time that is left, by each count. States of a
         cell have run as many F's of each stage, and have as many between F and backward, by
@@ -73,6 +77,7 @@ class Runnable(NamedTuple):
     resource: Ints
     members: Ints
     inner: Ints
+    layers: Ints
     cell: Ints
     left: Ints
 
@@ -120,6 +125,36 @@ class Limits(NamedTuple):
     until: Ints
     end: int
     copies: int
+
+
+class Pool(NamedTuple):
+    """States that are still to be followed.
+
+    Attributes
+    ----------
+    states, key
+        A row for each, with room for more, and a number of its counts.
+    first, next
+        By the key's last bits the state of such a key that was put there last, and by row the one
+        before it; -1 for none.
+    layers, free, behind
+        By layer the state that was put there last, and a row that is free; by row the next of its
+        layer, or the next one that is free; -1 for none.
+    used
+        How many rows have been used; one more if there were too few.
+    merged
+        1 if states of the same counts were made one.
+    """
+
+    states: Ints
+    key: Ints
+    first: Ints
+    next: Ints
+    layers: Ints
+    free: Ints
+    used: Ints
+    behind: Ints
+    merged: Ints
 
 
 @compiled
@@ -220,9 +255,16 @@ def start_of(
 
 @compiled
 def begin(
-    parts: Parts, items: Runnable, limits: Limits, state: Ints, item: int, start: int, total: Ints
+    parts: Parts,
+    items: Runnable,
+    limits: Limits,
+    state: Ints,
+    item: int,
+    start: int,
+    total: Ints,
+    ends: Ints,
 ) -> None:
-    """Let an item start in a state; ``total`` counts its parts from now on."""
+    """Let an item start in a state; ``total`` counts its parts, and ``ends`` has their ends."""
     n = len(parts.row)
     through = n + RESOURCES
     queues = through + len(limits.through)
@@ -245,10 +287,13 @@ def begin(
     for part in items.members[item]:
         if part == NONE:
             break
+        row = parts.row[part]
+        if row != COPY:
+            ends[row, total[row]] = min(ends[row, total[row]], end)
         state[part] += 1
-        total[parts.row[part]] += 1
+        total[row] += 1
         if parts.ends[part]:
-            total[parts.row[part] + 1] += 1
+            total[row + 1] += 1
         for queue in parts.opens[part]:
             if queue != NONE:
                 place = limits.column[queue] + state[queues + queue]
@@ -294,76 +339,6 @@ def limit_ends(limits: Limits, items: Runnable, state: Ints, until: Ints) -> Non
 
 
 @compiled
-def note(parts: Parts, items: Runnable, item: int, end: int, total: Ints, ends: Ints) -> None:
-    """Keep the least end by row and rank."""
-    for part in items.members[item]:
-        if part == NONE:
-            break
-        row = parts.row[part]
-        if row != COPY:
-            ends[row, total[row]] = min(ends[row, total[row]], end)
-
-
-@compiled
-def followers(
-    parts: Parts, items: Runnable, limits: Limits, states: Ints, ends: Ints, most: int
-) -> Ints:
-    """Return what states become when one item more starts, or more than most of these.
-
-    The least end by row and rank is kept in ``ends``.
-    """
-    n = len(parts.row)
-    now = n + RESOURCES + len(limits.through) + len(limits.lag)
-    found = np.empty((2 * len(states), states.shape[1]), np.int64)
-    total, new = np.zeros((2, len(limits.earliest)), np.int64)
-    until = np.zeros(len(items.time), np.int64)
-    count = 0
-    for number in range(len(states)):
-        state = states[number]
-        held = 0
-        cell = weighed(limits.origin, limits.cell, limits.through, state)
-        limit_ends(limits, items, state, until)
-        counted(parts, limits, state, total)
-        for part in range(n):
-            then = parts.then[part]
-            if then != NONE:
-                held += (state[part] - state[then]) * parts.after[part]
-        for item in range(len(items.time)):
-            start = start_of(parts, items, limits, state, item, total, held)
-            if start == NEVER:
-                continue
-            busy = max(state[now + 1], start)
-            if items.resource[item] == 0:
-                busy = start + items.time[item]
-                if late(parts, items, limits, item, busy, total):
-                    continue
-            if busy > until[item] or busy > until_of(limits, cell + items.cell[item]):
-                continue
-            if count == len(found):
-                if count > most:
-                    return found
-                found = np.concatenate((found, np.empty_like(found)))
-            note(parts, items, item, busy, total, ends)
-            found[count] = state
-            new[:] = total
-            begin(parts, items, limits, found[count], item, start, new)
-            count += 1
-    return found[:count]
-
-
-@compiled
-def keys(states: Ints, width: int) -> Ints:
-    """Return a number for each state's first columns, the same for the same."""
-    found = np.zeros(len(states), np.int64)
-    for number in range(len(states)):
-        key = 0
-        for column in range(width):
-            key = (key * 1_000_003 + states[number, column]) & ((1 << 40) - 1)
-        found[number] = key
-    return found
-
-
-@compiled
 def alike(one: Ints, other: Ints, width: int) -> bool:
     """Whether two states agree in their first columns."""
     column = 0
@@ -382,52 +357,110 @@ def no_later(one: Ints, other: Ints, width: int) -> bool:
 
 
 @compiled
-def best(states: Ints, order: Ints, width: int, most: int) -> tuple[Ints, int]:
-    """Return those of ordered states that no other one is as good as; most of them of a key.
+def put(pool: Pool, state: Ints, layer: int, width: int, most: int) -> None:
+    """Put a state into the pool, if no other one is as good; at most some of the same counts.
 
-    Those beyond, counted too, are made one with the last of them: each time is the earlier one.
+    Beyond that it is made one with the nearest: each time is the earlier one.
     """
-    kept = np.empty(len(order), np.int64)
-    count = first = merged = 0
-    for number in order:
-        state = states[number]
-        if count and not alike(states[kept[count - 1]], state, width):
-            first = count
-        beaten = False
-        for place in range(first, count):
-            if no_later(states[kept[place]], state, width):
-                beaten = True
-                break
-        if beaten:
-            continue
-        if count - first < most:
-            kept[count] = number
+    key = 0
+    for column in range(width):
+        key = (key * 1_000_003 + state[column]) & ((1 << 40) - 1)
+    bucket = (key ^ (key >> 20)) & (len(pool.first) - 1)
+    row, count, nearest, least = pool.first[bucket], 0, NONE, NEVER
+    while row != NONE:
+        other = pool.states[row]
+        if pool.key[row] == key and alike(other, state, width):
+            if no_later(other, state, width):
+                return
+            if no_later(state, other, width):
+                other[width:] = state[width:]
+                return
             count += 1
-        else:
-            last = states[kept[count - 1]]
-            last[width:] = np.minimum(last[width:], state[width:])
-            merged += 1
-    return kept[:count], merged
+            apart = abs(other[width] - state[width]) + abs(other[width + 1] - state[width + 1])
+            if apart < least:
+                nearest, least = row, apart
+        row = pool.next[row]
+    if count >= most:
+        other = pool.states[nearest]
+        other[width:] = np.minimum(other[width:], state[width:])
+        pool.merged[0] = 1
+        return
+    row = pool.free[0]
+    if row != NONE:
+        pool.free[0] = pool.behind[row]
+    else:
+        row = pool.used[0]
+        pool.used[0] = row + 1
+        if row >= len(pool.key):
+            return
+    pool.states[row] = state
+    pool.key[row], pool.next[row], pool.first[bucket] = key, pool.first[bucket], row
+    pool.behind[row], pool.layers[layer] = pool.layers[layer], row
 
 
 @compiled
-def cells_of(parts: Parts, limits: Limits, states: Ints) -> Ints:
-    """Return the cells of states, and when the device is free there."""
-    free = len(parts.row) + RESOURCES + len(limits.through) + len(limits.lag) + 1
-    found = np.empty((2, len(states)), np.int64)
-    for number in range(len(states)):
-        state = states[number]
-        found[0, number] = weighed(limits.origin, limits.cell, limits.through, state)
-        found[1, number] = state[free]
+def take(pool: Pool, layer: int, state: Ints) -> None:
+    """Take the state that was put into a layer last out of the pool."""
+    row = pool.layers[layer]
+    state[:] = pool.states[row]
+    key = pool.key[row]
+    bucket = (key ^ (key >> 20)) & (len(pool.first) - 1)
+    before, one = NONE, pool.first[bucket]
+    while one != row:
+        before, one = one, pool.next[one]
+    if before == NONE:
+        pool.first[bucket] = pool.next[row]
+    else:
+        pool.next[before] = pool.next[row]
+    pool.layers[layer] = pool.behind[row]
+    pool.behind[row], pool.free[0] = pool.free[0], row
+
+
+@compiled
+def followers(
+    parts: Parts, items: Runnable, limits: Limits, pool: Pool, ends: Ints, layer: int, most: int
+) -> Ints:
+    """Replace the states of a layer by what they become when one item more starts.
+
+    Returns, for each state, its cell, when the device is free there, and how many follow it. The
+    least end by row and rank is kept in ``ends``.
+    """
+    n = len(parts.row)
+    counts = n + RESOURCES + len(limits.through) + len(limits.lag)
+    state, after = np.empty_like(pool.states[:2])
+    total, new = np.zeros((2, len(limits.earliest)), np.int64)
+    until = np.zeros(len(items.time), np.int64)
+    size, row = 0, pool.layers[layer]
+    while row != NONE:
+        size, row = size + 1, pool.behind[row]
+    found = np.zeros((3, size), np.int64)
+    for number in range(size):
+        take(pool, layer, state)
+        cell = weighed(limits.origin, limits.cell, limits.through, state)
+        found[0, number], found[1, number] = cell, state[counts + 1]
+        limit_ends(limits, items, state, until)
+        counted(parts, limits, state, total)
+        held = 0
+        for part in range(n):
+            then = parts.then[part]
+            if then != NONE:
+                held += (state[part] - state[then]) * parts.after[part]
+        for item in range(len(items.time)):
+            start = start_of(parts, items, limits, state, item, total, held)
+            if start == NEVER:
+                continue
+            busy = max(state[counts + 1], start)
+            if items.resource[item] == 0:
+                busy = start + items.time[item]
+                if late(parts, items, limits, item, busy, total):
+                    continue
+            if busy > until[item] or busy > until_of(limits, cell + items.cell[item]):
+                continue
+            found[2, number] += 1
+            after[:] = state
+            new[:] = total
+            begin(parts, items, limits, after, item, start, new, ends)
+            put(pool, after, layer + items.layers[item], counts, most)
+            if pool.used[0] > len(pool.key):
+                return found
     return found
-
-
-def loops_ready(parts: Parts, items: Runnable, limits: Limits, states: Ints, ends: Ints) -> bool:
-    """Whether all loops would run at once; those that would not are compiled from now on."""
-    waits = [
-        ready(followers, parts, items, limits, states, ends, 1),
-        ready(keys, states, 1),
-        ready(best, states, limits.microbatches, 1, 1),
-        ready(cells_of, parts, limits, states),
-    ]
-    return all(waits)

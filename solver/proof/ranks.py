@@ -23,18 +23,16 @@ from pipesat.bounds.paired import least_times_of_each_class
 from pipesat.core.arrays import Ints, ints
 from pipesat.core.claims import Bound
 from pipesat.kernels.arrays import NONE, UNLIMITED
+from pipesat.kernels.compiled import ready
 from pipesat.kernels.device_states import (
     COPY,
     NEVER,
     RESOURCES,
     Limits,
     Parts,
+    Pool,
     Runnable,
-    best,
-    cells_of,
     followers,
-    keys,
-    loops_ready,
 )
 from pipesat.problem.ops import Op, Phase
 from pipesat.problem.problem import Problem, once
@@ -56,7 +54,9 @@ _FIRST_LIMIT, _LONGER = 1.0, 3.0  # seconds of a model; times as many when nothi
 _MOST, _MOST_MODES = 64, 32  # microbatches of a route; ways to choose modes that are told apart
 WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at first
 _STATES, _MOST_STATES = 8_000_000, 32_000_000  # states through which a device is followed
-_LARGEST_STEP = 12_000_000  # numbers in the states of a step
+_MEMORY = 96_000_000  # bytes of the states that are kept at once
+_BUCKETS = 1 << 16
+_SMALL = 1 << 29  # times of schedules no longer than that are kept in 32 bits
 _MORE = 4  # times as many where that was not enough
 _SECONDS = 1.3e-6  # of a state, as processor time on one core of 2026
 _FEW = 40  # states that take as long as what there is to do at each step besides
@@ -161,7 +161,7 @@ class _RankWait(NamedTuple):
 
 
 class _Mode:
-    """Rows of a device's stages that may be mixed, in schedules of at most ``length``.
+    """Rows of a device's stages that may be mixed.
 
     By direction, 0 from the beginning and 1 from the end: ``until``, cells and when the device must
     be free for what is left in each.
@@ -174,10 +174,8 @@ class _Mode:
         counts: Ints,
         slack: int,
         queues: list[_RankWait],
-        length: int,
     ) -> None:
-        self.rows, self.pairs, self.counts = rows, pairs, counts
-        self.slack, self.length = slack, length
+        self.rows, self.pairs, self.counts, self.slack = rows, pairs, counts, slack
         most = [
             [_most(row.legs, int(m), slack) for row in own]
             for own, m in zip(rows, counts, strict=True)
@@ -195,46 +193,62 @@ class _Mode:
                 self.places.append(most[x.stage][x.variant])
         none = np.zeros(0, np.int64)
         self.until = [(none, none), (none, none)]
+        self.longest = ints([max(len(row.legs) for row in own) for own in rows])
+        self.known = dict[int, tuple[Parts, Runnable, Limits]]()
 
     def follow(
-        self, end: int, limits: tuple[Ints, Ints], width: int, most: int, runner: Runner
+        self, end: int, limits: Sequence[Ints], length: int, width: int, most: int, runner: Runner
     ) -> tuple[Ints, bool] | None:
         """Return the least ends by row and rank, from one end, and whether no states were merged.
 
         ``None``: there were too many, or time is over. ``NEVER`` where nothing is short enough.
         """
-        parts, items, fixed, states, ends = self.begin(end, limits)
-        counts, exact = len(parts.row) + RESOURCES + len(self.rows) + len(self.queues), True
-        found = [np.array([[fixed.origin], [0]])]
-        while len(states):
-            at_most = _LARGEST_STEP // states.shape[1]
-            made = followers(parts, items, fixed, states, ends, at_most)
-            runner.clock.count((len(made) + _FEW) * _SECONDS)
-            most -= len(made)
-            if len(made) > at_most or most < 0 or runner.clock.over:
-                return None
-            times = made[:, counts:]
-            order = np.lexsort((times.sum(1), times[:, 0], keys(made, counts)))
-            kept, merged = best(made, order, counts, width)
-            exact = exact and not merged
-            states = made[kept]
-            found.append(_least(*cells_of(parts, fixed, states)))
-        cells, free = _least(*np.concatenate(found, axis=1))
+        parts, items, fixed, pool, ends = self.begin(end, limits, length)
+        found = list[Ints]()
+        for layer in np.arange(len(pool.layers)):
+            if pool.layers[layer] != NONE:
+                found.append(followers(parts, items, fixed, pool, ends, layer, width))
+                made = int(found[-1][2].sum())
+                runner.clock.count((made + _FEW) * _SECONDS)
+                most -= made
+                if pool.used[0] > len(pool.key) or most < 0 or runner.clock.over:
+                    return None
+        cells, free = _least(*np.concatenate(found, axis=1)[:2])
         if fixed.origin + self.counts @ fixed.through not in cells:  # nothing comes through
             ends[:] = NEVER
-        self.until[1 - end] = _both(self.until[1 - end], (cells, self.length - free))
-        return ends, exact
+        self.until[1 - end] = _both(self.until[1 - end], (cells, length - free))
+        return ends, not pool.merged[0]
 
     def begin(
-        self, end: int, limits: tuple[Ints, Ints]
-    ) -> tuple[Parts, Runnable, Limits, Ints, Ints]:
+        self, end: int, limits: Sequence[Ints], length: int
+    ) -> tuple[Parts, Runnable, Limits, Pool, Ints]:
         """Return what is followed from one end, the first state, and no end by row and rank."""
-        parts, items, fixed = self._arrays(end, limits)
-        columns = len(parts.row) + 2 * RESOURCES + 1 + len(self.rows) + len(self.queues)
-        states = np.zeros((1, columns + sum(self.places)), np.int64)
-        return parts, items, fixed, states, np.full(limits[0].shape, NEVER)
+        if end not in self.known:
+            self.known[end] = self._arrays(end)
+        parts, items, fixed = self.known[end]
+        cells, until = self.until[end]
+        fixed = fixed._replace(
+            earliest=limits[0], latest=limits[1], cells=cells, until=until, end=length
+        )
+        columns = int(fixed.column[0]) + sum(self.places)
+        kind = np.int32 if length < _SMALL else np.int64
+        rows = _MEMORY // (columns * np.dtype(kind).itemsize)
+        pool = Pool(
+            states=np.empty((rows, columns), kind),
+            key=np.empty(rows, np.int64),
+            first=np.full(_BUCKETS, NONE),
+            next=np.empty(rows, np.int64),
+            layers=np.full(1 + self.counts @ self.longest, NONE),
+            free=ints([NONE]),
+            used=ints([1]),
+            behind=np.empty(rows, np.int64),
+            merged=ints([0]),
+        )
+        pool.states[0], pool.key[0], pool.next[0], pool.behind[0] = 0, 0, NONE, NONE
+        pool.first[0] = pool.layers[0] = 0
+        return parts, items, fixed, pool, np.full(limits[0].shape, NEVER)
 
-    def _arrays(self, end: int, limits: tuple[Ints, Ints]) -> tuple[Parts, Runnable, Limits]:
+    def _arrays(self, end: int) -> tuple[Parts, Runnable, Limits]:
         """Parts and items, from one end, as arrays, and what bounds their states."""
         of = _Numbers([_backwards(own) for own in self.rows] if end else self.rows, self.pairs)
         size = len(of.flat)
@@ -276,7 +290,7 @@ class _Mode:
             waits=waits,
         )
         columns = size + 2 * RESOURCES + 1 + len(self.rows) + len(self.queues)
-        places, (known, until) = ints(self.places), self.until[end]
+        places, none = ints(self.places), np.zeros(0, np.int64)
         fixed = Limits(
             slack=self.slack,
             microbatches=self.counts,
@@ -290,14 +304,21 @@ class _Mode:
             left=saves @ self.counts,
             work=work,
             gone=-saves,
-            earliest=limits[0],
-            latest=limits[1],
-            cells=known,
-            until=until,
-            end=self.length,
+            earliest=none,
+            latest=none,
+            cells=none,
+            until=none,
+            end=0,
             copies=int(COPY in kinds),
         )
-        return parts, _items(of.runs, parts, fixed), fixed
+        layers = np.ones(size, np.int64)
+        for number, stage in enumerate(of.stages):
+            if of.then[number] == NONE:
+                start = number
+                while of.before[start] != NONE:
+                    start = of.before[start]
+                layers[number] = self.longest[stage] - (number - start)
+        return parts, _items(of.runs, parts, fixed, layers), fixed
 
 
 class _AtOnce(NamedTuple):
@@ -368,7 +389,7 @@ class _Numbers:
         return found
 
 
-def _items(runs: Sequence[_AtOnce], parts: Parts, limits: Limits) -> Runnable:
+def _items(runs: Sequence[_AtOnce], parts: Parts, limits: Limits, layers: Ints) -> Runnable:
     """What runs at once, as arrays."""
     members, inner = np.full((2, len(runs), 4), NONE)
     more = np.zeros(len(runs), np.int64)
@@ -383,6 +404,7 @@ def _items(runs: Sequence[_AtOnce], parts: Parts, limits: Limits) -> Runnable:
         resource=ints(run.members[0][0].resource for run in runs),
         members=members,
         inner=inner,
+        layers=ints(int(layers[run.parts].sum()) for run in runs),
         cell=ints(int(limits.cell[run.parts].sum()) for run in runs),
         left=np.stack([limits.work[:, run.parts].sum(1) for run in runs], axis=1),
     )
@@ -410,14 +432,14 @@ def _both(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> tuple[Ints, Ints]
 
 
 class DeviceStates:
-    """A device in schedules of at most ``length``.
+    """A device, and what is known of it in schedules of at most ``length``.
 
     By direction, 0 from the beginning and 1 from the end, whose times are measured backwards:
     ``earliest`` starts by row, 3 for each of its ``stages`` in their order, and rank.
     """
 
-    def __init__(self, problem: Problem, least: Problem, device: int, length: int) -> None:
-        self.stages, self.length = problem.stages_on[device], length
+    def __init__(self, problem: Problem, least: Problem, device: int) -> None:
+        self.stages, self.length = problem.stages_on[device], NEVER
         self.counts = ints([problem.microbatches[stage] for stage in self.stages])
         self.earliest = np.zeros((2, 3 * len(self.stages) + 1, max(self.counts)), np.int64)
         self.ends = self.earliest.copy()
@@ -448,9 +470,7 @@ class DeviceStates:
             choices = [[own] for own in rows]
         known = problem.devices[device].slack
         slack = UNLIMITED if known is None else known
-        self.modes = [
-            _Mode(own, pairs, self.counts, slack, queues, length) for own in product(*choices)
-        ]
+        self.modes = [_Mode(own, pairs, self.counts, slack, queues) for own in product(*choices)]
 
     def follow(self, end: int, width: int, most: int, runner: Runner) -> tuple[Ints, bool] | None:
         """Return the least ends by row and rank, from one end, and whether no states were merged.
@@ -458,7 +478,10 @@ class DeviceStates:
         ``None``: not known. Modes in which nothing is that short are left out from now on.
         """
         limits = self._limits(end)
-        found = [(mode, mode.follow(end, limits, width, most, runner)) for mode in self.modes]
+        found = [
+            (mode, mode.follow(end, limits, self.length, width, most, runner))
+            for mode in self.modes
+        ]
         known = [(mode, one) for mode, one in found if one is not None]
         if len(known) < len(found):
             return None
@@ -470,7 +493,7 @@ class DeviceStates:
 
     def ready(self) -> bool:
         """Whether it may be followed at once, with all loops compiled."""
-        return loops_ready(*self.modes[0].begin(0, self._limits(0)))
+        return ready(followers, *self.modes[0].begin(0, self._limits(0), self.length), 0, 1)
 
     def _limits(self, end: int) -> tuple[Ints, Ints]:
         latest = np.full(self.earliest[0].shape, NONE)
@@ -479,9 +502,10 @@ class DeviceStates:
             latest[row, :m] = self.length - self.earliest[1 - end, row, :m][::-1]
         return self.earliest[end], latest
 
-    def copy(self) -> DeviceStates:
-        """A device of which as much is known."""
+    def within(self, length: int) -> DeviceStates:
+        """A device of which as much is known, in schedules of at most some length."""
         found = copy(self)
+        found.length = length
         found.earliest, found.ends = self.earliest.copy(), self.ends.copy()
         found.modes = [copy(mode) for mode in self.modes]
         for mode in found.modes:
@@ -547,13 +571,14 @@ class KnownRanks:
         return self.ended is not None and self.ended == self.incumbent.value
 
     @cached_property
-    def _any(self) -> DeviceStates:
+    def _devices(self) -> list[DeviceStates]:
         (least,) = least_times_of_each_class(self.problem)
-        return DeviceStates(self.problem, least, next(iter(self.problem.busy)), NEVER)
+        return [DeviceStates(self.problem, least, one) for one in self.problem.busy]
 
     def ready(self) -> bool:
         """Whether it can be asked at once: the first run of all compiles loops for some seconds."""
-        self._loops_ready = self._loops_ready or self._any.ready()
+        device = self._devices[0].within(self.incumbent.bound.value)
+        self._loops_ready = self._loops_ready or device.ready()
         return self._loops_ready
 
     def step(self, runner: Runner) -> None:
@@ -586,8 +611,7 @@ class KnownRanks:
 
     def _ask(self, length: int, runner: Runner) -> Iterator[None]:
         """Follow all devices, then with halves of windows; a bound if there is no schedule."""
-        (least,) = least_times_of_each_class(self.problem)
-        devices = [DeviceStates(self.problem, least, one, length) for one in self.problem.busy]
+        devices = [device.within(length) for device in self._devices]
         self.spent = 0.0
         none = yield from self._has_none(devices, range(len(devices)), self.first, WIDTHS, runner)
         models = self.models and self.limit < runner.clock.left
@@ -601,7 +625,7 @@ class KnownRanks:
                 if self.spent > most:
                     break
                 place, row, rank = window
-                halves = [[x.copy() for x in devices] for _ in range(2)]
+                halves = [[x.within(length) for x in devices] for _ in range(2)]
                 devices[place].halve(row, rank, halves[0][place], halves[1][place])
                 found = list[bool | None]()
                 for half in halves:

@@ -97,7 +97,7 @@ def least_alone(problem: Problem, device: int, most: int) -> int | None:
     low, high = 0, most + 1
     while low < high:
         length = (low + high) // 2
-        states = DeviceStates(problem, short, device, length)
+        states = DeviceStates(problem, short, device).within(length)
         for end in (0, 1) if states.modes else ():
             states.follow(end, 1 << 30, 1 << 30, Runner(CLOCK))
         low, high = (low, length) if states.modes else (length + 1, high)
