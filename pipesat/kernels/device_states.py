@@ -99,8 +99,8 @@ class Limits(NamedTuple):
     earliest, latest
         By row and rank: earliest start and latest end.
     cells, until
-        Cells, ascending, and the latest time by which the device must be free for what is left; no
-        other cell leads to the end. None are stated where that is not known.
+        A table of cells and of the latest time by which the device must be free for what is left;
+        no other cell leads to the end. None are stated where that is not known.
     end
         The latest time by which it must be free at all.
     copies
@@ -183,18 +183,34 @@ def weighed(first: int, by_part: Ints, by_stage: Ints, state: Ints) -> int:
 
 
 @compiled
+def place_of(cells: Ints, until: Ints, cell: int) -> int:
+    """Return the place of a cell in a table, or a free one."""
+    place = (cell ^ (cell >> 20)) & (len(cells) - 1)
+    while until[place] != -1 and cells[place] != cell:
+        place = (place + 1) & (len(cells) - 1)
+    return place
+
+
+@compiled
 def until_of(limits: Limits, cell: int) -> int:
     """Return by when the device must be free in a cell; -1 where it does not lead to the end."""
-    low, high = 0, len(limits.cells)
-    while low < high:
-        middle = (low + high) // 2
-        if limits.cells[middle] < cell:
-            low = middle + 1
-        else:
-            high = middle
-    if low < len(limits.cells) and limits.cells[low] == cell:
-        return limits.until[low]
-    return -1 if len(limits.cells) else NEVER
+    if not len(limits.cells):
+        return NEVER
+    place = place_of(limits.cells, limits.until, cell)
+    return limits.until[place]
+
+
+@compiled
+def table_of(cells: Ints, until: Ints) -> tuple[Ints, Ints]:
+    """Return cells, and what is known of each, where :func:`place_of` finds them; else -1."""
+    size = 1
+    while size < 2 * len(cells):
+        size *= 2
+    found, known = np.empty(size, np.int64), np.full(size, -1)
+    for number in range(len(cells)):
+        place = place_of(found, known, cells[number])
+        found[place], known[place] = cells[number], until[number]
+    return found, known
 
 
 @compiled
@@ -281,9 +297,10 @@ def begin(
             if queue != NONE:
                 state[queues + queue] -= 1
                 column = limits.column[queue]
-                for place in range(column, column + limits.places[queue] - 1):
+                last = column + state[queues + queue]
+                for place in range(column, last):
                     state[place] = state[place + 1]
-                state[column + limits.places[queue] - 1] = 0
+                state[last] = 0
     for part in items.members[item]:
         if part == NONE:
             break
@@ -382,7 +399,8 @@ def put(pool: Pool, state: Ints, layer: int, width: int, most: int) -> None:
         row = pool.next[row]
     if count >= most:
         other = pool.states[nearest]
-        other[width:] = np.minimum(other[width:], state[width:])
+        for column in range(width, len(state)):
+            other[column] = min(other[column], state[column])
         pool.merged[0] = 1
         return
     row = pool.free[0]

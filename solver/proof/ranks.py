@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations, combinations_with_replacement, count, cycle, product
 from math import prod
@@ -33,6 +34,7 @@ from pipesat.kernels.device_states import (
     Pool,
     Runnable,
     followers,
+    table_of,
 )
 from pipesat.problem.ops import Op, Phase
 from pipesat.problem.problem import Problem, once
@@ -53,7 +55,7 @@ MODEL = "CP-SAT in the windows of all ranks"
 _FIRST_LIMIT, _LONGER = 1.0, 3.0  # seconds of a model; times as many when nothing else is left
 _MOST, _MOST_MODES = 64, 32  # microbatches of a route; ways to choose modes that are told apart
 WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at first
-_STATES, _MOST_STATES = 8_000_000, 32_000_000  # states through which a device is followed
+_STATES, _MOST_STATES = 4_000_000, 64_000_000  # states that a question may take
 _MEMORY = 96_000_000  # bytes of the states that are kept at once
 _BUCKETS = 1 << 16
 _SMALL = 1 << 29  # times of schedules no longer than that are kept in 32 bits
@@ -149,6 +151,13 @@ def _backwards(rows: Sequence[_ModeLegs]) -> list[_ModeLegs]:
     return found
 
 
+@dataclass
+class Effort:
+    """How many states a question may still take."""
+
+    left: int
+
+
 class _RankWait(NamedTuple):
     """What waits for the end of others, by rank: kinds of two stages; of one variant, if stated."""
 
@@ -197,7 +206,13 @@ class _Mode:
         self.known = dict[int, tuple[Parts, Runnable, Limits]]()
 
     def follow(
-        self, end: int, limits: Sequence[Ints], length: int, width: int, most: int, runner: Runner
+        self,
+        end: int,
+        limits: Sequence[Ints],
+        length: int,
+        width: int,
+        effort: Effort,
+        runner: Runner,
     ) -> tuple[Ints, bool] | None:
         """Return the least ends by row and rank, from one end, and whether no states were merged.
 
@@ -210,8 +225,8 @@ class _Mode:
                 found.append(followers(parts, items, fixed, pool, ends, layer, width))
                 made = int(found[-1][2].sum())
                 runner.clock.count((made + _FEW) * _SECONDS)
-                most -= made
-                if pool.used[0] > len(pool.key) or most < 0 or runner.clock.over:
+                effort.left -= made
+                if pool.used[0] > len(pool.key) or effort.left < 0 or runner.clock.over:
                     return None
         cells, free = _least(*np.concatenate(found, axis=1)[:2])
         if fixed.origin + self.counts @ fixed.through not in cells:  # nothing comes through
@@ -226,7 +241,8 @@ class _Mode:
         if end not in self.known:
             self.known[end] = self._arrays(end)
         parts, items, fixed = self.known[end]
-        cells, until = self.until[end]
+        known = self.until[end]
+        cells, until = table_of(*known) if len(known[0]) else known
         fixed = fixed._replace(
             earliest=limits[0], latest=limits[1], cells=cells, until=until, end=length
         )
@@ -472,14 +488,16 @@ class DeviceStates:
         slack = UNLIMITED if known is None else known
         self.modes = [_Mode(own, pairs, self.counts, slack, queues) for own in product(*choices)]
 
-    def follow(self, end: int, width: int, most: int, runner: Runner) -> tuple[Ints, bool] | None:
+    def follow(
+        self, end: int, width: int, effort: Effort, runner: Runner
+    ) -> tuple[Ints, bool] | None:
         """Return the least ends by row and rank, from one end, and whether no states were merged.
 
         ``None``: not known. Modes in which nothing is that short are left out from now on.
         """
         limits = self._limits(end)
         found = [
-            (mode, mode.follow(end, limits, self.length, width, most, runner))
+            (mode, mode.follow(end, limits, self.length, width, effort, runner))
             for mode in self.modes
         ]
         known = [(mode, one) for mode, one in found if one is not None]
@@ -493,7 +511,9 @@ class DeviceStates:
 
     def ready(self) -> bool:
         """Whether it may be followed at once, with all loops compiled."""
-        return ready(followers, *self.modes[0].begin(0, self._limits(0), self.length), 0, 1)
+        followed = self.modes[0].begin(0, self._limits(0), self.length)
+        waits = [ready(followers, *followed, 0, 1), ready(table_of, *self.modes[0].until[0])]
+        return all(waits)
 
     def _limits(self, end: int) -> tuple[Ints, Ints]:
         latest = np.full(self.earliest[0].shape, NONE)
@@ -561,7 +581,7 @@ class KnownRanks:
         self.possible = NEVER  # the least length that was not refuted
         self.most, self.cut, self.useful = _STATES, False, False
         self.first = len(problem.busy) - 1  # place of the device that is followed first
-        self.spent = 0.0  # of a question
+        self.spent, self.effort = 0.0, Effort(0)  # of a question
         self._asking: Iterator[None] = iter(())
         self._loops_ready = False
 
@@ -612,7 +632,7 @@ class KnownRanks:
     def _ask(self, length: int, runner: Runner) -> Iterator[None]:
         """Follow all devices, then with halves of windows; a bound if there is no schedule."""
         devices = [device.within(length) for device in self._devices]
-        self.spent = 0.0
+        self.spent, self.effort = 0.0, Effort(self.most)
         none = yield from self._has_none(devices, range(len(devices)), self.first, WIDTHS, runner)
         models = self.models and self.limit < runner.clock.left
         if none is False and models and self._modelled(devices, length, runner):
@@ -698,10 +718,11 @@ class KnownRanks:
                     if value is None or not self.incumbent.bound.value <= length < value:
                         return None
                     begin = runner.clock.elapsed
-                    found = devices[place].follow(end, width, self.most, runner)
+                    found = devices[place].follow(end, width, self.effort, runner)
                     self.spent += runner.clock.elapsed - begin
-                    if found is None:
-                        self.cut, self.first = True, (place - 1) % len(places)
+                    if found is None:  # too many in all, or at once
+                        self.cut = self.cut or self.effort.left < 0
+                        self.first = (place - 1) % len(places)
                         return None
                     if not devices[place].modes:
                         self.first = place if followed == {place} else self.first

@@ -16,7 +16,7 @@ from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.proof import ranks
-from pipesat.solver.proof.ranks import DeviceStates, KnownRanks, ranks_apply
+from pipesat.solver.proof.ranks import DeviceStates, Effort, KnownRanks, ranks_apply
 from pipesat.solver.proof.short_runs import is_long
 from tests.oracle.claims import least
 from tests.oracle.generator import MODES, drawn
@@ -99,7 +99,7 @@ def least_alone(problem: Problem, device: int, most: int) -> int | None:
         length = (low + high) // 2
         states = DeviceStates(problem, short, device).within(length)
         for end in (0, 1) if states.modes else ():
-            states.follow(end, 1 << 30, 1 << 30, Runner(CLOCK))
+            states.follow(end, 1 << 30, Effort(1 << 30), Runner(CLOCK))
         low, high = (low, length) if states.modes else (length + 1, high)
     return low if low <= most else None
 
