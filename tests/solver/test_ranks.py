@@ -16,7 +16,9 @@ from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.proof import ranks
-from pipesat.solver.proof.ranks import DeviceStates, Effort, KnownRanks, ranks_apply
+from pipesat.solver.proof.device_ranks import DeviceStates, ranks_apply
+from pipesat.solver.proof.following import Effort
+from pipesat.solver.proof.ranks import KnownRanks
 from pipesat.solver.proof.short_runs import is_long
 from tests.oracle.claims import least
 from tests.oracle.generator import MODES, drawn
